@@ -1,0 +1,48 @@
+# Every target brings the environment that it needs: `make run` or `make test` may be the first one.
+#
+#   PYTHON=python3.11   the Python for .venv (default: the .venv's own, else a supported one)
+#   CONFIG=my.yaml      what `make run` runs
+#   ARGS="-k window"    more arguments for the command behind run, test, test-fast or bench
+
+CONFIG ?= examples/taxi/pipeline.yaml
+ARGS ?=
+BIN := .venv/bin
+LOCK = uv pip compile --quiet --universal ../../pyproject.toml --extra tfx --extra dev pyproject.toml -o lock.txt
+
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-fast lint bench lock clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+
+setup:  ## make .venv what the lock file of this machine's stack says (a no-op when it is)
+	@sh scripts/setup.sh
+
+run: setup  ## train, evaluate and push the taxi model (or CONFIG=my.yaml)
+	@$(BIN)/python -m pipeline run --config $(CONFIG) $(ARGS)
+
+test: setup  ## every test
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-fast: setup  ## the tests that take seconds
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+lint: setup  ## ruff and pyright
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: setup  ## every benchmark: each prints a ratio against its named baseline
+	@for benchmark in benchmarks/[!_]*.py; do \
+		echo "== $$benchmark"; $(BIN)/python "$$benchmark" $(ARGS) || exit 1; \
+	done
+
+lock: setup  ## resolve both stacks anew, keeping pins that still fit (ARGS=--upgrade: the newest)
+	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK) --python-version 3.10 $(ARGS)
+	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK) --python-version 3.11 $(ARGS)
+
+clean:  ## remove .venv, caches and builds; models in output/ stay
+	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
