@@ -69,9 +69,7 @@ def main() -> None:
         if is_complete(wanted):
             return
         refuse_an_incomplete_machine()
-        say(
-            f"installing TFX {stack.name} for Python {dotted(python)} into .venv (some minutes) ..."
-        )
+        say(f"installing TFX {stack.name} for Python {dotted(python)}, some minutes ...")
         create_venv(wanted)
         install(stack)
         STAMP.write_text(json.dumps(wanted, indent=1))
@@ -177,7 +175,7 @@ def refuse_an_incomplete_machine() -> None:
     else:
         command = f"{as_root}apt-get update && {as_root}apt-get install -y {' '.join(debian)}"
     raise SetupError(
-        f"this machine has no {', no '.join(missing)}; run `{command}`, then `make setup` again."
+        f"this machine lacks {', '.join(missing)}; run `{command}`, then `make setup` again."
     )
 
 
