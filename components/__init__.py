@@ -1,0 +1,33 @@
+"""Custom TFX components; one folder each: component.py, executor.py, README.md.
+
+    from components import NormalizationLimits, NormalizationValidator
+
+Names are imported on first use, so that a configuration that only needs `NormalizationLimits`
+imports neither TensorFlow nor TFX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from components.normalization_validator.component import NormalizationValidator
+    from components.normalization_validator.limits import NormalizationLimits
+
+__all__ = ["NormalizationLimits", "NormalizationValidator"]
+
+_HOME = {
+    "NormalizationLimits": "components.normalization_validator.limits",
+    "NormalizationValidator": "components.normalization_validator.component",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

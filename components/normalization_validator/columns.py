@@ -1,0 +1,222 @@
+"""Which columns the transformed examples have, and how a record batch becomes arrays.
+
+With a FeatureLayout (written by our Transform) the columns, their kinds and their mask come from
+it. Without one (anybody's Transform) every float feature of the transformed schema is a column, and
+a vector of length n is n of them, `name[0]` .. `name[n-1]`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.dsl.io import fileio
+
+from trainer_module.feature_layout import FeatureLayout
+
+#: Kinds whose value says that the source was missing: the value itself is not an imputed one.
+_NEVER_IMPUTED = frozenset({"missing_indicator"})
+
+
+class Column(NamedTuple):
+    """One column of the transformed examples.
+
+    `mask_bit` is its bit in the packed missing mask, None where no value of it is imputed.
+    """
+
+    name: str
+    kind: str | None
+    position: int
+    vocabulary_size: int | None = None
+    mask_bit: int | None = None
+
+
+class Feature(NamedTuple):
+    """One feature of the transformed examples.
+
+    `size` is its number of values per row, None where that varies: all its values are then one
+    column.
+    """
+
+    name: str
+    size: int | None
+    columns: tuple[Column, ...]
+
+
+class FeatureSet(NamedTuple):
+    """What the validator reads: features, the mask beside them, and the schema of them all."""
+
+    features: tuple[Feature, ...]
+    mask: Feature | None
+    schema: schema_pb2.Schema
+
+    def column_names(self) -> list[str]:
+        return [column.name for feature in self.features for column in feature.columns]
+
+
+class Values(NamedTuple):
+    """The values of one feature in one batch.
+
+    values: float64 [rows, size]. imputed: bool [rows, size], or None where none is known to be.
+    absent: number of rows that hold no value.
+    """
+
+    values: np.ndarray
+    imputed: np.ndarray | None
+    absent: int
+
+
+class Batch(NamedTuple):
+    """One record batch: rows, and the values of each feature in the order of the FeatureSet."""
+
+    rows: int
+    features: tuple[Values, ...]
+
+
+def read_feature_set(transform_graph_uri: str) -> FeatureSet:
+    """Reads layout and schema of a transform graph.
+
+    Raises:
+        ValueError: layout and schema contradict each other, or there is nothing to validate.
+    """
+    schema = _read_schema(transform_graph_uri)
+    layout = FeatureLayout.from_transform_graph(transform_graph_uri)
+    features = _from_schema(schema) if layout is None else _from_layout(layout, schema)
+    if not features:
+        raise ValueError(
+            f"The transformed schema under {transform_graph_uri} holds no float feature: "
+            "NormalizationValidator has nothing to validate. Remove the node, or let Transform "
+            "write the scaled columns as floats."
+        )
+    mask = None
+    if layout is not None and layout.missing is not None:
+        mask = Feature(layout.missing, math.ceil(len(layout.columns) / 32), ())
+    wanted = {feature.name for feature in (*features, *([mask] if mask else []))}
+    read = schema_pb2.Schema(feature=[f for f in schema.feature if f.name in wanted])
+    return FeatureSet(features=features, mask=mask, schema=read)
+
+
+def _read_schema(transform_graph_uri: str) -> schema_pb2.Schema:
+    from google.protobuf import text_format
+
+    path = os.path.join(transform_graph_uri, "transformed_metadata", "schema.pbtxt")
+    with fileio.open(path, "rb") as file:
+        return text_format.Parse(file.read(), schema_pb2.Schema())
+
+
+def _from_schema(schema: schema_pb2.Schema) -> tuple[Feature, ...]:
+    floats = (f for f in schema.feature if f.type == schema_pb2.FLOAT)
+    features = []
+    for feature in sorted(floats, key=lambda f: f.name):
+        size = _size(feature)
+        names = [feature.name]
+        if size is not None and size != 1:
+            names = [f"{feature.name}[{i}]" for i in range(size)]
+        columns = tuple(Column(name, None, i) for i, name in enumerate(names))
+        features.append(Feature(feature.name, size, columns))
+    return tuple(features)
+
+
+def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feature, ...]:
+    known = {feature.name: feature for feature in schema.feature}
+    columns: dict[str, list[Column]] = {}
+    for bit, column in enumerate(layout.columns):
+        if column.output not in known:
+            raise ValueError(
+                f"The feature layout puts column {column.name!r} into {column.output!r}, which the "
+                f"transformed schema does not have; it has {sorted(known)}."
+            )
+        masked = layout.missing is not None and column.kind not in _NEVER_IMPUTED
+        columns.setdefault(column.output, []).append(
+            Column(
+                name=column.name,
+                kind=column.kind,
+                position=column.position,
+                vocabulary_size=column.vocabulary_size,
+                mask_bit=bit if masked else None,
+            )
+        )
+    features = tuple(
+        Feature(name, _size(known[name]), tuple(sorted(columns[name], key=lambda c: c.position)))
+        for name in columns
+    )
+    for feature in features:
+        last = feature.columns[-1]
+        if feature.size is not None and last.position >= feature.size:
+            raise ValueError(
+                f"The feature layout puts column {last.name!r} at position {last.position} of "
+                f"{feature.name!r}, whose transformed schema has {feature.size} values per row."
+            )
+    return features
+
+
+def _size(feature: schema_pb2.Feature) -> int | None:
+    if not feature.HasField("shape"):
+        return None
+    return math.prod(dim.size for dim in feature.shape.dim)
+
+
+class BatchReader:
+    """Turns a record batch of tf.Examples into arrays; picklable, so that Beam can ship it."""
+
+    def __init__(self, feature_set: FeatureSet):
+        self._features = feature_set.features
+        self._mask = feature_set.mask
+
+    def __call__(self, batch: pa.RecordBatch) -> Batch:
+        mask = None
+        if self._mask is not None:
+            words, present = _matrix(batch, self._mask.name, self._mask.size, np.int64)
+            mask = np.zeros([batch.num_rows, words.shape[1]], dtype=np.int64)
+            mask[present] = words
+        return Batch(batch.num_rows, tuple(self._values(batch, f, mask) for f in self._features))
+
+    def _values(self, batch: pa.RecordBatch, feature: Feature, mask: np.ndarray | None) -> Values:
+        matrix, present = _matrix(batch, feature.name, feature.size, np.float64)
+        absent = int(batch.num_rows - np.count_nonzero(present))
+        if feature.size is None:
+            return Values(matrix, None, absent)
+        imputed = None
+        if mask is not None:
+            imputed = _unpack(mask[present], feature.columns)
+        if feature.size != len(feature.columns):
+            matrix = matrix[:, [column.position for column in feature.columns]]
+        return Values(matrix, imputed, absent)
+
+
+def _matrix(
+    batch: pa.RecordBatch, name: str, size: int | None, dtype: type
+) -> tuple[np.ndarray, np.ndarray]:
+    """The values of a feature as [rows that have some, size], and which rows those are."""
+    index = batch.schema.get_field_index(name)
+    if index < 0 or pa.types.is_null(batch.schema.field(index).type):
+        present = np.zeros(batch.num_rows, dtype=bool)
+        return np.zeros([0, 1 if size is None else size], dtype), present
+    column = batch.column(index)
+    lengths = np.asarray(column.value_lengths().fill_null(0))
+    flat = np.asarray(column.flatten()).astype(dtype, copy=False)
+    present = lengths > 0
+    if size is None:
+        return flat.reshape(-1, 1), present
+    wrong = lengths[present & (lengths != size)]
+    if wrong.size:
+        raise ValueError(
+            f"feature {name!r} holds {int(wrong[0])} values in a row, where the transformed schema "
+            f"says {size}: the transformed examples and the transform graph do not belong together."
+        )
+    return flat.reshape(-1, size), present
+
+
+def _unpack(words: np.ndarray, columns: Iterable[Column]) -> np.ndarray:
+    """Bits of the missing mask: bool [rows, columns] from int64 [rows, words]."""
+    bits = [column.mask_bit for column in columns]
+    imputed = np.zeros([words.shape[0], len(bits)], dtype=bool)
+    known = [i for i, bit in enumerate(bits) if bit is not None]
+    which = np.array([bit for bit in bits if bit is not None], dtype=np.int64)
+    imputed[:, known] = (words[:, which // 32] >> (which % 32)) & 1
+    return imputed

@@ -1,0 +1,85 @@
+"""The NormalizationValidator node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
+from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
+from tfx.types import standard_artifacts
+from tfx.types.channel import BaseChannel, Channel
+from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
+
+from components.normalization_validator import executor
+from components.normalization_validator.artifacts import NormalizationBlessing, NormalizationReport
+from components.normalization_validator.limits import NormalizationLimits
+
+ON_FAILURE = ("fail", "warn")
+
+
+class NormalizationValidatorSpec(ComponentSpec):
+    """Inputs, outputs and parameters of NormalizationValidator."""
+
+    PARAMETERS = {  # noqa: RUF012  (the attributes that ComponentSpec declares)
+        executor.LIMITS_KEY: ExecutionParameter(type=str),
+        executor.ON_FAILURE_KEY: ExecutionParameter(type=str),
+    }
+    INPUTS = {  # noqa: RUF012
+        executor.EXAMPLES_KEY: ChannelParameter(type=standard_artifacts.Examples),
+        executor.TRANSFORM_GRAPH_KEY: ChannelParameter(type=standard_artifacts.TransformGraph),
+    }
+    OUTPUTS = {  # noqa: RUF012
+        executor.REPORT_KEY: ChannelParameter(type=NormalizationReport),
+        executor.BLESSING_KEY: ChannelParameter(type=NormalizationBlessing),
+    }
+
+
+class NormalizationValidator(BaseBeamComponent):
+    """Checks that transformed examples are normalised, column by column and split by split.
+
+    Outputs:
+        report: NormalizationReport, `report.json` and a self-contained `report.html`.
+        blessing: NormalizationBlessing, a file BLESSED or NOT_BLESSED and the property `blessed`.
+    """
+
+    SPEC_CLASS = NormalizationValidatorSpec
+    EXECUTOR_SPEC = BeamExecutorSpec(executor.Executor)
+
+    def __init__(
+        self,
+        examples: BaseChannel,
+        transform_graph: BaseChannel,
+        *,
+        limits: NormalizationLimits | Mapping[str, Any] | None = None,
+        on_failure: Literal["fail", "warn"] = "fail",
+    ):
+        """Describes the node; nothing is read here.
+
+        Args:
+            examples: Channel of Examples: `transform.outputs["transformed_examples"]`.
+            transform_graph: Channel of TransformGraph: `transform.outputs["transform_graph"]`.
+            limits: What is accepted; None means the defaults of NormalizationLimits.
+            on_failure: "fail" ends the node, and so the pipeline, with an error that names every
+                violated limit; "warn" logs them, does not bless, and lets the pipeline go on.
+
+        Raises:
+            ValueError: `on_failure` is neither of the two, or `limits` has an unknown key or a
+                value of the wrong type (pydantic.ValidationError).
+        """
+        if on_failure not in ON_FAILURE:
+            raise ValueError(
+                f'NormalizationValidator: on_failure={on_failure!r} is unknown: use "fail" (the '
+                'pipeline stops) or "warn" (the artifact is not blessed and the pipeline goes on).'
+            )
+        spec = NormalizationValidatorSpec(
+            **{
+                executor.EXAMPLES_KEY: examples,
+                executor.TRANSFORM_GRAPH_KEY: transform_graph,
+                executor.LIMITS_KEY: NormalizationLimits.of(limits).to_json(),
+                executor.ON_FAILURE_KEY: on_failure,
+                executor.REPORT_KEY: Channel(type=NormalizationReport),
+                executor.BLESSING_KEY: Channel(type=NormalizationBlessing),
+            }
+        )
+        super().__init__(spec=spec)

@@ -1,0 +1,188 @@
+"""One Beam pass over every split, then the verdict and the report."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import apache_beam as beam
+from absl import logging
+from tfx.components.util import tfxio_utils
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+from tfx.dsl.io import fileio
+from tfx.types import artifact_utils
+from tfx.types.artifact import Artifact
+
+from components.normalization_validator import artifacts
+from components.normalization_validator.check import find_violations
+from components.normalization_validator.columns import BatchReader, FeatureSet, read_feature_set
+from components.normalization_validator.html import render
+from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.report import Report, SplitStatistics, summary
+from components.normalization_validator.statistics import ComputeStatistics
+
+EXAMPLES_KEY = "examples"
+TRANSFORM_GRAPH_KEY = "transform_graph"
+LIMITS_KEY = "limits"
+ON_FAILURE_KEY = "on_failure"
+REPORT_KEY = "report"
+BLESSING_KEY = "blessing"
+
+_NODE = "NormalizationValidator"
+
+
+class NormalizationError(ValueError):
+    """Limits are violated and on_failure is "fail"; the message names every one of them."""
+
+
+class Executor(BaseBeamExecutor):
+    """Reads transformed examples, writes the report and the blessing."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Computes, compares, writes.
+
+        Raises:
+            NormalizationError: limits are violated and on_failure is "fail". The report is then
+                under `<report uri>-failed`, since TFX removes the outputs of a failed execution.
+            ValueError: the limits do not fit the examples (a name that matches no column, a train
+                split that does not exist), or the examples do not fit the transform graph.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        limits = NormalizationLimits.model_validate_json(exec_properties[LIMITS_KEY])
+        on_failure = exec_properties[ON_FAILURE_KEY]
+        examples = artifact_utils.get_single_instance(input_dict[EXAMPLES_KEY])
+        graph = artifact_utils.get_single_instance(input_dict[TRANSFORM_GRAPH_KEY])
+        report_artifact = artifact_utils.get_single_instance(output_dict[REPORT_KEY])
+        blessing = artifact_utils.get_single_instance(output_dict[BLESSING_KEY])
+
+        feature_set = read_feature_set(graph.uri)
+        limits.check_names(feature_set.column_names())
+        feature_set = _with_kinds(feature_set, limits)
+        statistics = self._compute(examples, feature_set, limits, report_artifact.uri)
+        violations = find_violations({s.split: s.columns for s in statistics}, limits)
+        report = Report(
+            blessed=not violations,
+            limits=limits,
+            splits=tuple(statistics),
+            violations=tuple(violations),
+        )
+        write_report(report, report_artifact.uri)
+        _log_end(report)
+
+        if violations and on_failure == "fail":
+            kept = report_artifact.uri.rstrip("/") + "-failed"
+            write_report(report, kept)
+            where = os.path.join(kept, artifacts.REPORT_HTML)
+            raise NormalizationError(
+                f"The transformed examples are not normalised. {summary(violations)}\n"
+                f"Report: {where}\n"
+                "Fix the columns in the Transform, or the limits; with on_failure: warn the "
+                "pipeline goes on."
+            )
+        if violations:
+            where = os.path.join(report_artifact.uri, artifacts.REPORT_HTML)
+            logging.warning(
+                "The transformed examples are not normalised. %s\nReport: %s",
+                summary(violations),
+                where,
+            )
+        _set_property(report_artifact, "violations", len(violations))
+        _set_property(report_artifact, "blessed", int(report.blessed))
+        _set_property(blessing, "blessed", int(report.blessed))
+        name = artifacts.BLESSED_FILE if report.blessed else artifacts.NOT_BLESSED_FILE
+        write_file(os.path.join(blessing.uri, name), "")
+
+    def _compute(
+        self,
+        examples: Artifact,
+        feature_set: FeatureSet,
+        limits: NormalizationLimits,
+        uri: str,
+    ) -> list[SplitStatistics]:
+        """Statistics of every split, train first. They come back from Beam's workers as files."""
+        names = artifact_utils.decode_split_names(examples.split_names)
+        splits = sorted(names, key=lambda name: (name != limits.train_split, name))
+        limits.check_splits(splits)
+        folder = os.path.join(uri, ".statistics")
+        with self._make_beam_pipeline() as pipeline:
+            for split in splits:
+                tfxio = tfxio_utils.get_split_tfxio(
+                    examples=[examples],
+                    split=split,
+                    telemetry_descriptors=[_NODE],
+                    schema=feature_set.schema,
+                )
+                _ = (
+                    pipeline
+                    | f"Read[{split}]" >> tfxio.BeamSource()
+                    | f"ToArrays[{split}]" >> beam.Map(BatchReader(feature_set))
+                    | f"Statistics[{split}]"
+                    >> beam.CombineGlobally(ComputeStatistics(feature_set, split))
+                    | f"Write[{split}]" >> beam.Map(_write_statistics, folder)
+                )
+        statistics = []
+        for split in splits:
+            with fileio.open(os.path.join(folder, f"{split}.json"), "r") as file:
+                statistics.append(SplitStatistics.model_validate_json(file.read()))
+        fileio.rmtree(folder)
+        return statistics
+
+
+def _with_kinds(feature_set: FeatureSet, limits: NormalizationLimits) -> FeatureSet:
+    features = []
+    for feature in feature_set.features:
+        columns = tuple(
+            column._replace(kind=limits.kind_of(column.name) or column.kind)
+            for column in feature.columns
+        )
+        features.append(feature._replace(columns=columns))
+    return feature_set._replace(features=tuple(features))
+
+
+def _write_statistics(statistics: SplitStatistics, folder: str) -> None:
+    write_file(os.path.join(folder, f"{statistics.split}.json"), statistics.model_dump_json())
+
+
+def write_report(report: Report, folder: str) -> None:
+    """Writes report.json and report.html into a folder, local or remote."""
+    write_file(os.path.join(folder, artifacts.REPORT_JSON), report.to_json())
+    write_file(os.path.join(folder, artifacts.REPORT_HTML), render(report))
+
+
+def write_file(path: str, text: str) -> None:
+    """Writes a whole file or none: a reader never sees half of it."""
+    fileio.makedirs(os.path.dirname(path))
+    unfinished = f"{path}.{uuid.uuid4().hex}"
+    with fileio.open(unfinished, "w") as file:
+        file.write(text)
+    fileio.rename(unfinished, path, overwrite=True)
+
+
+def _set_property(artifact: Artifact, name: str, value: int) -> None:
+    # On Kubeflow an artifact can arrive without its type: then nothing declares the property.
+    declared: Mapping[str, Any] = artifact.PROPERTIES or {}
+    if name in declared:
+        setattr(artifact, name, value)
+    else:
+        artifact.set_int_custom_property(name, value)
+
+
+def _log_end(report: Report) -> None:
+    rows = sum(split.rows for split in report.splits)
+    columns = len(report.splits[0].columns)
+    logging.get_absl_logger().info(
+        "%s: %d columns, %d rows, %d splits, %d limits violated",
+        _NODE,
+        columns,
+        rows,
+        len(report.splits),
+        len(report.violations),
+        extra={"progress": {"event": "rows", "rows": rows, "node": _NODE}},
+    )

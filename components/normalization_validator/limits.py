@@ -1,0 +1,132 @@
+"""What NormalizationValidator accepts.
+
+Imports nothing but pydantic, so that a pipeline's configuration can embed NormalizationLimits.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+#: Section of the pipeline's YAML, so that a message names the field to change.
+SECTION = "normalization"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ZScoreLimits(_Frozen):
+    """Columns of kind z_score, train split, over the values that were not imputed."""
+
+    max_abs_mean: float = Field(0.01, ge=0.0, description="largest |mean|, in standard deviations")
+    max_std_error: float = Field(
+        0.01, ge=0.0, description="largest |std - 1|; a constant column (std 0) is not judged by it"
+    )
+
+
+class MinMaxLimits(_Frozen):
+    """Columns of kind min_max, train split, over every finite value, imputed ones too."""
+
+    low: float = Field(0.0, description="lowest value that scaling may give")
+    high: float = Field(1.0, description="highest value that scaling may give")
+    tolerance: float = Field(1e-6, ge=0.0, description="allowance for float32 rounding")
+
+
+class ShiftLimits(_Frozen):
+    """Every other split against train, columns that hold no ids, values that were not imputed."""
+
+    max_mean_shift: float | None = Field(
+        0.5, ge=0.0, description="largest |mean - train mean| in train standard deviations"
+    )
+    max_std_ratio: float | None = Field(
+        None, ge=1.0, description="std / train std lies within [1/ratio, ratio]; null: not checked"
+    )
+    min_count: int = Field(
+        100, ge=1, description="a column with fewer values in either split is not judged"
+    )
+
+
+class NormalizationLimits(_Frozen):
+    """What NormalizationValidator accepts; null for a group of limits turns it off.
+
+    `kinds` says how columns are scaled where Transform's output does not say it itself: names or
+    globs, the first match wins (`{"trip_*": "z_score"}`). `ignore` names columns that are reported
+    but never judged.
+    """
+
+    train_split: str = Field("train", description="the split whose statistics Transform used")
+    max_non_finite_share: float = Field(
+        0.0, ge=0.0, le=1.0, description="largest share of NaN and infinite values, in any split"
+    )
+    max_imputed_share: float | None = Field(
+        None, ge=0.0, le=1.0, description="largest share of imputed values, in any split"
+    )
+    allow_constant: bool = Field(True, description="whether a column may be constant on train")
+    ids_in_range: bool = Field(
+        True, description="whether ids must lie in [0, vocabulary_size), in every split"
+    )
+    z_score: ZScoreLimits | None = ZScoreLimits()
+    min_max: MinMaxLimits | None = MinMaxLimits()
+    shift: ShiftLimits | None = ShiftLimits()
+    kinds: dict[str, Literal["z_score", "min_max", "none"]] = Field(default_factory=dict)
+    ignore: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, limits: NormalizationLimits | Mapping[str, Any] | None) -> NormalizationLimits:
+        """Limits from a model, a mapping or None; fields that a subclass adds are left out."""
+        if limits is None:
+            return cls()
+        if isinstance(limits, NormalizationLimits):
+            own = set(NormalizationLimits.model_fields)
+            return cls.model_validate(limits.model_dump(include=own))
+        return cls.model_validate(limits)
+
+    def to_json(self) -> str:
+        """The same text for the same limits: it is part of TFX's cache key."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True)
+
+    def kind_of(self, column: str) -> str | None:
+        """The kind that `kinds` gives a column, or None."""
+        return next((kind for glob, kind in self.kinds.items() if _matches(column, glob)), None)
+
+    def ignores(self, column: str) -> bool:
+        return any(_matches(column, glob) for glob in self.ignore)
+
+    def check_splits(self, splits: Sequence[str]) -> None:
+        """Refuses a train split that the examples do not have.
+
+        Raises:
+            ValueError: naming the splits that there are.
+        """
+        if self.train_split not in splits:
+            raise ValueError(
+                f"{SECTION}.train_split={self.train_split!r} is not a split of the transformed "
+                f"examples; they have {', '.join(map(repr, sorted(splits)))}."
+            )
+
+    def check_names(self, columns: Sequence[str]) -> None:
+        """Refuses a name or glob in `kinds` or `ignore` that matches no column.
+
+        Raises:
+            ValueError: naming the field, the glob, and the nearest columns.
+        """
+        for field, globs in (("kinds", self.kinds), ("ignore", self.ignore)):
+            for glob in globs:
+                if any(_matches(column, glob) for column in columns):
+                    continue
+                near = difflib.get_close_matches(glob, columns, n=3, cutoff=0.4) or columns[:3]
+                raise ValueError(
+                    f"{SECTION}.{field}: {glob!r} matches no column of the transformed examples; "
+                    f"they have {len(columns)}, for example {', '.join(map(repr, near))}."
+                )
+
+
+def _matches(column: str, glob: str) -> bool:
+    # A vector's column is named name[3], which as a glob would mean something else.
+    return column == glob or fnmatch.fnmatchcase(column, glob)

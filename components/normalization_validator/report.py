@@ -1,0 +1,123 @@
+"""report.json: what NormalizationValidator measured and what it concluded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from components.normalization_validator.limits import NormalizationLimits
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Histogram(_Frozen):
+    """Counts over bins of equal width, a power of two.
+
+    Bin i covers [ (first_bin + i) 2^exponent , (first_bin + i + 1) 2^exponent ). The exponent is
+    the least at which 256 bins hold the whole range, so it depends on the values alone.
+    """
+
+    exponent: int
+    first_bin: int
+    observed: tuple[int, ...]
+    imputed: tuple[int, ...]
+
+    @property
+    def width(self) -> float:
+        return 2.0**self.exponent
+
+    @property
+    def low(self) -> float:
+        return self.first_bin * self.width
+
+
+class ColumnStatistics(_Frozen):
+    """One column of one split.
+
+    values: finite and non-finite ones. absent: rows without a value (sparse features only).
+    count, mean and std (population, ddof 0) are over the finite values that were not imputed: what
+    Transform's analyzers saw. min and max are over every finite value: what the model sees. None
+    stands for a statistic of no values.
+    """
+
+    name: str
+    kind: str | None
+    feature: str
+    position: int
+    vocabulary_size: int | None
+    split: str
+    values: int
+    absent: int
+    non_finite: int
+    imputed: int
+    count: int
+    mean: float | None
+    std: float | None
+    min: float | None
+    max: float | None
+    constant: bool
+    histogram: Histogram | None
+
+    @property
+    def non_finite_share(self) -> float:
+        return self.non_finite / self.values if self.values else 0.0
+
+    @property
+    def imputed_share(self) -> float:
+        return self.imputed / self.values if self.values else 0.0
+
+
+class SplitStatistics(_Frozen):
+    """Every column of one split."""
+
+    split: str
+    rows: int
+    columns: tuple[ColumnStatistics, ...]
+
+
+class Violation(_Frozen):
+    """One violated limit; `message` says all of it in one sentence. value None: infinite."""
+
+    column: str
+    kind: str | None
+    split: str
+    statistic: str
+    value: float | None
+    limit: str
+    message: str
+
+
+class Report(_Frozen):
+    """The content of report.json."""
+
+    format: Literal["tfx-largebatch/normalization_report"] = "tfx-largebatch/normalization_report"
+    version: Literal[1] = 1
+    blessed: bool
+    limits: NormalizationLimits
+    splits: tuple[SplitStatistics, ...]
+    violations: tuple[Violation, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
+
+    def split(self, name: str) -> SplitStatistics:
+        """The statistics of one split.
+
+        Raises:
+            KeyError: there is no such split.
+        """
+        for split in self.splits:
+            if split.split == name:
+                return split
+        raise KeyError(name)
+
+
+def summary(violations: Sequence[Violation]) -> str:
+    """One line per violation, behind a line that counts them."""
+    limits = "1 limit is" if len(violations) == 1 else f"{len(violations)} limits are"
+    return "\n".join([f"{limits} violated:", *(f"  - {v.message}" for v in violations)])

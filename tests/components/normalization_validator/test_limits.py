@@ -1,0 +1,191 @@
+"""Limits: what is accepted, and the words of what is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pydantic
+import pytest
+
+from components.normalization_validator.check import find_violations
+from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.report import ColumnStatistics
+
+GOOD = {"mean": 0.0, "std": 1.0, "min": -2.0, "max": 2.0}
+
+
+def _column(split: str = "train", kind: str | None = "z_score", **changes) -> ColumnStatistics:
+    fields = {
+        "name": "fare",
+        "kind": kind,
+        "feature": "packed_float",
+        "position": 0,
+        "vocabulary_size": None,
+        "split": split,
+        "values": 1000,
+        "absent": 0,
+        "non_finite": 0,
+        "imputed": 0,
+        "count": 1000,
+        "constant": False,
+        "histogram": None,
+    }
+    return ColumnStatistics.model_validate({**fields, **GOOD, **changes})
+
+
+def _messages(*columns: ColumnStatistics, **limits) -> list[str]:
+    found = find_violations({c.split: [c] for c in columns}, NormalizationLimits(**limits))
+    return [violation.message for violation in found]
+
+
+def test_a_normalised_column_violates_nothing():
+    assert _messages(_column(), _column("eval", mean=0.1)) == []
+
+
+def test_z_score_mean_and_std():
+    assert _messages(_column(mean=0.31, std=0.5)) == [
+        "column 'fare' (z_score), split train: mean 0.31 is outside ±0.01 "
+        "(normalization.z_score.max_abs_mean)",
+        "column 'fare' (z_score), split train: std 0.5 is outside 1 ± 0.01 "
+        "(normalization.z_score.max_std_error)",
+    ]
+
+
+def test_z_score_holds_on_train_alone():
+    assert _messages(_column(), _column("eval", mean=0.31, std=2.0)) == []
+
+
+def test_z_score_of_a_constant_column_is_zero():
+    constant = {"constant": True, "std": 0.0, "min": 0.0, "max": 0.0}
+    assert _messages(_column(**constant)) == []
+    assert _messages(_column(**constant), allow_constant=False) == [
+        "column 'fare' (z_score), split train: every value is 0, and constant columns are not "
+        "allowed (normalization.allow_constant)"
+    ]
+    assert "mean 5 is outside" in _messages(_column(**{**constant, "mean": 5.0}))[0]
+
+
+def test_min_max():
+    assert _messages(_column(kind="min_max", min=-1e-7, max=1.0 + 1e-7)) == []
+    assert _messages(_column(kind="min_max", min=-0.5, max=1.25)) == [
+        "column 'fare' (min_max), split train: min -0.5 is outside [0, 1] "
+        "(normalization.min_max.low)",
+        "column 'fare' (min_max), split train: max 1.25 is outside [0, 1] "
+        "(normalization.min_max.high)",
+    ]
+    assert _messages(_column(kind="min_max", min=-1.0), min_max={"low": -1, "high": 2}) == []
+
+
+def test_non_finite_in_any_split():
+    assert _messages(_column(), _column("eval", non_finite=3)) == [
+        "column 'fare' (z_score), split eval: 3 of 1000 values are NaN or infinite (share 0.003), "
+        "more than 0 (normalization.max_non_finite_share)"
+    ]
+
+
+def test_imputed_share_is_judged_only_when_asked_for():
+    assert _messages(_column(imputed=900)) == []
+    assert _messages(_column(imputed=900), max_imputed_share=0.5) == [
+        "column 'fare' (z_score), split train: share of imputed values 0.9 is above 0.5 "
+        "(normalization.max_imputed_share)"
+    ]
+
+
+def test_shift_is_in_train_standard_deviations():
+    train = _column(kind=None, mean=10.0, std=4.0)
+    assert _messages(train, _column("eval", kind=None, mean=11.9, std=4.0)) == []
+    assert _messages(train, _column("eval", kind=None, mean=13.0, std=4.0)) == [
+        "column 'fare', split eval: mean 13 is 0.75 standard deviations from train's 10, more than "
+        "0.5 (normalization.shift.max_mean_shift)"
+    ]
+
+
+def test_shift_of_a_column_that_is_constant_on_train():
+    train = _column(kind=None, mean=0.0, std=0.0, constant=True)
+    same = _column("eval", kind=None, mean=0.0, std=0.0, constant=True)
+    rare = _column("eval", kind=None, mean=0.01, std=0.0995)
+    other = _column("eval", kind=None, mean=5.0, std=0.0, constant=True)
+    assert _messages(train, same) == []
+    assert _messages(train, rare) == []
+    assert "inf standard deviations" in _messages(train, other)[0]
+
+
+def test_shift_is_not_judged_on_few_values_nor_on_ids():
+    assert _messages(_column(), _column("eval", mean=3.0, count=99)) == []
+    ids = {"kind": "vocabulary", "vocabulary_size": 9, "min": 0.0, "max": 8.0}
+    assert _messages(_column(**ids), _column("eval", **{**ids, "mean": 7.0})) == []
+
+
+def test_std_ratio_is_judged_when_asked_for():
+    columns = _column(), _column("eval", std=3.0)
+    assert _messages(*columns) == []
+    assert _messages(*columns, shift={"max_std_ratio": 2}) == [
+        "column 'fare' (z_score), split eval: std 3 is 3 times train's 1, outside [0.5, 2] "
+        "(normalization.shift.max_std_ratio)"
+    ]
+
+
+def test_ids_lie_in_the_vocabulary():
+    ids = {"kind": "vocabulary", "vocabulary_size": 10, "min": 0.0}
+    assert _messages(_column(**ids, max=9.0)) == []
+    assert _messages(_column(**ids, max=9.0), _column("eval", **ids, max=10.0)) == [
+        "column 'fare' (vocabulary), split eval: max 10 is outside the ids [0, 9] "
+        "(normalization.ids_in_range)"
+    ]
+
+
+def test_null_turns_a_group_of_limits_off_and_ignore_a_column():
+    bad = _column(mean=9.0), _column("eval", mean=0.0)
+    assert len(_messages(*bad)) == 2
+    assert _messages(*bad, z_score=None, shift=None) == []
+    assert _messages(*bad, ignore=("fa*",)) == []
+
+
+def test_kinds_are_names_or_globs_and_the_first_match_wins():
+    limits = NormalizationLimits(kinds={"trip_id": "none", "trip_*": "z_score", "v[0]": "min_max"})
+    columns = ("trip_id", "trip_miles", "v[0]", "v0")
+    assert [limits.kind_of(c) for c in columns] == ["none", "z_score", "min_max", "min_max"]
+
+
+def test_a_glob_without_a_column_is_refused_with_the_nearest_columns():
+    limits = NormalizationLimits(kinds={"trip_mils": "z_score"})
+    with pytest.raises(ValueError, match=r"normalization\.kinds: 'trip_mils' matches no column"):
+        limits.check_names(["fare", "trip_miles"])
+    with pytest.raises(ValueError, match="for example 'trip_miles'"):
+        limits.check_names(["fare", "trip_miles"])
+
+
+def test_a_train_split_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match=r"train_split='train' is not a split.*'eval'"):
+        _messages(_column("eval"))
+
+
+def test_unknown_keys_and_wrong_values_are_refused():
+    with pytest.raises(pydantic.ValidationError, match=r"z_score\.max_mean\b"):
+        NormalizationLimits.of({"z_score": {"max_mean": 1}})
+    with pytest.raises(pydantic.ValidationError, match="max_non_finite_share"):
+        NormalizationLimits.of({"max_non_finite_share": 2})
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        NormalizationLimits().train_split = "x"  # pyright: ignore
+
+
+def test_the_fields_that_a_section_adds_stay_out_of_the_parameter():
+    class Section(NormalizationLimits):
+        on_failure: str = "fail"
+
+    text = NormalizationLimits.of(Section(allow_constant=False)).to_json()
+    assert json.loads(text)["allow_constant"] is False
+    assert NormalizationLimits.model_validate_json(text) == NormalizationLimits(
+        allow_constant=False
+    )
+
+
+def test_limits_import_neither_tensorflow_nor_tfx():
+    code = (
+        "import sys; from components import NormalizationLimits; NormalizationLimits();"
+        "print([m for m in ('tensorflow', 'tfx', 'apache_beam', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,200 @@
+"""The mergeable statistics against rational arithmetic and float64 NumPy."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from tensorflow_metadata.proto.v0 import schema_pb2
+
+from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
+from components.normalization_validator.report import ColumnStatistics, SplitStatistics
+from components.normalization_validator.statistics import (
+    BINS,
+    ComputeStatistics,
+    FeatureState,
+    sum_rows,
+)
+
+_FINITE = st.floats(-(2.0**99), 2.0**99, width=32)
+_ORDINARY = st.floats(-1000, 1000, width=32)
+_ANY = st.floats(width=32)
+
+
+def _combine(columns: int) -> ComputeStatistics:
+    feature = Feature("x", columns, tuple(Column(f"x[{i}]", None, i) for i in range(columns)))
+    return ComputeStatistics(FeatureSet((feature,), None, schema_pb2.Schema()), "train")
+
+
+def _batch(x: np.ndarray, imputed: np.ndarray | None) -> Batch:
+    return Batch(len(x), (Values(x.astype(np.float64), imputed, 0),))
+
+
+def _in_one(x: np.ndarray, imputed: np.ndarray | None = None) -> SplitStatistics:
+    combine = _combine(x.shape[1])
+    return combine.extract_output(
+        combine.add_input(combine.create_accumulator(), _batch(x, imputed))
+    )
+
+
+def _column(values: np.ndarray, imputed: np.ndarray | None = None) -> ColumnStatistics:
+    mask = None if imputed is None else imputed.reshape(-1, 1)
+    return _in_one(values.reshape(-1, 1), mask).columns[0]
+
+
+@st.composite
+def _cut_up(draw, elements=_ANY):
+    """A matrix, a mask, cuts into batches, and an order in which to merge the parts."""
+    rows, columns = draw(st.integers(1, 40)), draw(st.integers(1, 3))
+    x = draw(hnp.arrays(np.float32, (rows, columns), elements=elements))
+    imputed = draw(st.none() | hnp.arrays(bool, (rows, columns)))
+    cuts = sorted(draw(st.lists(st.integers(0, rows), max_size=6)))
+    parts = len(cuts) + 1
+    order = draw(st.permutations(range(parts)))
+    joins = draw(st.lists(st.integers(0, parts), min_size=parts, max_size=parts))
+    return x, imputed, cuts, order, joins
+
+
+@settings(max_examples=200, deadline=None)
+@given(_cut_up())
+def test_any_cut_and_any_merge_order_gives_the_same_report(case):
+    """Equality, not closeness: no tolerance. Infinities, NaN and subnormals included."""
+    x, imputed, cuts, order, joins = case
+    combine = _combine(x.shape[1])
+    parts = list(zip(np.split(x, cuts), _split(imputed, cuts), strict=True))
+    accumulators = []
+    for part, join in zip(order, joins, strict=True):
+        if join % 2 and accumulators:  # into the accumulator of another part
+            accumulators[-1] = combine.add_input(accumulators[-1], _batch(*parts[part]))
+        else:
+            accumulators.append(
+                combine.add_input(combine.create_accumulator(), _batch(*parts[part]))
+            )
+    while len(accumulators) > 1:
+        i = joins[len(accumulators) % len(joins)] % (len(accumulators) - 1)
+        accumulators[i : i + 2] = [combine.merge_accumulators(accumulators[i : i + 2])]
+    assert combine.extract_output(accumulators[0]) == _in_one(x, imputed)
+
+
+def _split(imputed, cuts):
+    return [None] * (len(cuts) + 1) if imputed is None else np.split(imputed, cuts)
+
+
+@settings(max_examples=200, deadline=None)
+@given(hnp.arrays(np.float32, st.integers(1, 60), elements=_FINITE | _ORDINARY))
+def test_moments_match_rational_arithmetic(x):
+    """Reference: Fractions. Mean: 1e-15 relative. Std: 1e-15 relative where the sums are exact
+    (values that span less than 2^29), and 1e-12 of the largest value elsewhere."""
+    exact = [Fraction(float(v)) for v in x]
+    mean = sum(exact) / len(exact)
+    variance = sum((v - mean) ** 2 for v in exact) / len(exact)
+    got = _column(x)
+    scale = float(np.abs(x).max())
+    assert got.count == len(x)
+    assert got.min == x.min() and got.max == x.max()
+    assert got.mean == pytest.approx(float(mean), rel=1e-15, abs=1e-15 * scale)
+    assert got.std == pytest.approx(math.sqrt(variance), rel=1e-15, abs=1e-12 * scale)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e4, 1e7])
+def test_moments_match_float64_numpy_far_from_zero(offset):
+    """Reference: float64 NumPy, two passes. 1e-12 relative, where x^2 - mean^2 in float64 would
+    have lost every digit."""
+    x = (np.random.default_rng(7).normal(size=20_000) + offset).astype(np.float32)
+    wide = x.astype(np.float64)
+    got = _column(x)
+    assert got.mean == pytest.approx(wide.mean(), rel=1e-12)
+    assert got.std == pytest.approx(wide.std(), rel=1e-12)
+    if offset == 1e7:
+        naive = np.mean(wide * wide) - np.mean(wide) ** 2
+        assert abs(naive - wide.var()) > 1e-6 * wide.var()
+
+
+@settings(max_examples=100, deadline=None)
+@given(hnp.arrays(np.float32, st.tuples(st.integers(0, 33), st.integers(1, 3)), elements=_ORDINARY))
+def test_sum_rows_is_exact(x):
+    """Reference: Fractions, no tolerance."""
+    total = sum_rows(x.astype(np.float64))
+    for i in range(x.shape[1]):
+        exact = sum((Fraction(float(v)) for v in x[:, i]), Fraction(0))
+        # Subnormal values span more than 106 bits; everything else fits.
+        if all(v == 0 or abs(v) > 1e-12 for v in x[:, i]):
+            assert Fraction(float(total.high[i])) + Fraction(float(total.low[i])) == exact
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    hnp.arrays(np.float32, st.integers(1, 60), elements=_FINITE | _ORDINARY),
+    st.randoms(use_true_random=False),
+)
+def test_histogram_counts_what_one_pass_over_its_grid_counts(x, random):
+    imputed = np.array([random.random() < 0.3 for _ in x])
+    histogram = _column(x, imputed).histogram
+    assert histogram is not None
+    bins = np.floor(np.ldexp(x.astype(np.float64), -histogram.exponent)).astype(np.int64)
+    assert len(histogram.observed) <= BINS
+    assert bins.min() == histogram.first_bin
+    for counts, group in ((histogram.observed, ~imputed), (histogram.imputed, imputed)):
+        index = bins[group] - histogram.first_bin
+        assert counts == tuple(np.bincount(index, minlength=len(counts)))
+
+
+def test_histogram_has_the_finest_grid_that_holds_the_range():
+    histogram = _column(np.linspace(0, 1, 1001, dtype=np.float32)).histogram
+    assert histogram is not None
+    # 1.0 itself needs bin 256 at a width of 1/256.
+    assert (histogram.exponent, histogram.width) == (-7, 1 / 128)
+    assert len(histogram.observed) == 129 and sum(histogram.observed) == 1001
+
+
+def test_imputed_values_enter_min_max_and_histogram_but_not_mean_and_std():
+    x = np.array([1.0, 2.0, 3.0, -50.0, -50.0], np.float32)
+    got = _column(x, np.array([False, False, False, True, True]))
+    assert (got.values, got.count, got.imputed) == (5, 3, 2)
+    assert got.imputed_share == 0.4
+    assert (got.mean, got.std) == (2.0, pytest.approx(math.sqrt(2 / 3), rel=1e-15))
+    assert (got.min, got.max) == (-50.0, 3.0)
+    assert got.histogram is not None and sum(got.histogram.imputed) == 2
+    assert not got.constant
+
+
+def test_non_finite_values_are_counted_and_enter_nothing():
+    got = _column(np.array([1.0, np.nan, np.inf, -np.inf], np.float32))
+    assert (got.values, got.count, got.non_finite, got.non_finite_share) == (4, 1, 3, 0.75)
+    assert (got.mean, got.std, got.min, got.max, got.constant) == (1.0, 0.0, 1.0, 1.0, True)
+
+
+def test_a_column_without_a_finite_value_has_no_statistic():
+    got = _column(np.array([np.nan, np.nan], np.float32))
+    assert (got.count, got.non_finite) == (0, 2)
+    assert got.mean is got.std is got.min is got.max is got.histogram is None
+    assert not got.constant
+
+
+def test_constant_is_exact():
+    """0.1 is no binary number: a rounded mean would leave a standard deviation of 1e-9."""
+    got = _column(np.full(30_011, 0.1, np.float32))
+    assert got.constant and got.std == 0.0
+
+
+def test_an_empty_split_gives_empty_statistics():
+    combine = _combine(2)
+    got = combine.extract_output(combine.create_accumulator())
+    assert got.rows == 0 and [c.count for c in got.columns] == [0, 0]
+
+
+def test_memory_does_not_grow_with_rows():
+    def size(rows: int) -> int:
+        state = FeatureState(3)
+        x = np.random.default_rng(0).normal(size=(rows, 3)) * 1e5
+        for part in np.array_split(x, max(rows // 100, 1)):
+            state.add(Values(part, None, 0))
+        return len(pickle.dumps(state))
+
+    assert size(100_000) <= size(100) * 1.01
