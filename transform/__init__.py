@@ -1,0 +1,68 @@
+"""Feature specification -> `preprocessing_fn`: vectorised, NaN-safe normalisation on Beam.
+
+    tfx.components.Transform(
+        examples=..., schema=...,
+        preprocessing_fn="transform.preprocessing_fn",
+        custom_config={"features": FeatureSpec(...).model_dump(mode="json")},
+    )
+
+`import transform` needs pydantic only; TensorFlow is imported by the first use of
+`transform.preprocessing_fn`, so that a configuration is parsed and refused in no time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from transform.layout import (
+    PACKED_FLOAT,
+    PACKED_INT,
+    PACKED_MISSING,
+    Column,
+    FeatureLayout,
+    LayoutLabel,
+)
+from transform.spec import (
+    Bucketize,
+    Clip,
+    Constant,
+    Encode,
+    FeatureSpec,
+    Group,
+    Hash,
+    Integer,
+    Label,
+    Vocabulary,
+)
+
+if TYPE_CHECKING:
+    from transform.preprocessing import preprocessing_fn
+
+_LAZY = {"preprocessing_fn": "transform.preprocessing"}
+
+__all__ = [
+    "PACKED_FLOAT",
+    "PACKED_INT",
+    "PACKED_MISSING",
+    "Bucketize",
+    "Clip",
+    "Column",
+    "Constant",
+    "Encode",
+    "FeatureLayout",
+    "FeatureSpec",
+    "Group",
+    "Hash",
+    "Integer",
+    "Label",
+    "LayoutLabel",
+    "Vocabulary",
+    "preprocessing_fn",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'transform' has no attribute {name!r}")

@@ -1,0 +1,33 @@
+"""The few names of tensorflow_transform that are not public; the same in 1.16 and 1.21.
+
+Public `tft` has no custom vector analyzer that takes part in TFT's combiner packing, no schema
+annotation and no integer range of an own tensor: TFT's analyzers use these themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_transform import analyzer_nodes, analyzers, schema_inference
+
+Combiner = analyzer_nodes.Combiner
+TensorInfo = analyzer_nodes.TensorInfo
+JsonNumpyCacheCoder = analyzer_nodes.JsonNumpyCacheCoder
+
+
+def combine(combiner: Combiner, *tensors: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Applies a combiner over the whole analysis data; its outputs as tensors of the graph."""
+    outputs = analyzers.apply_cacheable_combine_operation(combiner, *tensors)
+    return tuple(analyzer_nodes.wrap_as_tensor(output) for output in outputs)
+
+
+def annotate_schema(type_url: str, message: tf.Tensor) -> None:
+    """Adds an `Any` to the transformed schema; `message` may depend on analyzers."""
+    schema_inference.annotate(type_url, message)
+
+
+def set_int_domain(tensor: tf.Tensor, size: Any) -> None:
+    """Declares in the transformed schema that `tensor` holds ids 0..size-1."""
+    maximum = tf.cast(tf.convert_to_tensor(size), tf.int64) - 1
+    schema_inference.set_tensor_schema_override(tensor, tf.constant(0, tf.int64), maximum)

@@ -1,0 +1,133 @@
+"""The user's `derive` function: imported, called, and its result checked.
+
+    def derive(inputs: dict[str, Tensor | SparseTensor]) -> dict[str, Tensor | SparseTensor]
+
+Its columns are new ones, `[batch]` or `[batch, 1]`; a missing number is NaN or absent from a
+SparseTensor, a missing string is empty or absent.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from transform.inputs import tensor_type
+from transform.spec import ColumnType
+
+if TYPE_CHECKING:
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+
+def load(path: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+    """Imports `package.module.function`.
+
+    Raises:
+        ValueError: the module cannot be imported, or has no such function.
+    """
+    module_name, name = path.rsplit(".", 1)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise ValueError(
+            f"features.derive={path!r} cannot be imported: {type(error).__name__}: {error}. "
+            "Give package.module.function of a module on the Python path."
+        ) from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        raise ValueError(
+            f"features.derive={path!r}: module {module_name!r} has no function {name!r}; "
+            f"it has: {', '.join(sorted(names)) or 'no function'}"
+        )
+    return function
+
+
+def derived_columns(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Calls the function on all raw columns.
+
+    Raises:
+        ValueError: it fails, returns no dict, or returns a column that the data already has.
+    """
+    function = load(path)
+    try:
+        columns = function(dict(inputs))
+    except KeyError as error:
+        raise ValueError(
+            f"features.derive={path!r} wants column {error} that the data lacks; "
+            f"the data has: {', '.join(sorted(inputs))}"
+        ) from error
+    except Exception as error:
+        raise ValueError(
+            f"features.derive={path!r} failed: {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(columns, Mapping):
+        raise ValueError(
+            f"features.derive={path!r} returned {type(columns).__name__}; "
+            "return a dict of new columns, name -> Tensor or SparseTensor"
+        )
+    for name in columns:
+        if name in inputs:
+            raise ValueError(
+                f"features.derive={path!r} returned column {name!r}, which the data has already; "
+                "give the derived column a new name"
+            )
+    return dict(columns)
+
+
+def derived_types(path: str, schema: schema_pb2.Schema) -> dict[str, ColumnType | str]:
+    """Name and type of each derived column, by tracing the function on placeholders."""
+    from tensorflow_transform.tf_metadata import schema_utils
+
+    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
+    with tf.Graph().as_default():
+        placeholders: dict[str, Any] = {}
+        for name, feature in spec.items():
+            if isinstance(feature, tf.io.VarLenFeature):
+                placeholders[name] = tf.compat.v1.sparse_placeholder(feature.dtype, [None, None])
+            elif isinstance(feature, tf.io.FixedLenFeature):
+                placeholders[name] = tf.compat.v1.placeholder(feature.dtype, [None, *feature.shape])
+        columns = derived_columns(path, placeholders)
+        return {name: tensor_type(tensor) for name, tensor in columns.items()}
+
+
+def raw_sources(tensors: Iterable[Any], inputs: Mapping[str, Any]) -> set[str]:
+    """The raw columns that `tensors` are computed from, found by walking the graph."""
+    owner = {part.op.name: name for name, t in inputs.items() for part in _parts(t)}
+    found: set[str] = set()
+    seen: set[str] = set()
+    stack = [part.op for tensor in tensors for part in _parts(tensor)]
+    while stack:
+        op = stack.pop()
+        if op.name in seen:
+            continue
+        seen.add(op.name)
+        if op.name in owner:
+            found.add(owner[op.name])
+        else:
+            stack += [source.op for source in op.inputs]
+    return found
+
+
+def refuse_leaks(
+    names: Iterable[str], columns: Mapping[str, Any], inputs: Mapping[str, Any], sources: set[str]
+) -> None:
+    """No derived feature may rest on a column that only the label has.
+
+    Raises:
+        ValueError: one does: it would be absent at serving, and tell the label in training.
+    """
+    for name in names:
+        leaked = raw_sources([columns[name]], inputs) & sources
+        if leaked:
+            raise ValueError(
+                f"derived feature {name!r} is computed from {sorted(leaked)[0]!r}, which is in "
+                "label.sources and so absent at serving; compute it from other columns, or "
+                "remove it from the groups"
+            )
+
+
+def _parts(tensor: Any) -> list[tf.Tensor]:
+    return tf.nest.flatten(tensor, expand_composites=True)

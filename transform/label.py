@@ -1,0 +1,207 @@
+"""Label and example weight, checked over the analysis data and never in the way at serving.
+
+The checks are part of the analysis (a Beam combiner raises), not assertions in the transform
+graph: that graph runs at serving too, where TFT feeds made-up values for label columns that the
+request lacks. A row whose label is missing or invalid outside the analysis data gets NaN (float
+labels) or -1 (class ids), so that a loss or a metric on it cannot look like a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from transform import compat
+from transform.encode import lookup
+from transform.inputs import stack_numbers, stack_texts, tensor_type
+from transform.spec import Label
+
+
+class LabelOutput(NamedTuple):
+    """The label as Transform writes it."""
+
+    values: tf.Tensor  # float32 or int64 [batch, 1]
+    classes: Any  # int, int64 scalar known after analysis, or None for regression
+
+
+def label_output(columns: Mapping[str, Any], label: Label) -> LabelOutput:
+    """Builds and checks the label.
+
+    Raises (from Beam, during the analysis):
+        ValueError: the label is missing in a row, not 0 or 1 (binary), no class id (multiclass),
+            or the same in all rows.
+    """
+    is_text = tensor_type(columns[label.column]) == "string"
+    if label.kind == "multiclass" and is_text:
+        return _named_classes(columns, label)
+    x = (
+        _binary_of(columns, label, is_text)
+        if label.positive is not None
+        else stack_numbers(columns, [label.column])
+    )
+    missing = tf.math.is_nan(x)
+    valid = tf.ones_like(missing)
+    if label.kind == "binary":
+        valid = tf.logical_or(tf.equal(x, 0.0), tf.equal(x, 1.0))
+    elif label.kind == "multiclass":
+        valid = tf.logical_and(x >= 0, tf.equal(x, tf.floor(x)))
+    checked = _check(label, x, missing, valid)
+    usable = tf.logical_and(valid, tf.logical_not(missing))
+    if label.kind == "multiclass":
+        ids = tf.where(usable, tf.cast(tf.where(usable, x, 0.0), tf.int64), -1)
+        return LabelOutput(ids, tf.cast(checked.maximum, tf.int64) + 1)
+    values = tf.where(usable, tf.cast(x, tf.float32), np.nan)
+    return LabelOutput(values, 2 if label.kind == "binary" else None)
+
+
+def weight_output(columns: Mapping[str, Any], name: str) -> tf.Tensor:
+    """Example weights, float32 `[batch, 1]`; a missing or negative weight becomes NaN.
+
+    Raises (from Beam, during the analysis):
+        ValueError: a weight is missing or negative.
+    """
+    x = stack_numbers(columns, [name])
+    missing = tf.math.is_nan(x)
+    valid = x >= 0
+    _analyze(
+        TargetCombiner(f"weight {name!r}", "is negative", constant_fails=False), x, missing, valid
+    )
+    return tf.where(valid, tf.cast(x, tf.float32), np.nan)
+
+
+def _binary_of(columns: Mapping[str, Any], label: Label, is_text: bool) -> tf.Tensor:
+    """1 where the label is `positive`, 0 elsewhere, NaN where missing; float64 `[batch, 1]`."""
+    if is_text:
+        text = stack_texts(columns, [label.column])
+        missing, hit = tf.equal(text, ""), tf.equal(text, str(label.positive))
+    else:
+        x = stack_numbers(columns, [label.column])
+        assert label.positive is not None
+        missing, hit = tf.math.is_nan(x), tf.equal(x, float(label.positive))
+    return tf.where(missing, tf.constant(np.nan, tf.float64), tf.cast(hit, tf.float64))
+
+
+def _named_classes(columns: Mapping[str, Any], label: Label) -> LabelOutput:
+    text = stack_texts(columns, [label.column])
+    missing = tf.equal(text, "")
+    # Only whether all rows agree is asked of this number, in the same pass as the rest.
+    fingerprint = tf.cast(tf.strings.to_hash_bucket_fast(text, 2**52), tf.float64)
+    x = tf.where(missing, tf.constant(np.nan, tf.float64), fingerprint)
+    _check(label, x, missing, tf.ones_like(missing), named=True)
+    ids, classes = lookup(text[:, 0], f"label_{label.column}", top_k=None, oov_buckets=0)
+    return LabelOutput(ids[:, tf.newaxis], classes)
+
+
+class _Checked(NamedTuple):
+    minimum: tf.Tensor
+    maximum: tf.Tensor
+
+
+def _check(
+    label: Label, x: tf.Tensor, missing: tf.Tensor, valid: tf.Tensor, *, named: bool = False
+) -> _Checked:
+    complaint = {
+        "binary": "is neither 0 nor 1 (name the value that counts as 1 in label.positive)",
+        "multiclass": "is no class id 0, 1, 2, ...",
+        "regression": "",
+    }[label.kind]
+    what = f"label {label.column!r}"
+    return _analyze(TargetCombiner(what, complaint, named=named), x, missing, valid)
+
+
+def _analyze(
+    combiner: TargetCombiner, x: tf.Tensor, missing: tf.Tensor, valid: tf.Tensor
+) -> _Checked:
+    usable = tf.logical_and(valid, tf.logical_not(missing))
+    invalid = tf.logical_not(tf.logical_or(valid, missing))
+    infinity = tf.constant(np.inf, tf.float64)
+    batch = tf.stack(
+        [
+            tf.cast(tf.size(x), tf.float64),
+            tf.reduce_sum(tf.cast(missing, tf.float64)),
+            tf.reduce_sum(tf.cast(invalid, tf.float64)),
+            tf.reduce_max(tf.where(invalid, x, -infinity)),
+            tf.reduce_min(tf.where(usable, x, infinity)),
+            tf.reduce_max(tf.where(usable, x, -infinity)),
+        ]
+    )
+    (merged,) = compat.combine(combiner, batch)
+    return _Checked(merged[4], merged[5])
+
+
+class TargetCombiner(compat.Combiner):
+    """Counts rows, missing and invalid values, and refuses what cannot be trained on.
+
+    An accumulator is float64 `[6]`: rows, missing, invalid, one invalid value, min, max.
+    """
+
+    def __init__(
+        self, what: str, complaint: str, *, constant_fails: bool = True, named: bool = False
+    ):
+        """Args:
+        what: the column, as the message names it.
+        complaint: what an invalid value is.
+        constant_fails: one value in all rows is an error.
+        named: the values are fingerprints, which no message shows.
+        """
+        self._what, self._complaint = what, complaint
+        self._constant_fails, self._named = constant_fails, named
+
+    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+        return f"<TargetCombiner v1 {self._what} {self._constant_fails} {self._named}>"
+
+    def create_accumulator(self) -> np.ndarray:
+        """No rows."""
+        return np.asarray([0, 0, 0, -np.inf, np.inf, -np.inf], np.float64)
+
+    def add_input(self, accumulator: np.ndarray, batch_values: Any) -> np.ndarray:
+        """Merges one batch's counts."""
+        return self.merge_accumulators([accumulator, batch_values[0]])
+
+    def merge_accumulators(self, accumulators: Any) -> np.ndarray:
+        """Adds counts, and takes the smallest and largest value."""
+        stacked = np.stack([self.create_accumulator(), *accumulators])
+        return np.concatenate(
+            [
+                stacked[:, :3].sum(axis=0),
+                stacked[:, 3:4].max(axis=0),
+                stacked[:, 4:5].min(axis=0),
+                stacked[:, 5:].max(axis=0),
+            ]
+        )
+
+    def extract_output(self, accumulator: np.ndarray) -> list[np.ndarray]:
+        """The accumulator, unless it shows a target that cannot be trained on."""
+        rows, missing, invalid, example, low, high = np.asarray(accumulator, np.float64).tolist()
+        rows, missing, invalid = int(rows), int(missing), int(invalid)
+        if rows and missing == rows:
+            raise ValueError(f"{self._what} is missing in all {rows} rows; use another column")
+        if missing:
+            raise ValueError(
+                f"{self._what} is missing in {missing} of {rows} rows; leave these rows out of "
+                "the data, or give them a value in features.derive"
+            )
+        if invalid:
+            raise ValueError(
+                f"{self._what} {self._complaint} in {invalid} of {rows} rows, "
+                f"for example {example:g}"
+            )
+        if rows and low == high and self._constant_fails:
+            value = "one value" if self._named else f"value {low:g}"
+            raise ValueError(
+                f"{self._what} is constant ({value} in all {rows} rows): nothing can be learned "
+                "from it; use another column, or more data"
+            )
+        return [np.asarray(accumulator, np.float64)]
+
+    def output_tensor_infos(self) -> list[Any]:
+        """One float64 `[6]` tensor."""
+        return [compat.TensorInfo(tf.float64, [6], None)]
+
+    @property
+    def accumulator_coder(self) -> Any:
+        """JSON keeps every bit of a float64, infinities included."""
+        return compat.JsonNumpyCacheCoder(np.float64)
