@@ -1,7 +1,7 @@
 """The few names of tensorflow_transform that are not public; the same in 1.16 and 1.21.
 
-Public `tft` has no custom vector analyzer that takes part in TFT's combiner packing, no schema
-annotation and no integer range of an own tensor: TFT's analyzers use these themselves.
+Public `tft` has no custom vector analyzer that takes part in TFT's combiner packing, no integer
+range of an own tensor: TFT's analyzers use these themselves.
 """
 
 from __future__ import annotations
@@ -20,11 +20,6 @@ def combine(combiner: Combiner, *tensors: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Applies a combiner over the whole analysis data; its outputs as tensors of the graph."""
     outputs = analyzers.apply_cacheable_combine_operation(combiner, *tensors)
     return tuple(analyzer_nodes.wrap_as_tensor(output) for output in outputs)
-
-
-def annotate_schema(type_url: str, message: tf.Tensor) -> None:
-    """Adds an `Any` to the transformed schema; `message` may depend on analyzers."""
-    schema_inference.annotate(type_url, message)
 
 
 def set_int_domain(tensor: tf.Tensor, size: Any) -> None:

@@ -20,10 +20,20 @@ import tensorflow_transform as tft
 
 from transform.impute import clip
 from transform.inputs import stack_numbers, stack_texts
+from transform.layout import ASSET
 from transform.select import ResolvedGroup
 from transform.spec import Bucketize, Clip, Hash, Integer, Vocabulary
 
+LABEL_VOCABULARY = "label_classes"
 QUANTILE_EPSILON = 0.01  # as tft.bucketize: error of a boundary's rank, share of all rows
+
+
+class IdCount(NamedTuple):
+    """The number of ids of a column; that of a vocabulary is known after the analysis."""
+
+    total: Any  # int, or int64 scalar tensor
+    vocabulary: str | None = None  # file with one known value per line
+    extra_ids: int = 0  # ids beside those in the file
 
 
 class Encoded(NamedTuple):
@@ -32,7 +42,7 @@ class Encoded(NamedTuple):
     names: tuple[str, ...]
     ids: tf.Tensor  # int64 [batch, n]
     missing: tf.Tensor  # bool [batch, n]
-    sizes: tuple[Any, ...]  # number of ids per column: int, or int64 scalar known after analysis
+    sizes: tuple[IdCount, ...]
 
 
 def encode(columns: Mapping[str, Any], groups: Sequence[ResolvedGroup]) -> list[Encoded]:
@@ -75,7 +85,7 @@ def _integer(
     inside = tf.logical_and(x >= 0, x < sizes.astype(np.float64))
     ids = tf.where(inside, tf.cast(tf.where(inside, x, 0.0), tf.int64), sizes)
     ids = tf.where(missing, sizes + 1, ids)
-    return Encoded(names, ids, missing, tuple(int(size) + 2 for size in sizes))
+    return Encoded(names, ids, missing, tuple(IdCount(int(size) + 2) for size in sizes))
 
 
 def _bucketize(
@@ -96,7 +106,7 @@ def _bucketize(
     ids = parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
     ids = _reorder(ids, np.argsort(order))
     ids = tf.where(missing, counts, ids)
-    return Encoded(names, ids, missing, tuple(int(count) + 1 for count in counts))
+    return Encoded(names, ids, missing, tuple(IdCount(int(count) + 1) for count in counts))
 
 
 def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
@@ -137,8 +147,9 @@ def _vocabulary(
             text, files[name], top_k=option.top_k, oov_buckets=option.oov_buckets
         )
         ids.append(column_ids)
-        sizes.append(known + 1)
-    stacked = tf.where(missing, tf.stack(sizes) - 1, tf.stack(ids, axis=1))
+        sizes.append(IdCount(known + 1, files[name], option.oov_buckets + 1))
+    last = tf.stack([size.total for size in sizes]) - 1
+    stacked = tf.where(missing, last, tf.stack(ids, axis=1))
     return Encoded(names, stacked, missing, tuple(sizes))
 
 
@@ -160,13 +171,15 @@ def lookup(
 def vocabulary_names(names: Sequence[str]) -> dict[str, str]:
     """A vocabulary's file name for each column: its name where it is one, and unique."""
     files: dict[str, str] = {}
+    taken = {ASSET, LABEL_VOCABULARY}
     for name in names:
         base = re.sub(r"\W", "_", name)
         file, number = base, 1
-        while file in files.values():
+        while file in taken:
             number += 1
             file = f"{base}_{number}"
         files[name] = file
+        taken.add(file)
     return files
 
 
@@ -179,7 +192,7 @@ def _hash(
     # One hash for all columns, folded to each column's size; stable across processes.
     wide = tf.strings.to_hash_bucket_fast(texts, np.iinfo(np.int64).max)
     ids = tf.where(missing, buckets, wide % buckets)
-    return Encoded(names, ids, missing, tuple(int(count) + 1 for count in buckets))
+    return Encoded(names, ids, missing, tuple(IdCount(int(count) + 1) for count in buckets))
 
 
 def _reorder(x: tf.Tensor, order: np.ndarray) -> tf.Tensor:

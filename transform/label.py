@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.encode import lookup
+from transform.encode import LABEL_VOCABULARY, lookup
 from transform.inputs import stack_numbers, stack_texts, tensor_type
 from transform.spec import Label
 
@@ -91,7 +91,7 @@ def _named_classes(columns: Mapping[str, Any], label: Label) -> LabelOutput:
     fingerprint = tf.cast(tf.strings.to_hash_bucket_fast(text, 2**52), tf.float64)
     x = tf.where(missing, tf.constant(np.nan, tf.float64), fingerprint)
     _check(label, x, missing, tf.ones_like(missing), named=True)
-    ids, classes = lookup(text[:, 0], f"label_{label.column}", top_k=None, oov_buckets=0)
+    ids, classes = lookup(text[:, 0], LABEL_VOCABULARY, top_k=None, oov_buckets=0)
     return LabelOutput(ids[:, tf.newaxis], classes)
 
 

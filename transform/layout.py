@@ -1,15 +1,23 @@
 """FeatureLayout: the name, kind and position of every packed column.
 
-Transform writes it into the transformed schema, beside the transform graph
-(`transformed_metadata/schema.pbtxt`, `annotation.extra_metadata`, a
-`google.protobuf.StringValue` that holds JSON), so it follows the artifact. Who trains on the
-packed tensors reads it from there; this class and the reader's share nothing but the JSON.
+Transform writes it as JSON among the assets of the transform graph
+(`<transform_graph>/transform_fn/assets/feature_layout`), so it follows the artifact. Who trains
+on the packed tensors reads it from there; this class and the reader's share nothing but the JSON.
+
+The text is written while the analysis runs, so what only the analysis finds is not in it:
+
+- the size of a vocabulary: the lines of `assets/<column.vocabulary>`, plus `column.extra_ids`;
+- the number of classes of a multiclass label: `int_domain.max + 1` of the label's feature in
+  `transformed_metadata/schema.pbtxt`.
+
+(A schema annotation would be the natural place, but TFT's open-source builds drop annotations:
+they lack `tensorflow_transform.annotations_pb2`, see `tensorflow_transform/common.py`.)
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,7 +28,8 @@ MISSING_BITS = 32  # columns per int64 word of PACKED_MISSING
 
 FORMAT = "tfx-largebatch/feature_layout"
 VERSION = 1
-TYPE_URL = "type.googleapis.com/google.protobuf.StringValue"
+ASSETS = "transform_fn/assets"
+ASSET = "feature_layout"
 
 
 class _Model(BaseModel):
@@ -28,7 +37,11 @@ class _Model(BaseModel):
 
 
 class Column(_Model):
-    """One column of the model's input: `output[:, position]`."""
+    """One column of the model's input: `output[:, position]`.
+
+    `vocabulary_size` counts all ids (unseen and missing values have their own): the rows of an
+    embedding. It is None for floats, and in the written file for kind `vocabulary`.
+    """
 
     name: str
     source: str
@@ -37,10 +50,14 @@ class Column(_Model):
     output: str
     position: int
     vocabulary_size: int | None = None
+    vocabulary: str | None = None
+    extra_ids: int = 0
 
 
 class LayoutLabel(_Model):
-    """The label's output name and kind; `classes` is known for binary and multiclass."""
+    """The label's output name and kind; `classes` is None for regression, and in the written
+    file for multiclass.
+    """
 
     name: str
     kind: Literal["binary", "multiclass", "regression"]
@@ -69,7 +86,8 @@ class FeatureLayout(_Model):
 
     def to_json(self) -> str:
         """The layout as ASCII JSON, with format and version."""
-        return json.dumps(self._document())
+        document = {"format": FORMAT, "version": VERSION, **self.model_dump(mode="json")}
+        return json.dumps(document)
 
     @classmethod
     def from_json(cls, text: str) -> FeatureLayout:
@@ -87,64 +105,36 @@ class FeatureLayout(_Model):
         return cls.model_validate(document)
 
     @classmethod
-    def from_schema(cls, schema: Any) -> FeatureLayout | None:
-        """The layout in a transformed schema; None where there is none."""
-        from google.protobuf import wrappers_pb2
-
-        for extra in schema.annotation.extra_metadata:
-            message = wrappers_pb2.StringValue()
-            if extra.Unpack(message) and FORMAT in message.value:
-                return cls.from_json(message.value)
-        return None
-
-    def _document(self) -> dict[str, Any]:
-        return {"format": FORMAT, "version": VERSION, **self.model_dump(mode="json")}
-
-    def to_annotation(self, deferred: dict[int, Any]) -> Any:
-        """The serialized `StringValue` as a string tensor, with sizes known after analysis.
+    def from_transform_graph(cls, uri: str) -> FeatureLayout | None:
+        """Reads the layout of a transform graph, vocabulary sizes and classes filled in.
 
         Args:
-            deferred: index into `columns` (-1: the label's classes) -> int64 scalar tensor that
-                replaces the number there once the analyzers have run.
+            uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.
 
         Returns:
-            A scalar string tensor. Its length is known while tracing, because deferred numbers
-            are padded with spaces, so that the length prefix of the message is a constant.
+            The layout; None where the graph has none.
         """
         import tensorflow as tf
+        from google.protobuf import text_format
+        from tensorflow_metadata.proto.v0 import schema_pb2
 
-        document = self._document()
-        for index in deferred:
-            if index == -1:
-                document["label"]["classes"] = _marker(index)
-            else:
-                document["columns"][index]["vocabulary_size"] = _marker(index)
-        text = json.dumps(document)
-        parts: list[Any] = []
-        for index, tensor in sorted(deferred.items(), key=lambda i: text.index(_quoted(i[0]))):
-            before, text = text.split(_quoted(index), 1)
-            parts += [before, tf.strings.as_string(tensor, width=_WIDTH)]
-        parts.append(text)
-        length = sum(len(part) if isinstance(part, str) else _WIDTH for part in parts)
-        prefix = b"\x0a" + _varint(length)  # field 1, length-delimited
-        return tf.strings.join([tf.constant(prefix), *parts])
-
-
-_WIDTH = 20  # characters of the longest int64
-
-
-def _marker(index: int) -> str:
-    return f"\x00{index}\x00"
-
-
-def _quoted(index: int) -> str:
-    return json.dumps(_marker(index))
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+        path = f"{uri}/{ASSETS}/{ASSET}"
+        if not tf.io.gfile.exists(path):
+            return None
+        with tf.io.gfile.GFile(path) as file:
+            layout = cls.from_json(file.read())
+        columns = []
+        for column in layout.columns:
+            if column.vocabulary is not None:
+                with tf.io.gfile.GFile(f"{uri}/{ASSETS}/{column.vocabulary}", "rb") as file:
+                    entries = sum(1 for _ in file)
+                size = entries + column.extra_ids
+                column = column.model_copy(update={"vocabulary_size": size})
+            columns.append(column)
+        label = layout.label
+        if label is not None and label.kind == "multiclass":
+            with tf.io.gfile.GFile(f"{uri}/transformed_metadata/schema.pbtxt") as file:
+                schema = text_format.Parse(file.read(), schema_pb2.Schema())
+            (feature,) = (f for f in schema.feature if f.name == label.name)
+            label = label.model_copy(update={"classes": feature.int_domain.max + 1})
+        return layout.model_copy(update={"columns": tuple(columns), "label": label})

@@ -13,19 +13,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_transform as tft
 
 from transform import compat
 from transform.derive import derived_columns, raw_sources, refuse_leaks
-from transform.encode import encode
+from transform.encode import IdCount, encode
 from transform.impute import clip, fill_values
-from transform.inputs import stack_numbers, tensor_type
+from transform.inputs import batch_size, stack_numbers, tensor_type
 from transform.label import label_output, weight_output
 from transform.layout import (
+    ASSET,
     MISSING_BITS,
     PACKED_FLOAT,
     PACKED_INT,
     PACKED_MISSING,
-    TYPE_URL,
     Column,
     FeatureLayout,
     LayoutLabel,
@@ -74,7 +75,7 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
         *_scaled([g for g in groups if g.group.encode is None], columns),
         *_encoded([g for g in groups if g.group.encode is not None], columns),
     ]
-    outputs, layout, deferred = _assemble(spec, groups, blocks)
+    outputs, layout = _assemble(spec, groups, blocks)
     for name in spec.passthrough:
         outputs[name] = columns[name]
     if spec.label is not None:
@@ -82,14 +83,13 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
         outputs[spec.label.column] = label.values
         known = label.classes if isinstance(label.classes, int) else None
         layout["label"] = LayoutLabel(name=spec.label.column, kind=spec.label.kind, classes=known)
-        if isinstance(label.classes, tf.Tensor):
-            deferred[-1] = label.classes
+        if spec.label.kind == "multiclass":
+            compat.set_int_domain(label.values, label.classes)
     if spec.weight is not None:
         outputs[spec.weight] = weight_output(columns, spec.weight)
         layout["weight"] = spec.weight
     layout["label_sources"] = _label_sources(spec, used, columns, inputs)
-    annotation = FeatureLayout(**layout).to_annotation(deferred)
-    compat.annotate_schema(TYPE_URL, annotation)
+    _write_layout(FeatureLayout(**layout), batch_size(next(iter(outputs.values()))))
     return outputs
 
 
@@ -100,7 +100,7 @@ class _Block(NamedTuple):
     values: tf.Tensor  # float32 or int64 [batch, n]
     sources: tuple[str, ...]
     missing: tf.Tensor  # bool [batch, n]: of the sources
-    sizes: tuple[Any, ...]  # number of ids; None for floats
+    sizes: tuple[IdCount | None, ...]  # None for floats
 
 
 def _scaled(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> list[_Block]:
@@ -140,7 +140,6 @@ def _encoded(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> lis
 class _Assembled(NamedTuple):
     outputs: dict[str, Any]
     layout: dict[str, Any]  # fields of FeatureLayout
-    deferred: dict[int, tf.Tensor]  # see FeatureLayout.to_annotation
 
 
 def _assemble(
@@ -151,7 +150,7 @@ def _assemble(
     ints = [block for block in blocks if block.values.dtype == tf.int64]
     order = _output_order(groups)
     entries: dict[str, Column] = {}
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, IdCount | None] = {}
     outputs: dict[str, Any] = {}
     missing: list[tf.Tensor] = []
     missing_names: list[str] = []
@@ -178,7 +177,9 @@ def _assemble(
                 kind=kind,
                 output=packed_name if spec.packed else name,
                 position=position if spec.packed else 0,
-                vocabulary_size=size if isinstance(size, int) else None,
+                vocabulary_size=size.total if size and isinstance(size.total, int) else None,
+                vocabulary=size.vocabulary if size else None,
+                extra_ids=size.extra_ids if size else 0,
             )
         if spec.packed:
             outputs[packed_name] = values
@@ -191,10 +192,7 @@ def _assemble(
         bits = _arrange(missing, missing_names, [column.name for column in columns])
         outputs[PACKED_MISSING] = pack_bits(bits)
         layout["missing"] = PACKED_MISSING
-    deferred = {
-        i: sizes[c.name] for i, c in enumerate(columns) if isinstance(sizes[c.name], tf.Tensor)
-    }
-    return _Assembled(outputs, layout, deferred)
+    return _Assembled(outputs, layout)
 
 
 def _output_order(groups: Sequence[ResolvedGroup]) -> list[tuple[str, str, str]]:
@@ -223,13 +221,13 @@ def _arrange(
 
 
 def _unpacked(
-    values: tf.Tensor, names: Sequence[str], sizes: Mapping[str, Any]
+    values: tf.Tensor, names: Sequence[str], sizes: Mapping[str, IdCount | None]
 ) -> dict[str, tf.Tensor]:
     outputs = {}
     for name, column in zip(names, tf.split(values, len(names), axis=1), strict=True):
         outputs[name] = column
-        if sizes[name] is not None:
-            compat.set_int_domain(column, sizes[name])
+        if (count := sizes[name]) is not None:
+            compat.set_int_domain(column, count.total)
     return outputs
 
 
@@ -241,6 +239,16 @@ def pack_bits(bits: tf.Tensor) -> tf.Tensor:
     weights = np.left_shift(np.int64(1), np.arange(MISSING_BITS, dtype=np.int64))
     packed = tf.reduce_sum(tf.reshape(padded, [-1, words, MISSING_BITS]) * weights, axis=2)
     return tf.ensure_shape(packed, [None, words])
+
+
+def _write_layout(layout: FeatureLayout, rows: tf.Tensor) -> None:
+    """Writes the layout's JSON among the assets of the transform graph.
+
+    As a vocabulary with one entry: the one channel of TFT's public interface through which a
+    text reaches the artifact on every Beam runner.
+    """
+    once_per_batch = tf.fill([tf.minimum(rows, 1)], layout.to_json())
+    tft.vocabulary(once_per_batch, vocab_filename=ASSET)
 
 
 def _label_sources(
