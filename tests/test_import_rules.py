@@ -1,0 +1,146 @@
+"""Who may import whom (docs: CONTRIBUTING, "The rooms"), read from the import graph of the sources.
+
+The graph holds imports inside functions and under TYPE_CHECKING too: a room that needs another
+room's types knows it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import grimp
+import pytest
+
+# An arrow is "imports"; nothing else is allowed.
+ARROWS = {
+    "pipeline": {"components", "transform"},
+    "components": {"trainer_module"},
+    "transform": set(),
+    "trainer_module": set(),
+}
+# Not part of the library: no room may rest on them.
+OUTSIDE = ("examples", "benchmarks", "tests")
+
+# Where a plain TensorFlow user never comes: what TFX's Trainer calls, and the export.
+TFX_PART_OF_TRAINER = ("trainer_module.run_fn", "trainer_module.tfx_run", "trainer_module.export")
+TFX_FAMILY = (
+    "tfx",
+    "tfx_bsl",
+    "tensorflow_transform",
+    "tensorflow_data_validation",
+    "tensorflow_model_analysis",
+    "apache_beam",
+    "ml_metadata",
+    "kfp",
+)
+# TFX's modules for graphs and their nodes: pipeline and components only.
+DSL = ("tfx.dsl", "tfx.orchestration", "tfx.v1.dsl", "tfx.v1.orchestration", "tfx.v1.components")
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph(*ARROWS, include_external_packages=True, cache_dir=None)
+
+
+def room(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def is_within(module: str, parents: tuple[str, ...]) -> bool:
+    return any(module == parent or module.startswith(f"{parent}.") for parent in parents)
+
+
+def forbidden_imports(graph: grimp.ImportGraph) -> list[str]:
+    """One line per import that breaks a rule: who, whom, where."""
+    found = []
+    for importer in sorted(m for m in graph.modules if room(m) in ARROWS):
+        own = room(importer)
+        for imported in sorted(graph.find_modules_directly_imported_by(importer)):
+            other = room(imported)
+            details = graph.get_import_details(importer=importer, imported=imported)
+            lines = [detail["line_contents"] for detail in details]
+            broken = (
+                (other in ARROWS and other != own and other not in ARROWS[own])
+                or other in OUTSIDE
+                or (own == "transform" and other == "tfx")
+                or (
+                    own == "trainer_module"
+                    and other in TFX_FAMILY
+                    and not is_within(importer, TFX_PART_OF_TRAINER)
+                )
+                or (own == "trainer_module" and any(names_the_dsl(line) for line in lines))
+            )
+            if broken:
+                found += [
+                    f"{importer}:{d['line_number']} imports {imported}: {d['line_contents']}"
+                    for d in details
+                ]
+    return found
+
+
+def names_the_dsl(line: str) -> bool:
+    """Whether an import statement reaches into TFX's DSL (grimp knows external packages whole).
+
+    `from tfx import dsl, types` names tfx.dsl and tfx.types.
+    """
+    source, _, names = line.removeprefix("from ").removeprefix("import ").partition(" import ")
+    imported = [source, *(f"{source}.{name.split()[0]}" for name in names.split(",") if name)]
+    return any(is_within(name, DSL) for name in imported)
+
+
+def test_every_import_follows_an_arrow(graph: grimp.ImportGraph):
+    assert forbidden_imports(graph) == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "line"),
+    [
+        *(
+            (own, other, f"import {other}")
+            for own, allowed in ARROWS.items()
+            for other in ARROWS
+            if other != own and other not in allowed
+        ),
+        *((own, "examples", "import examples") for own in ARROWS),
+        ("transform", "tfx", "from tfx import v1"),
+        ("trainer_module.accumulation", "tfx_bsl", "from tfx_bsl.public import tfxio"),
+        ("trainer_module.train_step", "tensorflow_transform", "import tensorflow_transform as tft"),
+        ("trainer_module.export", "tfx", "from tfx import dsl"),
+        ("trainer_module.export", "tfx", "from tfx.v1 import dsl, types"),
+        ("trainer_module.export", "tfx", "from tfx.dsl.components.base import base_node"),
+    ],
+)
+def test_a_broken_arrow_is_found(graph: grimp.ImportGraph, importer: str, imported: str, line: str):
+    before = forbidden_imports(graph)
+    changed = grimp.build_graph(*ARROWS, include_external_packages=True, cache_dir=None)
+    new_module = f"{importer}.added_by_test" if "." not in importer else f"{importer}_added.module"
+    new_module = importer if is_within(importer, TFX_PART_OF_TRAINER) else new_module
+    for module in (new_module, imported):
+        if module not in changed.modules:
+            changed.add_module(module)
+    changed.add_import(importer=new_module, imported=imported, line_number=7, line_contents=line)
+    added = set(forbidden_imports(changed)) - set(before)
+    assert added == {f"{new_module}:7 imports {imported}: {line}"}
+
+
+def test_an_import_inside_a_function_is_found(tmp_path, monkeypatch):
+    """The graph that the rule is read from, on sources that hide their imports."""
+    for name, source in {
+        "upper_room": "def late():\n    from lower_room import thing\n    return thing\n",
+        "lower_room": "thing = 1\n",
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    hidden = grimp.build_graph("upper_room", "lower_room", cache_dir=None)
+    assert hidden.find_modules_directly_imported_by("upper_room") == {"lower_room"}
+
+
+@pytest.mark.parametrize("package", ["trainer_module", "transform"])
+def test_import_needs_no_tfx(package: str):
+    """A plain TensorFlow user, and `python -m pipeline --help`, must not wait for TFX."""
+    code = f"import sys, {package}; print(*sorted(set(sys.modules) & set({TFX_FAMILY!r})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
