@@ -1,0 +1,62 @@
+"""Training on large batches in plain TensorFlow: exact windows of micro-batches on any strategy.
+
+The table of contents of the package. Names are loaded when first used, so that reading a
+configuration (`from trainer_module import TrainerConfig`) does not wait for TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainer_module.accumulation import GradientSum, accumulate_gradients, mean_gradients
+    from trainer_module.config import TrainerConfig
+    from trainer_module.feature_layout import FeatureLayout
+    from trainer_module.loss import weighted_loss
+    from trainer_module.model_context import ModelContext
+    from trainer_module.strategies import create_strategy
+    from trainer_module.tfx_run import run_fn
+    from trainer_module.train_step import TrainStep
+    from trainer_module.training_loop import TrainingLoop
+
+_MODULE_OF = {
+    "FeatureLayout": "feature_layout",
+    "GradientSum": "accumulation",
+    "ModelContext": "model_context",
+    "TrainStep": "train_step",
+    "TrainerConfig": "config",
+    "TrainingLoop": "training_loop",
+    "accumulate_gradients": "accumulation",
+    "create_strategy": "strategies",
+    "mean_gradients": "accumulation",
+    "run_fn": "tfx_run",
+    "weighted_loss": "loss",
+}
+
+__all__ = [
+    "FeatureLayout",
+    "GradientSum",
+    "ModelContext",
+    "TrainStep",
+    "TrainerConfig",
+    "TrainingLoop",
+    "accumulate_gradients",
+    "create_strategy",
+    "mean_gradients",
+    "run_fn",
+    "weighted_loss",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

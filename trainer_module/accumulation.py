@@ -1,0 +1,334 @@
+"""The window: gradients of many micro-batches, summed in one loop inside the graph."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from trainer_module.gradients import (
+    MicroBatchGradients,
+    micro_batch_gradients,
+    regularisation_gradients,
+)
+from trainer_module.loss import LossFunction, as_loss_function
+
+AddedLosses = Literal["mean", "sum"]
+
+
+class GradientSum(NamedTuple):
+    """Sums over rows i of a batch; two of them add up field by field to that of both batches.
+
+        g = gradients / denominator + ∇R + ∇A          (see `mean_gradients`)
+
+    Attributes:
+        numerator: Σ w_i l_i, scalar, float32 (float64 for a float64 model), as are all others.
+        denominator: Σ w_i, scalar.
+        rows: Number of rows, whatever their weights, scalar.
+        gradients: Σ w_i ∇l_i, one dense tensor per trainable variable; None where the loss does
+            not depend on the variable.
+        added_loss: A, what layers gave to `add_loss` (activity regularisers among them); None for
+            a model without.
+        added_gradients: ∇A, one per trainable variable; None for a model without.
+    """
+
+    numerator: tf.Tensor
+    denominator: tf.Tensor
+    rows: tf.Tensor
+    gradients: list[Any]
+    added_loss: tf.Tensor | None = None
+    added_gradients: list[Any] | None = None
+
+
+class Description(NamedTuple):
+    """What tracing one micro-batch says about a model, before the loop is built."""
+
+    has_gradient: tuple[bool, ...]
+    has_added_gradient: tuple[bool, ...] | None
+    accumulator_dtype: tf.DType
+
+
+def accumulate_gradients(
+    model: keras.Model,
+    loss_fn: Any,
+    features: Any,
+    labels: Any,
+    sample_weight: Any = None,
+    *,
+    micro_batch_size: int,
+    jit_compile: bool = False,
+    added_losses: AddedLosses | None = None,
+    random_position: Sequence[Any] = (),
+    loss_scale: tf.Tensor | None = None,
+    description: Description | None = None,
+) -> GradientSum:
+    """Returns the sums over all rows, holding one micro-batch's activations at a time.
+
+    Rows are never padded: the last micro-batch is as short as it is, so that no made-up row can
+    bring a NaN or enter an activity regulariser. Call it inside a `tf.function`.
+
+    Args:
+        model: A built Keras model.
+        loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`, a Keras loss or its
+            name (see `weighted_loss`).
+        features: Tensor or structure of tensors `[rows, ...]`; rows may be 0.
+        labels: Tensor or structure of tensors `[rows, ...]`.
+        sample_weight: `[rows]`, at least 0, or None for 1.
+        micro_batch_size: Rows of one micro-batch; larger than `rows` is one micro-batch.
+        jit_compile: Compile full micro-batches by XLA (the short last one runs without).
+        added_losses: What layers give to `add_loss`: "mean" over the rows they see (each micro-batch
+            counts by its rows), or "sum" over them. None is what `default_added_losses` says.
+        random_position: Integers that say where in the run the batch stands, such as the step: the
+            dropout masks are a function of the model's seeds, of them, and of the micro-batch.
+        loss_scale: Factor of all gradients, for float16; the caller divides by it.
+        description: The result of `describe`, when the caller has it already.
+
+    Raises:
+        ValueError: micro_batch_size below 1, or a layer that updates state when called.
+    """
+    if micro_batch_size < 1:
+        raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
+    loss_fn = as_loss_function(loss_fn)
+    added_losses = added_losses or default_added_losses(model)
+    data = (features, labels, sample_weight)
+    if description is None:
+        description = describe(model, loss_fn, features, labels, sample_weight)
+    rows = tf.shape(tf.nest.flatten(data)[0])[0]
+
+    def micro_batch(index: Any, part: Any) -> MicroBatchGradients:
+        return micro_batch_gradients(
+            model, loss_fn, *part, random_position=(*random_position, index), loss_scale=loss_scale
+        )
+
+    def add(total: GradientSum, index: Any, part: Any, inner: Any) -> GradientSum:
+        size = tf.shape(tf.nest.flatten(part)[0])[0]
+        return _add(total, inner(index, part), tf.cast(size, total.rows.dtype), added_losses)
+
+    def slice_of(start: Any, stop: Any, static: int | None) -> Any:
+        def cut(tensor: Any) -> Any:
+            if tensor is None:
+                return None
+            part = tensor[start:stop]
+            return tf.ensure_shape(part, [static, *tensor.shape[1:]])
+
+        return tf.nest.map_structure(cut, data)
+
+    total = _zeros(model, description)
+    if not jit_compile:
+        count = -(-rows // micro_batch_size)
+        return _loop(
+            count,
+            lambda k, sums: add(
+                sums,
+                k,
+                slice_of(
+                    k * micro_batch_size, tf.minimum((k + 1) * micro_batch_size, rows), None
+                ),
+                micro_batch,
+            ),
+            total,
+        )
+    compiled = tf.function(micro_batch, jit_compile=True, autograph=False)
+    full = rows // micro_batch_size
+    total = _loop(
+        full,
+        lambda k, sums: add(
+            sums,
+            k,
+            slice_of(k * micro_batch_size, (k + 1) * micro_batch_size, micro_batch_size),
+            lambda index, part: compiled(index, part),
+        ),
+        total,
+    )
+    rest = tf.cast(rows % micro_batch_size > 0, tf.int32)
+    return _loop(
+        rest,
+        lambda _, sums: add(sums, full, slice_of(full * micro_batch_size, rows, None), micro_batch),
+        total,
+    )
+
+
+def describe(
+    model: keras.Model, loss_fn: LossFunction, features: Any, labels: Any, sample_weight: Any = None
+) -> Description:
+    """Returns which sums a model's window has, by tracing one micro-batch of the data's shapes."""
+    found: list[Description] = []
+    variables = model.trainable_variables
+    wide = any(variable.dtype == "float64" for variable in variables)
+
+    def probe(features: Any, labels: Any, sample_weight: Any) -> None:
+        sums = micro_batch_gradients(
+            model, loss_fn, features, labels, sample_weight, random_position=(0,), loss_scale=None
+        )
+        if all(gradient is None for gradient in sums.gradients):
+            raise ValueError(
+                "the loss depends on no trainable variable: check that the model has trainable "
+                "layers and that the loss function uses the outputs that it is given."
+            )
+        added = sums.added_gradients
+        found.append(
+            Description(
+                has_gradient=tuple(g is not None for g in sums.gradients),
+                has_added_gradient=None if added is None else tuple(g is not None for g in added),
+                accumulator_dtype=tf.float64 if wide else tf.float32,
+            )
+        )
+
+    def spec(tensor: Any) -> Any:
+        if tensor is None:
+            return None
+        return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
+
+    signature = tf.nest.map_structure(spec, (features, labels, sample_weight))
+    tf.function(probe, autograph=False).get_concrete_function(*signature)
+    return found[0]
+
+
+def mean_gradients(
+    total: GradientSum, model: keras.Model, *, added_losses: AddedLosses | None = None
+) -> tuple[tf.Tensor, list[Any]]:
+    """Returns the loss and g of DESIGN §4.1 from sums over the whole global batch.
+
+        g = ( Σ_i w_i ∇l_i ) / ( Σ_i w_i )  +  ∇R
+
+    R are the variables' regularisers and what layers gave to `add_loss`, each counted once.
+
+    Args:
+        total: Sums over all micro-batches and replicas. With Σ w = 0 the first term is 0.
+        model: The model, for its regularisers.
+        added_losses: As given to `accumulate_gradients`.
+
+    Returns:
+        The scalar loss, and one gradient per trainable variable (None where there is none).
+    """
+    loss = tf.math.divide_no_nan(total.numerator, total.denominator)
+    gradients = [
+        None if g is None else tf.math.divide_no_nan(g, total.denominator) for g in total.gradients
+    ]
+    if total.added_loss is not None and total.added_gradients is not None:
+        added_losses = added_losses or default_added_losses(model)
+        rows = total.rows if added_losses == "mean" else tf.ones_like(total.rows)
+        loss += tf.math.divide_no_nan(total.added_loss, rows)
+        gradients = [
+            _plus(g, None if a is None else tf.math.divide_no_nan(a, rows))
+            for g, a in zip(gradients, total.added_gradients, strict=True)
+        ]
+    regularisation, slopes = regularisation_gradients(model)
+    if regularisation is not None:
+        loss += tf.cast(regularisation, loss.dtype)
+        gradients = [_plus(g, s) for g, s in zip(gradients, slopes, strict=True)]
+    return loss, gradients
+
+
+def default_added_losses(model: keras.Model) -> AddedLosses:
+    """Returns what Keras' own activity regularisers are, a mean or a sum over the rows they see.
+
+    Keras 3 summed at first and divides by the rows in later releases: this version is asked. A
+    model without them has "mean", which is also exact for losses that do not depend on the batch.
+    """
+    layers = model._flatten_layers()
+    if not any(layer.activity_regularizer is not None for layer in layers):
+        return "mean"
+    return "mean" if _keras_divides_by_rows() else "sum"
+
+
+@functools.cache
+def _keras_divides_by_rows() -> bool:
+    with tf.init_scope():
+        layer = keras.layers.Activation("linear", activity_regularizer=keras.ops.sum)
+        layer(tf.ones([2, 1]))
+        return float(layer.losses[0]) == 1.0
+
+
+def _plus(a: Any, b: Any) -> Any:
+    if a is None:
+        return b if b is None else tf.convert_to_tensor(b)
+    return a if b is None else a + tf.cast(tf.convert_to_tensor(b), a.dtype)
+
+
+def _zeros(model: keras.Model, description: Description) -> GradientSum:
+    def zero(variable: Any) -> tf.Tensor:
+        wide = variable.dtype == "float64"
+        return tf.zeros(variable.shape, tf.float64 if wide else tf.float32)
+
+    def zeros(present: Sequence[bool]) -> list[Any]:
+        variables = model.trainable_variables
+        return [zero(v) if has else None for v, has in zip(variables, present, strict=True)]
+
+    scalar = tf.zeros([], description.accumulator_dtype)
+    has_added = description.has_added_gradient
+    return GradientSum(
+        numerator=scalar,
+        denominator=scalar,
+        rows=scalar,
+        gradients=zeros(description.has_gradient),
+        added_loss=None if has_added is None else scalar,
+        added_gradients=None if has_added is None else zeros(has_added),
+    )
+
+
+def _loop(count: Any, body: Any, total: GradientSum) -> GradientSum:
+    """Runs `total = body(k, total)` for k < count, in the graph, one iteration at a time."""
+
+    def step(k: Any, flat: list[Any]) -> tuple[Any, list[Any]]:
+        return k + 1, _flat(body(k, _like(total, flat)))
+
+    _, flat = tf.while_loop(
+        lambda k, _: k < count,
+        step,
+        (tf.constant(0), _flat(total)),
+        parallel_iterations=1,  # more would hold several micro-batches' activations
+    )
+    return _like(total, flat)
+
+
+def _flat(total: GradientSum) -> list[Any]:
+    return [tensor for tensor in tf.nest.flatten(total) if tensor is not None]
+
+
+def _like(total: GradientSum, flat: list[Any]) -> GradientSum:
+    tensors = iter(flat)
+    return tf.nest.map_structure(lambda t: None if t is None else next(tensors), total)
+
+
+def _add(
+    total: GradientSum, part: MicroBatchGradients, rows: tf.Tensor, added_losses: AddedLosses
+) -> GradientSum:
+    dtype = total.numerator.dtype
+    added, added_gradients = total.added_loss, total.added_gradients
+    if added is not None and added_gradients is not None:
+        assert part.added_loss is not None and part.added_gradients is not None
+        factor = rows if added_losses == "mean" else tf.ones([], dtype)
+        added += tf.cast(part.added_loss, dtype) * factor
+        added_gradients = [
+            _accumulate(a, g, factor)
+            for a, g in zip(added_gradients, part.added_gradients, strict=True)
+        ]
+    return GradientSum(
+        numerator=total.numerator + tf.cast(part.numerator, dtype),
+        denominator=total.denominator + tf.cast(part.denominator, dtype),
+        rows=total.rows + rows,
+        gradients=[
+            _accumulate(a, g) for a, g in zip(total.gradients, part.gradients, strict=True)
+        ],
+        added_loss=added,
+        added_gradients=added_gradients,
+    )
+
+
+def _accumulate(total: Any, gradient: Any, factor: tf.Tensor | None = None) -> Any:
+    if total is None:
+        return None
+
+    def term(values: tf.Tensor) -> tf.Tensor:
+        values = tf.cast(values, total.dtype)
+        return values if factor is None else values * tf.cast(factor, total.dtype)
+
+    if isinstance(gradient, tf.IndexedSlices):
+        # Only the rows that the micro-batch looked up: the table may be far larger than they are.
+        indices = gradient.indices[:, tf.newaxis]
+        return tf.tensor_scatter_nd_add(total, indices, term(gradient.values))
+    return total + term(gradient)

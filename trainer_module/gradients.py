@@ -1,0 +1,136 @@
+"""The gradient of one micro-batch, as a pure function of the model's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from trainer_module.loss import LossFunction
+
+# One layer may draw this many times within a micro-batch before two micro-batches share a key.
+_DRAWS_PER_MICRO_BATCH = 1024
+
+
+class MicroBatchGradients(NamedTuple):
+    """What one micro-batch adds to its window.
+
+    Attributes:
+        numerator: Σ w_i l_i, scalar.
+        denominator: Σ w_i, scalar.
+        gradients: Σ w_i ∇l_i per trainable variable; None where the loss does not depend on it.
+        added_loss: What layers gave to `add_loss` (activity regularisers among them), or None.
+        added_gradients: The gradient of `added_loss`, or None.
+    """
+
+    numerator: tf.Tensor
+    denominator: tf.Tensor
+    gradients: list[Any]
+    added_loss: tf.Tensor | None
+    added_gradients: list[Any] | None
+
+
+def micro_batch_gradients(
+    model: keras.Model,
+    loss_fn: LossFunction,
+    features: Any,
+    labels: Any,
+    sample_weight: Any,
+    *,
+    random_position: Sequence[Any],
+    loss_scale: tf.Tensor | None,
+) -> MicroBatchGradients:
+    """Returns the sums of one micro-batch and their gradients, changing no variable.
+
+    Args:
+        model: A built Keras model.
+        loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
+        features: What the model takes, `[micro_batch, ...]` each.
+        labels: `[micro_batch, ...]`, the structure that `loss_fn` expects.
+        sample_weight: `[micro_batch]`, or None.
+        random_position: Integers that say where in the run this micro-batch stands: dropout masks
+            are a function of the model's seeds and of them.
+        loss_scale: Factor of every gradient (not of the returned sums), or None.
+
+    Raises:
+        ValueError: A layer updates state while it is called, as BatchNormalization does.
+    """
+    variables = [variable.value for variable in model.trainable_variables]
+    seeds = _seed_states(model)
+    mapping = [(seed, _seed_at(seed.value, random_position)) for seed in seeds]
+    # Seeds come from outside and updates are looked at, not applied: so the loop's body has no
+    # side effect, runs under XLA, and is the same on every replica.
+    scope = keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
+    with tf.GradientTape(persistent=True) as tape:
+        with scope:
+            outputs = model(features, training=True)
+        numerator, denominator = loss_fn(labels, outputs, sample_weight)
+        scaled = numerator if loss_scale is None else numerator * _cast(loss_scale, numerator)
+        added = tf.add_n([_wide(loss) for loss in scope.losses]) if scope.losses else None
+        scaled_added = (
+            added if added is None or loss_scale is None else added * _cast(loss_scale, added)
+        )
+    _refuse_updates(model, scope, seeds)
+    return MicroBatchGradients(
+        numerator=numerator,
+        denominator=denominator,
+        gradients=tape.gradient(scaled, variables),
+        added_loss=added,
+        added_gradients=None if added is None else tape.gradient(scaled_added, variables),
+    )
+
+
+def regularisation_gradients(model: keras.Model) -> tuple[tf.Tensor | None, list[Any]]:
+    """Returns R, the sum of the variables' own regularisers, and ∇R; (None, Nones) without any."""
+    regularised = [v for v in model.trainable_variables if v.regularizer is not None]
+    if not regularised:
+        return None, [None] * len(model.trainable_variables)
+    with tf.GradientTape() as tape:
+        total = tf.add_n([_wide(tf.convert_to_tensor(v.regularizer(v))) for v in regularised])
+    return total, tape.gradient(total, [v.value for v in model.trainable_variables])
+
+
+def stateful_layers(model: keras.Model) -> list[str]:
+    """Returns the paths of BatchNormalization layers that would run in training mode."""
+    return [
+        layer.path
+        for layer in model._flatten_layers(include_self=False)
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+    ]
+
+
+def _wide(x: Any) -> tf.Tensor:
+    x = tf.convert_to_tensor(x)
+    return tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
+
+
+def _cast(x: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, like.dtype)
+
+
+def _seed_states(model: keras.Model) -> list[Any]:
+    return [v for v in model.variables if v.name == "seed_generator_state"]
+
+
+def _seed_at(state: Any, position: Sequence[Any]) -> tf.Tensor:
+    seed = tf.cast(tf.convert_to_tensor(state), tf.int64)
+    fold = tf.random.experimental.stateless_fold_in
+    for index in position:
+        seed = fold(seed, tf.cast(index, tf.int64) * _DRAWS_PER_MICRO_BATCH)
+    return seed
+
+
+def _refuse_updates(model: keras.Model, scope: Any, seeds: list[Any]) -> None:
+    updated = set(scope.state_mapping) - {id(seed) for seed in seeds}
+    if updated:
+        known = {id(v): v.path for v in model.variables}
+        names = sorted(known.get(key, "a seed or state outside the model") for key in updated)
+        raise ValueError(
+            f"the model updates {', '.join(names)} while it is called with training=True: state "
+            "that depends on a micro-batch would make the result depend on its size. Use "
+            "LayerNormalization or GroupNormalization in place of BatchNormalization, set "
+            "layer.trainable = False to freeze its statistics, and give random layers a "
+            "keras.random.SeedGenerator that they own."
+        )

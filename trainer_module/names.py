@@ -1,0 +1,55 @@
+"""Looking things up by name, with an error that offers the nearest one."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Returns the part of an error message that says what would have been accepted.
+
+    Args:
+        name: What the caller wrote.
+        choices: Everything that would have been right.
+    """
+    choices = sorted(set(choices))
+    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    shown = ", ".join(choices[:12]) + (", ..." if len(choices) > 12 else "")
+    return f"use one of {shown}"
+
+
+def import_dotted(path: str, *, field: str) -> Any:
+    """Returns the object that `package.module.name` stands for.
+
+    Args:
+        path: A dotted path.
+        field: The configuration field it was read from, for the error message.
+
+    Raises:
+        ValueError: The path has no dot, the module does not import, or it lacks the name.
+    """
+    module_path, _, name = path.rpartition(".")
+    if not module_path:
+        raise ValueError(
+            f"{field}={path!r} is not a dotted path: write package.module.function, for a module "
+            "that Python can import from where the pipeline runs."
+        )
+    try:
+        module = importlib.import_module(module_path)
+    except ImportError as error:
+        raise ValueError(
+            f"{field}={path!r} cannot be imported ({error}): check the spelling, and that the "
+            "package is installed or its folder is on PYTHONPATH."
+        ) from error
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        public = [n for n in dir(module) if not n.startswith("_")]
+        raise ValueError(
+            f"{field}={path!r}: module {module_path!r} has no {name!r}; {nearest(name, public)}"
+        ) from None

@@ -1,0 +1,89 @@
+"""Where the replicas are: a tf.distribute strategy by its name in the configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import tensorflow as tf
+
+from trainer_module.names import nearest
+
+STRATEGIES = ("auto", "one_device", "mirrored")
+_NOT_YET = ("multi_worker", "parameter_server", "tpu")
+
+
+def create_strategy(name: str = "auto", *, logical_devices: int | None = None) -> tf.distribute.Strategy:
+    """Returns the strategy of that name for the devices of this machine.
+
+    Args:
+        name: "one_device", "mirrored" (every GPU; without one, every logical CPU device), or
+            "auto": mirrored when there is more than one GPU, or when `logical_devices` asks for
+            more than one CPU device; else one_device.
+        logical_devices: Number of logical CPU devices for "mirrored" without GPUs; None takes
+            those that are configured. They share the machine's cores.
+
+    Raises:
+        ValueError: An unknown name or one that this version does not have, TF_CONFIG with several
+            workers, or logical devices asked for after TensorFlow has started with others.
+    """
+    if name in _NOT_YET:
+        raise ValueError(
+            f"trainer.strategy={name!r} is not available yet: use 'mirrored' for several devices "
+            "of one machine, or 'one_device'."
+        )
+    if name not in STRATEGIES:
+        raise ValueError(f"trainer.strategy={name!r}: {nearest(name, STRATEGIES)}")
+    _refuse_several_workers(name)
+    if logical_devices is not None:
+        configure_logical_devices(logical_devices)
+    gpus = tf.config.list_logical_devices("GPU")
+    cpus = tf.config.list_logical_devices("CPU")
+    if name == "auto":
+        name = "mirrored" if len(gpus) > 1 or (logical_devices or 1) > 1 else "one_device"
+    if name == "one_device":
+        return tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
+    if gpus:
+        return tf.distribute.MirroredStrategy([device.name for device in gpus])
+    # CPU devices of one process share memory: a collective ring between them gains nothing, and
+    # fails once a second strategy of another size exists, since TF numbers both groups 1.
+    return tf.distribute.MirroredStrategy(
+        [device.name for device in cpus[: logical_devices or len(cpus)]],
+        cross_device_ops=tf.distribute.ReductionToOneDevice(),
+    )
+
+
+def configure_logical_devices(count: int) -> None:
+    """Cuts the CPU into `count` logical devices; it must come before TensorFlow first uses one.
+
+    Raises:
+        ValueError: `count` below 1, or TensorFlow already runs with fewer devices.
+    """
+    if count < 1:
+        raise ValueError(f"trainer.logical_devices={count}: use at least 1.")
+    physical = tf.config.list_physical_devices("CPU")[0]
+    configured = tf.config.get_logical_device_configuration(physical)
+    if configured is not None and len(configured) >= count:
+        return
+    try:
+        tf.config.set_logical_device_configuration(
+            physical, [tf.config.LogicalDeviceConfiguration()] * count
+        )
+    except RuntimeError:
+        have = len(tf.config.list_logical_devices("CPU"))
+        if have < count:
+            raise ValueError(
+                f"trainer.logical_devices={count}, but TensorFlow already runs in this process "
+                f"with {have}: call trainer_module.strategies.configure_logical_devices({count}) "
+                "before anything else uses TensorFlow, or leave logical_devices out."
+            ) from None
+
+
+def _refuse_several_workers(name: str) -> None:
+    cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
+    workers = len(cluster.get("worker", [])) + len(cluster.get("chief", []))
+    if workers > 1:
+        raise ValueError(
+            f"trainer.strategy={name!r} with {workers} workers in TF_CONFIG: training on several "
+            "workers is not available yet; unset TF_CONFIG to train on this machine alone."
+        )

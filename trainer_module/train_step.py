@@ -1,0 +1,542 @@
+"""One optimizer step: the update of DESIGN §4.1, in its order, on every replica."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from trainer_module.accumulation import (
+    AddedLosses,
+    Description,
+    GradientSum,
+    accumulate_gradients,
+    default_added_losses,
+    describe,
+    mean_gradients,
+)
+from trainer_module.gradients import stateful_layers
+from trainer_module.loss import as_loss_function
+from trainer_module.loss_scale import LossScale
+from trainer_module.split import per_replica
+
+NonFinite = Literal["raise", "skip"]
+
+
+class NonFiniteError(ArithmeticError):
+    """A window's loss or gradient was NaN or infinite; the variables are those before it."""
+
+
+class StepReport(NamedTuple):
+    """One window, as scalar tensors.
+
+    Attributes:
+        loss: The loss that the window's gradient is the slope of, regularisation included.
+        gradient_norm: Global norm of g before clipping.
+        weight_sum: Σ w_i.
+        rows: Rows of the global batch.
+        applied: Whether the window updated the variables.
+        failed: Whether it was not finite and `non_finite="raise"` holds.
+        finite: One bool for the loss and one per trainable variable.
+    """
+
+    loss: tf.Tensor
+    gradient_norm: tf.Tensor
+    weight_sum: tf.Tensor
+    rows: tf.Tensor
+    applied: tf.Tensor
+    failed: tf.Tensor
+    finite: tf.Tensor
+
+
+class LoopReport(NamedTuple):
+    """Several windows.
+
+    Attributes:
+        steps: Windows taken from the iterator, the failed one excepted.
+        loss: Mean of the windows' losses, weighted by their Σ w_i; NaN when that is 0.
+        gradient_norm: That of the last window.
+        rows: Rows of all windows.
+        exhausted: Whether the iterator had fewer windows than asked for.
+    """
+
+    steps: int
+    loss: float
+    gradient_norm: float
+    rows: int
+    exhausted: bool
+
+
+class _Reduced(NamedTuple):
+    """A window after reduction, equal on all replicas."""
+
+    gradients: list[tf.Tensor]
+    report: StepReport
+    empty: tf.Tensor
+    is_finite: tf.Tensor
+
+
+class TrainStep:
+    """Steps over global batches, each cut into replicas and micro-batches, each exact.
+
+        reduce over replicas -> unscale -> finite check -> divide -> clip by global norm
+            -> optimizer.apply -> EMA -> step counter
+
+    Example:
+        strategy = create_strategy("mirrored")
+        with strategy.scope():
+            model = build_model()
+            optimizer = keras.optimizers.AdamW(1e-3)
+        step = TrainStep(model, optimizer, "mse", micro_batch_size=64, strategy=strategy)
+        for batch in dataset:            # (features, labels) or (features, labels, weights)
+            report = step(batch)
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        loss_fn: Any,
+        *,
+        micro_batch_size: int,
+        strategy: tf.distribute.Strategy | None = None,
+        clip_norm: float | None = None,
+        ema_momentum: float | None = None,
+        non_finite: NonFinite = "raise",
+        added_losses: AddedLosses | None = None,
+        jit_compile: bool = False,
+    ) -> None:
+        """Checks every option and creates the step's own variables.
+
+        Args:
+            model: A built Keras model, created in the strategy's scope.
+            optimizer: A Keras optimizer, created there too, with none of the options that this
+                class takes over.
+            loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`, or what
+                `weighted_loss` takes.
+            micro_batch_size: Rows of one micro-batch on one replica.
+            strategy: A tf.distribute strategy; None is the current one.
+            clip_norm: Largest global norm of g, that of all replicas and micro-batches together.
+            ema_momentum: Keeps ema = m * ema + (1 - m) * variable after each update; see `averaged`.
+            non_finite: "raise" stops at a window that is not finite, "skip" counts it.
+            added_losses: See `accumulate_gradients`.
+            jit_compile: Compile micro-batches by XLA.
+
+        Raises:
+            ValueError: An option out of its range, a model or optimizer outside the strategy's
+                scope, an optimizer option that would act per replica or per micro-batch, or
+                BatchNormalization in training mode.
+        """
+        self.strategy = strategy or tf.distribute.get_strategy()
+        self.model = model
+        self.optimizer = optimizer
+        _check_options(micro_batch_size, clip_norm, ema_momentum, non_finite, added_losses)
+        _check_model(model, self.strategy)
+        _check_optimizer(optimizer, self.strategy)
+        self.loss_fn = as_loss_function(loss_fn)
+        self.micro_batch_size = micro_batch_size
+        self.clip_norm = clip_norm
+        self.ema_momentum = ema_momentum
+        self.non_finite = non_finite
+        self.added_losses: AddedLosses = added_losses or default_added_losses(model)
+        self.jit_compile = jit_compile
+        self._variables = list(model.trainable_variables)
+        self._description: Description | None = None
+        float16 = any(
+            layer.compute_dtype == "float16" for layer in model._flatten_layers(include_self=False)
+        )
+        with self.strategy.scope():
+            if not optimizer.built:
+                optimizer.build(self._variables)
+            self.step = _counter("step")
+            self.skipped_empty = _counter("skipped_empty")
+            self.skipped_non_finite = _counter("skipped_non_finite")
+            self.skipped_loss_scale = _counter("skipped_loss_scale")
+            self.loss_scale = LossScale() if float16 else None
+            self.averages = []
+            if ema_momentum is not None:
+                self.averages = [
+                    tf.Variable(v.value, trainable=False, name=f"ema_{i}")
+                    for i, v in enumerate(self._variables)
+                ]
+        self._step_function = tf.function(self._window, autograph=False)
+        self._loop_function = tf.function(self._windows, autograph=False, reduce_retracing=True)
+
+    def __call__(self, batch: Sequence[Any]) -> StepReport:
+        """Takes one optimizer step.
+
+        Args:
+            batch: (features, labels) or (features, labels, sample_weight): one global batch, which
+                is cut into contiguous parts for the replicas, or `tf.distribute.DistributedValues`
+                that are cut already. Any number of rows, also none.
+
+        Raises:
+            NonFiniteError: The window is not finite and `non_finite` is "raise".
+        """
+        report = self._step_function(_three(batch))
+        if bool(report.failed):
+            self._raise_non_finite(report)
+        return report
+
+    def run(self, iterator: Iterator[Any], num_steps: int) -> LoopReport:
+        """Takes up to `num_steps` optimizer steps in one call of the graph.
+
+        Args:
+            iterator: An iterator over a tf.data.Dataset of global batches, as `__call__` takes.
+            num_steps: Windows to take; another number does not trace again.
+
+        Raises:
+            NonFiniteError: As `__call__`.
+        """
+        last, count, exhausted, loss, weights, rows = self._loop_function(
+            iterator, tf.constant(num_steps, tf.int64)
+        )
+        if bool(last.failed):
+            self._raise_non_finite(last)
+        return LoopReport(
+            steps=int(count),
+            loss=float(loss) / float(weights) if float(weights) else float("nan"),
+            gradient_norm=float(last.gradient_norm),
+            rows=int(rows),
+            exhausted=bool(exhausted),
+        )
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """Windows that updated nothing, by reason."""
+        return {
+            "empty": int(self.skipped_empty.numpy()),
+            "non_finite": int(self.skipped_non_finite.numpy()),
+            "loss_scale": int(self.skipped_loss_scale.numpy()),
+        }
+
+    def state(self) -> list[tf.Variable]:
+        """Returns the step's own variables, in a fixed order: counters, EMA, loss scale."""
+        scale = self.loss_scale
+        own = [self.step, self.skipped_empty, self.skipped_non_finite, self.skipped_loss_scale]
+        return own + self.averages + ([scale.scale, scale.finite_windows] if scale else [])
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Puts the EMA into the model for the length of a `with` block; nothing without EMA."""
+        kept = [v.value.read_value() for v in self._variables] if self.averages else []
+        for variable, average in zip(self._variables, self.averages, strict=False):
+            variable.value.assign(average)
+        try:
+            yield
+        finally:
+            for variable, value in zip(self._variables, kept, strict=False):
+                variable.value.assign(value)
+
+    def _windows(self, iterator: Any, num_steps: tf.Tensor) -> tuple[Any, ...]:
+        dtype = tf.float64
+        zero = tf.zeros([], dtype)
+
+        def nothing() -> StepReport:
+            scalar = tf.zeros([], self._dtype())
+            no = tf.constant(False)
+            finite = tf.ones([1 + len(self._variables)], tf.bool)
+            return StepReport(scalar, scalar, scalar, scalar, no, no, finite)
+
+        def body(
+            count: Any, exhausted: Any, loss: Any, weights: Any, rows: Any, last: StepReport
+        ) -> tuple[Any, ...]:
+            element = iterator.get_next_as_optional()
+            present = element.has_value()
+            report = tf.cond(present, lambda: self._window(_three(element.get_value())), lambda: last)
+            took = tf.logical_and(present, tf.logical_not(report.failed))
+            good = tf.logical_and(took, report.applied)
+            weight = tf.where(good, tf.cast(report.weight_sum, dtype), zero)
+            term = tf.where(good, tf.cast(report.loss, dtype), zero) * weight
+            read = tf.where(took, tf.cast(report.rows, tf.int64), tf.zeros([], tf.int64))
+            return (
+                count + tf.cast(took, tf.int64),
+                tf.logical_not(present),
+                loss + term,
+                weights + weight,
+                rows + read,
+                report,
+            )
+
+        count = tf.zeros([], tf.int64)
+        count, exhausted, loss, weights, rows, last = tf.while_loop(
+            lambda count, exhausted, loss, weights, rows, last: tf.logical_and(
+                count < num_steps, tf.logical_not(tf.logical_or(exhausted, last.failed))
+            ),
+            body,
+            (count, tf.constant(False), zero, zero, count, nothing()),
+            parallel_iterations=1,
+        )
+        return last, count, exhausted, loss, weights, rows
+
+    def _window(self, batch: tuple[Any, Any, Any]) -> StepReport:
+        """One window, in cross-replica context; every update of a variable is below this line."""
+        parts = per_replica(batch, self.strategy)
+        self._describe(parts)
+        with self.strategy.scope():
+            step = self.step.read_value()
+            scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
+            reduced = self.strategy.run(self._reduced_gradients, args=(parts, step, scale))
+            first = _first_replica(self.strategy, reduced)
+            report, finite, empty = first.report, first.is_finite, first.empty
+            # tf.cond is outside strategy.run, so that Keras may merge replicas inside it. All
+            # replicas and workers see the same reduced sums, so they take the same branch.
+            tf.cond(report.applied, lambda: self._apply(reduced.gradients), lambda: tf.constant(0))
+            not_finite = tf.logical_not(tf.logical_or(finite, empty))
+            self._count(report, not_finite, empty)
+            if self.loss_scale is not None:
+                self.loss_scale.update(finite)
+        return report
+
+    def _reduced_gradients(self, parts: Any, step: tf.Tensor, scale: Any) -> _Reduced:
+        """Everything from rows to the clipped g, in replica context."""
+        context = tf.distribute.get_replica_context()
+        assert context is not None
+        features, labels, sample_weight = parts
+        local = accumulate_gradients(
+            self.model,
+            self.loss_fn,
+            features,
+            labels,
+            sample_weight,
+            micro_batch_size=self.micro_batch_size,
+            jit_compile=self.jit_compile,
+            added_losses=self.added_losses,
+            random_position=(step, context.replica_id_in_sync_group),
+            loss_scale=scale,
+            description=self._description,
+        )
+        total = _unscale(_all_reduce(context, local), scale)
+        finite = _finite(total)
+        is_finite = tf.reduce_all(finite)
+        loss, gradients = mean_gradients(total, self.model, added_losses=self.added_losses)
+        # The division and the regularisers may overflow too: what is applied is what is checked.
+        present = [g for g in gradients if g is not None]
+        norm = tf.linalg.global_norm(present)
+        is_finite = tf.logical_and(is_finite, tf.math.is_finite(loss))
+        is_finite = tf.logical_and(is_finite, tf.math.is_finite(norm))
+        if self.clip_norm is not None:
+            factor = self.clip_norm / tf.maximum(norm, self.clip_norm)
+            present = [g * tf.cast(factor, g.dtype) for g in present]
+        self._with_gradient = [
+            v for v, g in zip(self._variables, gradients, strict=True) if g is not None
+        ]
+        empty = tf.equal(total.denominator, 0)
+        applied = tf.logical_and(is_finite, tf.logical_not(empty))
+        failed = tf.logical_not(tf.logical_or(is_finite, empty))
+        if self.non_finite == "skip":
+            failed = tf.constant(False)
+        elif scale is not None:
+            # float16 overflows by design until the scale fits; at 1 there is nothing to lower.
+            failed = tf.logical_and(failed, scale <= 1.0)
+        report = StepReport(
+            loss=tf.cast(loss, self._dtype()),
+            gradient_norm=tf.cast(norm, self._dtype()),
+            weight_sum=total.denominator,
+            rows=total.rows,
+            applied=applied,
+            failed=failed,
+            finite=finite,
+        )
+        return _Reduced(present, report, empty, is_finite)
+
+    def _apply(self, gradients: list[Any]) -> tf.Tensor:
+        self.strategy.run(self._apply_on_replica, args=(gradients,))
+        momentum = self.ema_momentum
+        if momentum is not None:
+
+            def update(average: Any, value: Any) -> None:
+                average.assign(momentum * average + (1.0 - momentum) * value)
+
+            for average, variable in zip(self.averages, self._variables, strict=True):
+                self.strategy.extended.update(average, update, args=(variable.value,), group=False)
+        return tf.constant(0)
+
+    def _apply_on_replica(self, gradients: list[tf.Tensor]) -> None:
+        replicas = self.strategy.num_replicas_in_sync
+        if replicas > 1:
+            # Keras sums over replicas again. One replica gives g and the others 0, which is exact;
+            # g / replicas would round.
+            context = tf.distribute.get_replica_context()
+            assert context is not None
+            is_first = tf.equal(context.replica_id_in_sync_group, 0)
+            gradients = [tf.where(is_first, g, tf.zeros_like(g)) for g in gradients]
+        casted = [
+            tf.cast(g, v.dtype) for g, v in zip(gradients, self._with_gradient, strict=True)
+        ]
+        self.optimizer.apply(casted, self._with_gradient)
+
+    def _count(self, report: StepReport, not_finite: tf.Tensor, empty: tf.Tensor) -> None:
+        skipped = tf.logical_and(not_finite, tf.logical_not(report.failed))
+        by_scale = tf.constant(False)
+        if self.loss_scale is not None:
+            by_scale = tf.logical_and(skipped, self.loss_scale.scale > 1.0)
+        for counter, happened in (
+            (self.skipped_empty, empty),
+            (self.skipped_loss_scale, by_scale),
+            (self.skipped_non_finite, tf.logical_and(skipped, tf.logical_not(by_scale))),
+            (self.step, tf.logical_not(report.failed)),
+        ):
+            counter.assign_add(tf.cast(happened, tf.int64))
+
+    def _describe(self, parts: Any) -> None:
+        if self._description is None:
+            local = _first_replica(self.strategy, parts)
+            self._description = describe(self.model, self.loss_fn, *local)
+
+    def _dtype(self) -> tf.DType:
+        wide = any(variable.dtype == "float64" for variable in self._variables)
+        return tf.float64 if wide else tf.float32
+
+    def _raise_non_finite(self, report: StepReport) -> None:
+        finite = report.finite.numpy()
+        names = [v.path for v, ok in zip(self._variables, finite[1:], strict=True) if not ok]
+        where = f"the gradient of {', '.join(names[:5])}" if names else "the loss"
+        if len(names) > 5:
+            where += f" and {len(names) - 5} more"
+        raise NonFiniteError(
+            f"step {int(self.step.numpy()) + 1}: {where} is not finite (loss "
+            f"{float(report.loss)}); the variables are those of the step before. Look for NaN or "
+            "infinite values in the features, labels and weights, lower the learning rate or set "
+            'clip_norm, or set non_finite="skip" to leave such windows out.'
+        )
+
+
+def _three(batch: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        raise ValueError(
+            f"a batch is (features, labels) or (features, labels, sample_weight), got "
+            f"{type(batch).__name__}"
+            + (f" of {len(batch)}" if isinstance(batch, (tuple, list)) else "")
+            + "."
+        )
+    features, labels, *rest = batch
+    return features, labels, rest[0] if rest else None
+
+
+def _counter(name: str) -> tf.Variable:
+    return tf.Variable(
+        0,
+        dtype=tf.int64,
+        trainable=False,
+        name=name,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )
+
+
+def _first_replica(strategy: tf.distribute.Strategy, values: Any) -> Any:
+    return tf.nest.map_structure(
+        lambda v: None if v is None else strategy.experimental_local_results(v)[0], values
+    )
+
+
+def _all_reduce(context: Any, local: GradientSum) -> GradientSum:
+    flat = [tensor for tensor in tf.nest.flatten(local) if tensor is not None]
+    reduced = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, flat))
+    return tf.nest.map_structure(lambda t: None if t is None else next(reduced), local)
+
+
+def _unscale(total: GradientSum, scale: tf.Tensor | None) -> GradientSum:
+    if scale is None:
+        return total
+
+    def down(gradients: Any) -> Any:
+        if gradients is None:
+            return None
+        return [None if g is None else g / tf.cast(scale, g.dtype) for g in gradients]
+
+    return total._replace(
+        gradients=down(total.gradients), added_gradients=down(total.added_gradients)
+    )
+
+
+def _finite(total: GradientSum) -> tf.Tensor:
+    """Returns bools [1 + variables]: the sums of the loss, then each variable's gradients."""
+
+    def finite(*tensors: Any) -> tf.Tensor:
+        checks = [tf.reduce_all(tf.math.is_finite(t)) for t in tensors if t is not None]
+        return tf.reduce_all(tf.stack(checks)) if checks else tf.constant(True)
+
+    added = total.added_gradients or [None] * len(total.gradients)
+    return tf.stack(
+        [
+            finite(total.numerator, total.denominator, total.added_loss),
+            *(finite(g, a) for g, a in zip(total.gradients, added, strict=True)),
+        ]
+    )
+
+
+def _check_options(
+    micro_batch_size: int,
+    clip_norm: float | None,
+    ema_momentum: float | None,
+    non_finite: str,
+    added_losses: str | None,
+) -> None:
+    if isinstance(micro_batch_size, bool) or not isinstance(micro_batch_size, int):
+        raise ValueError(f"micro_batch_size={micro_batch_size!r}: use a whole number of rows.")
+    if micro_batch_size < 1:
+        raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"clip_norm={clip_norm}: use a number above 0, or None for no clipping.")
+    if ema_momentum is not None and not 0 <= ema_momentum < 1:
+        raise ValueError(f"ema_momentum={ema_momentum}: use a number from 0 to below 1, or None.")
+    if non_finite not in ("raise", "skip"):
+        raise ValueError(f"non_finite={non_finite!r}: use 'raise' or 'skip'.")
+    if added_losses not in (None, "mean", "sum"):
+        raise ValueError(f"added_losses={added_losses!r}: use 'mean' or 'sum'.")
+
+
+def _check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+    if not model.built or not model.variables:
+        raise ValueError(
+            f"model {model.name!r} is not built: give it an Input, or call model.build(shape) in "
+            "the strategy's scope, before TrainStep."
+        )
+    if not model.trainable_variables:
+        raise ValueError(f"model {model.name!r} has no trainable variables: nothing to train.")
+    for path in stateful_layers(model):
+        raise ValueError(
+            f"layer {path!r} is a BatchNormalization in training mode, whose statistics would be "
+            "those of one micro-batch on one replica: use LayerNormalization or "
+            "GroupNormalization, or freeze it with layer.trainable = False."
+        )
+    if not strategy.extended.variable_created_in_scope(model.trainable_variables[0].value):
+        raise ValueError(
+            f"model {model.name!r} was not created under this strategy: build it inside `with "
+            "strategy.scope():`."
+        )
+
+
+_TAKEN_OVER = {
+    "clipnorm": "it would clip each variable by itself",
+    "global_clipnorm": "use clip_norm of TrainStep, which clips the reduced gradient once",
+    "clipvalue": "it would change the direction of the window's gradient",
+    "use_ema": "use ema_momentum of TrainStep",
+    "gradient_accumulation_steps": "use micro_batch_size of TrainStep: windows are exact there",
+    "loss_scale_factor": "TrainStep scales losses itself for float16 models",
+}
+
+
+def _check_optimizer(optimizer: Any, strategy: tf.distribute.Strategy) -> None:
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise ValueError(
+            "LossScaleOptimizer decides per replica whether gradients are finite: pass its inner "
+            "optimizer; TrainStep scales losses itself for float16 models."
+        )
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise ValueError(f"optimizer={optimizer!r} is not a Keras optimizer (keras.optimizers).")
+    for option, instead in _TAKEN_OVER.items():
+        value = getattr(optimizer, option, None)
+        if value:
+            raise ValueError(
+                f"optimizer {optimizer.name!r} has {option}={value!r}: leave it out; {instead}."
+            )
+    if not strategy.extended.variable_created_in_scope(optimizer.iterations.value):
+        raise ValueError(
+            f"optimizer {optimizer.name!r} was not created under this strategy: create it inside "
+            "`with strategy.scope():`."
+        )
