@@ -3,7 +3,9 @@
     derive -> select -> stack -> clip -> analyze -> impute -> scale | encode -> pack
 
 One analyzer for the statistics of all scaled columns, one per number of buckets, one per
-vocabulary, one for the label.
+vocabulary, one for the label. None of them depends on another's result, so the analysis reads
+the data once: a second phase would cost another pass over it, and fails under TFX with recent
+versions of Beam (tensorflow_transform/beam/deep_copy.py does not know Beam's signatures).
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
         outputs[spec.weight] = weight_output(columns, spec.weight)
         layout["weight"] = spec.weight
     layout["label_sources"] = _label_sources(spec, used, columns, inputs)
-    _write_layout(FeatureLayout(**layout), batch_size(next(iter(outputs.values()))))
+    _write_layout(FeatureLayout(**layout), batch_size(columns[(*used, *spec.passthrough)[0]]))
     return outputs
 
 
