@@ -162,7 +162,7 @@ def refuse_an_incomplete_machine() -> None:
         missing.append(f"a C++ compiler (to build {BUILT_HERE}, which has no wheel)")
         debian.append("g++")
         redhat.append("gcc-c++")
-    header = Path(sysconfig.get_paths()["include"], "Python.h")
+    header = Path(sysconfig.get_path("include"), "Python.h")
     if not header.exists():
         missing.append(f"Python.h (to build {BUILT_HERE})")
         debian.append(f"{python}-dev")

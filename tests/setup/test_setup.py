@@ -1,0 +1,162 @@
+"""`make setup` with a real network and a lock file of a few small packages."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from .conftest import Checkout
+
+# What builds and installs the project itself, and one package to look at.
+BUILDER = ("editables", "hatchling", "packaging", "pathspec", "pluggy", "tomlkit")
+BUILDER += ("trove-classifiers", "uv", "tomli", "typing-extensions")
+
+
+@pytest.fixture
+def small(checkout: Checkout) -> Checkout:
+    """A checkout whose lock files pin the builder and iniconfig only."""
+    for lock in checkout.path.glob("requirements/*/lock.txt"):
+        lines = lock.read_text().splitlines()
+        kept = [line for line in lines if line.split("==")[0] in (*BUILDER, "iniconfig")]
+        assert any(line.startswith("iniconfig==") for line in kept)
+        lock.write_text("\n".join(kept) + "\n")
+    return checkout
+
+
+@pytest.fixture
+def index():
+    """Skips where no package index answers: these tests install."""
+    url = os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/iniconfig/"
+    try:
+        urllib.request.urlopen(url, timeout=20).close()
+    except urllib.error.HTTPError:
+        pass
+    except OSError as error:
+        pytest.skip(f"{url} cannot be reached: {error}")
+
+
+def python_prints(checkout: Checkout, code: str) -> str:
+    command = [str(checkout.venv / "bin" / "python"), "-c", code]
+    # Not in the checkout's folder: an import has to come from what was installed.
+    return subprocess.check_output(command, text=True, cwd=checkout.path.parent).strip()
+
+
+def change_locks(checkout: Checkout, pattern: str, replacement: str) -> None:
+    for lock in checkout.path.glob("requirements/*/lock.txt"):
+        lock.write_text(re.sub(pattern, replacement, lock.read_text(), flags=re.MULTILINE))
+
+
+def installed(checkout: Checkout) -> set[str]:
+    code = "import importlib.metadata as m; print(*(d.name.lower() for d in m.distributions()))"
+    return set(python_prints(checkout, code).split())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("index")
+def test_installs_does_nothing_follows_the_lock(small, own_environment):
+    done = small.make("setup", own_environment)
+    assert done.returncode == 0, done.stderr
+    assert python_prints(small, "import iniconfig, pipeline; print(pipeline.__file__)") == str(
+        small.path / "pipeline" / "__init__.py"
+    )
+    site = (
+        small.venv
+        / "lib"
+        / python_prints(
+            small, "import sys; print(f'python{sys.version_info[0]}.{sys.version_info[1]}')"
+        )
+    )
+    assert list(site.glob("site-packages/pluggy/__pycache__/*.pyc")), "not byte-compiled"
+    assert "uv" in installed(small)
+
+    # Nothing to do: says nothing, touches nothing; no PYTHON is needed, .venv knows its own.
+    stamp = small.venv / "setup-complete.json"
+    before = stamp.stat().st_mtime_ns
+    without_python = {k: v for k, v in own_environment.items() if k != "PYTHON"}
+    done = small.make("setup", without_python)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert stamp.stat().st_mtime_ns == before
+
+    # The lock file changes: .venv follows it exactly.
+    change_locks(small, r"^iniconfig==.*\n", "")
+    done = small.make("setup", without_python)
+    assert done.returncode == 0, done.stderr
+    assert "iniconfig" not in installed(small)
+    assert "uv" in installed(small)
+
+    # The checkout moves: scripts in .venv/bin would name the old folder.
+    moved = Checkout(small.path.rename(small.path.with_name("moved")))
+    done = moved.make("setup", without_python)
+    assert done.returncode == 0, done.stderr
+    assert python_prints(moved, "import pipeline; print(pipeline.__file__)").startswith(
+        str(moved.path)
+    )
+    assert str(moved.path) in (moved.venv / "bin" / "hatchling").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("index")
+@pytest.mark.parametrize("moment", ["bin/python", "bin/uv", "project.txt"])
+def test_an_interrupted_setup_is_finished_by_the_next(small, own_environment, moment):
+    """Killed without warning as soon as a file of .venv appears."""
+    process = subprocess.Popen(
+        ["make", "setup"],
+        cwd=small.path,
+        env=own_environment,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not (small.venv / moment).exists() and process.poll() is None:
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (small.venv / "setup-complete.json").exists()
+
+    done = small.make("setup", own_environment)
+    assert done.returncode == 0, done.stderr
+    assert python_prints(small, "import iniconfig, pipeline; print('both')") == "both"
+    assert (small.venv / "setup-complete.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("index")
+def test_an_index_without_uv(small, own_environment):
+    """pip installs the same lock file where the index has no such uv."""
+    change_locks(small, r"^uv==\S+", "uv==0.0.0")
+    done = small.make("setup", own_environment)
+    assert done.returncode == 0, done.stderr
+    assert "going on without uv" in done.stdout
+    assert python_prints(small, "import iniconfig, pipeline; print('both')") == "both"
+    assert "uv" not in installed(small)
+
+
+@pytest.mark.slow
+def test_no_network(small, own_environment):
+    unreachable = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_NO_CACHE_DIR": "1"}
+    done = small.make("setup", own_environment | unreachable)
+    assert done.returncode != 0
+    message, *rest = done.stderr.splitlines()
+    assert message.startswith("make setup: no network: http://127.0.0.1:9/simple cannot be reached")
+    assert "PIP_INDEX_URL=https://... make setup" in message
+    assert all(line.startswith("make: ***") for line in rest), done.stderr
+    assert not (small.venv / "setup-complete.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("index")
+def test_a_package_that_cannot_be_had(small, own_environment):
+    """With a network: the installer's own reason, and no claim that the network is gone."""
+    change_locks(small, r"^iniconfig==\S+", "iniconfig==0.0.999")
+    done = small.make("setup", own_environment)
+    assert done.returncode != 0
+    assert "iniconfig==0.0.999" in done.stderr
+    assert re.search(r"uv could not install requirements/stack-1\.\d+/lock.txt", done.stderr)
+    assert "no network" not in done.stderr
