@@ -157,6 +157,6 @@ def test_a_package_that_cannot_be_had(small, own_environment):
     change_locks(small, r"^iniconfig==\S+", "iniconfig==0.0.999")
     done = small.make("setup", own_environment)
     assert done.returncode != 0
-    assert "iniconfig==0.0.999" in done.stderr
+    assert "there is no version of iniconfig" in done.stderr
     assert re.search(r"uv could not install requirements/stack-1\.\d+/lock.txt", done.stderr)
     assert "no network" not in done.stderr
