@@ -8,16 +8,14 @@ a vector of length n is n of them, `name[0]` .. `name[n-1]`.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tfx.dsl.io import fileio
 
-from trainer_module.feature_layout import FeatureLayout
+from trainer_module.feature_layout import FeatureLayout, read_schema
 
 #: Kinds whose value says that the source was missing: the value itself is not an imputed one.
 _NEVER_IMPUTED = frozenset({"missing_indicator"})
@@ -84,7 +82,7 @@ def read_feature_set(transform_graph_uri: str) -> FeatureSet:
     Raises:
         ValueError: layout and schema contradict each other, or there is nothing to validate.
     """
-    schema = _read_schema(transform_graph_uri)
+    schema = read_schema(transform_graph_uri)
     layout = FeatureLayout.from_transform_graph(transform_graph_uri)
     features = _from_schema(schema) if layout is None else _from_layout(layout, schema)
     if not features:
@@ -99,14 +97,6 @@ def read_feature_set(transform_graph_uri: str) -> FeatureSet:
     wanted = {feature.name for feature in (*features, *([mask] if mask else []))}
     read = schema_pb2.Schema(feature=[f for f in schema.feature if f.name in wanted])
     return FeatureSet(features=features, mask=mask, schema=read)
-
-
-def _read_schema(transform_graph_uri: str) -> schema_pb2.Schema:
-    from google.protobuf import text_format
-
-    path = os.path.join(transform_graph_uri, "transformed_metadata", "schema.pbtxt")
-    with fileio.open(path, "rb") as file:
-        return text_format.Parse(file.read(), schema_pb2.Schema())
 
 
 def _from_schema(schema: schema_pb2.Schema) -> tuple[Feature, ...]:

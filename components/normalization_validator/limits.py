@@ -7,48 +7,62 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 #: Section of the pipeline's YAML, so that a message names the field to change.
 SECTION = "normalization"
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ZScoreLimits(_Frozen):
     """Columns of kind z_score, train split, over the values that were not imputed."""
 
-    max_abs_mean: float = Field(0.01, ge=0.0, description="largest |mean|, in standard deviations")
+    max_abs_mean: float = Field(
+        default=0.01, ge=0.0, description="largest |mean|, in standard deviations"
+    )
     max_std_error: float = Field(
-        0.01, ge=0.0, description="largest |std - 1|; a constant column (std 0) is not judged by it"
+        default=0.01,
+        ge=0.0,
+        description="largest |std - 1|; a constant column (std 0) is not judged by it",
     )
 
 
 class MinMaxLimits(_Frozen):
     """Columns of kind min_max, train split, over every finite value, imputed ones too."""
 
-    low: float = Field(0.0, description="lowest value that scaling may give")
-    high: float = Field(1.0, description="highest value that scaling may give")
-    tolerance: float = Field(1e-6, ge=0.0, description="allowance for float32 rounding")
+    low: float = Field(default=0.0, description="lowest value that scaling may give")
+    high: float = Field(default=1.0, description="highest value that scaling may give")
+    tolerance: float = Field(default=1e-6, ge=0.0, description="allowance for float32 rounding")
+
+    @model_validator(mode="after")
+    def _low_below_high(self) -> MinMaxLimits:
+        if self.low >= self.high:
+            raise ValueError(
+                f"low={self.low:g} is not below high={self.high:g}: give the range that the "
+                "scaling maps to, for example low: 0, high: 1"
+            )
+        return self
 
 
 class ShiftLimits(_Frozen):
     """Every other split against train, columns that hold no ids, values that were not imputed."""
 
     max_mean_shift: float | None = Field(
-        0.5, ge=0.0, description="largest |mean - train mean| in train standard deviations"
+        default=0.5, ge=0.0, description="largest |mean - train mean| in train standard deviations"
     )
     max_std_ratio: float | None = Field(
-        None, ge=1.0, description="std / train std lies within [1/ratio, ratio]; null: not checked"
+        default=None,
+        ge=1.0,
+        description="std / train std lies within [1/ratio, ratio]; null: not checked",
     )
     min_count: int = Field(
-        100, ge=1, description="a column with fewer values in either split is not judged"
+        default=100, ge=1, description="a column with fewer values in either split is not judged"
     )
 
 
@@ -60,16 +74,23 @@ class NormalizationLimits(_Frozen):
     but never judged.
     """
 
-    train_split: str = Field("train", description="the split whose statistics Transform used")
+    train_split: str = Field(
+        default="train", description="the split whose statistics Transform used"
+    )
     max_non_finite_share: float = Field(
-        0.0, ge=0.0, le=1.0, description="largest share of NaN and infinite values, in any split"
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="largest share of NaN and infinite values, in any split",
     )
     max_imputed_share: float | None = Field(
-        None, ge=0.0, le=1.0, description="largest share of imputed values, in any split"
+        default=None, ge=0.0, le=1.0, description="largest share of imputed values, in any split"
     )
-    allow_constant: bool = Field(True, description="whether a column may be constant on train")
+    allow_constant: bool = Field(
+        default=True, description="whether a column may be constant on train"
+    )
     ids_in_range: bool = Field(
-        True, description="whether ids must lie in [0, vocabulary_size), in every split"
+        default=True, description="whether ids must lie in [0, vocabulary_size), in every split"
     )
     z_score: ZScoreLimits | None = ZScoreLimits()
     min_max: MinMaxLimits | None = MinMaxLimits()
@@ -88,8 +109,11 @@ class NormalizationLimits(_Frozen):
         return cls.model_validate(limits)
 
     def to_json(self) -> str:
-        """The same text for the same limits: it is part of TFX's cache key."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """The same text for the same limits: it is part of TFX's cache key.
+
+        Keys are not sorted: the order of `kinds` has a meaning.
+        """
+        return self.model_dump_json()
 
     def kind_of(self, column: str) -> str | None:
         """The kind that `kinds` gives a column, or None."""

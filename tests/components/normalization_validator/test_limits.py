@@ -145,6 +145,7 @@ def test_null_turns_a_group_of_limits_off_and_ignore_a_column():
 
 def test_kinds_are_names_or_globs_and_the_first_match_wins():
     limits = NormalizationLimits(kinds={"trip_id": "none", "trip_*": "z_score", "v[0]": "min_max"})
+    limits = NormalizationLimits.model_validate_json(limits.to_json())  # keeps their order
     columns = ("trip_id", "trip_miles", "v[0]", "v0")
     assert [limits.kind_of(c) for c in columns] == ["none", "z_score", "min_max", "min_max"]
 
@@ -167,6 +168,8 @@ def test_unknown_keys_and_wrong_values_are_refused():
         NormalizationLimits.of({"z_score": {"max_mean": 1}})
     with pytest.raises(pydantic.ValidationError, match="max_non_finite_share"):
         NormalizationLimits.of({"max_non_finite_share": 2})
+    with pytest.raises(pydantic.ValidationError, match="low=1 is not below high=0"):
+        NormalizationLimits.of({"min_max": {"low": 1, "high": 0}})
     with pytest.raises(pydantic.ValidationError, match="frozen"):
         NormalizationLimits().train_split = "x"  # pyright: ignore
 

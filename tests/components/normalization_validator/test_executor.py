@@ -1,0 +1,227 @@
+"""The executor on transformed examples that plain tensorflow_transform wrote."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.types import standard_artifacts
+
+from components.normalization_validator.artifacts import NormalizationBlessing, NormalizationReport
+from components.normalization_validator.executor import Executor, NormalizationError
+from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.report import ColumnStatistics, Report
+
+BEAM_ARGS = ["--runner=FnApiRunner"]
+
+
+class Run:
+    """One execution of the node, in a folder of its own."""
+
+    def __init__(self, transformed, folder: Path, *, on_failure="fail", **limits: Any):
+        examples = standard_artifacts.Examples()
+        examples.uri, examples.split_names = transformed.examples, '["train", "eval"]'
+        graph = standard_artifacts.TransformGraph()
+        graph.uri = transformed.graph
+        self.report_artifact, self.blessing = NormalizationReport(), NormalizationBlessing()
+        self.report_artifact.uri = str(folder / "report" / "7")
+        self.blessing.uri = str(folder / "blessing" / "7")
+        context = Executor.Context(beam_pipeline_args=list(BEAM_ARGS))
+        Executor(context).Do(
+            {"examples": [examples], "transform_graph": [graph]},
+            {"report": [self.report_artifact], "blessing": [self.blessing]},
+            {"limits": NormalizationLimits.of(limits).to_json(), "on_failure": on_failure},
+        )
+        text = Path(self.report_artifact.uri, "report.json").read_text()
+        self.report = Report.model_validate_json(text)
+
+    def column(self, name: str, split: str = "train") -> ColumnStatistics:
+        return next(c for c in self.report.split(split).columns if c.name == name)
+
+
+@pytest.fixture(scope="module")
+def packed_run(packed_examples, tmp_path_factory) -> Run:
+    return Run(packed_examples, tmp_path_factory.mktemp("run"))
+
+
+def _assert_statistics(got: ColumnStatistics, values: np.ndarray, observed: np.ndarray) -> None:
+    """Reference: float64 NumPy over the written values. 1e-12 relative; the mean of a z-scored
+    column is near 0, so its error is also bounded by 1e-12 of the largest value."""
+    wide = values.astype(np.float64)
+    scale = float(np.abs(wide).max())
+    assert got.values == len(wide)
+    assert got.count == np.count_nonzero(observed)
+    assert got.imputed == len(wide) - got.count
+    assert got.mean == pytest.approx(wide[observed].mean(), rel=1e-12, abs=1e-12 * scale)
+    assert got.std == pytest.approx(wide[observed].std(), rel=1e-12)
+    assert (got.min, got.max) == (wide.min(), wide.max())
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_packed_columns_have_numpys_statistics(packed_examples, packed_run, split):
+    floats = np.array(packed_examples.read(split, "packed_float"), np.float32)
+    ids = np.array(packed_examples.read(split, "packed_int"))
+    missing = np.array(packed_examples.read(split, "packed_missing"))[:, 0] & 1 == 1
+    everything = np.ones(len(floats), bool)
+    assert missing.any()
+    assert packed_run.report.split(split).rows == len(floats)
+    for name, values, observed in [
+        ("fare", floats[:, 0], ~missing),
+        ("flat", floats[:, 1], everything),
+        ("share", floats[:, 2], everything),
+        ("fare_missing", floats[:, 3], everything),
+        ("company", ids[:, 0], everything),
+    ]:
+        _assert_statistics(packed_run.column(name, split), values, observed)
+
+
+def test_names_kinds_and_order_come_from_the_layout(packed_run):
+    columns = packed_run.report.split("train").columns
+    assert [(c.name, c.kind, c.feature, c.position) for c in columns] == [
+        ("fare", "z_score", "packed_float", 0),
+        ("flat", "z_score", "packed_float", 1),
+        ("share", "min_max", "packed_float", 2),
+        ("fare_missing", "missing_indicator", "packed_float", 3),
+        ("company", "integer", "packed_int", 0),
+    ]
+    assert packed_run.column("flat").constant
+
+
+def test_a_good_transform_is_blessed(packed_run):
+    assert packed_run.report.violations == ()
+    assert packed_run.report.blessed
+    assert (packed_run.report_artifact.violations, packed_run.report_artifact.blessed) == (0, 1)
+    assert packed_run.blessing.blessed == 1
+    assert os.listdir(packed_run.blessing.uri) == ["BLESSED"]
+    assert sorted(os.listdir(packed_run.report_artifact.uri)) == ["report.html", "report.json"]
+
+
+def test_without_the_mask_imputation_would_have_failed_the_default_limits(packed_run):
+    """The share q of values imputed at the mean lowers the deviation to sqrt(1 - q)."""
+    fare = packed_run.column("fare")
+    everything = math.sqrt(fare.count / fare.values) * fare.std
+    assert fare.imputed_share == pytest.approx(0.2, abs=0.03)
+    assert abs(everything - 1) > 0.05 > 0.01 > abs(fare.std - 1)
+
+
+def test_the_same_input_gives_the_same_bytes(packed_examples, packed_run, tmp_path):
+    again = Run(packed_examples, tmp_path)
+    for name in ("report.json", "report.html"):
+        first = Path(packed_run.report_artifact.uri, name).read_bytes()
+        assert Path(again.report_artifact.uri, name).read_bytes() == first
+
+
+def test_unpacked_columns_of_a_plain_transform(unpacked_examples, tmp_path):
+    run = Run(unpacked_examples, tmp_path, kinds={"fare": "z_score", "pair*": "min_max"})
+    columns = run.report.split("train").columns
+    assert [(c.name, c.kind) for c in columns] == [
+        ("fare", "z_score"),
+        ("pair[0]", "min_max"),
+        ("pair[1]", "min_max"),
+        ("sparse", None),
+    ]
+    pair = np.array(unpacked_examples.read("train", "pair"), np.float32)
+    _assert_statistics(columns[2], pair[:, 1], np.ones(len(pair), bool))
+    rows = unpacked_examples.read("train", "sparse")
+    sparse = np.array([v for row in rows for v in row], np.float32)
+    _assert_statistics(columns[3], sparse, np.ones(len(sparse), bool))
+    assert columns[3].absent == len(rows) - len(sparse) > 0
+    assert run.report.blessed
+
+
+def test_violated_limits_stop_the_node_and_leave_a_report(unpacked_examples, tmp_path, caplog):
+    with pytest.raises(NormalizationError) as error:
+        Run(unpacked_examples, tmp_path, kinds={"sparse": "z_score", "fare": "min_max"})
+    message = str(error.value)
+    assert "5 limits are violated:" in message or "4 limits are violated:" in message
+    assert "column 'fare' (min_max), split train: min -" in message
+    assert "column 'sparse' (z_score), split train: mean " in message
+    assert "(normalization.z_score.max_abs_mean)" in message
+    kept = tmp_path / "report" / "7-failed"
+    assert f"Report: {kept / 'report.html'}" in message
+    shutil.rmtree(tmp_path / "report" / "7")  # as TFX does
+    report = Report.model_validate_json((kept / "report.json").read_text())
+    assert not report.blessed
+    assert all(violation.message in message for violation in report.violations)
+    assert not (tmp_path / "blessing" / "7").exists()
+
+
+def test_warn_logs_and_does_not_bless(unpacked_examples, tmp_path, caplog):
+    with caplog.at_level(logging.INFO, logger="absl"):
+        run = Run(unpacked_examples, tmp_path, on_failure="warn", kinds={"sparse": "z_score"})
+    assert run.report_artifact.violations == len(run.report.violations) == 2
+    assert (run.report_artifact.blessed, run.blessing.blessed) == (0, 0)
+    assert os.listdir(run.blessing.uri) == ["NOT_BLESSED"]
+    assert not Path(run.report_artifact.uri + "-failed").exists()
+    warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert any("column 'sparse' (z_score), split train: mean" in text for text in warned)
+
+
+def test_progress_reaches_the_console(packed_examples, tmp_path, caplog):
+    with caplog.at_level(logging.INFO, logger="absl"):
+        run = Run(packed_examples, tmp_path)
+    progress = [r.progress for r in caplog.records if hasattr(r, "progress")]
+    rows = sum(split.rows for split in run.report.splits)
+    assert progress == [{"event": "rows", "rows": rows, "node": "NormalizationValidator"}]
+
+
+def test_a_name_that_matches_no_column_is_refused_before_reading(packed_examples, tmp_path):
+    with pytest.raises(ValueError, match=r"normalization\.ignore: 'fares' matches no column"):
+        Run(packed_examples, tmp_path, ignore=("fares",))
+
+
+def test_a_train_split_that_does_not_exist_is_refused(packed_examples, tmp_path):
+    with pytest.raises(ValueError, match=r"train_split='training' is not a split"):
+        Run(packed_examples, tmp_path, train_split="training")
+
+
+def _with_schema(transformed, folder: Path, change):
+    """The same examples behind a transform graph whose schema says something else."""
+    source = Path(transformed.graph, "transformed_metadata", "schema.pbtxt")
+    schema = text_format.Parse(source.read_text(), schema_pb2.Schema())
+    change(schema)
+    target = folder / "graph" / "transformed_metadata"
+    target.mkdir(parents=True)
+    (target / "schema.pbtxt").write_text(text_format.MessageToString(schema))
+    shutil.copytree(Path(transformed.graph, "transform_fn"), folder / "graph" / "transform_fn")
+    return transformed._replace(graph=str(folder / "graph"))
+
+
+def test_examples_of_another_transform_are_refused(unpacked_examples, tmp_path):
+    def change(schema):
+        for feature in schema.feature:
+            if feature.name == "pair":
+                feature.shape.dim[0].size = 3
+
+    other = _with_schema(unpacked_examples, tmp_path, change)
+    with pytest.raises(Exception, match=r"feature 'pair' holds 2 values in a row, where .* says 3"):
+        Run(other, tmp_path)
+
+
+def test_a_schema_without_floats_is_refused(unpacked_examples, tmp_path):
+    def change(schema):
+        for feature in schema.feature:
+            feature.type = schema_pb2.INT
+
+    other = _with_schema(unpacked_examples, tmp_path, change)
+    with pytest.raises(ValueError, match="holds no float feature"):
+        Run(other, tmp_path)
+
+
+def test_a_layout_that_contradicts_the_schema_is_refused(packed_examples, tmp_path):
+    def change(schema):
+        for feature in schema.feature:
+            if feature.name == "packed_float":
+                feature.shape.dim[0].size = 3
+
+    other = _with_schema(packed_examples, tmp_path, change)
+    with pytest.raises(ValueError, match="'fare_missing' at position 3 of 'packed_float'"):
+        Run(other, tmp_path)
