@@ -50,7 +50,7 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
-    path = tmp_path / "checkout"
+    path = tmp_path / "a checkout"  # with a space: it has to survive quoting
     path.mkdir()
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, path)

@@ -41,7 +41,7 @@ def test_ci_runs_both_and_fails_with_either(checkout, machine, own_environment):
     (machine.bin / "make").unlink()
     for failing, status in {"lint": 1, "test": 1, "neither": 0}.items():
         log.unlink(missing_ok=True)
-        machine.script("make", f'echo "$1 CI=$CI" >> {log}; [ "$1" != {failing} ]')
+        machine.script("make", f'echo "$1 CI=$CI" >> "{log}"; [ "$1" != {failing} ]')
         done = subprocess.run(
             ["bash", ".ci/run"], cwd=checkout.path, env=environment, capture_output=True, text=True
         )
