@@ -79,8 +79,9 @@ def accumulate_gradients(
         sample_weight: `[rows]`, at least 0, or None for 1.
         micro_batch_size: Rows of one micro-batch; larger than `rows` is one micro-batch.
         jit_compile: Compile full micro-batches by XLA (the short last one runs without).
-        added_losses: What layers give to `add_loss`: "mean" over the rows they see (each micro-batch
-            counts by its rows), or "sum" over them. None is what `default_added_losses` says.
+        added_losses: What layers give to `add_loss`: a "mean" over the rows they see (each
+            micro-batch counts by its rows), or a "sum" over them. None is what
+            `default_added_losses` says.
         random_position: Integers that say where in the run the batch stands, such as the step: the
             dropout masks are a function of the model's seeds, of them, and of the micro-batch.
         loss_scale: Factor of all gradients, for float16; the caller divides by it.
@@ -124,9 +125,7 @@ def accumulate_gradients(
             lambda k, sums: add(
                 sums,
                 k,
-                slice_of(
-                    k * micro_batch_size, tf.minimum((k + 1) * micro_batch_size, rows), None
-                ),
+                slice_of(k * micro_batch_size, tf.minimum((k + 1) * micro_batch_size, rows), None),
                 micro_batch,
             ),
             total,
@@ -300,7 +299,8 @@ def _add(
     dtype = total.numerator.dtype
     added, added_gradients = total.added_loss, total.added_gradients
     if added is not None and added_gradients is not None:
-        assert part.added_loss is not None and part.added_gradients is not None
+        assert part.added_loss is not None
+        assert part.added_gradients is not None
         factor = rows if added_losses == "mean" else tf.ones([], dtype)
         added += tf.cast(part.added_loss, dtype) * factor
         added_gradients = [
@@ -311,9 +311,7 @@ def _add(
         numerator=total.numerator + tf.cast(part.numerator, dtype),
         denominator=total.denominator + tf.cast(part.denominator, dtype),
         rows=total.rows + rows,
-        gradients=[
-            _accumulate(a, g) for a, g in zip(total.gradients, part.gradients, strict=True)
-        ],
+        gradients=[_accumulate(a, g) for a, g in zip(total.gradients, part.gradients, strict=True)],
         added_loss=added,
         added_gradients=added_gradients,
     )

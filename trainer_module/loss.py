@@ -64,7 +64,7 @@ def weighted_loss(
 def _several_outputs(losses: Any, loss_weights: Any, reduction: Reduction) -> LossFunction:
     keys = list(losses) if isinstance(losses, Mapping) else range(len(losses))
     if loss_weights is None:
-        factors = {key: 1.0 for key in keys}
+        factors = dict.fromkeys(keys, 1.0)
     else:
         named = loss_weights if isinstance(loss_weights, Mapping) else dict(enumerate(loss_weights))
         if set(named) != set(keys):
@@ -89,7 +89,8 @@ def _several_outputs(losses: Any, loss_weights: Any, reduction: Reduction) -> Lo
                 )
             term = factors[key] * tf.reduce_sum(values * weights)
             total = term if total is None else total + term
-        assert total is not None and weights is not None
+        assert total is not None
+        assert weights is not None
         counted = weights if reduction == "weighted_mean" else tf.ones_like(weights)
         return LossSums(total, tf.reduce_sum(counted))
 
@@ -184,7 +185,8 @@ def _values_and_weights(
 def _broadcast(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Aligns weights with values from the left: [batch] holds for every token of a row."""
     rank = values.shape.rank
-    assert rank is not None and weights.shape.rank is not None
+    assert rank is not None
+    assert weights.shape.rank is not None
     while weights.shape.rank > rank and weights.shape[-1] == 1:
         weights = tf.squeeze(weights, -1)
     if weights.shape.rank > rank:

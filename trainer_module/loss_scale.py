@@ -12,8 +12,8 @@ _LARGEST = 2.0**24
 class LossScale:
     """The scale s by which gradients are multiplied before float16 rounds them.
 
-        window finite:      after 2000 in a row  s = 2 s
-        window not finite:  skip it,             s = s / 2   (at least 1)
+    window finite:      after 2000 in a row  s = 2 s
+    window not finite:  skip it,             s = s / 2   (at least 1)
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,9 @@ STRATEGIES = ("auto", "one_device", "mirrored")
 _NOT_YET = ("multi_worker", "parameter_server", "tpu")
 
 
-def create_strategy(name: str = "auto", *, logical_devices: int | None = None) -> tf.distribute.Strategy:
+def create_strategy(
+    name: str = "auto", *, logical_devices: int | None = None
+) -> tf.distribute.Strategy:
     """Returns the strategy of that name for the devices of this machine.
 
     Args:

@@ -120,7 +120,8 @@ class TrainStep:
             micro_batch_size: Rows of one micro-batch on one replica.
             strategy: A tf.distribute strategy; None is the current one.
             clip_norm: Largest global norm of g, that of all replicas and micro-batches together.
-            ema_momentum: Keeps ema = m * ema + (1 - m) * variable after each update; see `averaged`.
+            ema_momentum: Keeps ema = m * ema + (1 - m) * variable after each update (see
+                `averaged`).
             non_finite: "raise" stops at a window that is not finite, "skip" counts it.
             added_losses: See `accumulate_gradients`.
             jit_compile: Compile micro-batches by XLA.
@@ -231,6 +232,11 @@ class TrainStep:
             for variable, value in zip(self._variables, kept, strict=False):
                 variable.value.assign(value)
 
+    def use_averages(self) -> None:
+        """Puts the EMA into the model for good; nothing without EMA."""
+        for variable, average in zip(self._variables, self.averages, strict=False):
+            variable.value.assign(average)
+
     def _windows(self, iterator: Any, num_steps: tf.Tensor) -> tuple[Any, ...]:
         dtype = tf.float64
         zero = tf.zeros([], dtype)
@@ -246,7 +252,9 @@ class TrainStep:
         ) -> tuple[Any, ...]:
             element = iterator.get_next_as_optional()
             present = element.has_value()
-            report = tf.cond(present, lambda: self._window(_three(element.get_value())), lambda: last)
+            report = tf.cond(
+                present, lambda: self._window(_three(element.get_value())), lambda: last
+            )
             took = tf.logical_and(present, tf.logical_not(report.failed))
             good = tf.logical_and(took, report.applied)
             weight = tf.where(good, tf.cast(report.weight_sum, dtype), zero)
@@ -364,9 +372,7 @@ class TrainStep:
             assert context is not None
             is_first = tf.equal(context.replica_id_in_sync_group, 0)
             gradients = [tf.where(is_first, g, tf.zeros_like(g)) for g in gradients]
-        casted = [
-            tf.cast(g, v.dtype) for g, v in zip(gradients, self._with_gradient, strict=True)
-        ]
+        casted = [tf.cast(g, v.dtype) for g, v in zip(gradients, self._with_gradient, strict=True)]
         self.optimizer.apply(casted, self._with_gradient)
 
     def _count(self, report: StepReport, not_finite: tf.Tensor, empty: tf.Tensor) -> None:

@@ -1,0 +1,175 @@
+"""Several CPU devices in one process, small models, and a Transform output made with plain TFT."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module.strategies import configure_logical_devices, create_strategy
+
+# Before the first operation of the process: later it can no longer be changed.
+LOGICAL_DEVICES = 3
+configure_logical_devices(LOGICAL_DEVICES)
+
+ROWS = 600
+COMPANIES = ["Flash Cab", "Blue Diamond", "Chicago Taxi", "Sun Taxi"]
+
+
+@pytest.fixture(scope="session")
+def strategies():
+    """Strategies by name: none, one_device, mirrored2, mirrored3."""
+    return {
+        "none": tf.distribute.get_strategy(),
+        "one_device": create_strategy("one_device"),
+        "mirrored2": create_strategy("mirrored", logical_devices=2),
+        "mirrored3": create_strategy("mirrored", logical_devices=3),
+    }
+
+
+@pytest.fixture
+def float64():
+    """Models built in this test compute in float64."""
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    yield
+    keras.config.set_floatx(floatx)
+    keras.config.set_dtype_policy(policy)
+
+
+def raw_rows(rows: int = ROWS, seed: int = 0) -> list[dict]:
+    """Raw rows whose tip is decided by fare and company, so that a small model can learn it."""
+    random = np.random.default_rng(seed)
+    made = []
+    for _ in range(rows):
+        fare = float(random.gamma(2.0, 6.0))
+        company = COMPANIES[random.integers(len(COMPANIES))]
+        generous = (fare > 12) != (company in COMPANIES[:2])
+        row = {
+            "fare": [fare],
+            "company": [company.encode()],
+            "hour": [int(random.integers(24))],
+            "tips": [fare * (0.3 if generous else 0.1)],
+        }
+        if random.uniform() < 0.1:
+            row["company"] = []
+        made.append(row)
+    return made
+
+
+def preprocessing_fn(inputs):
+    """Plain TFT, without any of this project's own transform."""
+    import tensorflow_transform as tft
+
+    def dense(name, default):
+        tensor = inputs[name]
+        return tf.sparse.to_dense(
+            tf.sparse.SparseTensor(tensor.indices, tensor.values, [tensor.dense_shape[0], 1]),
+            default,
+        )
+
+    fare = dense("fare", 0.0)
+    return {
+        "fare_scaled": tft.scale_to_z_score(fare),
+        "company_id": tft.compute_and_apply_vocabulary(dense("company", ""), num_oov_buckets=1),
+        "hour_id": dense("hour", 0),
+        "generous": tf.cast(dense("tips", 0.0) > 0.2 * fare, tf.int64),
+    }
+
+
+def serialized(row: dict) -> bytes:
+    """Returns a raw row as a tf.Example."""
+
+    def feature(values):
+        if values and isinstance(values[0], bytes):
+            return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
+        if values and isinstance(values[0], int):
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+
+    features = {name: feature(values) for name, values in row.items() if values}
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+@pytest.fixture(scope="session")
+def transformed(tmp_path_factory):
+    """A Transform output: `graph` (folder), `train` and `eval` (file patterns)."""
+    import apache_beam as beam
+    import tensorflow_transform.beam as tft_beam
+    from tensorflow_transform.beam.tft_beam_io import beam_metadata_io
+    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+    from tfx_bsl.coders import example_coder
+    from tfx_bsl.tfxio import tf_example_record
+
+    folder: Path = tmp_path_factory.mktemp("transformed")
+    spec = {
+        "fare": tf.io.VarLenFeature(tf.float32),
+        "company": tf.io.VarLenFeature(tf.string),
+        "hour": tf.io.VarLenFeature(tf.int64),
+        "tips": tf.io.VarLenFeature(tf.float32),
+    }
+    schema = schema_utils.schema_from_feature_spec(spec)
+    metadata = dataset_metadata.DatasetMetadata(schema)
+    raw = {"train": raw_rows(ROWS, 0), "eval": raw_rows(200, 1)}
+    patterns = {}
+    source = tf_example_record.TFExampleBeamRecord("test", schema=schema)
+    with (
+        beam.Pipeline(runner="FnApiRunner") as pipeline,
+        tft_beam.Context(temp_dir=str(folder / "tmp"), use_deep_copy_optimization=True),
+    ):
+        batches = {
+            split: pipeline
+            | f"create {split}" >> beam.Create([serialized(row) for row in rows])
+            | f"read {split}" >> source.BeamSource()
+            for split, rows in raw.items()
+        }
+        graph = (batches["train"], source.TensorAdapterConfig()) | tft_beam.AnalyzeDataset(
+            preprocessing_fn
+        )
+        _ = graph | tft_beam.WriteTransformFn(str(folder / "graph"))
+        _ = metadata | beam_metadata_io.WriteMetadata(str(folder / "graph" / "metadata"), pipeline)
+        for split, batch in batches.items():
+            data, _ = (
+                (batch, source.TensorAdapterConfig()),
+                graph,
+            ) | f"transform {split}" >> tft_beam.TransformDataset(output_record_batches=True)
+            coder = {}
+
+            def encode(element, coder=coder):
+                if "coder" not in coder:
+                    coder["coder"] = example_coder.RecordBatchToExamplesEncoder()
+                return coder["coder"].encode(element[0])
+
+            _ = (
+                data
+                | f"encode {split}" >> beam.FlatMap(encode)
+                | f"write {split}"
+                >> beam.io.WriteToTFRecord(
+                    str(folder / split / "examples"), file_name_suffix=".gz", num_shards=2
+                )
+            )
+            patterns[split] = str(folder / split / "examples*")
+    return types.SimpleNamespace(graph=str(folder / "graph"), raw=raw, **patterns)
+
+
+@pytest.fixture
+def fn_args(transformed, tmp_path):
+    """Returns a function that makes TFX's FnArgs for a configuration."""
+
+    def make(**trainer):
+        return types.SimpleNamespace(
+            train_files=[transformed.train],
+            eval_files=[transformed.eval],
+            transform_output=transformed.graph,
+            model_run_dir=str(tmp_path / "run"),
+            serving_model_dir=str(tmp_path / "serving"),
+            train_steps=0,
+            custom_config={"trainer": trainer},
+        )
+
+    return make

@@ -1,0 +1,239 @@
+"""What a training run may say about itself: the YAML's `training:` section."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+DEFAULT_EPOCHS = 10
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelConfig(_Frozen):
+    """The default model: embeddings for ids, then dense layers."""
+
+    hidden_units: tuple[int, ...] = Field((64, 32), description="Units of each dense layer.")
+    embedding_size: int | Literal["auto"] = Field(
+        "auto", description='Numbers per id; "auto" grows with the largest vocabulary, 2 to 32.'
+    )
+    dropout: float = Field(0.0, description="Share of units left out in training, 0 to below 1.")
+    activation: str = Field("relu", description="Keras name of the dense layers' activation.")
+
+    @field_validator("hidden_units")
+    @classmethod
+    def _units(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        for units in value:
+            if units < 1:
+                raise ValueError("each layer needs at least 1 unit; use [] for a linear model")
+        return value
+
+    @field_validator("dropout")
+    @classmethod
+    def _dropout(cls, value: float) -> float:
+        if not 0 <= value < 1:
+            raise ValueError("use a share from 0 to below 1")
+        return value
+
+    @field_validator("embedding_size")
+    @classmethod
+    def _embedding(cls, value: int | str) -> int | str:
+        if isinstance(value, int) and value < 1:
+            raise ValueError('use at least 1, or "auto"')
+        return value
+
+
+class ScheduleConfig(_Frozen):
+    """A learning rate that changes with the optimizer's steps."""
+
+    name: Literal["cosine", "linear", "exponential"]
+    warmup_steps: int = Field(0, ge=0, description="Steps of linear rise from 0.")
+    decay_steps: int | None = Field(
+        None, ge=1, description="Steps of decay after the warm-up; null: to the end of training."
+    )
+    final_fraction: float = Field(
+        0.0, ge=0, le=1, description="Learning rate at the end, as a share of learning_rate."
+    )
+
+    @model_validator(mode="after")
+    def _exponential_end(self) -> ScheduleConfig:
+        if self.name == "exponential" and self.final_fraction == 0:
+            raise ValueError("an exponential schedule needs final_fraction above 0, such as 0.1")
+        return self
+
+
+class OptimizerConfig(_Frozen):
+    """A Keras optimizer by name."""
+
+    name: str = Field("adamw", description="Keras name: adamw, adam, sgd, lion, ...")
+    learning_rate: float = Field(1e-3, gt=0)
+    weight_decay: float | None = Field(None, ge=0, description="null: the optimizer's own default.")
+    schedule: ScheduleConfig | None = None
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Further arguments of the Keras optimizer."
+    )
+
+
+class EarlyStoppingConfig(_Frozen):
+    """Stop when an evaluation metric has not improved for some epochs."""
+
+    monitor: str = Field("loss", description="loss, or one of `metrics`; on the eval split.")
+    patience_epochs: int = Field(3, ge=1)
+    mode: Literal["auto", "min", "max"] = Field(
+        "auto", description="min: smaller is better. auto: min for losses and errors, else max."
+    )
+    min_delta: float = Field(0.0, ge=0, description="A smaller change is no improvement.")
+    restore_best: bool = Field(True, description="Export the weights of the best epoch.")
+
+
+class TrainerConfig(_Frozen):
+    """Everything that `run_fn` takes from `custom_config["trainer"]`.
+
+    Batch sizes count rows, steps count optimizer steps; nothing is per replica but
+    `micro_batch_size`.
+    """
+
+    model_fn: str | None = Field(
+        None, description="Dotted path of (ModelContext) -> keras.Model; null: the default model."
+    )
+    model: ModelConfig = ModelConfig()
+    label: str | None = Field(None, description="Transformed feature; default from the layout.")
+    weight: str | None = Field(None, description="Transformed feature with weights per row.")
+    loss: str | None = Field(
+        None, description="Keras name or dotted path; default from the kind of label."
+    )
+    metrics: tuple[str, ...] | None = Field(
+        None, description="Keras names; default from the kind of label."
+    )
+    optimizer: OptimizerConfig = OptimizerConfig()
+
+    strategy: str = Field("auto", description="auto, one_device or mirrored.")
+    logical_devices: int | None = Field(
+        None, description="Number of logical CPU devices for mirrored; null: those there are."
+    )
+    global_batch_size: int = Field(256, description="Rows of one optimizer step, all replicas.")
+    micro_batch_size: int | Literal["auto"] | None = Field(
+        None, description="Rows in memory at a time per replica; null: global batch / replicas."
+    )
+    epochs: int | None = Field(None, description="Passes over the data; or give steps.")
+    steps: int | None = Field(None, description="Optimizer steps; or give epochs.")
+    steps_per_loop: int | Literal["auto"] = Field(
+        "auto", description='Steps per call of the graph; "auto": about half a second\'s worth.'
+    )
+    clip_norm: float | None = Field(None, description="Largest global norm of the gradient.")
+    ema_momentum: float | None = Field(
+        None, description="Evaluate and export an exponential moving average of the weights."
+    )
+    non_finite: Literal["raise", "skip"] = "raise"
+    early_stopping: EarlyStoppingConfig | None = None
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    jit_compile: bool = Field(False, description="Compile micro-batches by XLA.")
+    shuffle_buffer_rows: int = Field(
+        65_536, description="Rows shuffled among each other, 0 for none; held in memory."
+    )
+    seed: int = Field(0, ge=0, description="Of initial weights, shuffling and dropout.")
+    checkpoint_dir: str | None = Field(
+        None,
+        description="Folder that survives a retry of the node; null: under TFX's model_run folder.",
+    )
+    checkpoint_every_steps: int | None = Field(
+        None, description="Beside one at the end of each epoch; null: only those."
+    )
+    keep_checkpoints: int = Field(2, description="How many of the latest are kept.")
+    tensorboard: bool = Field(True, description="Write scalars to the model_run folder.")
+
+    @field_validator(
+        "global_batch_size",
+        "micro_batch_size",
+        "epochs",
+        "steps",
+        "steps_per_loop",
+        "logical_devices",
+        "checkpoint_every_steps",
+        "keep_checkpoints",
+    )
+    @classmethod
+    def _at_least_one(cls, value: int | str | None) -> int | str | None:
+        if isinstance(value, int) and value < 1:
+            raise ValueError("use a whole number of at least 1")
+        return value
+
+    @field_validator("shuffle_buffer_rows")
+    @classmethod
+    def _at_least_zero(cls, value: int) -> int:
+        if value < 0:
+            raise ValueError("use 0 (no shuffling) or more")
+        return value
+
+    @field_validator("micro_batch_size")
+    @classmethod
+    def _no_auto_yet(cls, value: int | str | None) -> int | str | None:
+        if value == "auto":
+            raise ValueError(
+                '"auto" is not available yet: give the number of rows that fit into memory, or '
+                "leave it out for global_batch_size / replicas"
+            )
+        return value
+
+    @field_validator("clip_norm")
+    @classmethod
+    def _clip(cls, value: float | None) -> float | None:
+        if value is not None and not value > 0:
+            raise ValueError("use a number above 0, or null for no clipping")
+        return value
+
+    @field_validator("ema_momentum")
+    @classmethod
+    def _momentum(cls, value: float | None) -> float | None:
+        if value is not None and not 0 <= value < 1:
+            raise ValueError("use a number from 0 to below 1, such as 0.99, or null")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> TrainerConfig:
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError(f"epochs={self.epochs} and steps={self.steps}: give one of them")
+        micro = self.micro_batch_size
+        if isinstance(micro, int) and micro > self.global_batch_size:
+            raise ValueError(
+                f"micro_batch_size={micro} exceeds global_batch_size={self.global_batch_size}: a "
+                f"window holds at least one micro-batch; use {self.global_batch_size} or less"
+            )
+        return self
+
+    @classmethod
+    def parse(cls, values: Any, *, section: str = "trainer") -> TrainerConfig:
+        """Returns the configuration, or one readable error.
+
+        Args:
+            values: What `custom_config["trainer"]` holds: a dict of JSON values, or None.
+            section: How the fields are called in messages.
+
+        Raises:
+            ValueError: Every wrong field with its value and what would be right.
+        """
+        try:
+            return cls.model_validate({} if values is None else values)
+        except ValidationError as error:
+            raise ValueError("\n".join(_describe(e, section) for e in error.errors())) from None
+
+
+def _describe(error: Any, section: str) -> str:
+    location = [str(part) for part in error["loc"] if part not in ("int", "literal['auto']")]
+    field = ".".join([section, *location])
+    message = error["msg"].removeprefix("Value error, ")
+    if not location:
+        return f"{field}.{message}"
+    if error["type"] == "extra_forbidden":
+        from trainer_module.names import nearest
+
+        fields: dict[str, Any] = dict(TrainerConfig.model_fields)
+        for part in location[:-1]:
+            model = fields[part].annotation
+            models = [model, *getattr(model, "__args__", ())]
+            fields = next((m.model_fields for m in models if hasattr(m, "model_fields")), {})
+        return f"{field} is not a setting: {nearest(location[-1], fields)}"
+    return f"{field}={error['input']!r}: {message}."

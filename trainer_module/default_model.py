@@ -1,0 +1,141 @@
+"""The model for who gives none: one embedding table for all ids, then dense layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from trainer_module.model_context import ModelContext
+
+_ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "regression": None}
+
+
+@keras.saving.register_keras_serializable(package="trainer_module")
+class PackedEmbedding(keras.layers.Layer):
+    """Looks up all id columns at once in one table, each column in its own range of rows.
+
+        [rows, columns] -> [rows, columns * size]
+
+    One gather for hundreds of columns, where a layer per column builds hundreds of small ones. An
+    id outside its column's range counts as the column's last, so it never reads another column.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        size: int,
+        first_ids: Sequence[int] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Creates the layer.
+
+        Args:
+            sizes: Number of ids of each column.
+            size: Numbers per id.
+            first_ids: Smallest id of each column; 0 by default.
+            **kwargs: Of keras.layers.Layer.
+        """
+        super().__init__(**kwargs)
+        self.sizes = [int(n) for n in sizes]
+        self.size = size
+        self.first_ids = [int(n) for n in first_ids or [0] * len(self.sizes)]
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the table."""
+        self.table = self.add_weight(
+            shape=(sum(self.sizes), self.size), initializer="uniform", name="table"
+        )
+
+    def call(self, ids: Any) -> Any:
+        """Returns the embeddings of ids `[rows, columns]`, concatenated."""
+        ops = keras.ops
+        local = ops.cast(ids, "int32") - ops.convert_to_tensor(self.first_ids, "int32")
+        last = ops.convert_to_tensor([n - 1 for n in self.sizes], "int32")
+        local = ops.where((local < 0) | (local > last), last, local)
+        starts = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
+        found = ops.take(self.table, local + ops.convert_to_tensor(starts, "int32"), axis=0)
+        return ops.reshape(found, (-1, len(self.sizes) * self.size))
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
+        """Returns (rows, columns * size)."""
+        return (input_shape[0], len(self.sizes) * self.size)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        own = {"sizes": self.sizes, "size": self.size, "first_ids": self.first_ids}
+        return {**super().get_config(), **own}
+
+
+def default_model(context: ModelContext) -> keras.Model:
+    """Returns embeddings for ids, floats as they are, dense layers, and the label's output.
+
+    Raises:
+        ValueError: There is no feature to learn from, or one that has no default treatment.
+    """
+    config = context.config.model
+    inputs: dict[str, Any] = {}
+    floats: list[Any] = []
+    ids: list[Any] = []
+    ranges: list[tuple[int, int]] = []
+    for name, feature in context.feature_spec.items():
+        width = math.prod(feature.shape)
+        if feature.dtype.is_floating:
+            tensor = keras.Input(feature.shape, name=name, dtype="float32")
+            floats.append(keras.layers.Reshape((width,))(tensor))
+        elif feature.dtype.is_integer:
+            tensor = keras.Input(feature.shape, name=name, dtype="int64")
+            ids.append(keras.layers.Reshape((width,))(tensor))
+            ranges += _id_ranges(context, name, width)
+        else:
+            raise ValueError(
+                f"transformed feature {name!r} has type {feature.dtype.name}, which the default "
+                "model cannot take: encode it in Transform, or give trainer.model_fn."
+            )
+        inputs[name] = tensor
+    if not inputs:
+        raise ValueError(
+            "Transform's output has no feature beside label and weight: add columns to the "
+            "features, there is nothing to learn from."
+        )
+    if ids:
+        size = config.embedding_size
+        if size == "auto":
+            size = _embedding_size(max(count for _, count in ranges))
+        table = PackedEmbedding(
+            [count for _, count in ranges], size, [first for first, _ in ranges], name="embeddings"
+        )
+        floats.append(table(_concatenate(ids)))
+    hidden = _concatenate(floats)
+    for units in config.hidden_units:
+        hidden = keras.layers.Dense(units, activation=config.activation)(hidden)
+        if config.dropout:
+            hidden = keras.layers.Dropout(config.dropout)(hidden)
+    # float32 whatever the policy: probabilities of half precision make a coarse AUC.
+    output = keras.layers.Dense(
+        context.outputs,
+        activation=_ACTIVATIONS[context.label_kind],
+        dtype="float32",
+        name="outputs",
+    )(hidden)
+    return keras.Model(inputs, output, name="default_model")
+
+
+def _id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, int]]:
+    if context.layout is not None:
+        columns = context.layout.of(name)
+        sizes = [column.vocabulary_size for column in columns]
+        if len(columns) == width and all(size is not None for size in sizes):
+            return [(0, max(1, size or 1)) for size in sizes]
+    return [context.id_sizes[name]] * width
+
+
+def _embedding_size(largest: int) -> int:
+    # The rule of thumb of fastai's tabular learner, 1.6 n^0.56, within bounds.
+    return max(2, min(32, round(1.6 * largest**0.56)))
+
+
+def _concatenate(tensors: list[Any]) -> Any:
+    return tensors[0] if len(tensors) == 1 else keras.layers.Concatenate()(tensors)

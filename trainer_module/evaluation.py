@@ -1,0 +1,116 @@
+"""Loss and metrics over a whole split, exact with ragged batches and weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer_module.loss import as_loss_function
+from trainer_module.split import per_replica
+
+
+class Evaluation:
+    """Calls the model on every row once and returns `{"loss": ..., metric: ...}`.
+
+    The loss is Σ w_i l_i / Σ w_i over the split, without regularisation.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        loss_fn: Any,
+        batches: tf.data.Dataset,
+        *,
+        metrics: Sequence[keras.metrics.Metric] = (),
+        strategy: tf.distribute.Strategy | None = None,
+    ) -> None:
+        """Creates its variables.
+
+        Args:
+            model: The model, created in the strategy's scope.
+            loss_fn: As `TrainStep` takes it.
+            batches: (features, labels) or (features, labels, weights); ragged is fine.
+            metrics: Keras metrics, created in the strategy's scope.
+            strategy: None is the current one.
+        """
+        self.model = model
+        self.loss_fn = as_loss_function(loss_fn)
+        self.batches = batches
+        self.metrics = list(metrics)
+        self.strategy = strategy or tf.distribute.get_strategy()
+        self._sums_over = tf.function(self._loop, autograph=False, reduce_retracing=True)
+
+    def __call__(self) -> dict[str, float]:
+        """Returns the split's loss and metrics.
+
+        Raises:
+            ValueError: The split has no row, or weights that add up to 0.
+        """
+        for metric in self.metrics:
+            metric.reset_state()
+        numerator, denominator = (float(x) for x in self._sums_over(iter(self.batches)))
+        if denominator == 0:
+            raise ValueError(
+                "the eval split has no rows, or weights that are all 0: check the split's size."
+            )
+        values = {"loss": numerator / denominator}
+        for metric in self.metrics:
+            values[metric.name] = float(metric.result())
+        return values
+
+    def _loop(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        zero = tf.zeros([], tf.float64)
+
+        def body(_: Any, numerator: Any, denominator: Any) -> tuple[Any, Any, Any]:
+            element = iterator.get_next_as_optional()
+            present = element.has_value()
+            more = tf.cond(present, lambda: self._batch(element.get_value()), lambda: (zero, zero))
+            return present, numerator + more[0], denominator + more[1]
+
+        _, numerator, denominator = tf.while_loop(
+            lambda present, *_: present,
+            body,
+            (tf.constant(True), zero, zero),
+            parallel_iterations=1,
+        )
+        return numerator, denominator
+
+    def _batch(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        with self.strategy.scope():
+            sums = self.strategy.run(self._on_replica, args=(per_replica(batch, self.strategy),))
+            reduced = [
+                self.strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for value in sums
+            ]
+        return reduced[0], reduced[1]
+
+    def _on_replica(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        features, labels, *rest = batch
+        weight = rest[0] if rest else None
+        outputs = self.model(features, training=False)
+        numerator, denominator = self.loss_fn(labels, outputs, weight)
+        for metric in self.metrics:
+            metric.update_state(labels, outputs, sample_weight=weight)
+        return tf.cast(numerator, tf.float64), tf.cast(denominator, tf.float64)
+
+
+def is_better(value: float, best: float, *, mode: str, min_delta: float) -> bool:
+    """Returns whether a metric improved; a NaN never does.
+
+    Args:
+        value: The new value.
+        best: The best so far; NaN for none.
+        mode: "min" or "max".
+        min_delta: The least change that counts.
+    """
+    if math.isnan(value):
+        return False
+    if math.isnan(best):
+        return True
+    return value < best - min_delta if mode == "min" else value > best + min_delta
+
+
+Evaluate = Callable[[], dict[str, float]]

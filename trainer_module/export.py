@@ -1,0 +1,136 @@
+"""The SavedModel: the transform graph and the model behind three signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+
+def export_model(
+    model: keras.Model,
+    transform_output: Any,
+    directory: str,
+    *,
+    inputs: Sequence[str],
+    label_sources: Sequence[str] | None = None,
+) -> None:
+    """Writes a SavedModel that takes raw rows, readable by session-style loaders too.
+
+    - `serving_default`: `examples`, serialized tf.Examples `[rows]` without the label sources, to
+      `outputs` `[rows, k]` (or one tensor per name, for a model that gives a dict).
+    - `transform_features`: `examples` with the label sources, to every transformed feature.
+    - `raw`: one tensor per raw column without the label sources, to the outputs as above. A column
+      of variable length is `[rows, values]`, where NaN and "" say that a value is missing.
+
+    Args:
+        model: A Keras model over transformed features.
+        transform_output: tft.TFTransformOutput.
+        directory: Where to write.
+        inputs: Transformed features that the model takes, as a dict.
+        label_sources: Raw columns that only the label and the weight need, absent at serving; None
+            finds them: those without which Transform still gives every input of the model.
+    """
+    layer = transform_output.transform_features_layer()
+    raw_spec: dict[str, Any] = transform_output.raw_feature_spec()
+    if label_sources is None:
+        label_sources = find_label_sources(layer, raw_spec, inputs)
+    serving_spec = {name: spec for name, spec in raw_spec.items() if name not in label_sources}
+
+    def predict(raw: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+        transformed = layer(dict(raw))
+        outputs = model({name: transformed[name] for name in inputs}, training=False)
+        return _named(outputs)
+
+    def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        return predict(tf.io.parse_example(examples, serving_spec))
+
+    def transform_features(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        transformed = layer(tf.io.parse_example(examples, raw_spec))
+        return {name: _dense(tensor) for name, tensor in transformed.items()}
+
+    def raw(columns: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return predict({n: _as_parsed(columns[n], spec) for n, spec in serving_spec.items()})
+
+    examples_spec = tf.TensorSpec([None], tf.string, name="examples")
+    raw_specs = {name: _raw_tensor_spec(name, spec) for name, spec in serving_spec.items()}
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    # A tf_keras model: tracked beside the Keras 3 model. As its attribute, session-style loaders
+    # would not find the vocabularies.
+    archive.track(layer)
+    archive.add_endpoint("serving_default", serve, [examples_spec])
+    archive.add_endpoint("transform_features", transform_features, [examples_spec])
+    archive.add_endpoint("raw", raw, [raw_specs])
+    archive.write_out(directory, verbose=False)
+    logging.info("Exported the model to %s", directory)
+
+
+def find_label_sources(
+    layer: Any, raw_spec: Mapping[str, Any], needed: Sequence[str]
+) -> tuple[str, ...]:
+    """Returns the raw columns without which Transform still gives every needed feature."""
+    return tuple(
+        name
+        for name in raw_spec
+        if set(needed)
+        <= _outputs_from(layer, {other: raw_spec[other] for other in raw_spec if other != name})
+    )
+
+
+def _outputs_from(layer: Any, spec: Mapping[str, Any]) -> set[str]:
+    found: set[str] = set()
+
+    def trace(examples: tf.Tensor) -> None:
+        found.update(layer(tf.io.parse_example(examples, dict(spec))))
+
+    if spec:
+        tf.function(trace, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.string))
+    return found
+
+
+def _named(outputs: Any) -> dict[str, tf.Tensor]:
+    if isinstance(outputs, Mapping):
+        return dict(outputs)
+    if isinstance(outputs, (list, tuple)):
+        return {f"outputs_{i}": tensor for i, tensor in enumerate(outputs)}
+    return {"outputs": outputs}
+
+
+def _dense(tensor: Any) -> tf.Tensor:
+    return tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor
+
+
+def _raw_tensor_spec(name: str, spec: Any) -> tf.TensorSpec:
+    if isinstance(spec, tf.io.FixedLenFeature):
+        return tf.TensorSpec([None, *spec.shape], spec.dtype, name=name)
+    if isinstance(spec, tf.io.VarLenFeature):
+        return tf.TensorSpec([None, None], spec.dtype, name=name)
+    raise ValueError(
+        f"raw column {name!r} is a {type(spec).__name__}, for which there is no serving signature: "
+        "give it one value per row, or a list of values, in the schema."
+    )
+
+
+def _as_parsed(tensor: tf.Tensor, spec: Any) -> Any:
+    """Returns what parse_example would have given for the same values."""
+    if isinstance(spec, tf.io.FixedLenFeature):
+        return tensor
+    if tensor.dtype.is_floating:
+        present = tf.logical_not(tf.math.is_nan(tensor))
+    elif tensor.dtype == tf.string:
+        present = tf.not_equal(tensor, "")
+    else:
+        present = tf.ones_like(tensor, tf.bool)
+    counted = tf.cumsum(tf.cast(present, tf.int64), axis=1)
+    where = tf.where(present)
+    place = tf.gather_nd(counted, where) - 1  # parse_example leaves no gaps
+    longest = tf.reduce_max(tf.concat([tf.zeros([1], tf.int64), tf.reshape(counted, [-1])], 0))
+    return tf.sparse.SparseTensor(
+        tf.stack([where[:, 0], place], axis=1),
+        tf.gather_nd(tensor, where),
+        tf.stack([tf.shape(tensor, tf.int64)[0], longest]),
+    )

@@ -1,0 +1,184 @@
+"""From transformed TFRecords to global batches, and what one pass over them tells."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+_READ_BUFFER_BYTES = 8 << 20
+_SCAN_ROWS = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Files of serialized tf.Examples and how to read them.
+
+    Attributes:
+        files: Paths, in a fixed order; `.gz` are compressed.
+        feature_spec: Feature to tf.io.FixedLenFeature, of those to read.
+        label: Feature that becomes the labels `[rows, ...]`.
+        weight: Feature that becomes the weights `[rows]`, or None.
+    """
+
+    files: tuple[str, ...]
+    feature_spec: dict[str, Any]
+    label: str
+    weight: str | None = None
+
+    def batches(self, batch_rows: int) -> tf.data.Dataset:
+        """Returns (features, labels) or (features, labels, weights) in the files' order.
+
+        The last batch is as short as it is.
+        """
+        return self._parsed(self._records(self.files).batch(batch_rows))
+
+    def shuffled_batches(
+        self, batch_rows: int, *, shuffle_buffer_rows: int, seed: int
+    ) -> Callable[[int], tf.data.Dataset]:
+        """Returns `epoch -> batches`, the same batches each time it is asked for the same epoch.
+
+        Args:
+            batch_rows: Rows of a global batch.
+            shuffle_buffer_rows: Rows drawn from at random, after the files' order has been drawn;
+                0 keeps the order of the files.
+            seed: Of both.
+        """
+
+        def epoch_batches(epoch: int) -> tf.data.Dataset:
+            if shuffle_buffer_rows == 0:
+                return self.batches(batch_rows)
+            random = np.random.default_rng([seed, epoch])
+            files = [self.files[i] for i in random.permutation(len(self.files))]
+            records = self._records(files).shuffle(
+                shuffle_buffer_rows,
+                seed=int(random.integers(2**31)),
+                reshuffle_each_iteration=False,
+            )
+            return self._parsed(records.batch(batch_rows))
+
+        return epoch_batches
+
+    def _records(self, files: Sequence[str]) -> tf.data.Dataset:
+        compressed = {file.endswith(".gz") for file in files}
+        if len(compressed) > 1:
+            raise ValueError(
+                f"some of {files[0]}, ... are .gz and some are not: write all splits the same way."
+            )
+        return tf.data.TFRecordDataset(
+            list(files),
+            compression_type="GZIP" if compressed == {True} else "",
+            buffer_size=_READ_BUFFER_BYTES,
+            num_parallel_reads=min(8, len(files)),
+        )
+
+    def _parsed(self, serialized_batches: tf.data.Dataset) -> tf.data.Dataset:
+        options = tf.data.Options()
+        options.deterministic = True
+        # Sharding is the trainer's: one global batch is one element here.
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        # A whole batch per call of parse_example is several times faster than a row per call.
+        return (
+            serialized_batches.map(self._parse, num_parallel_calls=tf.data.AUTOTUNE)
+            .prefetch(tf.data.AUTOTUNE)
+            .with_options(options)
+        )
+
+    def _parse(self, serialized: tf.Tensor) -> tuple[Any, ...]:
+        features = tf.io.parse_example(serialized, self.feature_spec)
+        label = features.pop(self.label)
+        if self.weight is None:
+            return features, label
+        return features, label, tf.reshape(features.pop(self.weight), [-1])
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSummary:
+    """What one pass over the training rows tells about them.
+
+    Attributes:
+        rows: Number of rows.
+        label_min: Smallest label.
+        label_max: Largest label.
+        label_is_whole: Whether all labels are whole numbers.
+        id_sizes: Integer feature to (smallest id, number of ids up to the largest).
+    """
+
+    rows: int
+    label_min: float
+    label_max: float
+    label_is_whole: bool
+    id_sizes: dict[str, tuple[int, int]]
+
+
+def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSummary:
+    """Reads the label, the weight and the given integer features of every row once.
+
+    Raises:
+        ValueError: There is no row, or a label or weight that cannot be trained on.
+    """
+    needed = {examples.label, *id_features} | ({examples.weight} if examples.weight else set())
+    spec = {name: examples.feature_spec[name] for name in needed}
+    narrow = dataclasses.replace(examples, feature_spec=spec)
+    rows, low, high, whole = 0, np.inf, -np.inf, True
+    weight_sum = 0.0
+    ids: dict[str, tuple[int, int]] = {}
+    for features, label, *rest in narrow.batches(_SCAN_ROWS).as_numpy_iterator():
+        if label.dtype.kind not in "fiu":
+            raise ValueError(
+                f"trainer.label={examples.label!r} has type {label.dtype}: encode it as numbers in "
+                "Transform."
+            )
+        if not np.isfinite(label).all():
+            raise ValueError(
+                f"trainer.label={examples.label!r} is NaN or infinite in row "
+                f"{rows + int(np.argwhere(~np.isfinite(label))[0][0])} of the training data: fill "
+                "or drop such rows before Transform."
+            )
+        if rest:
+            weight_sum += _weight_sum(rest[0], examples.weight)
+        rows += len(label)
+        low, high = min(low, label.min()), max(high, label.max())
+        whole = whole and bool((label == np.floor(label)).all())
+        for name in id_features:
+            first, last = ids.get(name, (np.iinfo(np.int64).max, np.iinfo(np.int64).min))
+            ids[name] = (
+                min(first, int(features[name].min())),
+                max(last, int(features[name].max())),
+            )
+    if rows == 0:
+        raise ValueError(f"no training rows in {', '.join(examples.files[:3])}: check the split.")
+    if low == high:
+        raise ValueError(
+            f"trainer.label={examples.label!r} is {low:g} in all {rows:,} training rows: there is "
+            "nothing to learn; check how the label is derived."
+        )
+    if examples.weight and not weight_sum > 0:
+        raise ValueError(f"trainer.weight={examples.weight!r} is 0 in all training rows.")
+    sizes = {name: (first, last - first + 1) for name, (first, last) in ids.items()}
+    return DataSummary(rows, float(low), float(high), whole, sizes)
+
+
+def _weight_sum(weights: np.ndarray, name: str | None) -> float:
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        bad = weights[~np.isfinite(weights) | (weights < 0)][0]
+        raise ValueError(f"trainer.weight={name!r} holds {bad}: weights are finite and at least 0.")
+    return float(weights.sum())
+
+
+def expand(patterns: Sequence[str], *, what: str) -> tuple[str, ...]:
+    """Returns the files behind glob patterns, sorted.
+
+    Raises:
+        ValueError: A pattern matches no file.
+    """
+    files: list[str] = []
+    for pattern in patterns:
+        found = sorted(tf.io.gfile.glob(pattern))
+        if not found:
+            raise ValueError(f"{what}: no file matches {pattern}.")
+        files += found
+    return tuple(files)

@@ -1,0 +1,41 @@
+"""What a function that builds a model is told."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+from trainer_module.config import TrainerConfig
+from trainer_module.feature_layout import FeatureLayout
+
+LabelKind = Literal["binary", "multiclass", "regression"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelContext:
+    """The argument of `model_fn(context) -> keras.Model`.
+
+    The model takes a dict {feature name: tensor `[rows, ...]`} of `feature_spec` and gives
+    `[rows, outputs]`: probabilities for a binary or multiclass label, unless the loss
+    takes logits.
+
+    Attributes:
+        feature_spec: Transformed feature to tf.io.FixedLenFeature: the model's inputs, without
+            label, weight and missing-value mask.
+        transformed_schema: schema_pb2.Schema of all transformed features.
+        layout: Names of the packed positions; None behind a Transform that writes none.
+        label: Name of the label.
+        label_kind: binary, multiclass or regression.
+        outputs: Number of outputs that fit the label: classes, or 1.
+        id_sizes: Integer feature to (smallest id, number of ids), for embeddings.
+        config: The whole training configuration.
+    """
+
+    feature_spec: dict[str, Any]
+    transformed_schema: Any
+    layout: FeatureLayout | None
+    label: str
+    label_kind: LabelKind
+    outputs: int
+    id_sizes: dict[str, tuple[int, int]]
+    config: TrainerConfig

@@ -1,0 +1,98 @@
+"""Keras optimizers and learning-rate schedules by their names in the configuration."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import keras
+
+from trainer_module.config import OptimizerConfig, ScheduleConfig
+from trainer_module.names import nearest
+
+
+def optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
+    """Returns the Keras class of that name, whatever its case.
+
+    Raises:
+        ValueError: Keras has no such optimizer.
+    """
+    classes = {
+        key.lower(): value
+        for key, value in vars(keras.optimizers).items()
+        if inspect.isclass(value)
+        and issubclass(value, keras.optimizers.Optimizer)
+        and value not in (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer)
+    }
+    try:
+        return classes[name.lower().replace("_", "")]
+    except KeyError:
+        raise ValueError(
+            f"trainer.optimizer.name={name!r} is not a Keras optimizer; {nearest(name, classes)}"
+        ) from None
+
+
+def create_optimizer(config: OptimizerConfig, total_steps: int) -> keras.optimizers.Optimizer:
+    """Returns the optimizer; call it in the strategy's scope.
+
+    Args:
+        config: Name, learning rate, schedule and further options.
+        total_steps: Optimizer steps of the whole run, where a schedule ends by default.
+
+    Raises:
+        ValueError: An unknown name, or an option that the optimizer does not take.
+    """
+    kind = optimizer_class(config.name)
+    rate: Any = config.learning_rate
+    if config.schedule is not None:
+        rate = _Schedule(config.learning_rate, config.schedule, total_steps)
+    options = dict(config.options)
+    if config.weight_decay is not None:
+        options["weight_decay"] = config.weight_decay
+    try:
+        return kind(learning_rate=rate, **options)
+    except (TypeError, ValueError) as error:
+        known = [p for p in inspect.signature(kind).parameters if p not in ("kwargs", "name")]
+        raise ValueError(
+            f"trainer.optimizer.options={config.options!r} do not fit {kind.__name__} ({error}): "
+            f"it takes {', '.join(known)}."
+        ) from None
+
+
+@keras.saving.register_keras_serializable(package="trainer_module")
+class _Schedule(keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up from 0 to the peak, then decay to `final_fraction` of it."""
+
+    def __init__(self, peak: float, config: ScheduleConfig, total_steps: int) -> None:
+        self.peak = peak
+        self.config = config
+        self.total_steps = total_steps
+
+    def __call__(self, step: Any) -> Any:
+        ops, config = keras.ops, self.config
+        decay = config.decay_steps or max(1, self.total_steps - config.warmup_steps)
+        step = ops.cast(step, "float32")
+        done = ops.clip((step - config.warmup_steps) / decay, 0.0, 1.0)
+        low = config.final_fraction
+        if config.name == "cosine":
+            share = low + (1.0 - low) * 0.5 * (1.0 + ops.cos(3.141592653589793 * done))
+        elif config.name == "linear":
+            share = 1.0 - (1.0 - low) * done
+        else:
+            share = ops.power(low, done)
+        if config.warmup_steps:
+            share *= ops.minimum(1.0, (step + 1.0) / config.warmup_steps)
+        return self.peak * share
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "peak": self.peak,
+            "config": self.config.model_dump(),
+            "total_steps": self.total_steps,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> _Schedule:
+        return cls(
+            config["peak"], ScheduleConfig.model_validate(config["config"]), config["total_steps"]
+        )

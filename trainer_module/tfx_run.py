@@ -1,0 +1,424 @@
+"""TFX's door to the trainer: `tfx.components.Trainer(run_fn="trainer_module.run_fn", ...)`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+from trainer_module.actions import Action, EarlyStopping, FitResult, ProgressLog, TensorBoardScalars
+from trainer_module.checkpoints import Checkpoints
+from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
+from trainer_module.default_model import default_model
+from trainer_module.evaluation import Evaluation
+from trainer_module.export import export_model
+from trainer_module.feature_layout import FeatureLayout
+from trainer_module.input_pipeline import DataSummary, Examples, expand, summarise
+from trainer_module.loss import LossFunction, as_loss_function
+from trainer_module.metrics import DEFAULT_METRICS, create_metric
+from trainer_module.model_context import LabelKind, ModelContext
+from trainer_module.names import import_dotted, nearest
+from trainer_module.optimizers import create_optimizer, optimizer_class
+from trainer_module.strategies import create_strategy
+from trainer_module.train_step import TrainStep
+from trainer_module.training_loop import TrainingLoop
+
+_DEFAULT_LOSS = {
+    "binary": "binary_crossentropy",
+    "multiclass": "sparse_categorical_crossentropy",
+    "regression": "mean_squared_error",
+}
+# What says how a run goes but not where it ends.
+_NOT_IN_FINGERPRINT = {
+    "strategy",
+    "logical_devices",
+    "steps_per_loop",
+    "checkpoint_dir",
+    "checkpoint_every_steps",
+    "keep_checkpoints",
+    "tensorboard",
+}
+
+
+class _Data(NamedTuple):
+    """What Transform left for this trainer."""
+
+    transform_output: Any
+    layout: FeatureLayout | None
+    train: Examples
+    eval_files: tuple[str, ...]
+
+
+def run_fn(fn_args: Any) -> FitResult:
+    """Trains on Transform's output and exports a SavedModel.
+
+    Everything comes from `fn_args.custom_config["trainer"]`, a `TrainerConfig` as JSON. TFX's own
+    `train_args.num_steps` counts only if it is above 0 and the configuration gives neither steps
+    nor epochs (then 10 epochs); `eval_args` is ignored: every eval row is evaluated after each
+    epoch.
+
+    Args:
+        fn_args: TFX's FnArgs: train_files, eval_files, transform_output, model_run_dir,
+            serving_model_dir, custom_config.
+
+    Raises:
+        ValueError: A setting that is wrong or does not fit the data; raised before training starts.
+        NonFiniteError: The loss or a gradient became NaN or infinite (see `non_finite`).
+    """
+    config = TrainerConfig.parse((fn_args.custom_config or {}).get("trainer"))
+    _check_names(config)
+    strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
+    data = _open(fn_args, config)
+    summary = summarise(data.train, id_features=_unsized_ids(data))
+    if config.global_batch_size > summary.rows:
+        raise ValueError(
+            f"trainer.global_batch_size={config.global_batch_size} exceeds the {summary.rows} "
+            f"training rows: use {summary.rows} or less."
+        )
+    context = _context(config, data, summary)
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(config.precision)
+    keras.utils.set_random_seed(config.seed)
+    try:
+        return _train(fn_args, context, data, summary, strategy)
+    finally:
+        keras.config.set_dtype_policy(policy)
+
+
+def _train(
+    fn_args: Any,
+    context: ModelContext,
+    data: _Data,
+    summary: DataSummary,
+    strategy: tf.distribute.Strategy,
+) -> FitResult:
+    config = context.config
+    epochs, steps = _length(config, getattr(fn_args, "train_steps", None))
+    steps_per_epoch = math.ceil(summary.rows / config.global_batch_size)
+    total_steps = steps if steps is not None else (epochs or 1) * steps_per_epoch
+    micro_batch = config.micro_batch_size
+    if not isinstance(micro_batch, int):
+        micro_batch = math.ceil(config.global_batch_size / strategy.num_replicas_in_sync)
+    loss_fn = _loss_function(config, context.label_kind)
+    names = DEFAULT_METRICS[context.label_kind] if config.metrics is None else config.metrics
+    with strategy.scope():
+        model = _model(context)
+        optimizer = create_optimizer(config.optimizer, total_steps)
+        metrics = [create_metric(name, context.label_kind) for name in names]
+    # What the model does not take is not read: files may hold many more features.
+    inputs = _inputs_of(model, context)
+    spec = {
+        name: feature
+        for name, feature in data.train.feature_spec.items()
+        if name in inputs or name in (data.train.label, data.train.weight)
+    }
+    train = Examples(data.train.files, spec, data.train.label, data.train.weight)
+    step = TrainStep(
+        model,
+        optimizer,
+        loss_fn,
+        micro_batch_size=micro_batch,
+        strategy=strategy,
+        clip_norm=config.clip_norm,
+        ema_momentum=config.ema_momentum,
+        non_finite=config.non_finite,
+        jit_compile=config.jit_compile,
+    )
+    evaluate = None
+    if data.eval_files:
+        held_out = Examples(data.eval_files, spec, train.label, train.weight)
+        rows = micro_batch * strategy.num_replicas_in_sync
+        evaluate = Evaluation(
+            model, loss_fn, held_out.batches(rows), metrics=metrics, strategy=strategy
+        )
+    actions = _actions(config, model, fn_args, strategy, has_eval=evaluate is not None)
+    checkpoints = Checkpoints(
+        config.checkpoint_dir or os.path.join(_run_dir(fn_args), "checkpoints"),
+        step,
+        fingerprint=_fingerprint(config, train, summary),
+        keep=config.keep_checkpoints,
+        every_steps=config.checkpoint_every_steps,
+        further_variables=[v for action in actions for v in action.variables()],
+    )
+    logging.info(
+        "Training on %s rows: %d steps of %d rows, on %d replica(s) in micro-batches of %d rows",
+        f"{summary.rows:,}",
+        total_steps,
+        config.global_batch_size,
+        strategy.num_replicas_in_sync,
+        micro_batch,
+    )
+    result = TrainingLoop(
+        step,
+        train.shuffled_batches(
+            config.global_batch_size,
+            shuffle_buffer_rows=config.shuffle_buffer_rows,
+            seed=config.seed,
+        ),
+        epochs=epochs,
+        steps=steps,
+        steps_per_epoch=steps_per_epoch,
+        steps_per_loop=config.steps_per_loop,
+        evaluate=evaluate,
+        actions=actions,
+        checkpoints=checkpoints,
+    ).fit()
+    export_model(
+        model,
+        data.transform_output,
+        fn_args.serving_model_dir,
+        inputs=inputs,
+        label_sources=None if data.layout is None else data.layout.label_sources,
+    )
+    return result
+
+
+def _check_names(config: TrainerConfig) -> None:
+    """Refuses names that stand for nothing, before any data is read."""
+    optimizer_class(config.optimizer.name)
+    if config.loss is not None:
+        _loss_function(config, "binary")
+    for name in config.metrics or ():
+        create_metric(name, "binary")
+    if config.model_fn is not None:
+        _model_fn(config.model_fn)
+    stopping = config.early_stopping
+    if stopping is not None and config.metrics is not None:
+        known = ["loss", *config.metrics]
+        if stopping.monitor not in known:
+            raise ValueError(
+                f"trainer.early_stopping.monitor={stopping.monitor!r} is not evaluated; "
+                f"{nearest(stopping.monitor, known)}"
+            )
+
+
+def _open(fn_args: Any, config: TrainerConfig) -> _Data:
+    import tensorflow_transform as tft
+
+    uri = getattr(fn_args, "transform_output", None) or getattr(
+        fn_args, "transform_graph_path", None
+    )
+    if not uri:
+        raise ValueError(
+            "trainer_module.run_fn needs Transform's output: give the Trainer "
+            'transform_graph=transform.outputs["transform_graph"] and '
+            'examples=transform.outputs["transformed_examples"].'
+        )
+    transform_output = tft.TFTransformOutput(uri)
+    spec: dict[str, Any] = transform_output.transformed_feature_spec()
+    layout = FeatureLayout.from_transform_graph(uri)
+    label = config.label or (layout.label.name if layout and layout.label else None)
+    if label is None:
+        raise ValueError(
+            "trainer.label is not set and Transform's output names none: give the transformed "
+            f"feature to predict, one of {', '.join(sorted(spec))}."
+        )
+    weight = config.weight or (layout.weight if layout else None)
+    for field, name in (("label", label), ("weight", weight)):
+        if name is not None and name not in spec:
+            raise ValueError(
+                f"trainer.{field}={name!r} is not among the transformed features; "
+                f"{nearest(name, spec)}"
+            )
+    if layout is not None and layout.missing is not None:
+        spec.pop(layout.missing, None)
+    for name, feature in spec.items():
+        if not isinstance(feature, tf.io.FixedLenFeature):
+            raise ValueError(
+                f"transformed feature {name!r} has a varying number of values per row: make it "
+                "dense in preprocessing_fn (tf.sparse.to_dense and a fixed shape)."
+            )
+    train_files = expand(fn_args.train_files or [], what="the train split of the examples")
+    if not train_files:
+        raise ValueError("the examples have no train split: give the Trainer transformed examples.")
+    eval_files = expand(fn_args.eval_files or [], what="the eval split of the examples")
+    return _Data(transform_output, layout, Examples(train_files, spec, label, weight), eval_files)
+
+
+def _unsized_ids(data: _Data) -> list[str]:
+    """Returns the integer features whose range neither layout nor schema tells."""
+    sized = set(_domains(data.transform_output))
+    if data.layout is not None:
+        sized |= {column.output for column in data.layout.columns}
+    return [
+        name
+        for name, feature in data.train.feature_spec.items()
+        if feature.dtype.is_integer
+        and name not in sized
+        and name not in (data.train.label, data.train.weight)
+    ]
+
+
+def _domains(transform_output: Any) -> dict[str, tuple[int, int]]:
+    """Returns integer feature to (smallest id, number of ids), where the schema says it."""
+    schema = transform_output.transformed_metadata.schema
+    return {
+        feature.name: (feature.int_domain.min, feature.int_domain.max - feature.int_domain.min + 1)
+        for feature in schema.feature
+        if feature.HasField("int_domain") and feature.int_domain.max > feature.int_domain.min
+    }
+
+
+def _context(config: TrainerConfig, data: _Data, summary: DataSummary) -> ModelContext:
+    label, layout = data.train.label, data.layout
+    declared = layout.label.kind if layout and layout.label and layout.label.name == label else None
+    kind = _label_kind(config, declared, data.train.feature_spec[label], summary)
+    if kind == "binary" and not (summary.label_min == 0 and summary.label_max == 1):
+        raise ValueError(
+            f"trainer.label={label!r} is binary but goes from {summary.label_min:g} to "
+            f"{summary.label_max:g}: make it 0 or 1, or choose a loss for another kind of label."
+        )
+    if kind == "multiclass" and not (summary.label_is_whole and summary.label_min >= 0):
+        raise ValueError(
+            f"trainer.label={label!r} is multiclass but goes from {summary.label_min:g} to "
+            f"{summary.label_max:g} or holds fractions: make it 0, 1, ..., classes - 1."
+        )
+    outputs = math.prod(data.train.feature_spec[label].shape) if kind == "regression" else 1
+    if kind == "multiclass":
+        domain = _domains(data.transform_output).get(label, (0, 0))
+        outputs = max(int(summary.label_max) + 1, sum(domain))
+    # One more id than was seen in training, for those that come later.
+    seen = {name: (first, count + 1) for name, (first, count) in summary.id_sizes.items()}
+    features = {
+        name: feature
+        for name, feature in data.train.feature_spec.items()
+        if name not in (label, data.train.weight)
+    }
+    return ModelContext(
+        feature_spec=features,
+        transformed_schema=data.transform_output.transformed_metadata.schema,
+        layout=layout,
+        label=label,
+        label_kind=kind,
+        outputs=outputs,
+        id_sizes={**_domains(data.transform_output), **seen},
+        config=config,
+    )
+
+
+def _label_kind(
+    config: TrainerConfig, declared: str | None, feature: Any, summary: DataSummary
+) -> LabelKind:
+    loss = (config.loss or "").rpartition(".")[2].lower().replace("_", "")
+    if "categorical" in loss:
+        return "multiclass"
+    if "binary" in loss or "hinge" in loss:
+        return "binary"
+    if any(part in loss for part in ("squared", "absolute", "huber", "cosh", "mse", "mae")):
+        return "regression"
+    if declared in ("binary", "multiclass", "regression"):
+        return declared
+    if summary.label_is_whole and summary.label_min == 0 and summary.label_max == 1:
+        return "binary"
+    if feature.dtype.is_integer and summary.label_min >= 0:
+        return "multiclass"
+    return "regression"
+
+
+def _loss_function(config: TrainerConfig, kind: LabelKind) -> LossFunction:
+    loss: Any = config.loss or _DEFAULT_LOSS[kind]
+    if "." in loss:
+        loss = import_dotted(loss, field="trainer.loss")
+        if isinstance(loss, type):
+            loss = loss()
+    try:
+        return as_loss_function(loss)
+    except ValueError as error:
+        raise ValueError(f"trainer.{error}") from None
+
+
+def _model_fn(path: str) -> Any:
+    function = import_dotted(path, field="trainer.model_fn")
+    if not callable(function):
+        raise ValueError(
+            f"trainer.model_fn={path!r} is a {type(function).__name__}, not a function: give a "
+            "function (ModelContext) -> keras.Model."
+        )
+    return function
+
+
+def _model(context: ModelContext) -> keras.Model:
+    path = context.config.model_fn
+    if path is None:
+        return default_model(context)
+    model = _model_fn(path)(context)
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"trainer.model_fn={path!r} returned {type(model).__module__}.{type(model).__name__}, "
+            "not a keras.Model: return a Keras 3 model (import keras, not tf_keras)."
+        )
+    if not model.built:
+        model(
+            {
+                name: tf.zeros([1, *feature.shape], feature.dtype)
+                for name, feature in context.feature_spec.items()
+            }
+        )
+    return model
+
+
+def _inputs_of(model: keras.Model, context: ModelContext) -> list[str]:
+    """Returns the transformed features that the model takes; all, where it does not say."""
+    tensors = getattr(model, "inputs", None)
+    if not tensors:
+        return list(context.feature_spec)
+    structure = model.input
+    names = list(structure) if isinstance(structure, dict) else [t.name for t in tensors]
+    for name in names:
+        if name not in context.feature_spec:
+            raise ValueError(
+                f"trainer.model_fn={context.config.model_fn!r} returned a model with an input "
+                f"{name!r} that is no transformed feature; {nearest(name, context.feature_spec)}"
+            )
+    return names
+
+
+def _length(config: TrainerConfig, train_steps: int | None) -> tuple[int | None, int | None]:
+    if config.epochs is not None or config.steps is not None:
+        return config.epochs, config.steps
+    if train_steps is not None and train_steps > 0:
+        return None, train_steps
+    return DEFAULT_EPOCHS, None
+
+
+def _actions(
+    config: TrainerConfig,
+    model: keras.Model,
+    fn_args: Any,
+    strategy: tf.distribute.Strategy,
+    *,
+    has_eval: bool,
+) -> list[Action]:
+    actions: list[Action] = [ProgressLog()]
+    if config.tensorboard:
+        actions.append(TensorBoardScalars(_run_dir(fn_args)))
+    if config.early_stopping is not None:
+        if not has_eval:
+            raise ValueError(
+                "trainer.early_stopping needs an eval split, and the examples have none: leave it "
+                "out, or split the data."
+            )
+        with strategy.scope():
+            actions.append(EarlyStopping(model, **config.early_stopping.model_dump()))
+    return actions
+
+
+def _run_dir(fn_args: Any) -> str:
+    return getattr(fn_args, "model_run_dir", None) or os.path.join(
+        os.path.dirname(fn_args.serving_model_dir.rstrip("/")), "model_run"
+    )
+
+
+def _fingerprint(config: TrainerConfig, train: Examples, summary: DataSummary) -> str:
+    """Returns a digest of all that decides where a run ends: settings, features, rows."""
+    settings = config.model_dump(mode="json", exclude=_NOT_IN_FINGERPRINT)
+    features = {name: [list(f.shape), f.dtype.name] for name, f in train.feature_spec.items()}
+    sizes = [tf.io.gfile.stat(file).length for file in train.files]
+    facts = [settings, features, sizes, [summary.rows, summary.label_min, summary.label_max]]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
