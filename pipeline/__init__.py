@@ -1,0 +1,43 @@
+"""The TFX pipeline: its typed configuration, its graph, and where it runs.
+
+Table of contents:
+
+* `config`: one YAML file as frozen pydantic models.
+* `data_sources`: CSV, TFRecord and Parquet as ExampleGen nodes, and a look at a file before it is read.
+* `preflight`: everything that can be known to be wrong before anything expensive runs.
+* `build`: one function that builds the graph for every target.
+* `run`: the graph on this machine, with progress, a log file and a summary.
+* `predict`: the pushed model on raw rows.
+* `cli`: `python -m pipeline ...`.
+
+`PipelineConfig`, `load_config` and `create_pipeline` are imported on first use, so that `--help`
+answers at once: TFX alone takes ten seconds to import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+# Importing tensorflow_transform sets TF_USE_LEGACY_KERAS=1 and so decides what `tf.keras` is for
+# the whole process and its children; the value set here, first, wins.
+os.environ["TF_USE_LEGACY_KERAS"] = "0"
+
+if TYPE_CHECKING:
+    from pipeline.build import create_pipeline
+    from pipeline.config import PipelineConfig, load_config
+
+_HOMES = {
+    "PipelineConfig": "pipeline.config",
+    "load_config": "pipeline.config",
+    "create_pipeline": "pipeline.build",
+}
+
+__all__ = ["PipelineConfig", "create_pipeline", "load_config"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,137 @@
+"""The graph: one function that builds it for every target.
+
+    ExampleGen -> StatisticsGen -> SchemaGen | ImportSchemaGen -> ExampleValidator
+      -> Transform -> NormalizationValidator -> Trainer -> Resolver -> Evaluator -> Pusher
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline import data_sources
+from pipeline.config import PipelineConfig
+from pipeline.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from tfx import v1 as tfx
+    from tfx.dsl.components.base.base_node import BaseNode
+
+
+def create_pipeline(config: PipelineConfig) -> tfx.dsl.Pipeline:
+    """The pipeline that a configuration describes.
+
+    Args:
+        config: the checked configuration, paths absolute (`load_config`).
+
+    Returns:
+        A pipeline for any TFX runner; building it reads no data and writes nothing.
+    """
+    from tfx import v1 as tfx
+    from tfx.orchestration import metadata
+
+    return tfx.dsl.Pipeline(
+        pipeline_name=config.name,
+        pipeline_root=str(config.pipeline_root),
+        components=_nodes(config),
+        enable_cache=config.metadata.cache,
+        metadata_connection_config=metadata.sqlite_metadata_connection_config(
+            str(config.metadata_path)
+        ),
+        beam_pipeline_args=config.beam.pipeline_args(),
+    )
+
+
+def _nodes(config: PipelineConfig) -> list[BaseNode]:
+    from tfx import v1 as tfx
+
+    from components import NormalizationLimits, NormalizationValidator
+
+    examples = data_sources.example_gen(config.data)
+    statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
+    if config.data_schema.path:
+        schema = tfx.components.ImportSchemaGen(schema_file=config.data_schema.path)
+    else:
+        # Without inferred shapes every column may be missing in a row, at serving as in training.
+        schema = tfx.components.SchemaGen(
+            statistics=statistics.outputs["statistics"], infer_feature_shape=False
+        )
+    validator = tfx.components.ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"]
+    )
+    transform = tfx.components.Transform(
+        examples=examples.outputs["examples"],
+        schema=schema.outputs["schema"],
+        preprocessing_fn="transform.preprocessing_fn",
+        custom_config=_transform_config(config),
+    )
+    normalization = NormalizationValidator(
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        limits=NormalizationLimits.of(config.normalization),
+        on_failure=config.normalization.on_failure,
+    )
+    trainer = tfx.components.Trainer(
+        run_fn="trainer_module.run_fn",
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        schema=schema.outputs["schema"],
+        train_args=tfx.proto.TrainArgs(),
+        eval_args=tfx.proto.EvalArgs(),
+        custom_config=_trainer_config(config),
+    )
+    # Nothing may be trained on features that the validator refused.
+    trainer.add_upstream_node(normalization)
+    baseline = tfx.dsl.Resolver(
+        strategy_class=tfx.dsl.experimental.LatestBlessedModelStrategy,
+        model=tfx.dsl.Channel(type=tfx.types.standard_artifacts.Model),
+        model_blessing=tfx.dsl.Channel(type=tfx.types.standard_artifacts.ModelBlessing),
+    ).with_id("LatestBlessedModel")
+    evaluator = tfx.components.Evaluator(
+        examples=examples.outputs["examples"],
+        model=trainer.outputs["model"],
+        baseline_model=baseline.outputs["model"],
+        schema=schema.outputs["schema"],
+        eval_config=config.evaluation.eval_config(
+            label=config.label.column, kind=config.label.kind, weight=config.features.weight
+        ),
+    )
+    pusher = tfx.components.Pusher(
+        model=trainer.outputs["model"],
+        model_blessing=evaluator.outputs["blessing"],
+        push_destination=tfx.proto.PushDestination(
+            filesystem=tfx.proto.PushDestination.Filesystem(
+                base_directory=str(config.push_folder)
+            )
+        ),
+    )
+    return [
+        examples,
+        statistics,
+        schema,
+        validator,
+        transform,
+        normalization,
+        trainer,
+        baseline,
+        evaluator,
+        pusher,
+    ]
+
+
+def _transform_config(config: PipelineConfig) -> dict[str, Any]:
+    modules = ["transform"]
+    if config.features.derive:
+        modules.append(config.features.derive.rpartition(".")[0])
+    return {
+        "features": config.features.model_dump(mode="json", exclude_none=True),
+        "code": fingerprint(modules),
+    }
+
+
+def _trainer_config(config: PipelineConfig) -> dict[str, Any]:
+    functions = (config.training.model_fn, config.training.loss)
+    modules = [name.rpartition(".")[0] for name in functions if name and "." in name]
+    return {
+        "trainer": config.training.model_dump(mode="json", exclude_none=True),
+        "code": fingerprint(["trainer_module", *modules]),
+    }

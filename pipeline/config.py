@@ -1,0 +1,406 @@
+"""One YAML file as frozen pydantic models: what is in it, with units, and errors that name the field.
+
+The models are the reference of the YAML: `python -m pipeline schema` prints them as JSON Schema.
+Relative paths are resolved against the YAML's own folder, so that a pipeline runs the same from
+any working directory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from components.normalization_validator.limits import NormalizationLimits
+from pipeline.evaluation import EvaluationConfig
+from trainer_module.config import TrainerConfig
+from transform.spec import FeatureSpec, Label
+
+PACKAGE_SCHEME = "package://"
+
+
+class ConfigError(ValueError):
+    """The configuration is wrong; the message names file, field, value and fix."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DataConfig(_Section):
+    """Where the rows come from."""
+
+    source: Literal["csv", "tfrecord", "parquet"] = Field(
+        "csv",
+        description="File format: CSV with a header line, TFRecord of tf.Example, or Parquet.",
+    )
+    path: str = Field(
+        description=(
+            "A file, or a glob of files in one folder (`data/part-*.parquet`). "
+            "`package://tfx/some/file.csv` is a file inside an installed Python package."
+        )
+    )
+    eval_path: str | None = Field(
+        None,
+        description=(
+            "A file or glob of its own for the eval split. "
+            "Without it, `eval_percent` of the rows are held out by a hash of the row."
+        ),
+    )
+    eval_percent: int = Field(
+        33, ge=1, le=99, description="Share of the rows held out for evaluation, in percent."
+    )
+
+
+class SchemaConfig(_Section):
+    """Where the schema of the raw data comes from."""
+
+    path: str | None = Field(
+        None,
+        description="A reviewed `schema.pbtxt`. Without it, the schema is inferred from the data.",
+    )
+
+
+class NormalizationConfig(NormalizationLimits):
+    """What NormalizationValidator demands of the transformed features, before any training."""
+
+    on_failure: Literal["fail", "warn"] = Field(
+        "fail", description="A violated limit stops the pipeline (`fail`) or is logged (`warn`)."
+    )
+
+
+class ServingConfig(_Section):
+    """Where a blessed model goes."""
+
+    push_folder: str | None = Field(
+        None,
+        description=(
+            "Folder that gets one numbered sub-folder per pushed model, as TF Serving reads it. "
+            "Default: `<output.folder>/serving_model`."
+        ),
+    )
+
+
+class BeamConfig(_Section):
+    """How Beam runs the data-parallel nodes (ExampleGen, statistics, Transform, Evaluator)."""
+
+    engine: Literal["in_memory", "multi_processing"] = Field(
+        "in_memory",
+        description="One process, or `workers` processes, on this machine (Beam's FnApiRunner).",
+    )
+    workers: int = Field(
+        1,
+        ge=1,
+        description="Number of worker processes; more than 1 needs engine: multi_processing.",
+    )
+    extra_args: tuple[str, ...] = Field(
+        (), description="Further Beam pipeline options, each `--name=value`."
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _engine_can_use_workers(self) -> BeamConfig:
+        if self.engine == "in_memory" and self.workers > 1:
+            raise ValueError(
+                f"workers={self.workers} needs engine: multi_processing "
+                "(engine: in_memory has one worker)"
+            )
+        return self
+
+    def pipeline_args(self) -> list[str]:
+        """Beam's own command-line options for this engine.
+
+        FnApiRunner is named because `DirectRunner` first tries to download the Prism runner.
+        """
+        args = ["--runner=FnApiRunner"]
+        if self.engine == "multi_processing":
+            args += [
+                "--direct_running_mode=multi_processing",
+                f"--direct_num_workers={self.workers}",
+            ]
+        return [*args, *self.extra_args]
+
+
+class MetadataConfig(_Section):
+    """The metadata store: what ran, on what, and what may be reused."""
+
+    path: str | None = Field(
+        None, description="SQLite file. Default: `<output.folder>/metadata.sqlite`."
+    )
+    cache: bool = Field(
+        True, description="Reuse the outputs of a node whose inputs, settings and code are unchanged."
+    )
+
+
+class OutputConfig(_Section):
+    """Where everything is written."""
+
+    folder: str = Field(description="Folder for artifacts, logs, metadata and pushed models.")
+
+
+PipelineName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
+        description=(
+            "Lower-case letters, digits and hyphens, 63 at most: "
+            "the strictest of the targets' rules (Kubernetes labels)."
+        ),
+    ),
+]
+
+
+class PipelineConfig(_Section):
+    """A whole pipeline: data in, pushed model out."""
+
+    name: PipelineName
+    data: DataConfig
+    data_schema: SchemaConfig = Field(default_factory=SchemaConfig, alias="schema")
+    features: FeatureSpec
+    normalization: NormalizationConfig = Field(default_factory=NormalizationConfig)
+    training: TrainerConfig
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    serving: ServingConfig = Field(default_factory=ServingConfig)
+    beam: BeamConfig = Field(default_factory=BeamConfig)
+    metadata: MetadataConfig = Field(default_factory=MetadataConfig)
+    output: OutputConfig
+
+    @pydantic.model_validator(mode="after")
+    def _metrics_fit_the_label(self) -> PipelineConfig:
+        self.evaluation.check_kind(self.label.kind)
+        return self
+
+    @property
+    def label(self) -> Label:
+        """What the model learns.
+
+        Raises:
+            ValueError: the features name no label.
+        """
+        if self.features.label is None:
+            raise ValueError(
+                "features.label: required to train and evaluate; "
+                "add label: {column: <name>, kind: binary | multiclass | regression}"
+            )
+        return self.features.label
+
+    @property
+    def output_folder(self) -> Path:
+        return Path(self.output.folder)
+
+    @property
+    def pipeline_root(self) -> Path:
+        """Folder of all artifacts."""
+        return self.output_folder / "artifacts"
+
+    @property
+    def metadata_path(self) -> Path:
+        return Path(self.metadata.path or self.output_folder / "metadata.sqlite")
+
+    @property
+    def push_folder(self) -> Path:
+        return Path(self.serving.push_folder or self.output_folder / "serving_model")
+
+    @property
+    def log_folder(self) -> Path:
+        return self.output_folder / "logs"
+
+
+_PATH_FIELDS = (
+    ("data", "path"),
+    ("data", "eval_path"),
+    ("schema", "path"),
+    ("serving", "push_folder"),
+    ("metadata", "path"),
+    ("output", "folder"),
+)
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
+    """Reads a pipeline's YAML.
+
+    Args:
+        path: the YAML file.
+        overrides: `section.field=value` strings; the value is YAML (`training.epochs=3`,
+            `features.groups.0.impute=mean`).
+
+    Returns:
+        The checked configuration, all paths absolute.
+
+    Raises:
+        ConfigError: the file cannot be read, is no YAML mapping, or does not fit the models. The
+            message has one line per wrong field, with its line number, its value and the fix.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot read the configuration ({error.strerror}). "
+            "Name an existing YAML file with --config; examples/taxi/pipeline.yaml is one."
+        ) from None
+    try:
+        raw = yaml.safe_load(text)
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(
+            f"{path}: expected a mapping with the sections "
+            f"{', '.join(_field_names(PipelineConfig))}; found {type(raw).__name__}."
+        )
+    for override in overrides:
+        _apply_override(raw, override)
+    _resolve_paths(raw, path.resolve().parent)
+    try:
+        return PipelineConfig.model_validate(raw)
+    except pydantic.ValidationError as error:
+        raise ConfigError(_explain(error, path, tree)) from None
+
+
+def json_schema() -> str:
+    """JSON Schema of the YAML, for editors (`# yaml-language-server: $schema=...`)."""
+    return json.dumps(PipelineConfig.model_json_schema(by_alias=True), indent=2)
+
+
+def _apply_override(raw: dict[str, Any], override: str) -> None:
+    dotted, separator, text = override.partition("=")
+    keys = dotted.strip().split(".")
+    if not separator or not all(keys):
+        raise ConfigError(
+            f"--set {override}: expected section.field=value, "
+            "for example --set training.global_batch_size=512."
+        )
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {override}: the value is not valid YAML: {error}") from None
+    node: Any = raw
+    for depth, key in enumerate(keys):
+        last = depth == len(keys) - 1
+        if isinstance(node, list):
+            if not key.isdigit() or int(key) >= len(node):
+                raise ConfigError(
+                    f"--set {override}: {'.'.join(keys[:depth])} is a list of {len(node)}; "
+                    f"{key!r} is no index into it (0 to {len(node) - 1})."
+                )
+            index: Any = int(key)
+        elif isinstance(node, dict):
+            index = key
+            if not last and node.get(key) is None:
+                node[key] = {}
+        else:
+            raise ConfigError(
+                f"--set {override}: {'.'.join(keys[:depth])} holds {node!r}, "
+                "which has no fields of its own."
+            )
+        if last:
+            node[index] = value
+        else:
+            node = node[index]
+
+
+def _resolve_paths(raw: dict[str, Any], folder: Path) -> None:
+    for section, field in _PATH_FIELDS:
+        values = raw.get(section)
+        value = values.get(field) if isinstance(values, dict) else None
+        if isinstance(value, str) and value and "://" not in value:
+            values[field] = str((folder / Path(value).expanduser()).resolve())
+
+
+def _explain(error: pydantic.ValidationError, path: Path, tree: yaml.Node | None) -> str:
+    """One line per wrong field: file, line, field, value, what would be accepted."""
+    lines = []
+    for item in error.errors():
+        loc = _without_union_tags(item["loc"], tree)
+        field = ".".join(str(part) for part in loc) or "the whole file"
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            lines.append(f"{field}: unknown key. {_suggest(loc)}")
+        elif item["type"] == "missing":
+            lines.append(f"{field}: required, but not there. Add it.")
+        elif item["type"] == "value_error":
+            lines.append(f"{field}: {message}")
+        else:
+            lines.append(f"{field}={item['input']!r}: {message}.")
+        line = _line_of(tree, loc)
+        lines[-1] = f"{path}{f':{line}' if line else ''}: {lines[-1]}"
+    return "\n".join(dict.fromkeys(lines))
+
+
+def _without_union_tags(loc: tuple[int | str, ...], tree: yaml.Node | None) -> tuple[int | str, ...]:
+    """Drops the parts of a pydantic location that name a branch of a union, not a YAML key."""
+    kept: list[int | str] = []
+    for depth, part in enumerate(loc):
+        is_last_of_file = depth == len(loc) - 1 and "[" not in str(part)
+        if isinstance(part, int) or is_last_of_file or _find(tree, (*kept, part)) is not None:
+            kept.append(part)
+    return tuple(kept)
+
+
+def _suggest(loc: tuple[int | str, ...]) -> str:
+    accepted = _accepted_names(loc[:-1])
+    if not accepted:
+        return "Remove it."
+    near = difflib.get_close_matches(str(loc[-1]), accepted, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return f"{hint}Accepted here: {', '.join(accepted)}."
+
+
+def _accepted_names(loc: tuple[int | str, ...]) -> list[str]:
+    model: Any = PipelineConfig
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        field = next(
+            (f for n, f in model.model_fields.items() if part in (n, f.alias)),
+            None,
+        )
+        model = _model_in(field.annotation) if field else None
+        if model is None:
+            return []
+    return _field_names(model)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _model_in(argument)
+        if found:
+            return found
+    return None
+
+
+def _field_names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _find(tree: yaml.Node | None, loc: tuple[int | str, ...]) -> yaml.Node | None:
+    node = tree
+    for part in loc:
+        if isinstance(node, yaml.MappingNode):
+            node = next((value for key, value in node.value if key.value == str(part)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            node = node.value[part] if part < len(node.value) else None
+        else:
+            return None
+    return node
+
+
+def _line_of(tree: yaml.Node | None, loc: tuple[int | str, ...]) -> int | None:
+    """Line (from 1) of the field, or of the nearest section around it that is in the file."""
+    for end in range(len(loc), 0, -1):
+        parent = _find(tree, loc[: end - 1])
+        if isinstance(parent, yaml.MappingNode):
+            for key, _ in parent.value:
+                if key.value == str(loc[end - 1]):
+                    return key.start_mark.line + 1
+        elif (node := _find(tree, loc[:end])) is not None:
+            return node.start_mark.line + 1
+    return None

@@ -1,0 +1,118 @@
+"""How a run looks: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.progress import NodeState, RunState, duration
+
+_MARKS = {
+    "waiting": ("·", "dim"),
+    "done": ("✓", "green"),
+    "cached": ("✓", "cyan"),
+    "failed": ("✗", "bold red"),
+    "interrupted": ("■", "yellow"),
+}
+
+_PLAIN_PROGRESS_SECONDS = 5.0
+
+
+class View(Protocol):
+    """Shows a RunState for as long as it is entered."""
+
+    def __enter__(self) -> View: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+def view(state: RunState, console: Console, *, plain: bool) -> View:
+    """The view that fits the console: live on a terminal, lines in a pipe or with `plain`."""
+    return PlainView(state, console) if plain or not console.is_terminal else LiveView(state, console)
+
+
+class PlainView:
+    """One line when a node starts to train or ends: for pipes, CI and log files."""
+
+    def __init__(self, state: RunState, console: Console):
+        self._state = state
+        self._console = console
+        self._last_progress = 0.0
+        state.on_change = self._changed
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._state.on_change = lambda node, event: None
+
+    def _changed(self, node: NodeState, event: str) -> None:
+        width = len(str(len(self._state.nodes)))
+        number = f"[{self._state.nodes.index(node) + 1:>{width}}/{len(self._state.nodes)}]"
+        if event == "finish":
+            text = f"{number} {node.name}: {node.status} in {duration(node.seconds)}"
+            extra = node.text if node.status == "done" else ""
+            self._print(f"{text} ({extra})" if extra else text)
+        elif event == "train":
+            if time.monotonic() - self._last_progress >= _PLAIN_PROGRESS_SECONDS:
+                self._last_progress = time.monotonic()
+                self._print(f"{number} {node.name}: {node.detail}")
+        elif event == "eval":
+            self._print(f"{number} {node.name}: {node.detail}")
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveView:
+    """A table with one line per node, redrawn in place, with a spinner on the running one."""
+
+    def __init__(self, state: RunState, console: Console):
+        self._state = state
+        self._spinner = Spinner("dots", style="cyan")
+        self._live = Live(
+            console=console,
+            get_renderable=self._render,
+            refresh_per_second=8,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def _render(self) -> Group:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(width=1)
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(overflow="ellipsis", no_wrap=True)
+        for node in self._state.nodes:
+            if node.status == "running":
+                mark, style = self._spinner, "bold"
+            else:
+                symbol, style = _MARKS[node.status]
+                mark = Text(symbol, style=style)
+            table.add_row(
+                mark,
+                Text(node.name, style=style if node.status in ("waiting", "running") else ""),
+                Text("" if node.status == "waiting" else duration(node.seconds)),
+                Text(node.text, style="dim"),
+            )
+        return Group(table)

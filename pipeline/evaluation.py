@@ -1,0 +1,187 @@
+"""Metrics, slices and thresholds of the Evaluator, and their translation to TFMA."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    import tensorflow_model_analysis as tfma
+
+LabelKind = Literal["binary", "multiclass", "regression"]
+
+
+class Metric(NamedTuple):
+    """How a metric of the YAML is called in TFMA, and which way is better."""
+
+    class_name: str
+    higher_is_better: bool
+    kinds: tuple[LabelKind, ...]
+
+
+METRICS: dict[str, Metric] = {
+    "auc": Metric("AUC", True, ("binary",)),
+    "auc_precision_recall": Metric("AUCPrecisionRecall", True, ("binary",)),
+    "binary_accuracy": Metric("BinaryAccuracy", True, ("binary",)),
+    "binary_crossentropy": Metric("BinaryCrossEntropy", False, ("binary",)),
+    "precision": Metric("Precision", True, ("binary",)),
+    "recall": Metric("Recall", True, ("binary",)),
+    "sparse_categorical_accuracy": Metric("SparseCategoricalAccuracy", True, ("multiclass",)),
+    "sparse_categorical_crossentropy": Metric(
+        "SparseCategoricalCrossentropy", False, ("multiclass",)
+    ),
+    "mean_absolute_error": Metric("MeanAbsoluteError", False, ("regression",)),
+    "mean_squared_error": Metric("MeanSquaredError", False, ("regression",)),
+    "root_mean_squared_error": Metric("RootMeanSquaredError", False, ("regression",)),
+}
+
+_DEFAULT_METRICS: dict[LabelKind, tuple[str, ...]] = {
+    "binary": ("auc", "binary_accuracy"),
+    "multiclass": ("sparse_categorical_accuracy",),
+    "regression": ("mean_absolute_error", "root_mean_squared_error"),
+}
+
+
+class MetricThreshold(BaseModel):
+    """What a metric must reach for the model to be blessed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lower_bound: float | None = Field(None, description="The metric must be at least this.")
+    upper_bound: float | None = Field(None, description="The metric must be at most this.")
+    max_loss: float | None = Field(
+        None,
+        ge=0.0,
+        description=(
+            "Against the latest blessed model, the metric may be worse by at most this, in its own "
+            "unit. Not applied while no model has been blessed."
+        ),
+    )
+
+
+class EvaluationConfig(BaseModel):
+    """How the model is judged on the eval split."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    metrics: tuple[str, ...] = Field(
+        (),
+        description=(
+            f"Any of: {', '.join(METRICS)}. Default: what fits the label's kind, "
+            "and every metric that has a threshold."
+        ),
+    )
+    slices: tuple[str, ...] = Field(
+        (), description="Raw columns; each metric is also computed per value of each."
+    )
+    thresholds: dict[str, MetricThreshold] = Field(
+        default_factory=dict, description="Metric name -> bounds. All must hold for a blessing."
+    )
+
+    @pydantic.field_validator("metrics")
+    @classmethod
+    def _known_metrics(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            _check_metric_name(name)
+        return names
+
+    @pydantic.field_validator("thresholds")
+    @classmethod
+    def _known_thresholds(cls, thresholds: dict[str, MetricThreshold]) -> dict[str, MetricThreshold]:
+        for name, threshold in thresholds.items():
+            _check_metric_name(name)
+            if threshold == MetricThreshold():
+                raise ValueError(
+                    f"{name}: a threshold needs at least one of lower_bound, upper_bound, max_loss"
+                )
+        return thresholds
+
+    def check_kind(self, kind: LabelKind) -> None:
+        """Refuses metrics that mean nothing for this kind of label.
+
+        Raises:
+            ValueError: names the metric, the label's kind and the metrics that fit it.
+        """
+        for name in (*self.metrics, *self.thresholds):
+            if kind not in METRICS[name].kinds:
+                fitting = [n for n, metric in METRICS.items() if kind in metric.kinds]
+                raise ValueError(
+                    f"evaluation: metric {name!r} does not fit a {kind} label "
+                    f"(features.label.kind); use {', '.join(fitting)}"
+                )
+
+    def metric_names(self, kind: LabelKind) -> tuple[str, ...]:
+        """The metrics to compute, without repeats, in the order of the YAML."""
+        return tuple(dict.fromkeys((*(self.metrics or _DEFAULT_METRICS[kind]), *self.thresholds)))
+
+    def eval_config(self, *, label: str, kind: LabelKind, weight: str | None) -> tfma.EvalConfig:
+        """TFMA's configuration of the Evaluator.
+
+        Args:
+            label: name of the label among the transformed features.
+            kind: kind of the label.
+            weight: name of the row weight among the transformed features, or None.
+        """
+        import tensorflow_model_analysis as tfma
+
+        # The label is made by Transform, so TFMA reads it from `transform_features`; slices are
+        # raw columns, which only the raw examples have.
+        model = tfma.ModelSpec(
+            signature_name="serving_default",
+            label_key=label,
+            example_weight_key=weight or "",
+            preprocessing_function_names=["transform_features"],
+            model_type="tf_generic",
+        )
+        metrics = [
+            tfma.MetricConfig(
+                class_name=METRICS[name].class_name,
+                config=f'"name": "{name}"',
+                threshold=_tfma_threshold(METRICS[name], self.thresholds.get(name)),
+            )
+            for name in self.metric_names(kind)
+        ]
+        return tfma.EvalConfig(
+            model_specs=[model],
+            slicing_specs=[
+                tfma.SlicingSpec(),
+                *(tfma.SlicingSpec(feature_keys=[column]) for column in self.slices),
+            ],
+            metrics_specs=[
+                tfma.MetricsSpec(metrics=[tfma.MetricConfig(class_name="ExampleCount"), *metrics])
+            ],
+        )
+
+
+def _check_metric_name(name: str) -> None:
+    if name not in METRICS:
+        near = difflib.get_close_matches(name, METRICS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown metric {name!r}: {hint}known are {', '.join(METRICS)}")
+
+
+def _tfma_threshold(
+    metric: Metric, threshold: MetricThreshold | None
+) -> tfma.MetricThreshold | None:
+    import tensorflow_model_analysis as tfma
+
+    if threshold is None:
+        return None
+    result = tfma.MetricThreshold()
+    if threshold.lower_bound is not None:
+        result.value_threshold.lower_bound.value = threshold.lower_bound
+    if threshold.upper_bound is not None:
+        result.value_threshold.upper_bound.value = threshold.upper_bound
+    if threshold.max_loss is not None:
+        direction = tfma.MetricDirection
+        change = result.change_threshold
+        if metric.higher_is_better:
+            change.direction = direction.HIGHER_IS_BETTER
+            change.absolute.value = -threshold.max_loss
+        else:
+            change.direction = direction.LOWER_IS_BETTER
+            change.absolute.value = threshold.max_loss
+    return result

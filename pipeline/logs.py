@@ -1,0 +1,57 @@
+"""TFX's thousands of log lines into a file, the terminal for what a person wants to see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+
+@contextlib.contextmanager
+def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
+    """Sends everything that this process and its children write to a file.
+
+    It is done on the level of file descriptors, because C++ libraries and Beam's worker processes
+    write there too.
+
+    Args:
+        file: the log; its folder is made.
+        verbose: also show the log on the terminal.
+
+    Yields:
+        The real standard output.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    tee = None
+    if verbose:
+        # A session of its own: Ctrl-C must not end it before the last lines have come through.
+        tee = subprocess.Popen(
+            ["tee", str(file)], stdin=subprocess.PIPE, stdout=saved[1], start_new_session=True
+        )
+        assert tee.stdin is not None
+        target = os.dup(tee.stdin.fileno())
+        tee.stdin.close()
+    else:
+        target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    os.close(target)
+    try:
+        with os.fdopen(os.dup(saved[0]), "w", encoding="utf-8", buffering=1) as terminal:
+            yield terminal
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for descriptor in saved:
+            os.close(descriptor)
+        if tee:
+            tee.wait(timeout=10)

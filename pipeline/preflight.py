@@ -1,0 +1,134 @@
+"""Everything that can be known to be wrong before anything expensive runs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from pathlib import Path
+
+from pipeline import data_sources
+from pipeline.config import ConfigError, PipelineConfig
+
+
+def check_writable(config: PipelineConfig) -> None:
+    """Makes the folders that the run writes to.
+
+    Raises:
+        ConfigError: one cannot be made or written to.
+    """
+    for field, folder in (
+        ("output.folder", config.output_folder),
+        ("serving.push_folder", config.push_folder),
+        ("metadata.path", config.metadata_path.parent),
+    ):
+        _check_writable(folder, field)
+
+
+def check(config: PipelineConfig) -> data_sources.DataPeek | None:
+    """Looks at the data, the features and the user's functions.
+
+    Returns:
+        What the first rows of the data show, or None for remote data.
+
+    Raises:
+        ConfigError: names the field, its value and the fix.
+    """
+    seen = data_sources.peek(config.data)
+    if config.data.eval_path:
+        held_out = data_sources.peek(config.data, "eval_path")
+        if seen and held_out:
+            _check_same_columns(config, seen, held_out)
+    if config.data_schema.path and not data_sources.is_remote(config.data_schema.path):
+        _check_schema_file(Path(config.data_schema.path))
+    if seen:
+        _check_columns(config, seen)
+        _check_batch(config, seen)
+    _check_function(config.features.derive, "features.derive")
+    _check_function(config.training.model_fn, "training.model_fn")
+    return seen
+
+
+def _check_writable(folder: Path, field: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"{field}={folder}: cannot write there ({error.strerror}). "
+            "Name a folder that you may write to, or change its permissions."
+        ) from None
+
+
+def _check_same_columns(
+    config: PipelineConfig, train: data_sources.DataPeek, held_out: data_sources.DataPeek
+) -> None:
+    lacking = sorted(set(train.columns) - set(held_out.columns))
+    if lacking:
+        raise ConfigError(
+            f"data.eval_path={config.data.eval_path}: lacks the columns {', '.join(lacking)} of "
+            f"data.path. Both need the same columns."
+        )
+
+
+def _check_schema_file(path: Path) -> None:
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    try:
+        text_format.Parse(path.read_text(encoding="utf-8"), schema_pb2.Schema())
+    except OSError as error:
+        raise ConfigError(
+            f"schema.path={path}: cannot read it ({error.strerror}). Name a schema.pbtxt, "
+            "or remove schema.path to infer the schema from the data."
+        ) from None
+    except text_format.ParseError as error:
+        raise ConfigError(f"schema.path={path}: no TFDV schema in text format ({error}).") from None
+
+
+def _check_columns(config: PipelineConfig, seen: data_sources.DataPeek) -> None:
+    for column in config.features.raw_columns():
+        if seen.columns.get(column) == "unknown":
+            raise ConfigError(
+                f"features: column {column!r} of data.path={config.data.path} has no value in any "
+                f"of the {seen.rows} rows read. Remove it from the features."
+            )
+    try:
+        config.features.check(seen.schema())
+    except ValueError as error:
+        raise ConfigError(f"features: {error}") from None
+    for column in config.evaluation.slices:
+        if column not in seen.columns:
+            raise ConfigError(
+                f"evaluation.slices: column {column!r} is not in data.path={config.data.path}. "
+                f"Its columns are {', '.join(seen.columns)}."
+            )
+
+
+def _check_batch(config: PipelineConfig, seen: data_sources.DataPeek) -> None:
+    size = config.training.global_batch_size
+    if seen.complete and size > seen.rows:
+        raise ConfigError(
+            f"training.global_batch_size={size} exceeds the {seen.rows} rows of "
+            f"data.path={config.data.path}: an optimizer step needs a full global batch. "
+            f"Use {seen.rows * (100 - config.data.eval_percent) // 100} or less."
+        )
+
+
+def _check_function(dotted: str | None, field: str) -> None:
+    if dotted is None:
+        return
+    module, _, name = dotted.rpartition(".")
+    try:
+        function = getattr(importlib.import_module(module), name, None)
+    except Exception as error:  # whatever the user's module raises when it is imported
+        raise ConfigError(
+            f"{field}={dotted}: importing {module} failed: {type(error).__name__}: {error}. "
+            f"Use a dotted path that `python -c 'import {module}'` accepts in {os.getcwd()}."
+        ) from None
+    if not callable(function):
+        raise ConfigError(
+            f"{field}={dotted}: module {module} has no function {name!r}. "
+            f"It has {', '.join(n for n in dir(importlib.import_module(module)) if n[0] != '_')}."
+        )

@@ -1,0 +1,87 @@
+"""What the metadata store knows of the latest run: a node's state and its outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class OutputArtifact:
+    """An artifact that a node wrote or reused."""
+
+    uri: str
+    properties: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class NodeRecord:
+    """A node of the latest run.
+
+    Attributes:
+        outputs: output key -> artifacts, oldest first.
+    """
+
+    name: str
+    outputs: dict[str, list[OutputArtifact]] = field(default_factory=dict)
+
+    def output(self, key: str) -> OutputArtifact | None:
+        """The one artifact of an output, or None."""
+        artifacts = self.outputs.get(key)
+        return artifacts[-1] if artifacts else None
+
+
+def latest_run(metadata_path: Path, pipeline: str) -> dict[str, NodeRecord]:
+    """The finished nodes of a pipeline's latest run by name; empty when it never ran."""
+    from ml_metadata import MetadataStore
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+    if not metadata_path.exists():
+        return {}
+    connection = mlmd.ConnectionConfig()
+    connection.sqlite.filename_uri = str(metadata_path)
+    connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READONLY
+    store = MetadataStore(connection)
+    runs = [
+        run
+        for run in store.get_contexts_by_type("pipeline_run")
+        if any(c.name == pipeline for c in store.get_parent_contexts_by_context(run.id))
+        or run.properties["pipeline_id"].string_value == pipeline
+    ]
+    if not runs:
+        return {}
+    run = max(runs, key=lambda context: context.id)
+    records: dict[str, NodeRecord] = {}
+    finished = {mlmd.Execution.COMPLETE, mlmd.Execution.CACHED}
+    for execution in store.get_executions_by_context(run.id):
+        if execution.last_known_state not in finished:
+            continue
+        name = _node_name(store, execution.id, pipeline)
+        outputs: dict[str, list[OutputArtifact]] = {}
+        events = store.get_events_by_execution_ids([execution.id])
+        written = [e for e in events if e.type == mlmd.Event.OUTPUT]
+        by_id = {a.id: a for a in store.get_artifacts_by_id([e.artifact_id for e in written])}
+        for event in sorted(written, key=lambda e: e.artifact_id):
+            artifact = by_id[event.artifact_id]
+            properties = {
+                key: _value(value)
+                for key, value in (*artifact.properties.items(), *artifact.custom_properties.items())
+            }
+            outputs.setdefault(event.path.steps[0].key, []).append(
+                OutputArtifact(artifact.uri, properties)
+            )
+        records[name] = NodeRecord(name, outputs)
+    return records
+
+
+def _node_name(store: Any, execution: int, pipeline: str) -> str:
+    for context in store.get_contexts_by_execution(execution):
+        if context.type == "node":
+            return context.name.removeprefix(f"{pipeline}.")
+    raise LookupError(f"execution {execution} of {pipeline} belongs to no node")
+
+
+def _value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    return getattr(value, kind) if kind else None

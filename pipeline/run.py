@@ -1,0 +1,150 @@
+"""A pipeline on this machine: checks, progress, a log file, a summary, and clean ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from pipeline import console as views
+from pipeline import logs, preflight, summary
+from pipeline.config import ConfigError, PipelineConfig
+from pipeline.progress import ProgressHandler, RunState, duration
+from pipeline.records import latest_run
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+
+def run(config: PipelineConfig, *, verbose: bool = False) -> int:
+    """Runs every node in order on this machine.
+
+    Args:
+        config: the checked configuration.
+        verbose: show TFX's log on the terminal, too.
+
+    Returns:
+        The process's exit code: 0, 1 when a node failed, 130 when interrupted.
+
+    Raises:
+        ConfigError: the preflight found something wrong; nothing has run.
+    """
+    log = config.log_folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
+    out = Console()
+    out.print(f"Pipeline {config.name}; log: {summary.short(log)}", highlight=False, soft_wrap=True)
+    preflight.check_writable(config)
+    with logs.logs_to(log, verbose=verbose) as terminal:
+        console = Console(file=terminal, force_terminal=out.is_terminal, width=out.width)
+        return _run(config, console, log=log, plain=verbose)
+
+
+def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) -> int:
+    state = RunState([])
+    try:
+        with console.status("loading TFX and checking the configuration"):
+            preflight.check(config)
+            runner, pipeline = _prepare(config)
+        state = RunState.of(node.id for node in pipeline.components)
+        handler = _watch(state, config)
+        try:
+            with views.view(state, console, plain=plain):
+                runner.run(pipeline)
+        except BaseException as error:
+            state.stop("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+            raise
+        finally:
+            logging.getLogger("absl").removeHandler(handler)
+    except KeyboardInterrupt:
+        logging.getLogger("absl").warning("Interrupted.")
+        node = next((n.name for n in state.nodes if n.status == "interrupted"), "the start")
+        console.print(
+            f"\nInterrupted in {node}. Run the same command to go on: finished nodes are cached.",
+            soft_wrap=True,
+        )
+        return EXIT_INTERRUPTED
+    except ConfigError:
+        raise
+    except Exception as error:
+        logging.getLogger("absl").exception("The run failed.")
+        node = next((n for n in state.nodes if n.status == "failed"), None)
+        where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
+        console.print(f"\n{where}:", style="bold red", highlight=False)
+        console.print(own_words(error), markup=False, highlight=False, soft_wrap=True)
+        console.print(f"Log: {summary.short(log)}", highlight=False, soft_wrap=True)
+        return EXIT_FAILED
+    summary.show(config, state, console)
+    return 0
+
+
+def _prepare(config: PipelineConfig):
+    import absl.logging
+    from tfx import v1 as tfx
+
+    from pipeline.build import create_pipeline
+
+    absl.logging.use_absl_handler()
+    absl.logging.set_verbosity(absl.logging.INFO)
+    # The handler keeps the stream that it was made with, which is no longer ours.
+    absl.logging.get_absl_handler().python_handler.stream = sys.stderr
+    return tfx.orchestration.LocalDagRunner(), create_pipeline(config)
+
+
+def _watch(state: RunState, config: PipelineConfig) -> ProgressHandler:
+    handler = ProgressHandler(state, row_counts=_row_counts(config))
+    logging.getLogger("absl").addHandler(handler)
+    return handler
+
+
+def own_words(error: BaseException) -> str:
+    """The sentence that the failing code itself wrote, without the layers around it.
+
+    Beam repeats the whole traceback inside the message of the exception that it raises, followed
+    by `[while running '<step>']`.
+    """
+    while error.__cause__ is not None and "[while running" not in str(error):
+        error = error.__cause__
+    text = str(error).strip()
+    if "Traceback (most recent call last)" in text:
+        last = text.rpartition("\n  File ")[2]
+        # Below the last frame: its source line (indented), then the message, to the end.
+        lines = last.splitlines()[1:]
+        while lines and (lines[0].startswith("    ") or not lines[0].strip()):
+            lines.pop(0)
+        text = "\n".join(lines).strip() or text
+    else:
+        text = f"{type(error).__name__}: {text}"
+    return text.partition(" [while running")[0].strip()
+
+
+def _row_counts(config: PipelineConfig):
+    """Row counts per split, read from the statistics as soon as they are there."""
+
+    def counts() -> dict[str, int]:
+        from tensorflow_metadata.proto.v0 import statistics_pb2
+
+        record = latest_run(config.metadata_path, config.name).get("StatisticsGen")
+        output = record.output("statistics") if record else None
+        result = {}
+        for file in Path(output.uri).glob("Split-*/FeatureStats.pb") if output else ():
+            statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
+            result[file.parent.name.removeprefix("Split-")] = statistics.datasets[0].num_examples
+        return result
+
+    return counts
+
+
+def add_import_paths(config_file: Path) -> None:
+    """Lets dotted paths name modules of the working directory and of the YAML's folder.
+
+    Beam's and the trainer's child processes get the same through PYTHONPATH.
+    """
+    for folder in (os.getcwd(), str(config_file.resolve().parent)):
+        if folder not in sys.path:
+            sys.path.append(folder)
+        known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if folder not in known:
+            os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, known), folder])

@@ -1,0 +1,219 @@
+"""The end of a run: nodes, metrics against thresholds, blessed or not, where the model is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.config import PipelineConfig
+from pipeline.evaluation import METRICS
+from pipeline.progress import RunState, duration
+from pipeline.records import NodeRecord, OutputArtifact, latest_run
+
+_MAIN_OUTPUTS = {
+    "statistics": "statistics",
+    "schema": "schema",
+    "anomalies": "anomalies",
+    "transform_graph": "transform graph",
+    "report": "report",
+    "model": "model",
+    "evaluation": "evaluation",
+}
+
+
+def show(config: PipelineConfig, state: RunState, console: Console) -> None:
+    """Prints the summary of the run that just ended."""
+    records = latest_run(config.metadata_path, config.name)
+    console.print()
+    console.print(_nodes(config, state, records))
+    console.print()
+    evaluator = records.get("Evaluator")
+    if evaluator:
+        console.print(_metrics(config, evaluator))
+        console.print()
+    _verdict(config, records, console)
+    _next_steps(config, records, console)
+
+
+def _nodes(
+    config: PipelineConfig, state: RunState, records: dict[str, NodeRecord]
+) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("node", no_wrap=True)
+    table.add_column("result", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column(f"outputs (below {short(config.pipeline_root)})", overflow="fold")
+    for node in state.nodes:
+        record = records.get(node.name)
+        outputs = record.outputs if record else {}
+        main = [key for key in outputs if key in _MAIN_OUTPUTS] or list(outputs)[:1]
+        result = "run" if node.status == "done" else node.status
+        uris = [_below(outputs[key][-1].uri, config.pipeline_root) for key in main if outputs[key]]
+        table.add_row(
+            node.name,
+            Text(result, style="cyan" if result == "cached" else ""),
+            duration(node.seconds),
+            "\n".join(uris),
+        )
+    total = sum(node.seconds for node in state.nodes)
+    table.add_row("", "", "")
+    table.add_row("all", "", duration(total))
+    return table
+
+
+def _metrics(config: PipelineConfig, evaluator: NodeRecord) -> Table:
+    import tensorflow_model_analysis as tfma
+
+    names = config.evaluation.metric_names(config.label.kind)
+    evaluation = evaluator.output("evaluation")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("slice", "rows", *names):
+        table.add_column(heading, justify="left" if heading == "slice" else "right", no_wrap=True)
+    if evaluation is None:
+        return table
+    results = tfma.load_eval_result(evaluation.uri).slicing_metrics
+    for slice_key, metrics in sorted(results, key=lambda item: (len(item[0]), str(item[0]))):
+        values = metrics[""][""]
+        name = ", ".join(f"{column}={value}" for column, value in slice_key) or "all rows"
+        count = values.get("example_count", {}).get("doubleValue")
+        table.add_row(
+            name,
+            "" if count is None else f"{count:,.0f}",
+            *(_number(values.get(metric, {}).get("doubleValue")) for metric in names),
+        )
+    if config.evaluation.thresholds:
+        table.add_row(
+            Text("needed on all rows", style="dim"),
+            "",
+            *(Text(_bounds(config, metric), style="dim") for metric in names),
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _bounds(config: PipelineConfig, metric: str) -> str:
+    threshold = config.evaluation.thresholds.get(metric)
+    if threshold is None:
+        return ""
+    parts = []
+    if threshold.lower_bound is not None:
+        parts.append(f"≥ {threshold.lower_bound:g}")
+    if threshold.upper_bound is not None:
+        parts.append(f"≤ {threshold.upper_bound:g}")
+    if threshold.max_loss is not None:
+        sign = "-" if METRICS[metric].higher_is_better else "+"
+        parts.append(f"{sign}{threshold.max_loss:g} of baseline")
+    return ", ".join(parts)
+
+
+def _verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
+    blessing = _output(records, "Evaluator", "blessing")
+    if blessing is None:
+        return
+    if blessing.properties.get("blessed") == 1:
+        compared = "baseline_model_id" in blessing.properties
+        against = (
+            "every threshold holds, against the latest blessed model too"
+            if compared
+            else "every threshold holds; there was no blessed model yet to compare with"
+        )
+        console.print(Text.assemble(("blessed", "bold green"), f": {against}."), soft_wrap=True)
+    else:
+        console.print(Text.assemble(("not blessed", "bold red"), ", so not pushed:"))
+        for reason in failed_thresholds(_output(records, "Evaluator", "evaluation")):
+            console.print(f"  {reason}", markup=False, highlight=False, soft_wrap=True)
+    pushed = pushed_model(records)
+    if pushed is None:
+        return
+    if not pushed.exists():
+        console.print(
+            f"The model was pushed to {pushed} by an earlier run and is gone from there. "
+            "Push it again with --set metadata.cache=false.",
+            soft_wrap=True,
+        )
+    else:
+        console.print(
+            Text.assemble(("pushed", "bold green"), f" to {short(pushed)}"), soft_wrap=True
+        )
+
+
+def _next_steps(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
+    commands = []
+    pushed = pushed_model(records)
+    if pushed and pushed.exists():
+        data = config.data.eval_path or config.data.path
+        commands.append(
+            ("predict", f"python -m pipeline predict --model {_quoted(pushed)} --input {_arg(data)}")
+        )
+    run = _output(records, "Trainer", "model_run")
+    if run:
+        commands.append(("curves", f"tensorboard --logdir {_quoted(Path(run.uri))}"))
+    report = _output(records, "NormalizationValidator", "report")
+    if report:
+        commands.append(("features", f"open {_quoted(Path(report.uri) / 'report.html')}"))
+    for name, command in commands:
+        console.print(f"{name:<10}{command}", markup=False, highlight=False, soft_wrap=True)
+
+
+def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
+    """One sentence per threshold that does not hold, from TFMA's validation result."""
+    import tensorflow_model_analysis as tfma
+
+    if evaluation is None:
+        return []
+    result = tfma.load_validation_result(evaluation.uri)
+    reasons = []
+    for validation in result.metric_validations_per_slice:
+        for failure in validation.failures:
+            name = failure.metric_key.name
+            threshold = failure.metric_threshold
+            value = _number(failure.metric_value.double_value.value)
+            if failure.metric_key.is_diff:
+                allowed = threshold.change_threshold.absolute.value
+                reasons.append(f"{name} changed by {value} against the baseline; allowed {allowed:g}")
+                continue
+            bounds = threshold.value_threshold
+            if bounds.HasField("lower_bound"):
+                reasons.append(f"{name} is {value}; needed at least {bounds.lower_bound.value:g}")
+            if bounds.HasField("upper_bound"):
+                reasons.append(f"{name} is {value}; allowed at most {bounds.upper_bound.value:g}")
+    return reasons or [f"TFMA gives no reason; see {evaluation.uri}"]
+
+
+def pushed_model(records: dict[str, NodeRecord]) -> Path | None:
+    """Folder of the model that the run pushed (or that its cached Pusher pushed), or None."""
+    pushed = _output(records, "Pusher", "pushed_model")
+    if pushed is None or pushed.properties.get("pushed") != 1:
+        return None
+    return Path(str(pushed.properties["pushed_destination"]))
+
+
+def _output(records: dict[str, NodeRecord], node: str, key: str) -> OutputArtifact | None:
+    record = records.get(node)
+    return record.output(key) if record else None
+
+
+def _below(uri: str, root: Path) -> str:
+    return uri.removeprefix(f"{root}/")
+
+
+def short(path: Path) -> str:
+    """The path as the user would type it from here."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(short(path))
+
+
+def _arg(path: str) -> str:
+    return shlex.quote(path if "://" in path else short(Path(path)))
