@@ -69,7 +69,7 @@ def main() -> None:
         if is_complete(wanted):
             return
         refuse_an_incomplete_machine()
-        say(f"installing TFX {stack.name} for Python {dotted(python)}, some minutes ...")
+        say(f"TFX {stack.name} for Python {dotted(python)} (minutes when it is new here) ...")
         create_venv(wanted)
         install(stack)
         STAMP.write_text(json.dumps(wanted, indent=1))
@@ -238,11 +238,12 @@ def install_with_pip(pip: list[str], stack: Stack) -> None:
     lines = stack.lock.read_text().splitlines()
     without_uv = VENV / "lock-without-uv.txt"
     without_uv.write_text("\n".join(line for line in lines if not line.startswith("uv==")))
-    environment = dict(os.environ, PIP_CONSTRAINT=str(without_uv))  # pins the builders
+    # Pins the builders too. Relative, because pip splits the variable at spaces.
+    environment = dict(os.environ, PIP_CONSTRAINT=str(without_uv.relative_to(ROOT)))
     options = ["--quiet", "--no-deps", "--ignore-requires-python"]
     try:
         command = [*pip, "install", *options, "-r", str(without_uv), "-e", str(ROOT)]
-        subprocess.run(command, env=environment, check=True)
+        subprocess.run(command, env=environment, check=True, cwd=str(ROOT))
     except subprocess.CalledProcessError:
         raise not_installed("pip", stack) from None
 
