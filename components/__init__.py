@@ -12,12 +12,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from components.normalization_validator.artifacts import (
+        NormalizationBlessing,
+        NormalizationReport,
+    )
     from components.normalization_validator.component import NormalizationValidator
     from components.normalization_validator.limits import NormalizationLimits
 
-__all__ = ["NormalizationLimits", "NormalizationValidator"]
+__all__ = [
+    "NormalizationValidator",
+    "NormalizationLimits",
+    "NormalizationReport",
+    "NormalizationBlessing",
+]
 
 _HOME = {
+    "NormalizationBlessing": "components.normalization_validator.artifacts",
+    "NormalizationReport": "components.normalization_validator.artifacts",
     "NormalizationLimits": "components.normalization_validator.limits",
     "NormalizationValidator": "components.normalization_validator.component",
 }

@@ -1,38 +1,39 @@
-"""The artifact types of NormalizationValidator's outputs."""
+"""The artifact types of NormalizationValidator's outputs.
+
+Two rules of TFX's Kubeflow compiler shape them. A type's TYPE_NAME is where to import it from, with
+exactly one dot: so it is written into the compiled spec, and so the container finds it again. And a
+custom type declares no properties, so what it carries are custom properties, as ModelBlessing's.
+"""
 
 from __future__ import annotations
 
-from tfx.types.artifact import Artifact, Property, PropertyType
+from tfx.types.artifact import Artifact
 
 REPORT_JSON = "report.json"
 REPORT_HTML = "report.html"
 BLESSED_FILE = "BLESSED"
 NOT_BLESSED_FILE = "NOT_BLESSED"
 
+VIOLATIONS = "violations"
+BLESSED = "blessed"
+
 
 class NormalizationReport(Artifact):
     """Statistics of every column and split, and the limits they violate.
 
     Files: `report.json` (components.normalization_validator.report.Report) and `report.html`.
-    Properties: `violations` (their number) and `blessed` (1 when there is none, else 0).
+    Custom properties: `violations` (their number) and `blessed` (1 when there is none, else 0).
     """
 
-    TYPE_NAME = "NormalizationReport"
-    PROPERTIES = {  # noqa: RUF012  (the attribute that tfx.types.artifact.Artifact declares)
-        "violations": Property(type=PropertyType.INT),
-        "blessed": Property(type=PropertyType.INT),
-    }
+    TYPE_NAME = "components.NormalizationReport"
 
 
 class NormalizationBlessing(Artifact):
-    """The verdict, laid out as TFX's ModelBlessing: a file BLESSED or NOT_BLESSED, and the
+    """The verdict, laid out as TFX's ModelBlessing: a file BLESSED or NOT_BLESSED, and the custom
     property `blessed` (1 or 0).
 
     It is a type of its own because a Resolver looks up every ModelBlessing of the pipeline to find
     the latest blessed model; a blessing that is about no model would break that search.
     """
 
-    TYPE_NAME = "NormalizationBlessing"
-    PROPERTIES = {  # noqa: RUF012
-        "blessed": Property(type=PropertyType.INT),
-    }
+    TYPE_NAME = "components.NormalizationBlessing"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -93,9 +92,9 @@ class Executor(BaseBeamExecutor):
                 summary(violations),
                 where,
             )
-        _set_property(report_artifact, "violations", len(violations))
-        _set_property(report_artifact, "blessed", int(report.blessed))
-        _set_property(blessing, "blessed", int(report.blessed))
+        report_artifact.set_int_custom_property(artifacts.VIOLATIONS, len(violations))
+        report_artifact.set_int_custom_property(artifacts.BLESSED, int(report.blessed))
+        blessing.set_int_custom_property(artifacts.BLESSED, int(report.blessed))
         name = artifacts.BLESSED_FILE if report.blessed else artifacts.NOT_BLESSED_FILE
         write_file(os.path.join(blessing.uri, name), "")
 
@@ -163,15 +162,6 @@ def write_file(path: str, text: str) -> None:
     with fileio.open(unfinished, "w") as file:
         file.write(text)
     fileio.rename(unfinished, path, overwrite=True)
-
-
-def _set_property(artifact: Artifact, name: str, value: int) -> None:
-    # On Kubeflow an artifact can arrive without its type: then nothing declares the property.
-    declared: Mapping[str, Any] = artifact.PROPERTIES or {}
-    if name in declared:
-        setattr(artifact, name, value)
-    else:
-        artifact.set_int_custom_property(name, value)
 
 
 def _log_end(report: Report) -> None:

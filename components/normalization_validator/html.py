@@ -93,7 +93,7 @@ def _violations(violations: Sequence[Violation]) -> str:
     if not violations:
         return '<p class="lead">Every column is within its limits.</p>'
     items = "".join(f"<li>{escape(v.message)}</li>" for v in violations)
-    opened = " open" if len(violations) <= 12 else ""
+    opened = ' open="open"' if len(violations) <= 12 else ""
     noun = "limit is" if len(violations) == 1 else "limits are"
     return (
         f"<details{opened}><summary>{len(violations):,} {noun} violated</summary>"
@@ -161,10 +161,10 @@ def _window(histograms: Sequence[Histogram]) -> Window | None:
     exponent = max(h.exponent for h in histograms)
     firsts, lasts = [], []
     for h in histograms:
-        cumulative = np.cumsum(np.add(h.observed, h.imputed))
-        total = cumulative[-1]
-        first = int(np.searchsorted(cumulative, _TAIL * total, side="right"))
-        last = int(np.searchsorted(cumulative, total - _TAIL * total, side="left"))
+        cumulative = h.below + np.cumsum(np.add(h.observed, h.imputed))
+        total, end = cumulative[-1] + h.above, len(cumulative) - 1
+        first = min(int(np.searchsorted(cumulative, _TAIL * total, side="right")), end)
+        last = min(int(np.searchsorted(cumulative, total - _TAIL * total, side="left")), end)
         firsts.append((h.first_bin + first) >> (exponent - h.exponent))
         lasts.append((h.first_bin + last) >> (exponent - h.exponent))
     first, last = min(firsts), max(lasts)
@@ -184,8 +184,8 @@ def _bars(histogram: Histogram, window: Window) -> tuple[np.ndarray, int, int]:
     bars = np.zeros([2, window.bars], dtype=np.int64)
     for g in range(2):
         np.add.at(bars[g], index[inside], counts[g, inside])
-    below = int(counts[:, index < 0].sum())
-    above = int(counts[:, index >= window.bars].sum())
+    below = histogram.below + int(counts[:, index < 0].sum())
+    above = histogram.above + int(counts[:, index >= window.bars].sum())
     return bars, below, above
 
 

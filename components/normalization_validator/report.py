@@ -19,13 +19,16 @@ class Histogram(_Frozen):
     """Counts over bins of equal width, a power of two.
 
     Bin i covers [ (first_bin + i) 2^exponent , (first_bin + i + 1) 2^exponent ). The exponent is
-    the least at which 256 bins hold the whole range, so it depends on the values alone.
+    the least at which 256 bins hold the whole range, or -4 where that is finer and [-8, 8) holds
+    99 % of the values; `below` and `above` then count the others.
     """
 
     exponent: int
     first_bin: int
     observed: tuple[int, ...]
     imputed: tuple[int, ...]
+    below: int = 0
+    above: int = 0
 
     @property
     def width(self) -> float:

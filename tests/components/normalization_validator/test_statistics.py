@@ -138,6 +138,10 @@ def test_histogram_counts_what_one_pass_over_its_grid_counts(x, random):
     imputed = np.array([random.random() < 0.3 for _ in x])
     histogram = _column(x, imputed).histogram
     assert histogram is not None
+    inside = (x >= -8) & (x < 8) if histogram.below + histogram.above else np.ones(len(x), bool)
+    assert histogram.below == np.count_nonzero(x[~inside] < 0)
+    assert histogram.above == np.count_nonzero(x[~inside] > 0)
+    x, imputed = x[inside], imputed[inside]
     bins = np.floor(np.ldexp(x.astype(np.float64), -histogram.exponent)).astype(np.int64)
     assert len(histogram.observed) <= BINS
     assert bins.min() == histogram.first_bin
@@ -153,6 +157,17 @@ def test_histogram_has_the_finest_grid_that_holds_the_range():
     assert (histogram.exponent, histogram.width) == (-7, 1 / 128)
     assert len(histogram.observed) == 129
     assert sum(histogram.observed) == 1001
+
+
+def test_one_value_far_out_does_not_coarsen_the_histogram_of_normal_values():
+    x = np.append(np.random.default_rng(3).normal(size=999), 1e6).astype(np.float32)
+    histogram = _column(x).histogram
+    assert histogram is not None
+    assert (histogram.width, histogram.below, histogram.above) == (1 / 16, 0, 1)
+    assert len(histogram.observed) > 64
+    assert sum(histogram.observed) == 999
+    bins = np.floor(x[:-1] * 16).astype(np.int64) - histogram.first_bin
+    assert histogram.observed == tuple(np.bincount(bins))
 
 
 def test_imputed_values_enter_min_max_and_histogram_but_not_mean_and_std():

@@ -1,0 +1,83 @@
+"""The README's pipeline, run as it stands on the taxi data that ships with TFX."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import components.normalization_validator
+
+README = Path(components.normalization_validator.__file__).with_name("README.md")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def blocks() -> list[str]:
+    found = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    assert "components = [example_gen" in found[0]
+    assert "def preprocessing_fn" in found[1]
+    return found
+
+
+def _run(block: str, folder: Path) -> dict[str, Any]:
+    import tfx as tfx_package
+    from tfx import v1 as tfx
+
+    examples = Path(tfx_package.__file__).parent / "examples"
+    names: dict[str, Any] = {"DATA": str(examples / "chicago_taxi_pipeline" / "data" / "simple")}
+    exec(compile(block, str(README), "exec"), names)
+    pipeline = tfx.dsl.Pipeline(
+        pipeline_name="readme",
+        pipeline_root=str(folder / "root"),
+        components=names["components"],
+        metadata_connection_config=tfx.orchestration.metadata.sqlite_metadata_connection_config(
+            str(folder / "metadata.db")
+        ),
+        enable_cache=True,
+        beam_pipeline_args=["--runner=FnApiRunner"],
+    )
+    tfx.orchestration.LocalDagRunner().run(pipeline)
+    return names
+
+
+def test_the_readmes_pipeline_runs_and_a_wrong_scale_stops_it(blocks, tmp_path, monkeypatch):
+    from components.normalization_validator.executor import NormalizationError
+    from components.normalization_validator.report import Report
+
+    (tmp_path / "taxi_preprocessing.py").write_text(blocks[1])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    _run(blocks[0], tmp_path)
+    node = tmp_path / "root" / "NormalizationValidator"
+    (report_file,) = node.glob("report/*/report.json")
+    report = Report.model_validate_json(report_file.read_text())
+    assert report.blessed
+    assert [(c.name, c.kind) for c in report.split("train").columns] == [
+        ("fare", "min_max"),
+        ("trip_miles", "z_score"),
+        ("trip_seconds", "z_score"),
+    ]
+    assert sum(split.rows for split in report.splits) == 15_002
+    assert len(list(node.glob("blessing/*/BLESSED"))) == 1
+
+    # The same pipeline, cached up to the validator, told that fare is z-scored: it is not.
+    wrong = blocks[0].replace('"fare": "min_max"', '"fare": "z_score"')
+    assert wrong != blocks[0]
+    with pytest.raises(NormalizationError) as error:
+        _run(wrong, tmp_path)
+    assert re.search(
+        r"2 limits are violated:\n"
+        r"  - column 'fare' \(z_score\), split train: mean 0\.0\d+ is outside ±0\.01 "
+        r"\(normalization\.z_score\.max_abs_mean\)\n"
+        r"  - column 'fare' \(z_score\), split train: std 0\.0\d+ is outside 1 ± 0\.01 "
+        r"\(normalization\.z_score\.max_std_error\)\n"
+        r"Report: .*/report/\d+-failed/report\.html\n",
+        str(error.value),
+    )
+    page = re.search(r"Report: (.*)\n", str(error.value))
+    assert page is not None
+    assert "std 0.0" in Path(page.group(1)).read_text()
+    assert len(list(node.glob("report/*/report.json"))) == 2  # TFX removed the failed output
