@@ -16,12 +16,19 @@ class _Frozen(BaseModel):
 class ModelConfig(_Frozen):
     """The default model: embeddings for ids, then dense layers."""
 
-    hidden_units: tuple[int, ...] = Field((64, 32), description="Units of each dense layer.")
-    embedding_size: int | Literal["auto"] = Field(
-        "auto", description='Numbers per id; "auto" grows with the largest vocabulary, 2 to 32.'
+    hidden_units: tuple[int, ...] = Field(
+        default=(64, 32), description="Units of each dense layer."
     )
-    dropout: float = Field(0.0, description="Share of units left out in training, 0 to below 1.")
-    activation: str = Field("relu", description="Keras name of the dense layers' activation.")
+    embedding_size: int | Literal["auto"] = Field(
+        default="auto",
+        description='Numbers per id; "auto" grows with the largest vocabulary, 2 to 32.',
+    )
+    dropout: float = Field(
+        default=0.0, description="Share of units left out in training, 0 to below 1."
+    )
+    activation: str = Field(
+        default="relu", description="Keras name of the dense layers' activation."
+    )
 
     @field_validator("hidden_units")
     @classmethod
@@ -50,12 +57,17 @@ class ScheduleConfig(_Frozen):
     """A learning rate that changes with the optimizer's steps."""
 
     name: Literal["cosine", "linear", "exponential"]
-    warmup_steps: int = Field(0, ge=0, description="Steps of linear rise from 0.")
+    warmup_steps: int = Field(default=0, ge=0, description="Steps of linear rise from 0.")
     decay_steps: int | None = Field(
-        None, ge=1, description="Steps of decay after the warm-up; null: to the end of training."
+        default=None,
+        ge=1,
+        description="Steps of decay after the warm-up; null: to the end of training.",
     )
     final_fraction: float = Field(
-        0.0, ge=0, le=1, description="Learning rate at the end, as a share of learning_rate."
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Learning rate at the end, as a share of learning_rate.",
     )
 
     @model_validator(mode="after")
@@ -68,9 +80,11 @@ class ScheduleConfig(_Frozen):
 class OptimizerConfig(_Frozen):
     """A Keras optimizer by name."""
 
-    name: str = Field("adamw", description="Keras name: adamw, adam, sgd, lion, ...")
-    learning_rate: float = Field(1e-3, gt=0)
-    weight_decay: float | None = Field(None, ge=0, description="null: the optimizer's own default.")
+    name: str = Field(default="adamw", description="Keras name: adamw, adam, sgd, lion, ...")
+    learning_rate: float = Field(default=1e-3, gt=0)
+    weight_decay: float | None = Field(
+        default=None, ge=0, description="null: the optimizer's own default."
+    )
     schedule: ScheduleConfig | None = None
     options: dict[str, Any] = Field(
         default_factory=dict, description="Further arguments of the Keras optimizer."
@@ -80,13 +94,16 @@ class OptimizerConfig(_Frozen):
 class EarlyStoppingConfig(_Frozen):
     """Stop when an evaluation metric has not improved for some epochs."""
 
-    monitor: str = Field("loss", description="loss, or one of `metrics`; on the eval split.")
-    patience_epochs: int = Field(3, ge=1)
-    mode: Literal["auto", "min", "max"] = Field(
-        "auto", description="min: smaller is better. auto: min for losses and errors, else max."
+    monitor: str = Field(
+        default="loss", description="loss, or one of `metrics`; on the eval split."
     )
-    min_delta: float = Field(0.0, ge=0, description="A smaller change is no improvement.")
-    restore_best: bool = Field(True, description="Export the weights of the best epoch.")
+    patience_epochs: int = Field(default=3, ge=1)
+    mode: Literal["auto", "min", "max"] = Field(
+        default="auto",
+        description="min: smaller is better. auto: min for losses and errors, else max.",
+    )
+    min_delta: float = Field(default=0.0, ge=0, description="A smaller change is no improvement.")
+    restore_best: bool = Field(default=True, description="Export the weights of the best epoch.")
 
 
 class TrainerConfig(_Frozen):
@@ -97,53 +114,66 @@ class TrainerConfig(_Frozen):
     """
 
     model_fn: str | None = Field(
-        None, description="Dotted path of (ModelContext) -> keras.Model; null: the default model."
+        default=None,
+        description="Dotted path of (ModelContext) -> keras.Model; null: the default model.",
     )
     model: ModelConfig = ModelConfig()
-    label: str | None = Field(None, description="Transformed feature; default from the layout.")
-    weight: str | None = Field(None, description="Transformed feature with weights per row.")
+    label: str | None = Field(
+        default=None, description="Transformed feature; default from the layout."
+    )
+    weight: str | None = Field(
+        default=None, description="Transformed feature with weights per row."
+    )
     loss: str | None = Field(
-        None, description="Keras name or dotted path; default from the kind of label."
+        default=None, description="Keras name or dotted path; default from the kind of label."
     )
     metrics: tuple[str, ...] | None = Field(
-        None, description="Keras names; default from the kind of label."
+        default=None, description="Keras names; default from the kind of label."
     )
     optimizer: OptimizerConfig = OptimizerConfig()
 
-    strategy: str = Field("auto", description="auto, one_device or mirrored.")
+    strategy: str = Field(default="auto", description="auto, one_device or mirrored.")
     logical_devices: int | None = Field(
-        None, description="Number of logical CPU devices for mirrored; null: those there are."
+        default=None,
+        description="Number of logical CPU devices for mirrored; null: those there are.",
     )
-    global_batch_size: int = Field(256, description="Rows of one optimizer step, all replicas.")
+    global_batch_size: int = Field(
+        default=256, description="Rows of one optimizer step, all replicas."
+    )
     micro_batch_size: int | Literal["auto"] | None = Field(
-        None, description="Rows in memory at a time per replica; null: global batch / replicas."
+        default=None,
+        description="Rows in memory at a time per replica; null: global batch / replicas.",
     )
-    epochs: int | None = Field(None, description="Passes over the data; or give steps.")
-    steps: int | None = Field(None, description="Optimizer steps; or give epochs.")
+    epochs: int | None = Field(default=None, description="Passes over the data; or give steps.")
+    steps: int | None = Field(default=None, description="Optimizer steps; or give epochs.")
     steps_per_loop: int | Literal["auto"] = Field(
-        "auto", description='Steps per call of the graph; "auto": about half a second\'s worth.'
+        default="auto",
+        description='Steps per call of the graph; "auto": about half a second\'s worth.',
     )
-    clip_norm: float | None = Field(None, description="Largest global norm of the gradient.")
+    clip_norm: float | None = Field(
+        default=None, description="Largest global norm of the gradient."
+    )
     ema_momentum: float | None = Field(
-        None, description="Evaluate and export an exponential moving average of the weights."
+        default=None,
+        description="Evaluate and export an exponential moving average of the weights.",
     )
     non_finite: Literal["raise", "skip"] = "raise"
     early_stopping: EarlyStoppingConfig | None = None
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    jit_compile: bool = Field(False, description="Compile micro-batches by XLA.")
+    jit_compile: bool = Field(default=False, description="Compile micro-batches by XLA.")
     shuffle_buffer_rows: int = Field(
-        65_536, description="Rows shuffled among each other, 0 for none; held in memory."
+        default=65_536, description="Rows shuffled among each other, 0 for none; held in memory."
     )
-    seed: int = Field(0, ge=0, description="Of initial weights, shuffling and dropout.")
+    seed: int = Field(default=0, ge=0, description="Of initial weights, shuffling and dropout.")
     checkpoint_dir: str | None = Field(
-        None,
+        default=None,
         description="Folder that survives a retry of the node; null: under TFX's model_run folder.",
     )
     checkpoint_every_steps: int | None = Field(
-        None, description="Beside one at the end of each epoch; null: only those."
+        default=None, description="Beside one at the end of each epoch; null: only those."
     )
-    keep_checkpoints: int = Field(2, description="How many of the latest are kept.")
-    tensorboard: bool = Field(True, description="Write scalars to the model_run folder.")
+    keep_checkpoints: int = Field(default=2, description="How many of the latest are kept.")
+    tensorboard: bool = Field(default=True, description="Write scalars to the model_run folder.")
 
     @field_validator(
         "global_batch_size",

@@ -214,4 +214,5 @@ def as_loss_function(loss: Any) -> LossFunction:
         )
     if getattr(loss, "__module__", "").startswith("keras."):
         return weighted_loss(loss)
-    return loss
+    function: Any = loss
+    return function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import keras
 
@@ -36,9 +37,10 @@ def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
     classes = {
         key.lower(): value for key, value in vars(keras.metrics).items() if inspect.isclass(value)
     }
-    kind_of = classes.get(name.lower().replace("_", ""))
+    kind_of: Any = classes.get(name.lower().replace("_", ""))
     if kind_of is not None and kind_of is not keras.metrics.Metric:
         return kind_of(name=name)
+    found: Any
     try:
         found = keras.metrics.get(name)
     except ValueError:
@@ -46,6 +48,7 @@ def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
     if found is None:
         known = [key for key in vars(keras.metrics) if not key.startswith("_")]
         raise ValueError(f"trainer.metrics={name!r} is not a Keras metric; {nearest(name, known)}")
-    if inspect.isclass(found):
-        return found(name=name)
+    if isinstance(found, type):
+        make: Any = found
+        return make(name=name)
     return keras.metrics.MeanMetricWrapper(found, name=name)

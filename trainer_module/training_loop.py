@@ -80,7 +80,7 @@ class TrainingLoop:
         if isinstance(steps_per_loop, str) and steps_per_loop != "auto":
             raise ValueError(f'steps_per_loop={steps_per_loop!r}: use a number or "auto".')
         self.train_step = train_step
-        self.batches = batches if callable(batches) else lambda epoch: batches
+        self.batches: Callable[[int], Any] = batches if callable(batches) else lambda epoch: batches
         self.epochs = epochs
         self.steps = steps
         self.steps_per_epoch = steps_per_epoch
