@@ -1,7 +1,7 @@
 """The graph: one function that builds it for every target.
 
-    ExampleGen -> StatisticsGen -> SchemaGen | ImportSchemaGen -> ExampleValidator
-      -> Transform -> NormalizationValidator -> Trainer -> Resolver -> Evaluator -> Pusher
+ExampleGen -> StatisticsGen -> SchemaGen | ImportSchemaGen -> ExampleValidator
+  -> Transform -> NormalizationValidator -> Trainer -> Resolver -> Evaluator -> Pusher
 """
 
 from __future__ import annotations
@@ -99,9 +99,7 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         model=trainer.outputs["model"],
         model_blessing=evaluator.outputs["blessing"],
         push_destination=tfx.proto.PushDestination(
-            filesystem=tfx.proto.PushDestination.Filesystem(
-                base_directory=str(config.push_folder)
-            )
+            filesystem=tfx.proto.PushDestination.Filesystem(base_directory=str(config.push_folder))
         ),
     )
     return [

@@ -133,7 +133,8 @@ class MetadataConfig(_Section):
         None, description="SQLite file. Default: `<output.folder>/metadata.sqlite`."
     )
     cache: bool = Field(
-        True, description="Reuse the outputs of a node whose inputs, settings and code are unchanged."
+        True,
+        description="Reuse the outputs of a node whose inputs, settings and code are unchanged.",
     )
 
 
@@ -260,7 +261,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
     try:
         return PipelineConfig.model_validate(raw)
     except pydantic.ValidationError as error:
-        raise ConfigError(_explain(error, path, tree)) from None
+        raise ConfigError(_explain(error, path, raw, tree)) from None
 
 
 def json_schema() -> str:
@@ -313,33 +314,38 @@ def _resolve_paths(raw: dict[str, Any], folder: Path) -> None:
             values[field] = str((folder / Path(value).expanduser()).resolve())
 
 
-def _explain(error: pydantic.ValidationError, path: Path, tree: yaml.Node | None) -> str:
+def _explain(error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.Node | None) -> str:
     """One line per wrong field: file, line, field, value, what would be accepted."""
     lines = []
     for item in error.errors():
-        loc = _without_union_tags(item["loc"], tree)
+        loc = _without_union_tags(item["loc"], raw)
         field = ".".join(str(part) for part in loc) or "the whole file"
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             lines.append(f"{field}: unknown key. {_suggest(loc)}")
         elif item["type"] == "missing":
             lines.append(f"{field}: required, but not there. Add it.")
-        elif item["type"] == "value_error":
+        elif isinstance(item["input"], dict | list | tuple | BaseModel):
             lines.append(f"{field}: {message}")
         else:
-            lines.append(f"{field}={item['input']!r}: {message}.")
+            lines.append(f"{field}={item['input']!r}: {message.rstrip('.')}.")
         line = _line_of(tree, loc)
         lines[-1] = f"{path}{f':{line}' if line else ''}: {lines[-1]}"
     return "\n".join(dict.fromkeys(lines))
 
 
-def _without_union_tags(loc: tuple[int | str, ...], tree: yaml.Node | None) -> tuple[int | str, ...]:
+def _without_union_tags(loc: tuple[int | str, ...], raw: Any) -> tuple[int | str, ...]:
     """Drops the parts of a pydantic location that name a branch of a union, not a YAML key."""
     kept: list[int | str] = []
+    node = raw
     for depth, part in enumerate(loc):
-        is_last_of_file = depth == len(loc) - 1 and "[" not in str(part)
-        if isinstance(part, int) or is_last_of_file or _find(tree, (*kept, part)) is not None:
-            kept.append(part)
+        if isinstance(node, dict) and part in node:
+            node = node[part]
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        elif depth < len(loc) - 1 or not isinstance(node, dict):
+            continue  # a union's branch; at the end of a mapping it is a key that is missing
+        kept.append(part)
     return tuple(kept)
 
 

@@ -40,7 +40,9 @@ class View(Protocol):
 
 def view(state: RunState, console: Console, *, plain: bool) -> View:
     """The view that fits the console: live on a terminal, lines in a pipe or with `plain`."""
-    return PlainView(state, console) if plain or not console.is_terminal else LiveView(state, console)
+    return (
+        PlainView(state, console) if plain or not console.is_terminal else LiveView(state, console)
+    )
 
 
 class PlainView:

@@ -96,7 +96,9 @@ def files(path: str, field: str) -> list[Path]:
                 f"{field}={path}: {file} is a folder. Name the files in it: {file}/*."
             )
         if file.stat().st_size == 0:
-            raise ConfigError(f"{field}={path}: {file} is empty (0 bytes). It needs at least one row.")
+            raise ConfigError(
+                f"{field}={path}: {file} is empty (0 bytes). It needs at least one row."
+            )
     return found
 
 

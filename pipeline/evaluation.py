@@ -38,6 +38,12 @@ METRICS: dict[str, Metric] = {
     "root_mean_squared_error": Metric("RootMeanSquaredError", False, ("regression",)),
 }
 
+MEAN_LABEL = "mean_label"
+"""Computed beside the metrics of the YAML; of a binary label, the share of positive rows."""
+
+UNDEFINED_FOR_ONE_CLASS = ("auc", "auc_precision_recall")
+"""Metrics that mean nothing where all labels are equal; TFMA gives 0.0 there."""
+
 _DEFAULT_METRICS: dict[LabelKind, tuple[str, ...]] = {
     "binary": ("auc", "binary_accuracy"),
     "multiclass": ("sparse_categorical_accuracy",),
@@ -90,7 +96,9 @@ class EvaluationConfig(BaseModel):
 
     @pydantic.field_validator("thresholds")
     @classmethod
-    def _known_thresholds(cls, thresholds: dict[str, MetricThreshold]) -> dict[str, MetricThreshold]:
+    def _known_thresholds(
+        cls, thresholds: dict[str, MetricThreshold]
+    ) -> dict[str, MetricThreshold]:
         for name, threshold in thresholds.items():
             _check_metric_name(name)
             if threshold == MetricThreshold():
@@ -140,7 +148,7 @@ class EvaluationConfig(BaseModel):
             tfma.MetricConfig(
                 class_name=METRICS[name].class_name,
                 config=f'"name": "{name}"',
-                threshold=_tfma_threshold(METRICS[name], self.thresholds.get(name)),
+                per_slice_thresholds=_tfma_thresholds(METRICS[name], self.thresholds.get(name)),
             )
             for name in self.metric_names(kind)
         ]
@@ -151,7 +159,13 @@ class EvaluationConfig(BaseModel):
                 *(tfma.SlicingSpec(feature_keys=[column]) for column in self.slices),
             ],
             metrics_specs=[
-                tfma.MetricsSpec(metrics=[tfma.MetricConfig(class_name="ExampleCount"), *metrics])
+                tfma.MetricsSpec(
+                    metrics=[
+                        tfma.MetricConfig(class_name="ExampleCount"),
+                        tfma.MetricConfig(class_name="MeanLabel", config=f'"name": "{MEAN_LABEL}"'),
+                        *metrics,
+                    ]
+                )
             ],
         )
 
@@ -163,13 +177,14 @@ def _check_metric_name(name: str) -> None:
         raise ValueError(f"unknown metric {name!r}: {hint}known are {', '.join(METRICS)}")
 
 
-def _tfma_threshold(
+def _tfma_thresholds(
     metric: Metric, threshold: MetricThreshold | None
-) -> tfma.MetricThreshold | None:
+) -> list[tfma.PerSliceMetricThreshold]:
+    """Thresholds on all rows; TFMA's plain `threshold` would hold for each slice as well."""
     import tensorflow_model_analysis as tfma
 
     if threshold is None:
-        return None
+        return []
     result = tfma.MetricThreshold()
     if threshold.lower_bound is not None:
         result.value_threshold.lower_bound.value = threshold.lower_bound
@@ -184,4 +199,4 @@ def _tfma_threshold(
         else:
             change.direction = direction.LOWER_IS_BETTER
             change.absolute.value = threshold.max_loss
-    return result
+    return [tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=result)]

@@ -44,6 +44,8 @@ def _sources(name: str) -> list[Path]:
         )
     if spec.submodule_search_locations:
         return sorted(
-            file for folder in spec.submodule_search_locations for file in Path(folder).rglob("*.py")
+            file
+            for folder in spec.submodule_search_locations
+            for file in Path(folder).rglob("*.py")
         )
     return [Path(spec.origin)] if spec.origin else []

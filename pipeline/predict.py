@@ -100,7 +100,8 @@ class Predictor:
             )
         self._serve = signatures["serving_default"]
         self._types: dict[str, tf.DType] = {
-            name: spec.dtype for name, spec in signatures["raw"].structured_input_signature[1].items()
+            name: spec.dtype
+            for name, spec in signatures["raw"].structured_input_signature[1].items()
         }
 
     def check_columns(self, header: list[str], source: str) -> None:
@@ -217,9 +218,7 @@ def _write(
     return rows
 
 
-def _show(
-    predictor: Predictor, rows: list[tuple[int, dict[str, str]]], *, more: bool
-) -> None:
+def _show(predictor: Predictor, rows: list[tuple[int, dict[str, str]]], *, more: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 

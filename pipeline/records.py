@@ -66,7 +66,10 @@ def latest_run(metadata_path: Path, pipeline: str) -> dict[str, NodeRecord]:
             artifact = by_id[event.artifact_id]
             properties = {
                 key: _value(value)
-                for key, value in (*artifact.properties.items(), *artifact.custom_properties.items())
+                for key, value in (
+                    *artifact.properties.items(),
+                    *artifact.custom_properties.items(),
+                )
             }
             outputs.setdefault(event.path.steps[0].key, []).append(
                 OutputArtifact(artifact.uri, properties)

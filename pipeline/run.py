@@ -19,6 +19,9 @@ from pipeline.records import latest_run
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
+PIPE_WIDTH = 120
+"""Columns of the output where there is no terminal to ask."""
+
 
 def run(config: PipelineConfig, *, verbose: bool = False) -> int:
     """Runs every node in order on this machine.
@@ -38,7 +41,8 @@ def run(config: PipelineConfig, *, verbose: bool = False) -> int:
     out.print(f"Pipeline {config.name}; log: {summary.short(log)}", highlight=False, soft_wrap=True)
     preflight.check_writable(config)
     with logs.logs_to(log, verbose=verbose) as terminal:
-        console = Console(file=terminal, force_terminal=out.is_terminal, width=out.width)
+        width = out.width if out.is_terminal else PIPE_WIDTH
+        console = Console(file=terminal, force_terminal=out.is_terminal, width=width)
         return _run(config, console, log=log, plain=verbose)
 
 

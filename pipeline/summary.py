@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config import PipelineConfig
-from pipeline.evaluation import METRICS
+from pipeline.evaluation import MEAN_LABEL, METRICS, UNDEFINED_FOR_ONE_CLASS
 from pipeline.progress import RunState, duration
 from pipeline.records import NodeRecord, OutputArtifact, latest_run
 
@@ -40,14 +40,12 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     _next_steps(config, records, console)
 
 
-def _nodes(
-    config: PipelineConfig, state: RunState, records: dict[str, NodeRecord]
-) -> Table:
+def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecord]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("node", no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
-    table.add_column(f"outputs (below {short(config.pipeline_root)})", overflow="fold")
+    table.add_column(f"outputs, below {short(config.pipeline_root)}", overflow="fold")
     for node in state.nodes:
         record = records.get(node.name)
         outputs = record.outputs if record else {}
@@ -61,8 +59,7 @@ def _nodes(
             "\n".join(uris),
         )
     total = sum(node.seconds for node in state.nodes)
-    table.add_row("", "", "")
-    table.add_row("all", "", duration(total))
+    table.add_row("all nodes", "", duration(total))
     return table
 
 
@@ -72,7 +69,7 @@ def _metrics(config: PipelineConfig, evaluator: NodeRecord) -> Table:
     names = config.evaluation.metric_names(config.label.kind)
     evaluation = evaluator.output("evaluation")
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("slice", "rows", *names):
+    for heading in ("slice", "rows", "mean label", *names):
         table.add_column(heading, justify="left" if heading == "slice" else "right", no_wrap=True)
     if evaluation is None:
         return table
@@ -80,15 +77,19 @@ def _metrics(config: PipelineConfig, evaluator: NodeRecord) -> Table:
     for slice_key, metrics in sorted(results, key=lambda item: (len(item[0]), str(item[0]))):
         values = metrics[""][""]
         name = ", ".join(f"{column}={value}" for column, value in slice_key) or "all rows"
-        count = values.get("example_count", {}).get("doubleValue")
+        values = {metric: value.get("doubleValue") for metric, value in values.items()}
+        if values.get(MEAN_LABEL) in (0.0, 1.0):
+            values.update(dict.fromkeys(UNDEFINED_FOR_ONE_CLASS))
+        count = values.get("example_count")
         table.add_row(
             name,
             "" if count is None else f"{count:,.0f}",
-            *(_number(values.get(metric, {}).get("doubleValue")) for metric in names),
+            *(_number(values.get(metric)) for metric in (MEAN_LABEL, *names)),
         )
     if config.evaluation.thresholds:
         table.add_row(
             Text("needed on all rows", style="dim"),
+            "",
             "",
             *(Text(_bounds(config, metric), style="dim") for metric in names),
         )
@@ -151,7 +152,10 @@ def _next_steps(config: PipelineConfig, records: dict[str, NodeRecord], console:
     if pushed and pushed.exists():
         data = config.data.eval_path or config.data.path
         commands.append(
-            ("predict", f"python -m pipeline predict --model {_quoted(pushed)} --input {_arg(data)}")
+            (
+                "predict",
+                f"python -m pipeline predict --model {_quoted(pushed)} --input {_arg(data)}",
+            )
         )
     run = _output(records, "Trainer", "model_run")
     if run:
@@ -178,7 +182,9 @@ def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
             value = _number(failure.metric_value.double_value.value)
             if failure.metric_key.is_diff:
                 allowed = threshold.change_threshold.absolute.value
-                reasons.append(f"{name} changed by {value} against the baseline; allowed {allowed:g}")
+                reasons.append(
+                    f"{name} changed by {value} against the baseline; allowed {allowed:g}"
+                )
                 continue
             bounds = threshold.value_threshold
             if bounds.HasField("lower_bound"):

@@ -1,0 +1,131 @@
+"""Bad input is refused before anything expensive runs, in words that name file, field and fix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import preflight
+from pipeline.config import ConfigError, load_config
+
+
+def refusal(file: Path, *overrides: str) -> str:
+    config = load_config(file, overrides)
+    with pytest.raises(ConfigError) as caught:
+        preflight.check_writable(config)
+        preflight.check(config)
+    return str(caught.value)
+
+
+def test_good_input_passes(write):
+    seen = preflight.check(load_config(write()))
+    assert seen is not None
+    assert seen.rows == 60
+    assert seen.columns == {"amount": "float", "age": "int", "city": "string", "bought": "int"}
+
+
+def test_data_file_that_does_not_exist(write, tmp_path):
+    text = refusal(write(), "data.path=nothing.csv")
+    assert f"data.path={tmp_path / 'nothing.csv'}: no such file" in text
+
+
+def test_package_that_is_not_installed(write):
+    text = refusal(write(), "data.path=package://no_such_package/rows.csv")
+    assert "no Python package 'no_such_package' is installed" in text
+
+
+def test_folder_instead_of_a_file(write, tmp_path):
+    assert f"{tmp_path} is a folder" in refusal(write(), "data.path=.")
+
+
+def test_empty_file(write, tmp_path):
+    text = refusal(write(csv=""))
+    assert "data.path=" in text
+    assert f"{tmp_path / 'rows.csv'} is empty" in text
+
+
+def test_header_without_rows(write):
+    text = refusal(write(csv="amount,age,city,bought\n"))
+    assert "no rows below the header line" in text
+
+
+def test_line_with_too_few_cells(write):
+    text = refusal(write(csv="amount,age,city,bought\n1.5,20,Oslo,1\n2.5,21\n"))
+    assert "line 3: 2 cells under a header of 4 columns" in text
+
+
+def test_repeated_column(write):
+    assert "repeated: age" in refusal(write(csv="amount,age,age,bought\n1,2,3,1\n"))
+
+
+def test_feature_column_that_the_data_lacks(write):
+    text = refusal(write(), "features.groups.0.columns=[amuont]")
+    assert "'amuont'" in text
+    assert "'numbers'" in text
+    assert "amount" in text
+
+
+def test_column_of_another_type(write):
+    text = refusal(write(), "features.groups.0.columns=[city]", "features.groups.1.columns=[age]")
+    assert "'city'" in text
+    assert "string" in text
+
+
+def test_column_without_any_value(write):
+    rows = "".join(f",{20 + i},Oslo,{i % 2}\n" for i in range(40))
+    text = refusal(write(csv="amount,age,city,bought\n" + rows))
+    assert "column 'amount'" in text
+    assert "has no value in any of the 40 rows" in text
+
+
+def test_label_that_the_data_lacks(write):
+    text = refusal(write(), "features.label.column=bougth")
+    assert "'bougth'" in text
+    assert "bought" in text
+
+
+def test_slice_that_the_data_lacks(write):
+    text = refusal(write(), "evaluation.slices=[town]")
+    assert "evaluation.slices: column 'town'" in text
+    assert "city" in text
+
+
+def test_global_batch_larger_than_the_data(write):
+    text = refusal(write(), "training.global_batch_size=128")
+    assert "training.global_batch_size=128 exceeds the 60 rows" in text
+    assert "Use 40 or less" in text
+
+
+def test_eval_file_that_lacks_a_column(write, tmp_path):
+    (tmp_path / "eval.csv").write_text("amount,age,bought\n1.5,20,1\n")
+    text = refusal(write(), "data.eval_path=eval.csv")
+    assert "data.eval_path=" in text
+    assert "lacks the columns city" in text
+
+
+def test_schema_file_that_is_none(write, tmp_path):
+    (tmp_path / "schema.pbtxt").write_text("this is no schema")
+    assert "no TFDV schema" in refusal(write(), "schema.path=schema.pbtxt")
+    assert "cannot read it" in refusal(write(), "schema.path=nothing.pbtxt")
+
+
+def test_data_of_another_format(write):
+    assert "is no Parquet file" in refusal(write(), "data.source=parquet")
+    assert "no TFRecord file" in refusal(write(), "data.source=tfrecord")
+
+
+@pytest.mark.parametrize("field", ["features.derive", "training.model_fn"])
+def test_function_that_cannot_be_imported(write, field):
+    text = refusal(write(), f"{field}=no_such_module.function")
+    assert field in text
+    assert "no_such_module" in text
+    text = refusal(write(), f"{field}=os.path.no_such_function")
+    assert "no_such_function" in text
+
+
+@pytest.mark.parametrize("field", ["output.folder", "serving.push_folder"])
+def test_folder_that_cannot_be_written(write, tmp_path, field):
+    # A file in the way: permissions do not stop root, who runs these tests in a container.
+    text = refusal(write(), f"{field}=rows.csv/out")
+    assert f"{field}={tmp_path / 'rows.csv' / 'out'}: cannot write there" in text
