@@ -30,9 +30,9 @@ test-fast: setup  ## the tests that take seconds
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 lint: setup  ## ruff and pyright
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	@failed=0; for check in "ruff check ." "ruff format --check ." pyright; do \
+		echo "== $$check"; $(BIN)/$$check || failed=1; \
+	done; exit $$failed
 
 bench: setup  ## every benchmark: each prints a ratio against its named baseline
 	@for benchmark in benchmarks/[!_]*.py; do \
