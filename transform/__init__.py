@@ -7,7 +7,8 @@
     )
 
 `import transform` needs pydantic only; TensorFlow is imported by the first use of
-`transform.preprocessing_fn`, so that a configuration is parsed and refused in no time.
+`transform.preprocessing_fn` (or `dense_numbers`, `dense_texts`), so that a configuration is parsed
+and refused in no time.
 """
 
 from __future__ import annotations
@@ -37,9 +38,14 @@ from transform.spec import (
 )
 
 if TYPE_CHECKING:
+    from transform.inputs import dense_numbers, dense_texts
     from transform.preprocessing import preprocessing_fn
 
-_LAZY = {"preprocessing_fn": "transform.preprocessing"}
+_LAZY = {
+    "preprocessing_fn": "transform.preprocessing",
+    "dense_numbers": "transform.inputs",
+    "dense_texts": "transform.inputs",
+}
 
 __all__ = [
     "PACKED_FLOAT",
@@ -58,6 +64,8 @@ __all__ = [
     "Label",
     "LayoutLabel",
     "Vocabulary",
+    "dense_numbers",
+    "dense_texts",
     "preprocessing_fn",
 ]
 

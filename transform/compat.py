@@ -10,16 +10,23 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow_transform import analyzer_nodes, analyzers, schema_inference
+from tfx_bsl import sketches
 
 Combiner = analyzer_nodes.Combiner
+QuantilesSketch = sketches.QuantilesSketch
 TensorInfo = analyzer_nodes.TensorInfo
+CacheCoder = analyzer_nodes.CacheCoder
 JsonNumpyCacheCoder = analyzer_nodes.JsonNumpyCacheCoder
 
 
-def combine(combiner: Combiner, *tensors: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Applies a combiner over the whole analysis data; its outputs as tensors of the graph."""
-    outputs = analyzers.apply_cacheable_combine_operation(combiner, *tensors)
-    return tuple(analyzer_nodes.wrap_as_tensor(output) for output in outputs)
+def combine(combiner: Combiner, *tensors: tf.Tensor, name: str) -> tuple[tf.Tensor, ...]:
+    """Applies a combiner over the whole analysis data; its outputs as tensors of the graph.
+
+    `name` is what Beam's stages show; TFT takes it, made unique, from the name scope.
+    """
+    with tf.compat.v1.name_scope(name):
+        outputs = analyzers.apply_cacheable_combine_operation(combiner, *tensors)
+        return tuple(analyzer_nodes.wrap_as_tensor(output) for output in outputs)
 
 
 def set_int_domain(tensor: tf.Tensor, size: Any) -> None:

@@ -3,14 +3,15 @@
     def derive(inputs: dict[str, Tensor | SparseTensor]) -> dict[str, Tensor | SparseTensor]
 
 Its columns are new ones, `[batch]` or `[batch, 1]`; a missing number is NaN or absent from a
-SparseTensor, a missing string is empty or absent.
+SparseTensor, a missing string is empty or absent. `transform.dense_numbers` and `dense_texts`
+turn a raw column of any storage into such a vector.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import tensorflow as tf
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
 
-def load(path: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+DeriveFunction = Callable[[dict[str, Any]], Mapping[str, Any]]
+
+
+def load(path: str) -> DeriveFunction:
     """Imports `package.module.function`.
 
     Raises:
@@ -35,14 +39,14 @@ def load(path: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
             f"features.derive={path!r} cannot be imported: {type(error).__name__}: {error}. "
             "Give package.module.function of a module on the Python path."
         ) from error
-    function = getattr(module, name, None)
+    function: Any = getattr(module, name, None)
     if not callable(function):
         names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise ValueError(
             f"features.derive={path!r}: module {module_name!r} has no function {name!r}; "
             f"it has: {', '.join(sorted(names)) or 'no function'}"
         )
-    return function
+    return cast("DeriveFunction", function)
 
 
 def derived_columns(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,11 @@ import tensorflow_transform as tft
 from transform.impute import clip
 from transform.inputs import stack_numbers, stack_texts
 from transform.layout import ASSET
+from transform.quantiles import quantile_boundaries
 from transform.select import ResolvedGroup
 from transform.spec import Bucketize, Clip, Hash, Integer, Vocabulary
 
 LABEL_VOCABULARY = "label_classes"
-QUANTILE_EPSILON = 0.01  # as tft.bucketize: error of a boundary's rank, share of all rows
 
 
 class IdCount(NamedTuple):
@@ -107,17 +107,6 @@ def _bucketize(
     ids = _reorder(ids, np.argsort(order))
     ids = tf.where(missing, counts, ids)
     return Encoded(names, ids, missing, tuple(IdCount(int(count) + 1) for count in counts))
-
-
-def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
-    """Inner quantiles of every column: float64 `[n, buckets - 1]`, NaN values left out."""
-    boundaries = tft.quantiles(
-        x,
-        num_buckets=buckets,
-        epsilon=min(1.0 / buckets, QUANTILE_EPSILON),
-        reduce_instance_dims=False,
-    )
-    return tf.cast(tf.reshape(boundaries, [x.shape[1], buckets - 1]), tf.float64)
 
 
 def bucket_ids(x: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:

@@ -44,6 +44,24 @@ def batch_size(tensor: Any) -> tf.Tensor:
     return tf.shape(tensor, out_type=tf.int64)[0]
 
 
+def dense_numbers(column: Any, name: str = "column") -> tf.Tensor:
+    """One float, int or bool column of any storage as a vector; for `derive` functions.
+
+    Args:
+        column: Tensor `[batch]` or `[batch, 1]`, SparseTensor or RaggedTensor.
+        name: what an error calls it.
+
+    Returns:
+        float64 `[batch]`, NaN where missing (absent, NaN, +-inf).
+    """
+    return stack_numbers({name: column}, [name])[:, 0]
+
+
+def dense_texts(column: Any, name: str = "column") -> tf.Tensor:
+    """One string or int column of any storage as a vector, empty where missing."""
+    return stack_texts({name: column}, [name])[:, 0]
+
+
 def stack_numbers(columns: Mapping[str, Any], names: Sequence[str]) -> tf.Tensor:
     """Stacks float, int and bool columns.
 

@@ -128,7 +128,7 @@ def _analyze(
             tf.reduce_max(tf.where(usable, x, -infinity)),
         ]
     )
-    (merged,) = compat.combine(combiner, batch)
+    (merged,) = compat.combine(combiner, batch, name="target")
     return _Checked(merged[4], merged[5])
 
 

@@ -265,7 +265,7 @@ def _describe(kind: str) -> str:
 def _check_output_names(spec: FeatureSpec, groups: Iterable[ResolvedGroup]) -> None:
     """Output names are unique: columns, indicators, packed outputs, label, weight."""
     packed = (PACKED_FLOAT, PACKED_INT, PACKED_MISSING) if spec.packed else ()
-    owner = dict.fromkeys(packed, "an output of this spec")
+    owner: dict[str, str] = dict.fromkeys(packed, "an output of this spec")
     targets = [(spec.label.column, "the label")] if spec.label is not None else []
     targets += [(spec.weight, "the weight")] if spec.weight is not None else []
     targets += [(name, "passthrough") for name in spec.passthrough]

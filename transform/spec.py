@@ -109,11 +109,9 @@ class Encode(_Model):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: Any) -> Any:
-        # `encode: vocabulary` for `encode: {vocabulary: {}}`, and the same with a bare key.
-        if isinstance(value, str):
-            return {value: {}}
-        if isinstance(value, dict):
-            return {k: ({} if k == "vocabulary" and v is None else v) for k, v in value.items()}
+        # `encode: vocabulary` and, in YAML, `encode: {vocabulary: }` for `{vocabulary: {}}`.
+        if value == "vocabulary" or value == {"vocabulary": None}:
+            return {"vocabulary": {}}
         return value
 
     @model_validator(mode="after")

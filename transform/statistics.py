@@ -42,10 +42,9 @@ def column_statistics(x: tf.Tensor, *, name: str = "column_statistics") -> Colum
     Returns:
         The statistics, known once Transform's analysis has run.
     """
-    with tf.name_scope(name):
-        (merged,) = compat.combine(MomentsCombiner(x.shape[1]), batch_moments(x))
-        count, mean, m2, minimum, maximum = tf.unstack(merged, 5, axis=0)
-        return ColumnStatistics(count, mean, m2 / tf.maximum(count, 1.0), minimum, maximum)
+    (merged,) = compat.combine(MomentsCombiner(x.shape[1]), batch_moments(x), name=name)
+    count, mean, m2, minimum, maximum = tf.unstack(merged, 5, axis=0)
+    return ColumnStatistics(count, mean, m2 / tf.maximum(count, 1.0), minimum, maximum)
 
 
 def batch_moments(x: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,178 @@
+"""Runs a spec through TFT on Beam's in-memory runner, the way the Transform component does."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """What one run wrote."""
+
+    uri: str
+    written: dict[str, np.ndarray]  # parsed from the tf.Examples that Beam wrote, row by row
+    records: list[bytes]  # the raw tf.Examples
+    feature_spec: dict[str, Any]  # of the raw columns
+
+    @functools.cached_property
+    def output(self) -> Any:
+        import tensorflow_transform as tft
+
+        return tft.TFTransformOutput(self.uri)
+
+    @functools.cached_property
+    def layout(self) -> Any:
+        from transform import FeatureLayout
+
+        return FeatureLayout.from_transform_graph(self.uri)
+
+    def raw(self, records: Sequence[bytes] | None = None, without: Sequence[str] = ()) -> Any:
+        """Parsed raw columns, as a serving signature has them."""
+        import tensorflow as tf
+
+        spec = {k: v for k, v in self.feature_spec.items() if k not in without}
+        return tf.io.parse_example(self.records if records is None else records, spec)
+
+    def column(self, name: str) -> np.ndarray:
+        """One packed column of what Beam wrote."""
+        (column,) = (c for c in self.layout.columns if c.name == name)
+        return self.written[column.output][:, column.position]
+
+
+def example(row: Mapping[str, Any]) -> bytes:
+    """A tf.Example; None is absent, a list holds several values."""
+    import tensorflow as tf
+
+    features = {}
+    for name, value in row.items():
+        values = value if isinstance(value, list) else [] if value is None else [value]
+        if not values:
+            continue
+        if isinstance(values[0], str | bytes):
+            data = [v.encode() if isinstance(v, str) else v for v in values]
+            features[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=data))
+        elif isinstance(values[0], int | np.integer):
+            features[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+        else:
+            features[name] = tf.train.Feature(float_list=tf.train.FloatList(value=values))
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+Runner = Callable[..., Transformed]
+
+
+@pytest.fixture(scope="session")
+def run_transform(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """`run_transform(spec, columns, dense=(), batch_size=64, evaluation=None)`.
+
+    `columns`: name -> list of values, None where absent; `dense`: columns that the schema
+    promises in every row; `evaluation`: other columns to write, transformed with the statistics
+    of the first ones.
+    """
+    return functools.partial(_run, tmp_path_factory)
+
+
+def _run(
+    factory: pytest.TempPathFactory,
+    spec: Mapping[str, Any],
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    dense: Sequence[str] = (),
+    batch_size: int = 64,
+    evaluation: Mapping[str, Sequence[Any]] | None = None,
+) -> Transformed:
+    import apache_beam as beam
+    import tensorflow as tf
+    import tensorflow_transform as tft
+    import tensorflow_transform.beam as tft_beam
+    from tfx_bsl.coders import example_coder
+    from tfx_bsl.tfxio import tf_example_record
+
+    from transform import preprocessing_fn
+
+    feature_spec = {name: _feature(values, name in dense) for name, values in columns.items()}
+    schema = tft.DatasetMetadata.from_feature_spec(feature_spec).schema
+    tfxio = tf_example_record.TFExampleBeamRecord(
+        physical_format="inmem", schema=schema, telemetry_descriptors=["test"]
+    )
+    train = _records(columns)
+    rows = train if evaluation is None else _records(evaluation)
+    folder = factory.mktemp("transform")
+    function = functools.partial(preprocessing_fn, custom_config={"features": spec, "code": ""})
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    with (
+        pipeline,
+        tft_beam.Context(
+            temp_dir=str(folder / "temp"),
+            desired_batch_size=batch_size,
+            use_deep_copy_optimization=True,  # as TFX does; it cannot run a second phase
+        ),
+    ):
+        config = tfxio.TensorAdapterConfig()
+        source = pipeline | "Train" >> beam.Create(train) | "Read" >> tfxio.BeamSource()
+        graph = (source, config) | tft_beam.AnalyzeDataset(function)
+        kept = pipeline | "Rows" >> beam.Create(rows) | "ReadRows" >> tfxio.BeamSource()
+        data, metadata = ((kept, config), graph) | tft_beam.TransformDataset(
+            output_record_batches=True
+        )
+        coder = beam.pvalue.AsSingleton(
+            metadata.deferred_metadata
+            | beam.Map(lambda m: example_coder.RecordBatchToExamplesEncoder(m.schema))
+        )
+        _ = (
+            data
+            | beam.FlatMap(lambda batch, coder: coder.encode(batch[0]), coder)
+            | beam.io.WriteToTFRecord(str(folder / "written"), num_shards=1)
+        )
+        _ = graph | tft_beam.WriteTransformFn(str(folder / "graph"))
+    output = tft.TFTransformOutput(str(folder / "graph"))
+    (path,) = folder.glob("written*")
+    written = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    parsed = tf.io.parse_example(written, output.transformed_feature_spec())
+    return Transformed(
+        uri=str(folder / "graph"),
+        written={name: _numpy(tensor) for name, tensor in parsed.items()},
+        records=rows,
+        feature_spec=feature_spec,
+    )
+
+
+def _numpy(tensor: Any) -> np.ndarray:
+    import tensorflow as tf
+
+    return (tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor).numpy()
+
+
+def _records(columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
+    return [
+        example(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
+    ]
+
+
+def _feature(values: Sequence[Any], dense: bool) -> Any:
+    import tensorflow as tf
+
+    first = next((v for v in values if v not in (None, [])), 0.0)
+    first = first[0] if isinstance(first, list) else first
+    kind = tf.string if isinstance(first, str | bytes) else tf.float32
+    kind = tf.int64 if isinstance(first, int | np.integer) else kind
+    return tf.io.FixedLenFeature([1], kind) if dense else tf.io.VarLenFeature(kind)
+
+
+@pytest.fixture(scope="session")
+def assets() -> Callable[[Transformed], dict[str, list[str]]]:
+    """Asset name -> its lines."""
+
+    def read(result: Transformed) -> dict[str, list[str]]:
+        folder = pathlib.Path(result.uri, "transform_fn", "assets")
+        return {p.name: re.split("\n", p.read_text().rstrip("\n")) for p in folder.iterdir()}
+
+    return read

@@ -1,0 +1,38 @@
+"""FeatureLayout: one JSON format, read and written."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from transform import FeatureLayout
+
+DATA = pathlib.Path(__file__).parents[1] / "data" / "feature_layout_v1.json"
+
+
+def test_json_is_the_documented_format() -> None:
+    text = DATA.read_text()
+    layout = FeatureLayout.from_json(text)
+    assert json.loads(layout.to_json()) == json.loads(text)
+    assert layout.to_json().isascii()
+    assert "\n" not in layout.to_json()  # it is one line of an asset
+
+
+def test_names_label_a_packed_vector() -> None:
+    layout = FeatureLayout.from_json(DATA.read_text())
+    assert layout.names() == ["fare", "fare_missing", "trip_miles"]
+    assert layout.names("packed_int") == ["company", "trip_start_hour"]
+
+
+def test_another_version_or_file_is_refused() -> None:
+    document = json.loads(DATA.read_text())
+    with pytest.raises(ValueError, match="version 2; this code reads 1"):
+        FeatureLayout.from_json(json.dumps({**document, "version": 2}))
+    with pytest.raises(ValueError, match="not a feature layout"):
+        FeatureLayout.from_json("{}")
+
+
+def test_a_graph_of_another_preprocessing_fn_has_none(tmp_path: pathlib.Path) -> None:
+    assert FeatureLayout.from_transform_graph(str(tmp_path)) is None

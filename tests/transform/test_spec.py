@@ -1,0 +1,264 @@
+"""What a spec refuses, and in which words; nothing here runs Beam."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from tensorflow_metadata.proto.v0 import schema_pb2
+
+from transform import FeatureSpec
+
+SCALED = {"name": "money", "columns": ["fare"], "scale": "z_score"}
+
+
+def _schema(**columns: str) -> schema_pb2.Schema:
+    kinds = {"float": schema_pb2.FLOAT, "int": schema_pb2.INT, "string": schema_pb2.BYTES}
+    schema = schema_pb2.Schema()
+    for name, kind in columns.items():
+        schema.feature.add(name=name, type=kinds[kind])
+    return schema
+
+
+TAXI = _schema(
+    fare="float",
+    trip_miles="float",
+    trip_seconds="int",
+    company="string",
+    trip_start_hour="int",
+    tips="float",
+    tipped="int",
+)
+
+
+def _groups(*groups: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"groups": list(groups), **fields}
+
+
+def test_importing_a_spec_needs_no_tensorflow_and_a_second() -> None:
+    code = (
+        "import sys, transform; transform.FeatureSpec(groups=[dict(name='g', columns='a', "
+        "scale='z_score')]); assert 'tensorflow' not in sys.modules"
+    )
+    start = time.monotonic()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert time.monotonic() - start < 10  # about 0.5 s on an idle machine
+
+
+def test_json_round_trip() -> None:
+    spec = FeatureSpec.model_validate(
+        _groups(
+            {**SCALED, "impute": {"constant": 1.0}, "clip": {"min": 0}, "missing_indicator": True},
+            {"name": "c", "columns": "company", "encode": "vocabulary"},
+            {"name": "b", "dtype": "float", "encode": {"bucketize": {"buckets": 4}}},
+            label={"column": "tipped", "kind": "binary", "sources": "tips"},
+        )
+    )
+    assert FeatureSpec.model_validate(spec.model_dump(mode="json")) == spec
+    assert FeatureSpec.model_validate_json(spec.model_dump_json()) == spec
+    assert spec.raw_columns() == ("fare", "company", "tipped", "tips")
+    assert FeatureSpec.model_json_schema()["properties"]["groups"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, "features has no groups"),
+        (_groups(SCALED, group=1), "Extra inputs are not permitted"),
+        (_groups({**SCALED, "sclae": "z_score"}), r"groups.0.sclae\n\s+Extra inputs"),
+        (_groups({**SCALED, "scale": "zscore"}), "'z_score', 'min_max', 'log1p' or 'none'"),
+        (_groups({"name": "g", "columns": "a"}), "'g' has neither scale nor encode"),
+        (_groups({**SCALED, "encode": {"hash": {"buckets": 2}}}), "has both scale and encode"),
+        (_groups({"name": "g", "scale": "none"}), "'g' selects nothing"),
+        (_groups({**SCALED, "columns": ["others", "fare"]}), "`others` stands alone"),
+        (_groups({**SCALED, "clip": {"min": 3, "max": 1}}), r"clip.min=3.0 is not below"),
+        (_groups({**SCALED, "clip": {}}), "clip has no bound"),
+        (_groups({**SCALED, "impute": {"constant": float("nan")}}), "itself a missing value"),
+        (_groups({**SCALED, "impute": "median"}), "'mean'"),
+        (
+            _groups({**SCALED, "impute": {"constant": -1}, "clip": {"min": 0}}),
+            r"'money': impute.constant=-1.0 lies outside clip \[0.0, inf\]",
+        ),
+        (_groups(SCALED, SCALED), "two groups are named 'money'"),
+        (_groups(SCALED, {**SCALED, "name": "b"}), "'fare' is in group 'money' and again in group"),
+        (
+            _groups(
+                {
+                    "name": "g",
+                    "columns": "a",
+                    "encode": {"hash": {"buckets": 2}, "integer": {"size": 2}},
+                }
+            ),
+            "encode names .* give exactly one",
+        ),
+        (
+            _groups({"name": "g", "columns": "a", "encode": {"integer": {"size": 0}}}),
+            "greater than or equal to 1",
+        ),
+        (
+            _groups({"name": "g", "columns": "a", "encode": "vocabulary", "impute": "mean"}),
+            "impute does not go with encode; missing has an own id",
+        ),
+        (
+            _groups(SCALED, label={"column": "fare", "kind": "binary"}),
+            "'fare' is the label and also",
+        ),
+        (
+            _groups(SCALED, label={"column": "y", "kind": "binary", "sources": ["fare"]}),
+            "'fare' is in label.sources and also in group 'money'",
+        ),
+        (_groups(SCALED, weight="fare"), "'fare' is the weight and also in group 'money'"),
+        (
+            _groups(SCALED, label={"column": "y", "kind": "regression", "positive": 1}),
+            "label.positive=1 does not go with kind: regression",
+        ),
+        (_groups(SCALED, derive="function"), "names no module"),
+        (_groups(SCALED, derive="my module.f"), "is no dotted path"),
+    ],
+)
+def test_a_contradictory_spec_is_refused(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        FeatureSpec.model_validate(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            _groups({**SCALED, "columns": ["fair"]}),
+            "group 'money': column 'fair' is not in the data; did you mean 'fare'?",
+        ),
+        (
+            _groups({**SCALED, "columns": ["Trip_Miles"]}),
+            "column 'Trip_Miles' is not in the data; did you mean 'trip_miles'?",
+        ),
+        (
+            _groups({**SCALED, "columns": ["zzz"]}),
+            "the data has: company, fare, tipped, tips, trip_miles, trip_seconds",
+        ),
+        (
+            _groups({**SCALED, "columns": ["company"]}),
+            "column 'company' is of type string, and scale: z_score takes float or int; "
+            "what fits it: encode: vocabulary | hash",
+        ),
+        (
+            _groups({"name": "g", "columns": "fare", "encode": "vocabulary"}),
+            "column 'fare' is of type float, and encode: vocabulary takes string or int",
+        ),
+        (
+            _groups({"name": "g", "columns": "fare", "encode": {"integer": {"size": 3}}}),
+            "column 'fare' is of type float, and encode: integer takes int",
+        ),
+        (_groups({**SCALED, "columns": ["dropoff_*"]}), "pattern 'dropoff_*' matches no column"),
+        (
+            _groups({"name": "s", "dtype": "string", "columns": "t*", "encode": "vocabulary"}),
+            "pattern 't*' matches no column that is free",
+        ),
+        (
+            _groups(SCALED, label={"column": "tipt", "kind": "binary"}),
+            "features.label.column='tipt' is not in the data; did you mean 'tips'? A column that "
+            "is computed from others needs features.derive.",
+        ),
+        (
+            _groups(SCALED, label={"column": "company", "kind": "binary"}),
+            "label 'company' is of type string, which kind: binary cannot take; name the value "
+            "that counts as 1 in label.positive",
+        ),
+        (
+            _groups(SCALED, label={"column": "tips", "kind": "multiclass"}),
+            "label 'tips' is of type float, which kind: multiclass cannot take",
+        ),
+        (
+            _groups(SCALED, label={"column": "company", "kind": "binary", "positive": 1}),
+            "label.positive=1 is never equal to a value of 'company'",
+        ),
+        (_groups(SCALED, weight="company"), "weight 'company' is of type string; use a number"),
+        (_groups(SCALED, passthrough="nope"), "features.passthrough='nope' is not in the data"),
+        (
+            _groups(SCALED, passthrough="fare"),
+            "column 'fare' is passthrough and in group 'money'; each output needs its own name",
+        ),
+        (
+            _groups(SCALED, derive="no_such_module.f"),
+            "features.derive='no_such_module.f' cannot be imported: ModuleNotFoundError",
+        ),
+        (
+            _groups(SCALED, derive="transform.spec.no_such"),
+            "module 'transform.spec' has no function 'no_such'",
+        ),
+    ],
+)
+def test_a_spec_that_does_not_fit_the_data_is_refused(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011 (compared in full below)
+        FeatureSpec.model_validate(spec).check(TAXI)
+    assert message in str(error.value)
+
+
+def test_several_values_per_row_are_refused_when_the_schema_tells() -> None:
+    schema = _schema(fare="float", words="string")
+    schema.feature[1].value_count.max = 4
+    spec = _groups({"name": "g", "columns": "words", "encode": "vocabulary"})
+    with pytest.raises(ValueError, match="'words' is a column of up to 4 values per row"):
+        FeatureSpec.model_validate(spec).check(schema)
+    schema.feature[1].ClearField("value_count")
+    schema.feature[1].shape.dim.add(size=3)
+    with pytest.raises(ValueError, match="up to 3 values per row, and encode: vocabulary"):
+        FeatureSpec.model_validate(spec).check(schema)
+
+
+def test_names_then_globs_then_dtype_then_others() -> None:
+    from transform.select import column_types, resolve
+
+    spec = FeatureSpec.model_validate(
+        _groups(
+            {"name": "rest", "columns": "others", "scale": "none"},
+            {"name": "ints", "dtype": "int", "encode": {"integer": {"size": 24}}},
+            {"name": "trips", "columns": "trip_*", "exclude": "*_hour", "scale": "min_max"},
+            {"name": "words", "dtype": "string", "encode": "vocabulary"},
+            label={"column": "tipped", "kind": "binary", "sources": ["tips"]},
+        )
+    )
+    resolved = {r.group.name: r.columns for r in resolve(spec, column_types(TAXI))}
+    assert resolved == {
+        "rest": ("fare",),
+        "ints": ("trip_start_hour",),
+        "trips": ("trip_miles", "trip_seconds"),
+        "words": ("company",),
+    }
+
+
+def test_derived_columns_are_known_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import types
+
+    import tensorflow as tf
+
+    def derive(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"ratio": tf.sparse.to_dense(inputs["fare"]), "word": inputs["company"]}
+
+    def wants(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"x": inputs["fair"]}
+
+    def again(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"fare": inputs["fare"]}
+
+    module = types.ModuleType("derive_for_spec_tests")
+    module.__dict__.update(derive=derive, wants=wants, again=again)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def check(function: str, *groups: dict[str, Any]) -> None:
+        spec = _groups(*groups, derive=f"derive_for_spec_tests.{function}")
+        FeatureSpec.model_validate(spec).check(TAXI)
+
+    check("derive", {**SCALED, "columns": ["ratio"]})
+    with pytest.raises(ValueError, match="'word' is of type string, and scale: z_score"):
+        check("derive", {**SCALED, "columns": ["word"]})
+    with pytest.raises(ValueError, match="'ratios' is not in the data; did you mean 'ratio'"):
+        check("derive", {**SCALED, "columns": ["ratios"]})
+    with pytest.raises(ValueError, match="wants column 'fair' that the data lacks"):
+        check("wants", SCALED)
+    with pytest.raises(ValueError, match="returned column 'fare', which the data has already"):
+        check("again", SCALED)

@@ -1,0 +1,104 @@
+"""Quantile boundaries of every column of a `[batch, n]` matrix, in one analyzer.
+
+The sketch is the one behind `tft.quantiles` (tfx_bsl, weighted streaming quantiles; memory does
+not grow with the rows). `tft.quantiles` itself cannot be used on several columns: the sketch
+leaves a column without any value out of its result, and what follows it moves up by one.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from transform import compat
+
+EPSILON = 0.01  # as tft.bucketize: error of a boundary's rank, as a share of all rows
+_MAX_ROWS = 1 << 32  # up to here the error is guaranteed
+
+
+def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
+    """Analyzes the inner quantiles of every column over the whole analysis data.
+
+    Args:
+        x: float64 `[batch, n]`, NaN where a value is missing.
+        buckets: number of buckets of about equal count.
+
+    Returns:
+        float64 `[n, buckets - 1]`, ascending in each row; 0 for a column without any value.
+    """
+    combiner = QuantilesCombiner(x.shape[1], buckets)
+    (boundaries,) = compat.combine(combiner, x, name="quantiles")
+    return boundaries
+
+
+class _Accumulator(NamedTuple):
+    sketch: Any
+    present: np.ndarray  # bool [n]: has any value
+
+
+class QuantilesCombiner(compat.Combiner):
+    """Feeds batches into one sketch per column."""
+
+    def __init__(self, size: int, buckets: int):
+        """Args: size: n, the number of columns; buckets: see `quantile_boundaries`."""
+        self._size, self._buckets = size, buckets
+
+    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+        return f"<QuantilesCombiner v1 size={self._size} buckets={self._buckets}>"
+
+    def create_accumulator(self) -> _Accumulator:
+        """No rows."""
+        epsilon = min(1.0 / self._buckets, EPSILON)
+        sketch = compat.QuantilesSketch(epsilon, _MAX_ROWS, self._size)
+        return _Accumulator(sketch, np.zeros([self._size], bool))
+
+    def add_input(self, accumulator: _Accumulator, batch_values: Any) -> _Accumulator:
+        """Adds the rows of one batch; the sketch leaves NaN out."""
+        x = np.asarray(batch_values[0], np.float64)
+        accumulator.sketch.AddValues(pa.array(np.ravel(x)))
+        present = accumulator.present | ~np.isnan(x).all(axis=0)
+        return _Accumulator(accumulator.sketch, present)
+
+    def merge_accumulators(self, accumulators: Any) -> _Accumulator:
+        """Merges any number of accumulators into a new one."""
+        merged = self.create_accumulator()
+        present = merged.present
+        for accumulator in accumulators:
+            merged.sketch.Merge(accumulator.sketch)
+            present = present | accumulator.present
+        return _Accumulator(merged.sketch, present)
+
+    def compact(self, accumulator: _Accumulator) -> _Accumulator:
+        """Shrinks the sketch before it is sent elsewhere."""
+        accumulator.sketch.Compact()
+        return accumulator
+
+    def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
+        """The boundaries without minimum and maximum."""
+        boundaries = np.zeros([self._size, self._buckets - 1], np.float64)
+        found = accumulator.sketch.GetQuantiles(self._buckets).to_pylist()
+        if found:
+            boundaries[accumulator.present] = np.asarray(found, np.float64)[:, 1:-1]
+        return [boundaries]
+
+    def output_tensor_infos(self) -> list[Any]:
+        """One float64 `[n, buckets - 1]` tensor."""
+        return [compat.TensorInfo(tf.float64, [self._size, self._buckets - 1], None)]
+
+    @property
+    def accumulator_coder(self) -> Any:
+        """The sketch is picklable and nothing else."""
+        return _AccumulatorCoder()
+
+
+class _AccumulatorCoder(compat.CacheCoder):
+    def encode_cache(self, cache: Any) -> bytes:
+        return pickle.dumps((cache.sketch, cache.present.tolist()))
+
+    def decode_cache(self, encoded_cache: bytes) -> _Accumulator:
+        sketch, present = pickle.loads(encoded_cache)
+        return _Accumulator(sketch, np.asarray(present, bool))
