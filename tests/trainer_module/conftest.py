@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 import tensorflow as tf
 
 from trainer_module.strategies import configure_logical_devices, create_strategy
+
+# full_batch.py, the tests' common reference, lies beside them.
+sys.path.insert(0, str(Path(__file__).parent))
 
 # Before the first operation of the process: later it can no longer be changed.
 LOGICAL_DEVICES = 3

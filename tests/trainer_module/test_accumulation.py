@@ -1,0 +1,222 @@
+"""Sums over micro-batches against one full batch.
+
+Reference: a plain GradientTape over the whole batch on one device (full_batch.py), in float64.
+Tolerance: 1e-12 of each variable's largest gradient; 2e-6 in float32.
+"""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer_module import GradientSum, accumulate_gradients, mean_gradients, weighted_loss
+
+
+def window_gradients(model, kind, data, micro_batch_size, **options):
+    """Returns the loss and gradients of one window, traced as in training."""
+
+    @tf.function(autograph=False)
+    def run(features, labels, weights):
+        total = accumulate_gradients(
+            model,
+            full_batch.loss_for(kind),
+            features,
+            labels,
+            weights,
+            micro_batch_size=micro_batch_size,
+            **options,
+        )
+        return mean_gradients(total, model)
+
+    return run(*data)
+
+
+@pytest.mark.parametrize("kind", full_batch.MODELS)
+@pytest.mark.parametrize("micro_batch_size", [1, 4, 11, 64])
+def test_gradients_are_those_of_the_full_batch(float64, kind, micro_batch_size):
+    model = full_batch.MODELS[kind]()
+    data = full_batch.batch(kind)
+    loss, gradients = window_gradients(model, kind, data, micro_batch_size)
+    expected_loss, expected = full_batch.full_batch_gradients(model, kind, *data)
+    assert full_batch.error([loss], [expected_loss]) < 1e-12
+    assert full_batch.error(gradients, expected) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["mlp", "regularised", "embeddings"])
+def test_compiled_by_xla_they_are_the_same(float64, kind):
+    model = full_batch.MODELS[kind]()
+    data = full_batch.batch(kind)
+    _, gradients = window_gradients(model, kind, data, 4, jit_compile=True)
+    _, expected = full_batch.full_batch_gradients(model, kind, *data)
+    assert full_batch.error(gradients, expected) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["mlp", "regularised", "embeddings", "separable_convolution"])
+def test_float32_to_float32_rounding(kind):
+    model = full_batch.MODELS[kind]()
+    data = full_batch.batch(kind)
+    _, gradients = window_gradients(model, kind, data, 3)
+    _, expected = full_batch.full_batch_gradients(model, kind, *data)
+    assert full_batch.error(gradients, expected) < 2e-6
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 13),
+    micro_batch_size=st.integers(1, 16),
+    seed=st.integers(0, 2**16),
+    weighted=st.booleans(),
+    reduction=st.sampled_from(["weighted_mean", "mean"]),
+)
+def test_any_cut_of_any_batch(rows, micro_batch_size, seed, weighted, reduction):
+    """Float32; rows, cut, weights (some zero) and reduction are drawn."""
+    random = np.random.default_rng(seed)
+    w = (random.normal(size=(5, 1)) / 3).astype("float32")
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+    model.set_weights([w, np.zeros(1, "float32")])
+    features, labels, weights = full_batch.batch("mlp", rows, seed)
+    weights = weights if weighted else None
+    total = accumulate_gradients(
+        model,
+        weighted_loss("mse", reduction=reduction),
+        *map(tf.constant, (features, labels)),
+        None if weights is None else tf.constant(weights),
+        micro_batch_size=micro_batch_size,
+    )
+    each = np.ones(rows) if weights is None else weights.astype("float64")
+    residual = features.astype("float64") @ w.astype("float64") - labels
+    slope = features.astype("float64").T @ (2 * each[:, None] * residual)
+    denominator = each.sum() if reduction == "weighted_mean" else rows
+    scale = np.abs(features).max() * np.abs(residual).max() * max(each.sum(), 1.0)
+    np.testing.assert_allclose(float(total.denominator), denominator, rtol=2e-6)
+    np.testing.assert_allclose(total.gradients[0], slope, atol=2e-6 * scale)
+
+
+def test_sums_of_two_halves_are_the_sum_of_both(float64):
+    model = full_batch.mlp()
+    features, labels, weights = map(tf.constant, full_batch.batch("mlp"))
+
+    def sums(rows):
+        return accumulate_gradients(
+            model, "mse", features[rows], labels[rows], weights[rows], micro_batch_size=2
+        )
+
+    whole, first, second = sums(slice(0, 11)), sums(slice(0, 4)), sums(slice(4, 11))
+    added = GradientSum(
+        first.numerator + second.numerator,
+        first.denominator + second.denominator,
+        first.rows + second.rows,
+        [a + b for a, b in zip(first.gradients, second.gradients, strict=True)],
+    )
+    assert full_batch.error(added.gradients, whole.gradients) < 1e-12
+    assert float(added.denominator) == pytest.approx(float(whole.denominator), rel=1e-12)
+
+
+def test_no_rows_give_zeros(float64):
+    model = full_batch.mlp()
+    features, labels, weights = (tf.constant(x[:0]) for x in full_batch.batch("mlp"))
+    total = accumulate_gradients(model, "mse", features, labels, weights, micro_batch_size=2)
+    assert float(total.denominator) == 0
+    assert all(not np.any(g) for g in total.gradients)
+
+
+def test_the_mean_of_means_differs(float64):
+    """Pitfall: averaging the micro-batches' own means, as accumulation loops often do."""
+    model = full_batch.mlp()
+    features, labels, weights = full_batch.batch("mlp")
+    _, expected = full_batch.full_batch_gradients(model, "mlp", features, labels, weights)
+    means = [
+        full_batch.full_batch_gradients(
+            model, "mlp", *(x[i : i + 4] for x in (features, labels, weights))
+        )[1]
+        for i in range(0, 11, 4)
+    ]
+    naive = [np.mean([m[i] for m in means], axis=0) for i in range(len(expected))]
+    assert full_batch.error(naive, expected) > 1e-2
+    _, ours = window_gradients(model, "mlp", (features, labels, weights), 4)
+    assert full_batch.error(ours, expected) < 1e-12
+
+
+def test_a_padded_row_would_enter_the_activity_regulariser(float64):
+    """Pitfall: padding the last micro-batch; ours is short instead."""
+    model = full_batch.mlp(activity_regularizer="l2", bias_initializer="ones")
+    features, labels, weights = full_batch.batch("mlp")
+    _, expected = full_batch.full_batch_gradients(model, "mlp", features, labels, weights)
+    padded = [np.concatenate([x, np.zeros_like(x[:1])]) for x in (features, labels, weights)]
+    _, naive = full_batch.full_batch_gradients(model, "mlp", *padded)
+    assert full_batch.error(naive, expected) > 1e-4
+    _, ours = window_gradients(model, "mlp", (features, labels, weights), 4)
+    assert full_batch.error(ours, expected) < 1e-12
+
+
+def test_losses_per_token_count_tokens(float64):
+    """Reference: the sum over unmasked tokens divided by their number, in one batch."""
+    ids = np.array([[1, 2, 0, 0], [3, 4, 5, 6], [1, 0, 0, 0]])
+    labels = np.array([[0, 1, 0, 0], [1, 1, 0, 1], [0, 0, 0, 0]])
+    x = keras.Input((4,), dtype="int64")
+    hidden = keras.layers.Embedding(7, 3, mask_zero=True)(x)
+    model = keras.Model(x, keras.layers.Dense(2, activation="softmax")(hidden))
+    loss = "sparse_categorical_crossentropy"
+    total = accumulate_gradients(
+        model, loss, tf.constant(ids), tf.constant(labels), micro_batch_size=1
+    )
+    assert float(total.denominator) == 7
+    with tf.GradientTape() as tape:
+        values = keras.losses.sparse_categorical_crossentropy(labels, model(ids))
+        expected = tf.reduce_sum(tf.where(ids > 0, values, tf.zeros_like(values))) / 7
+    slopes = tape.gradient(expected, [v.value for v in model.trainable_variables])
+    loss_value, gradients = mean_gradients(total, model)
+    assert float(loss_value) == pytest.approx(float(expected), rel=1e-12)
+    assert full_batch.error(gradients, [tf.convert_to_tensor(s) for s in slopes]) < 1e-12
+
+
+def test_dropout_masks_differ_per_micro_batch_and_repeat_per_position():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [keras.Input((64,)), keras.layers.Dropout(0.5), keras.layers.Dense(1, use_bias=False)]
+    )
+
+    def total(step, micro_batch_size):
+        return (
+            accumulate_gradients(
+                model,
+                lambda labels, outputs, weight: (tf.reduce_sum(outputs), tf.constant(1.0)),
+                tf.ones([2, 64]),
+                tf.zeros([2, 1]),
+                micro_batch_size=micro_batch_size,
+                random_position=(step,),
+            )
+            .gradients[0]
+            .numpy()[:, 0]
+        )
+
+    # The gradient counts how often a feature was kept, scaled by 2: equal masks would give 0 or 4.
+    assert set(total(0, 1)) == {0.0, 2.0, 4.0}
+    np.testing.assert_array_equal(total(0, 1), total(0, 1))
+    assert np.any(total(0, 1) != total(1, 1))
+
+
+def test_a_layer_with_state_is_refused_by_name():
+    class Counting(keras.layers.Layer):
+        def build(self, shape):
+            self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False, name="seen")
+
+        def call(self, x):
+            self.seen.assign_add(1.0)
+            return x
+
+    model = keras.Sequential([keras.Input((5,)), Counting(name="tally"), keras.layers.Dense(1)])
+    features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
+    with pytest.raises(ValueError, match=r"updates .*tally/seen while it is called.*LayerNorm"):
+        accumulate_gradients(model, "mse", features, labels, micro_batch_size=2)
+
+
+def test_micro_batches_of_no_rows_are_refused():
+    features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
+    with pytest.raises(ValueError, match="micro_batch_size=0: use at least 1"):
+        accumulate_gradients(full_batch.mlp(), "mse", features, labels, micro_batch_size=0)
