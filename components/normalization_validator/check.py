@@ -189,4 +189,5 @@ def _violation(
 
 
 def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.6g}"
+    # Beside values of size 1, what is nearer to 0 than float64 can tell apart is 0.
+    return "none" if value is None else f"{round(value, 12) + 0.0:.6g}"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.normalization_validator.check import mean_shift
+from components.normalization_validator.check import ID_KINDS, mean_shift
 from components.normalization_validator.report import (
     ColumnStatistics,
     Histogram,
@@ -20,6 +20,7 @@ from components.normalization_validator.report import (
 _BARS = 48  # at most, per histogram
 _TAIL = 0.001  # share of the values that a histogram may leave out on either side
 _WIDTH, _HEIGHT = 168, 34
+_ZERO = 1e-7  # what is nearer to 0 is shown as 0: float32 has no more digits beside 1
 _NONE, _MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 
 
@@ -32,7 +33,8 @@ def render(report: Report) -> str:
         columns = [split.columns[i] for split in report.splits]
         window = _window([c.histogram for c in columns if c.histogram is not None])
         for k, column in enumerate(columns):
-            shift = None if column is reference else mean_shift(column, reference)
+            judged = column is not reference and column.kind not in ID_KINDS
+            shift = mean_shift(column, reference) if judged else None
             rows.append(_row(column, shift, window, marked, order=i * len(columns) + k))
     verdict = "BLESSED" if report.blessed else "NOT BLESSED"
     tiles = [("Columns", f"{len(train.columns):,}")]
@@ -58,6 +60,7 @@ _HEAD = (
     ("Column", "text", "name of the transformed column"),
     ("Kind", "text", "how it was scaled or encoded"),
     ("Split", "text", "split of the examples"),
+    ("Histogram", "plot", "same axis for every split of a column; its height is its highest bar"),
     ("Count", "", "finite values that were not imputed: what mean and std are over"),
     ("Mean", "", "over values that were not imputed"),
     ("Std", "", "over values that were not imputed"),
@@ -66,7 +69,6 @@ _HEAD = (
     ("Shift", "", "(mean - train mean) / train std"),
     ("Imputed", "", "share of values that replace a missing one"),
     ("Non-finite", "", "share of NaN and infinite values"),
-    ("Histogram", "plot", "same axis for every split of a column; height: share of the split"),
 )
 
 _CELL_OF = {
@@ -132,6 +134,7 @@ def _row(
         name,
         label(column.kind or _NONE),
         label(column.split),
+        f'<td class="plot" data-v="{order}">{_plot(column, window)}</td>',
         cell("count", column.count, f"{column.count:,}"),
         cell("mean", column.mean, _short(column.mean)),
         cell("std", column.std, _short(column.std)),
@@ -140,7 +143,6 @@ def _row(
         cell("shift", shift, _short(shift)),
         share("imputed", column.imputed_share),
         share("non_finite", column.non_finite_share),
-        f'<td class="plot" data-v="{order}">{_plot(column, window)}</td>',
     ]
     css = ' class="violated"' if bad else ""
     return f'<tr{css} data-order="{order}">{"".join(cells)}</tr>'
@@ -152,6 +154,18 @@ class Window(NamedTuple):
     exponent: int
     first: int
     bars: int
+
+    @property
+    def width(self) -> float:
+        return 2.0**self.exponent
+
+    @property
+    def low(self) -> float:
+        return self.first * self.width
+
+    @property
+    def high(self) -> float:
+        return (self.first + self.bars) * self.width
 
 
 def _window(histograms: Sequence[Histogram]) -> Window | None:
@@ -207,11 +221,9 @@ def _plot(column: ColumnStatistics, window: Window | None) -> str:
             x, width = left + i * slot, max(slot - 0.6, 0.5)
             paths.append(f"M{x:.1f} {base:.1f}v{-height:.1f}h{width:.1f}v{height:.1f}z")
             base -= height
-    unit = 2.0**window.exponent
-    low, high = window.first * unit, (window.first + window.bars) * unit
     words = [
-        f"{column.name}, {column.split}: {_short(low)} to {_short(high)}, "
-        f"bars {_short(unit)} wide, highest {top:,}"
+        f"{column.name}, {column.split}: {_short(window.low)} to {_short(window.high)}, "
+        f"bars {_short(window.width)} wide, highest {top:,}"
     ]
     if below:
         words.append(f"{below:,} below")
@@ -223,8 +235,17 @@ def _plot(column: ColumnStatistics, window: Window | None) -> str:
         f'role="img"><title>{escape("; ".join(words))}</title>'
         f'<path class="observed" d="{"".join(observed)}"/>{imputed_path}'
         f'<path class="axis" d="M0 {_HEIGHT + 0.5}h{_WIDTH}"/>'
-        f'<text x="0" y="{_HEIGHT + 10}">{_short(low)}</text>'
-        f'<text x="{_WIDTH}" y="{_HEIGHT + 10}" class="end">{_short(high)}</text></svg>'
+        f"{_axis_labels(column, window)}</svg>"
+    )
+
+
+def _axis_labels(column: ColumnStatistics, window: Window) -> str:
+    y = _HEIGHT + 10
+    if window.bars == 1 and column.constant:
+        return f'<text x="{_WIDTH / 2:g}" y="{y}" class="middle">{_short(column.mean)}</text>'
+    return (
+        f'<text x="0" y="{y}">{_short(window.low)}</text>'
+        f'<text x="{_WIDTH}" y="{y}" class="end">{_short(window.high)}</text>'
     )
 
 
@@ -233,6 +254,7 @@ def _short(value: float | None) -> str:
         return _NONE
     if math.isinf(value):
         return "∞" if value > 0 else _MINUS + "∞"
+    value = 0.0 if abs(value) < _ZERO else value
     if value == 0 or 1e-3 <= abs(value) < 1e6:
         text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     else:
@@ -254,7 +276,7 @@ _STYLE = """
   --soft: #98a2b5; --line: #2c3340; --bar: #6f9bf0; --bar2: #e0ac57; --bad: #ff8f85;
   --bad-soft: #43211f; --good: #6fd69b; --good-soft: #17382a; --stripe: #1d232d; } }
 * { box-sizing: border-box; }
-body { margin: 0; padding: 28px 32px 48px; background: var(--page); color: var(--ink);
+body { margin: 0; padding: 26px 24px 48px; background: var(--page); color: var(--ink);
   font: 14px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 header { display: flex; align-items: center; gap: 14px; flex-wrap: wrap; }
 h1 { font-size: 22px; font-weight: 650; margin: 0; letter-spacing: -0.01em; }
@@ -282,10 +304,10 @@ details ul { margin: 8px 0 2px; padding-left: 18px; overflow-wrap: anywhere; }
 .frame { overflow-x: auto; background: var(--card); border: 1px solid var(--line);
   border-radius: 10px; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: 5px 12px; white-space: nowrap; font-weight: 400; }
+th, td { text-align: right; padding: 5px 10px; white-space: nowrap; font-weight: 400; }
 .text, .plot { text-align: left; }
 thead th { color: var(--soft); font-size: 12px; font-weight: 600; cursor: pointer;
-  user-select: none; border-bottom: 1px solid var(--line); padding: 9px 12px; }
+  user-select: none; border-bottom: 1px solid var(--line); padding: 9px 10px; }
 thead th:hover, thead th[aria-sort] { color: var(--ink); }
 thead th[aria-sort=ascending]::after { content: " ↑"; }
 thead th[aria-sort=descending]::after { content: " ↓"; }
@@ -299,7 +321,7 @@ tbody tr > td.bad { background: var(--bad-soft); color: var(--bad); font-weight:
 svg { display: block; }
 svg .observed { fill: var(--bar); } svg .imputed { fill: var(--bar2); }
 svg .axis { stroke: var(--line); } svg text { fill: var(--soft); font-size: 9px; }
-svg text.end { text-anchor: end; }
+svg text.end { text-anchor: end; } svg text.middle { text-anchor: middle; }
 """
 
 _SCRIPT = """

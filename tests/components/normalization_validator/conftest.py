@@ -164,17 +164,7 @@ def packed_examples(tmp_path_factory) -> Transformed:
     assets = Path(transformed.graph, "transform_fn", "assets")
     assets.mkdir(exist_ok=True)
     (assets / "feature_layout").write_text(_layout())
-    _annotate(Path(transformed.graph, "transformed_metadata", "schema.pbtxt"))
     return transformed
-
-
-def _annotate(path: Path) -> None:
-    from google.protobuf import text_format, wrappers_pb2
-    from tensorflow_metadata.proto.v0 import schema_pb2
-
-    schema = text_format.Parse(path.read_text(), schema_pb2.Schema())
-    schema.annotation.extra_metadata.add().Pack(wrappers_pb2.StringValue(value=_layout()))
-    path.write_text(text_format.MessageToString(schema))
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,8 @@ from components.normalization_validator.executor import Executor, NormalizationE
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import ColumnStatistics, Report
 
+pytestmark = pytest.mark.slow  # the fixtures run tensorflow_transform
+
 BEAM_ARGS = ["--runner=FnApiRunner"]
 
 
