@@ -3,7 +3,7 @@
 Table of contents:
 
 * `config`: one YAML file as frozen pydantic models.
-* `data_sources`: CSV, TFRecord and Parquet as ExampleGen nodes, and a look at a file before it is read.
+* `data_sources`: CSV, TFRecord and Parquet as ExampleGen nodes, and a look at the files first.
 * `preflight`: everything that can be known to be wrong before anything expensive runs.
 * `build`: one function that builds the graph for every target.
 * `run`: the graph on this machine, with progress, a log file and a summary.

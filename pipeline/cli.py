@@ -1,9 +1,11 @@
-"""`python -m pipeline`: run a pipeline, print the YAML's JSON Schema, predict with a pushed model."""
+"""`python -m pipeline`: run a pipeline, predict with a pushed model, describe the YAML."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,8 +14,8 @@ from pipeline.config import ConfigError, json_schema, load_config
 _EPILOG = """\
 examples:
   python -m pipeline run --config examples/taxi/pipeline.yaml
-  python -m pipeline run --config my.yaml --set training.epochs=3 --set training.global_batch_size=512
-  python -m pipeline predict --model output/taxi/serving_model --input rows.csv --output predictions.csv
+  python -m pipeline run --config my.yaml --set training.global_batch_size=512
+  python -m pipeline predict --model output/taxi/serving_model --input rows.csv
   python -m pipeline schema > pipeline.schema.json     # completion and checks in your editor
 """
 
@@ -104,6 +106,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _predict(arguments: argparse.Namespace) -> int:
+    # TensorFlow's greeting is no news to somebody who wants predictions.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    warnings.filterwarnings("ignore", category=FutureWarning, module="google")
     from pipeline.predict import predict_csv
 
     return predict_csv(arguments.model, arguments.input, arguments.output)

@@ -1,4 +1,4 @@
-"""One YAML file as frozen pydantic models: what is in it, with units, and errors that name the field.
+"""One YAML file as frozen pydantic models, with units, and errors that name the field.
 
 The models are the reference of the YAML: `python -m pipeline schema` prints them as JSON Schema.
 Relative paths are resolved against the YAML's own folder, so that a pipeline runs the same from
@@ -37,7 +37,7 @@ class DataConfig(_Section):
     """Where the rows come from."""
 
     source: Literal["csv", "tfrecord", "parquet"] = Field(
-        "csv",
+        default="csv",
         description="File format: CSV with a header line, TFRecord of tf.Example, or Parquet.",
     )
     path: str = Field(
@@ -47,14 +47,17 @@ class DataConfig(_Section):
         )
     )
     eval_path: str | None = Field(
-        None,
+        default=None,
         description=(
             "A file or glob of its own for the eval split. "
             "Without it, `eval_percent` of the rows are held out by a hash of the row."
         ),
     )
     eval_percent: int = Field(
-        33, ge=1, le=99, description="Share of the rows held out for evaluation, in percent."
+        default=33,
+        ge=1,
+        le=99,
+        description="Share of the rows held out for evaluation, in percent.",
     )
 
 
@@ -62,7 +65,7 @@ class SchemaConfig(_Section):
     """Where the schema of the raw data comes from."""
 
     path: str | None = Field(
-        None,
+        default=None,
         description="A reviewed `schema.pbtxt`. Without it, the schema is inferred from the data.",
     )
 
@@ -71,7 +74,8 @@ class NormalizationConfig(NormalizationLimits):
     """What NormalizationValidator demands of the transformed features, before any training."""
 
     on_failure: Literal["fail", "warn"] = Field(
-        "fail", description="A violated limit stops the pipeline (`fail`) or is logged (`warn`)."
+        default="fail",
+        description="A violated limit stops the pipeline (`fail`) or is logged (`warn`).",
     )
 
 
@@ -79,7 +83,7 @@ class ServingConfig(_Section):
     """Where a blessed model goes."""
 
     push_folder: str | None = Field(
-        None,
+        default=None,
         description=(
             "Folder that gets one numbered sub-folder per pushed model, as TF Serving reads it. "
             "Default: `<output.folder>/serving_model`."
@@ -91,16 +95,16 @@ class BeamConfig(_Section):
     """How Beam runs the data-parallel nodes (ExampleGen, statistics, Transform, Evaluator)."""
 
     engine: Literal["in_memory", "multi_processing"] = Field(
-        "in_memory",
+        default="in_memory",
         description="One process, or `workers` processes, on this machine (Beam's FnApiRunner).",
     )
     workers: int = Field(
-        1,
+        default=1,
         ge=1,
         description="Number of worker processes; more than 1 needs engine: multi_processing.",
     )
     extra_args: tuple[str, ...] = Field(
-        (), description="Further Beam pipeline options, each `--name=value`."
+        default=(), description="Further Beam pipeline options, each `--name=value`."
     )
 
     @pydantic.model_validator(mode="after")
@@ -130,11 +134,11 @@ class MetadataConfig(_Section):
     """The metadata store: what ran, on what, and what may be reused."""
 
     path: str | None = Field(
-        None, description="SQLite file. Default: `<output.folder>/metadata.sqlite`."
+        default=None, description="SQLite file. Default: `<output.folder>/metadata.sqlite`."
     )
     cache: bool = Field(
-        True,
-        description="Reuse the outputs of a node whose inputs, settings and code are unchanged.",
+        default=True,
+        description="Reuse what a node wrote from the same inputs, settings and code.",
     )
 
 
@@ -311,7 +315,7 @@ def _resolve_paths(raw: dict[str, Any], folder: Path) -> None:
         values = raw.get(section)
         value = values.get(field) if isinstance(values, dict) else None
         if isinstance(value, str) and value and "://" not in value:
-            values[field] = str((folder / Path(value).expanduser()).resolve())
+            raw[section][field] = str((folder / Path(value).expanduser()).resolve())
 
 
 def _explain(error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.Node | None) -> str:
@@ -337,12 +341,11 @@ def _explain(error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.N
 def _without_union_tags(loc: tuple[int | str, ...], raw: Any) -> tuple[int | str, ...]:
     """Drops the parts of a pydantic location that name a branch of a union, not a YAML key."""
     kept: list[int | str] = []
-    node = raw
+    node: Any = raw
     for depth, part in enumerate(loc):
-        if isinstance(node, dict) and part in node:
-            node = node[part]
-        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
-            node = node[part]
+        here = dict(enumerate(node)) if isinstance(node, list) else node
+        if isinstance(here, dict) and part in here:
+            node = here[part]
         elif depth < len(loc) - 1 or not isinstance(node, dict):
             continue  # a union's branch; at the end of a mapping it is a key that is missing
         kept.append(part)

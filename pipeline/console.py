@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console, Group
@@ -30,19 +29,14 @@ class View(Protocol):
 
     def __enter__(self) -> View: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 def view(state: RunState, console: Console, *, plain: bool) -> View:
     """The view that fits the console: live on a terminal, lines in a pipe or with `plain`."""
-    return (
-        PlainView(state, console) if plain or not console.is_terminal else LiveView(state, console)
-    )
+    if plain or not console.is_terminal:
+        return PlainView(state, console)
+    return LiveView(state, console)
 
 
 class PlainView:

@@ -73,7 +73,7 @@ def resolve(path: str, field: str) -> Path:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is on a remote file system (`gs://...`), which this machine does not look at."""
+    """Whether a path is on a remote file system (`gs://...`), which is not looked at."""
     return "://" in path and not path.startswith(PACKAGE_SCHEME)
 
 

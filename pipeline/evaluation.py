@@ -56,10 +56,10 @@ class MetricThreshold(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    lower_bound: float | None = Field(None, description="The metric must be at least this.")
-    upper_bound: float | None = Field(None, description="The metric must be at most this.")
+    lower_bound: float | None = Field(default=None, description="The metric must be at least this.")
+    upper_bound: float | None = Field(default=None, description="The metric must be at most this.")
     max_loss: float | None = Field(
-        None,
+        default=None,
         ge=0.0,
         description=(
             "Against the latest blessed model, the metric may be worse by at most this, in its own "
@@ -74,14 +74,14 @@ class EvaluationConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     metrics: tuple[str, ...] = Field(
-        (),
+        default=(),
         description=(
             f"Any of: {', '.join(METRICS)}. Default: what fits the label's kind, "
             "and every metric that has a threshold."
         ),
     )
     slices: tuple[str, ...] = Field(
-        (), description="Raw columns; each metric is also computed per value of each."
+        default=(), description="Raw columns; each metric is also computed per value of each."
     )
     thresholds: dict[str, MetricThreshold] = Field(
         default_factory=dict, description="Metric name -> bounds. All must hold for a blessing."

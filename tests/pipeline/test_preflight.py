@@ -7,15 +7,19 @@ from pathlib import Path
 import pytest
 
 from pipeline import preflight
-from pipeline.config import ConfigError, load_config
+from pipeline.config import ConfigError, PipelineConfig, load_config
 
 
 def refusal(file: Path, *overrides: str) -> str:
     config = load_config(file, overrides)
     with pytest.raises(ConfigError) as caught:
-        preflight.check_writable(config)
-        preflight.check(config)
+        _check(config)
     return str(caught.value)
+
+
+def _check(config: PipelineConfig) -> None:
+    preflight.check_writable(config)
+    preflight.check(config)
 
 
 def test_good_input_passes(write):
