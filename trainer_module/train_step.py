@@ -163,7 +163,7 @@ class TrainStep:
                     tf.Variable(v.value, trainable=False, name=f"ema_{i}")
                     for i, v in enumerate(self._variables)
                 ]
-        self._step_function = tf.function(self._window, autograph=False)
+        self._step_functions: dict[Any, Any] = {}
         self._loop_function = tf.function(self._windows, autograph=False, reduce_retracing=True)
 
     def __call__(self, batch: Sequence[Any]) -> StepReport:
@@ -177,7 +177,7 @@ class TrainStep:
         Raises:
             NonFiniteError: The window is not finite and `non_finite` is "raise".
         """
-        report = self._step_function(_three(batch))
+        report = self._traced(_three(batch))
         if bool(report.failed):
             self._raise_non_finite(report)
         return report
@@ -236,6 +236,30 @@ class TrainStep:
         """Puts the EMA into the model for good; nothing without EMA."""
         for variable, average in zip(self._variables, self.averages, strict=False):
             variable.value.assign(average)
+
+    def _traced(self, batch: tuple[Any, Any, Any]) -> StepReport:
+        """Runs one window; another number of rows does not trace again."""
+        flat = [tensor for tensor in tf.nest.flatten(batch) if tensor is not None]
+        if any(isinstance(tensor, tf.distribute.DistributedValues) for tensor in flat):
+            function = self._step_functions.setdefault(
+                "distributed", tf.function(self._window, autograph=False, reduce_retracing=True)
+            )
+            return function(batch)
+        flat = [tf.convert_to_tensor(tensor) for tensor in flat]
+        specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in flat]
+        # None is a leaf of tf.nest: the structure also says where there is no weight.
+        places = tf.nest.map_structure(lambda tensor: tensor is not None, batch)
+        key = (str(places), tuple((tuple(spec.shape), spec.dtype) for spec in specs))
+        if key not in self._step_functions:
+
+            def window(*tensors: tf.Tensor) -> StepReport:
+                rest = iter(tensors)
+                return self._window(
+                    tf.nest.map_structure(lambda place: next(rest) if place else None, places)
+                )
+
+            self._step_functions[key] = tf.function(window, specs, autograph=False)
+        return self._step_functions[key](*flat)
 
     def _windows(self, iterator: Any, num_steps: tf.Tensor) -> tuple[Any, ...]:
         dtype = tf.float64
