@@ -51,7 +51,8 @@ class Executor(BaseBeamExecutor):
             NormalizationError: limits are violated and on_failure is "fail". The report is then
                 under `<report uri>-failed`, since TFX removes the outputs of a failed execution.
             ValueError: the limits do not fit the examples (a name that matches no column, a train
-                split that does not exist), or the examples do not fit the transform graph.
+                split that does not exist), the examples do not fit the transform graph, or the
+                train split is empty.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         limits = NormalizationLimits.model_validate_json(exec_properties[LIMITS_KEY])
@@ -65,6 +66,12 @@ class Executor(BaseBeamExecutor):
         limits.check_names(feature_set.column_names())
         feature_set = _with_kinds(feature_set, limits)
         statistics = self._compute(examples, feature_set, limits, report_artifact.uri)
+        if statistics[0].rows == 0:
+            raise ValueError(
+                f"Split {limits.train_split!r} of the transformed examples under {examples.uri} "
+                "holds no row, so there is nothing to judge by: check ExampleGen's splits and "
+                "Transform's input."
+            )
         violations = find_violations({s.split: s.columns for s in statistics}, limits)
         report = Report(
             blessed=not violations,

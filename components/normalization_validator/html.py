@@ -125,7 +125,8 @@ def _row(
     def share(name: str, value: float) -> str:
         return cell(name, value, _percent(value))
 
-    note = ' <span class="tag">constant</span>' if column.constant else ""
+    tag = "constant" if column.constant else "" if column.count else "no value"
+    note = f' <span class="tag">{tag}</span>' if tag else ""
     name = (
         f'<th scope="row" class="text" data-v="{escape(column.name)}">{escape(column.name)}'
         f"{note}</th>"

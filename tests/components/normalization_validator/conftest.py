@@ -153,6 +153,7 @@ def run_transform(preprocessing_fn, folder: Path) -> Transformed:
                 >> beam.io.WriteToTFRecord(
                     str(folder / "examples" / f"Split-{split}" / "transformed_examples"),
                     file_name_suffix=".gz",
+                    num_shards=3,
                 )
             )
     return Transformed(graph, str(folder / "examples"))
