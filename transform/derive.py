@@ -123,6 +123,9 @@ def refuse_leaks(
     Raises:
         ValueError: one does: it would be absent at serving, and tell the label in training.
     """
+    names = list(names)
+    if not raw_sources([columns[name] for name in names], inputs) & sources:
+        return
     for name in names:
         leaked = raw_sources([columns[name]], inputs) & sources
         if leaked:

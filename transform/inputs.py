@@ -114,7 +114,8 @@ def _stack(
         order += members
     stacked = blocks[0] if len(blocks) == 1 else tf.concat(blocks, axis=1)
     if order != list(names):
-        stacked = tf.gather(stacked, [order.index(name) for name in names], axis=1)
+        index = {name: i for i, name in enumerate(order)}
+        stacked = tf.gather(stacked, [index[name] for name in names], axis=1)
     return tf.ensure_shape(stacked, [None, len(names)])
 
 

@@ -11,7 +11,7 @@ versions of Beam (tensorflow_transform/beam/deep_copy.py does not know Beam's si
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,20 +19,12 @@ import tensorflow_transform as tft
 
 from transform import compat
 from transform.derive import derived_columns, raw_sources, refuse_leaks
-from transform.encode import IdCount, encode
+from transform.encode import encode
 from transform.impute import clip, fill_values
 from transform.inputs import batch_size, stack_numbers, tensor_type
 from transform.label import label_output, weight_output
-from transform.layout import (
-    ASSET,
-    MISSING_BITS,
-    PACKED_FLOAT,
-    PACKED_INT,
-    PACKED_MISSING,
-    Column,
-    FeatureLayout,
-    LayoutLabel,
-)
+from transform.layout import ASSET, FeatureLayout, LayoutLabel
+from transform.pack import Block, pack
 from transform.scale import scale
 from transform.select import INDICATOR_SUFFIX, ResolvedGroup, resolve
 from transform.spec import FeatureSpec
@@ -77,35 +69,34 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
         *_scaled([g for g in groups if g.group.encode is None], columns),
         *_encoded([g for g in groups if g.group.encode is not None], columns),
     ]
-    outputs, layout = _assemble(spec, groups, blocks)
-    for name in spec.passthrough:
-        outputs[name] = columns[name]
+    packed = pack(spec, groups, blocks)
+    passed = {name: columns[name] for name in spec.passthrough}
+    outputs: dict[str, Any] = {**packed.outputs, **passed}
+
+    label = None
     if spec.label is not None:
-        label = label_output(columns, spec.label)
-        outputs[spec.label.column] = label.values
-        known = label.classes if isinstance(label.classes, int) else None
-        layout["label"] = LayoutLabel(name=spec.label.column, kind=spec.label.kind, classes=known)
-        if spec.label.kind == "multiclass":
-            compat.set_int_domain(label.values, label.classes)
+        target = label_output(columns, spec.label)
+        outputs[spec.label.column] = target.values
+        classes = target.classes
+        if spec.label.kind == "multiclass":  # known after the analysis: it is in the schema
+            compat.set_int_domain(target.values, classes)
+            classes = None
+        label = LayoutLabel(name=spec.label.column, kind=spec.label.kind, classes=classes)
     if spec.weight is not None:
         outputs[spec.weight] = weight_output(columns, spec.weight)
-        layout["weight"] = spec.weight
-    layout["label_sources"] = _label_sources(spec, used, columns, inputs)
-    _write_layout(FeatureLayout(**layout), batch_size(columns[(*used, *spec.passthrough)[0]]))
+
+    layout = FeatureLayout(
+        columns=packed.columns,
+        missing=packed.missing,
+        label=label,
+        weight=spec.weight,
+        label_sources=_label_sources(spec, used, columns, inputs),
+    )
+    _write_layout(layout, batch_size(columns[[*used, *spec.passthrough][0]]))
     return outputs
 
 
-class _Block(NamedTuple):
-    """Output columns of one dtype, side by side, in any order."""
-
-    names: tuple[str, ...]
-    values: tf.Tensor  # float32 or int64 [batch, n]
-    sources: tuple[str, ...]
-    missing: tf.Tensor  # bool [batch, n]: of the sources
-    sizes: tuple[IdCount | None, ...]  # None for floats
-
-
-def _scaled(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> list[_Block]:
+def _scaled(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> list[Block]:
     """Scaled columns, and after them the missing indicators of the groups that want them."""
     if not groups:
         return []
@@ -116,14 +107,14 @@ def _scaled(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> list
     statistics = column_statistics(x)
     filled = tf.where(missing, fill_values(owners, statistics), x)
     scaled = scale(filled, [group.scale or "none" for group in owners], statistics)
-    blocks = [_Block(names, _to_float32(scaled), names, missing, (None,) * len(names))]
+    blocks = [Block(names, _to_float32(scaled), names, missing, (None,) * len(names))]
     marked = [i for i, group in enumerate(owners) if group.missing_indicator]
     if marked:
         sources = tuple(names[i] for i in marked)
         bits = missing if len(marked) == len(names) else tf.gather(missing, marked, axis=1)
         indicators = tuple(source + INDICATOR_SUFFIX for source in sources)
         values = tf.cast(bits, tf.float32)
-        blocks.append(_Block(indicators, values, sources, bits, (None,) * len(marked)))
+        blocks.append(Block(indicators, values, sources, bits, (None,) * len(marked)))
     return blocks
 
 
@@ -133,114 +124,10 @@ def _to_float32(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.clip_by_value(x, -limit, limit), tf.float32)
 
 
-def _encoded(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> list[_Block]:
+def _encoded(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> list[Block]:
     if not groups:
         return []
-    return [_Block(e.names, e.ids, e.names, e.missing, e.sizes) for e in encode(columns, groups)]
-
-
-class _Assembled(NamedTuple):
-    outputs: dict[str, Any]
-    layout: dict[str, Any]  # fields of FeatureLayout
-
-
-def _assemble(
-    spec: FeatureSpec, groups: Sequence[ResolvedGroup], blocks: Sequence[_Block]
-) -> _Assembled:
-    """Orders the columns as the spec does, and packs them."""
-    floats = [block for block in blocks if block.values.dtype == tf.float32]
-    ints = [block for block in blocks if block.values.dtype == tf.int64]
-    order = _output_order(groups)
-    entries: dict[str, Column] = {}
-    sizes: dict[str, IdCount | None] = {}
-    outputs: dict[str, Any] = {}
-    missing: list[tf.Tensor] = []
-    missing_names: list[str] = []
-    kinds = {name: (group, kind) for name, group, kind in order}
-    for packed_name, members in ((PACKED_FLOAT, floats), (PACKED_INT, ints)):
-        if not members:
-            continue
-        names = [name for block in members for name in block.names]
-        wanted = [name for name, _, _ in order if name in set(names)]
-        values = _arrange([block.values for block in members], names, wanted)
-        missing.append(_arrange([block.missing for block in members], names, wanted))
-        missing_names += wanted
-        sources = {
-            n: s for block in members for n, s in zip(block.names, block.sources, strict=True)
-        }
-        sizes |= {n: s for block in members for n, s in zip(block.names, block.sizes, strict=True)}
-        for position, name in enumerate(wanted):
-            group, kind = kinds[name]
-            size = sizes[name]
-            entries[name] = Column(
-                name=name,
-                source=sources[name],
-                group=group,
-                kind=kind,
-                output=packed_name if spec.packed else name,
-                position=position if spec.packed else 0,
-                vocabulary_size=size.total if size and isinstance(size.total, int) else None,
-                vocabulary=size.vocabulary if size else None,
-                extra_ids=size.extra_ids if size else 0,
-            )
-        if spec.packed:
-            outputs[packed_name] = values
-        else:
-            outputs |= _unpacked(values, wanted, sizes)
-
-    columns = tuple(entries[name] for name, _, _ in order)
-    layout: dict[str, Any] = {"columns": columns}
-    if spec.packed and spec.missing_mask and columns:
-        bits = _arrange(missing, missing_names, [column.name for column in columns])
-        outputs[PACKED_MISSING] = pack_bits(bits)
-        layout["missing"] = PACKED_MISSING
-    return _Assembled(outputs, layout)
-
-
-def _output_order(groups: Sequence[ResolvedGroup]) -> list[tuple[str, str, str]]:
-    """(name, group, kind) of every output column, in the spec's order."""
-    order = []
-    for resolved in groups:
-        group = resolved.group
-        order += [(name, group.name, group.kind) for name in resolved.columns]
-        if group.missing_indicator:
-            order += [
-                (name + INDICATOR_SUFFIX, group.name, "missing_indicator")
-                for name in resolved.columns
-            ]
-    return order
-
-
-def _arrange(
-    tensors: Sequence[tf.Tensor], names: Sequence[str], wanted: Sequence[str]
-) -> tf.Tensor:
-    """Concatenates columns called `names` and brings them into the order `wanted`."""
-    joined = tensors[0] if len(tensors) == 1 else tf.concat(tensors, axis=1)
-    if list(names) == list(wanted):
-        return joined
-    index = {name: i for i, name in enumerate(names)}
-    return tf.gather(joined, [index[name] for name in wanted], axis=1)
-
-
-def _unpacked(
-    values: tf.Tensor, names: Sequence[str], sizes: Mapping[str, IdCount | None]
-) -> dict[str, tf.Tensor]:
-    outputs = {}
-    for name, column in zip(names, tf.split(values, len(names), axis=1), strict=True):
-        outputs[name] = column
-        if (count := sizes[name]) is not None:
-            compat.set_int_domain(column, count.total)
-    return outputs
-
-
-def pack_bits(bits: tf.Tensor) -> tf.Tensor:
-    """bool `[batch, p]` -> int64 `[batch, ceil(p / 32)]`; bit `i % 32` of word `i // 32`."""
-    p = bits.shape[1]
-    words = -(-p // MISSING_BITS)
-    padded = tf.pad(tf.cast(bits, tf.int64), [[0, 0], [0, words * MISSING_BITS - p]])
-    weights = np.left_shift(np.int64(1), np.arange(MISSING_BITS, dtype=np.int64))
-    packed = tf.reduce_sum(tf.reshape(padded, [-1, words, MISSING_BITS]) * weights, axis=2)
-    return tf.ensure_shape(packed, [None, words])
+    return [Block(e.names, e.ids, e.names, e.missing, e.sizes) for e in encode(columns, groups)]
 
 
 def _write_layout(layout: FeatureLayout, rows: tf.Tensor) -> None:
@@ -259,11 +146,11 @@ def _label_sources(
     columns: Mapping[str, Any],
     inputs: Mapping[str, Any],
 ) -> tuple[str, ...]:
-    """Raw columns that only label and weight are computed from: absent at serving."""
+    """Raw columns that label and weight need and no feature does: absent at serving."""
     targets = [spec.label.column] if spec.label is not None else []
     targets += [spec.weight] if spec.weight is not None else []
     found = set(spec.label.sources) if spec.label is not None else set()
     found |= raw_sources([columns[name] for name in targets], inputs)
     if found:
-        found -= raw_sources([columns[name] for name in (*used, *spec.passthrough)], inputs)
+        found -= raw_sources([columns[name] for name in used], inputs)
     return tuple(name for name in inputs if name in found)

@@ -105,6 +105,7 @@ def test_a_feature_derived_from_a_label_column_is_refused(
         run_transform(spec, {"x": X, "tips": X}, dense=("x",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("label", "values", "message"),
     [
@@ -143,6 +144,7 @@ def test_messages_count_rows_over_all_batches(
         combiner.extract_output(merged)
 
 
+@pytest.mark.slow
 def test_only_the_analysis_data_must_vary(run_transform: Any) -> None:
     """Another split may have one class, rows without a label (NaN), and poisoned features."""
     spec = _spec(label={"column": "y", "kind": "binary", "positive": ">50K"})
@@ -157,6 +159,7 @@ def test_only_the_analysis_data_must_vary(run_transform: Any) -> None:
     np.testing.assert_allclose(result.column("x"), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_multiclass_by_name(run_transform: Any, assets: Any) -> None:
     animals = ["cat", "dog", "cat", "cow"] * 30
     result = run_transform(
@@ -170,6 +173,7 @@ def test_multiclass_by_name(run_transform: Any, assets: Any) -> None:
     assert result.layout.label.classes == 3
 
 
+@pytest.mark.slow
 def test_multiclass_by_number(run_transform: Any) -> None:
     result = run_transform(
         _spec(label={"column": "y", "kind": "multiclass"}), {"x": X, "y": [0, 4, 2] * 40}

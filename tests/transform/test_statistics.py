@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.preprocessing import pack_bits  # noqa: E402
+from transform.pack import pack_bits  # noqa: E402
 from transform.scale import scale  # noqa: E402
 from transform.statistics import (  # noqa: E402
     ColumnStatistics,
@@ -121,3 +121,57 @@ def test_bits_are_packed_by_32(bits: np.ndarray) -> None:
     assert words.shape == (len(bits), -(-bits.shape[1] // 32))
     for i in range(bits.shape[1]):
         np.testing.assert_array_equal((words[:, i // 32] >> (i % 32)) & 1, bits[:, i])
+
+
+def test_quantiles_of_columns_without_values_do_not_shift_the_others() -> None:
+    """Reference: NumPy's quantiles; tolerance: 1 % of the ranks. Accumulators pass a cache."""
+    from transform.quantiles import QuantilesCombiner
+
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=[2000, 4]) * [1.0, 10.0, 100.0, 1000.0]
+    x[:, 1] = NAN
+    x[rng.random(2000) < 0.5, 2] = NAN
+    combiner = QuantilesCombiner(4, 5)
+    coder = combiner.accumulator_coder
+    accumulators = [
+        coder.decode_cache(
+            coder.encode_cache(combiner.add_input(combiner.create_accumulator(), [part]))
+        )
+        for part in np.array_split(x, 7)
+    ]
+    (found,) = combiner.extract_output(
+        combiner.compact(
+            combiner.merge_accumulators([*accumulators, combiner.create_accumulator()])
+        )
+    )
+    assert found.shape == (4, 4)
+    assert not found[1].any()
+    for column in (0, 2, 3):
+        present = np.sort(x[~np.isnan(x[:, column]), column])
+        ranks = np.searchsorted(present, found[column]) / len(present)
+        np.testing.assert_allclose(ranks, [0.2, 0.4, 0.6, 0.8], atol=0.01)
+
+
+@pytest.mark.parametrize(("sparse", "nodes_per_column"), [(True, 1), (False, 0)])
+def test_the_graph_hardly_grows_with_the_number_of_columns(
+    sparse: bool, nodes_per_column: int
+) -> None:
+    from transform import preprocessing_fn
+
+    spec = {"groups": [{"name": "g", "columns": "V*", "scale": "z_score"}]}
+
+    def nodes(columns: int) -> int:
+        with tf.Graph().as_default() as graph:
+            inputs = {
+                f"V{i}": (
+                    tf.compat.v1.sparse_placeholder(tf.float32, [None, None])
+                    if sparse
+                    else tf.compat.v1.placeholder(tf.float32, [None, 1])
+                )
+                for i in range(columns)
+            }
+            before = len(graph.get_operations())
+            preprocessing_fn(inputs, {"features": spec})
+            return len(graph.get_operations()) - before
+
+    assert nodes(97) - nodes(33) == 64 * nodes_per_column

@@ -1,0 +1,143 @@
+"""Columns -> packed outputs, and where each column went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from transform import compat
+from transform.encode import IdCount
+from transform.layout import MISSING_BITS, PACKED_FLOAT, PACKED_INT, PACKED_MISSING, Column
+from transform.select import INDICATOR_SUFFIX, ResolvedGroup
+from transform.spec import FeatureSpec
+
+
+class Block(NamedTuple):
+    """Output columns of one dtype, side by side, in any order."""
+
+    names: tuple[str, ...]
+    values: tf.Tensor  # float32 or int64 [batch, n]
+    sources: tuple[str, ...]
+    missing: tf.Tensor  # bool [batch, n]: of the sources
+    sizes: tuple[IdCount | None, ...]  # None for floats
+
+
+class Packed(NamedTuple):
+    """The outputs, and the fields of `FeatureLayout` that describe them."""
+
+    outputs: dict[str, tf.Tensor]
+    columns: tuple[Column, ...]
+    missing: str | None
+
+
+class _Named(NamedTuple):
+    """A column of a block, on its way into the spec's order."""
+
+    source: str
+    size: IdCount | None
+
+
+def pack(spec: FeatureSpec, groups: Sequence[ResolvedGroup], blocks: Sequence[Block]) -> Packed:
+    """Brings the columns into the spec's order and packs them, one output per dtype."""
+    order = _output_order(groups)
+    outputs: dict[str, tf.Tensor] = {}
+    placed: dict[str, Column] = {}
+    missing: list[tf.Tensor] = []
+    missing_names: list[str] = []
+    for output, dtype in ((PACKED_FLOAT, tf.float32), (PACKED_INT, tf.int64)):
+        members = [block for block in blocks if block.values.dtype == dtype]
+        if not members:
+            continue
+        names = [name for block in members for name in block.names]
+        mine = frozenset(names)
+        wanted = [name for name in order if name in mine]
+        values = _arrange([block.values for block in members], names, wanted)
+        columns = _columns(members, wanted, order, output if spec.packed else None)
+        placed |= columns
+        missing.append(_arrange([block.missing for block in members], names, wanted))
+        missing_names += wanted
+        if spec.packed:
+            outputs[output] = values
+        else:
+            outputs |= _one_by_one(values, wanted, members)
+    columns = tuple(placed[name] for name in order)
+    if not (spec.packed and spec.missing_mask and columns):
+        return Packed(outputs, columns, None)
+    outputs[PACKED_MISSING] = pack_bits(_arrange(missing, missing_names, list(order)))
+    return Packed(outputs, columns, PACKED_MISSING)
+
+
+def pack_bits(bits: tf.Tensor) -> tf.Tensor:
+    """bool `[batch, p]` -> int64 `[batch, ceil(p / 32)]`; bit `i % 32` of word `i // 32`."""
+    p = bits.shape[1]
+    words = -(-p // MISSING_BITS)
+    padded = tf.pad(tf.cast(bits, tf.int64), [[0, 0], [0, words * MISSING_BITS - p]])
+    weights = np.left_shift(np.int64(1), np.arange(MISSING_BITS, dtype=np.int64))
+    packed = tf.reduce_sum(tf.reshape(padded, [-1, words, MISSING_BITS]) * weights, axis=2)
+    return tf.ensure_shape(packed, [None, words])
+
+
+def _output_order(groups: Sequence[ResolvedGroup]) -> dict[str, tuple[str, str]]:
+    """Output column -> (group, kind), in the spec's order; a group's indicators come last."""
+    order = {}
+    for resolved in groups:
+        group = resolved.group
+        order |= dict.fromkeys(resolved.columns, (group.name, group.kind))
+        if group.missing_indicator:
+            indicators = [name + INDICATOR_SUFFIX for name in resolved.columns]
+            order |= dict.fromkeys(indicators, (group.name, "missing_indicator"))
+    return order
+
+
+def _columns(
+    blocks: Sequence[Block],
+    wanted: Sequence[str],
+    order: Mapping[str, tuple[str, str]],
+    output: str | None,
+) -> dict[str, Column]:
+    """The layout's entries; `output` None: every column is an output of its own."""
+    named: dict[str, _Named] = {}
+    for block in blocks:
+        entries = map(_Named, block.sources, block.sizes)
+        named |= dict(zip(block.names, entries, strict=True))
+    columns = {}
+    for position, name in enumerate(wanted):
+        size = named[name].size
+        columns[name] = Column(
+            name=name,
+            source=named[name].source,
+            group=order[name][0],
+            kind=order[name][1],
+            output=output or name,
+            position=position if output else 0,
+            vocabulary_size=size.total if size and isinstance(size.total, int) else None,
+            vocabulary=size.vocabulary if size else None,
+            extra_ids=size.extra_ids if size else 0,
+        )
+    return columns
+
+
+def _arrange(
+    tensors: Sequence[tf.Tensor], names: Sequence[str], wanted: Sequence[str]
+) -> tf.Tensor:
+    """Concatenates columns called `names` and brings them into the order `wanted`."""
+    joined = tensors[0] if len(tensors) == 1 else tf.concat(tensors, axis=1)
+    if list(names) == list(wanted):
+        return joined
+    index = {name: i for i, name in enumerate(names)}
+    return tf.gather(joined, [index[name] for name in wanted], axis=1)
+
+
+def _one_by_one(values: tf.Tensor, names: Sequence[str], blocks: Sequence[Block]) -> dict[str, Any]:
+    """`[batch, 1]` per column; ids carry their range in the transformed schema."""
+    sizes: dict[str, IdCount | None] = {}
+    for block in blocks:
+        sizes |= dict(zip(block.names, block.sizes, strict=True))
+    outputs = dict(zip(names, tf.split(values, len(names), axis=1), strict=True))
+    for name, column in outputs.items():
+        if (size := sizes[name]) is not None:
+            compat.set_int_domain(column, size.total)
+    return outputs
