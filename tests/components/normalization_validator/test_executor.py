@@ -209,7 +209,7 @@ def test_an_empty_train_split_is_refused(packed_examples, tmp_path):
         file.parent.mkdir()
         tf.io.TFRecordWriter(str(file), "GZIP").close()
     empty = packed_examples._replace(examples=str(tmp_path))
-    with pytest.raises(ValueError, match="Split 'train' of the transformed examples .* no row"):
+    with pytest.raises(ValueError, match=r"Split 'train' of the transformed examples .* no row"):
         Run(empty, tmp_path / "run")
 
 
