@@ -7,7 +7,7 @@
 CONFIG ?= examples/taxi/pipeline.yaml
 ARGS ?=
 BIN := .venv/bin
-LOCK = uv pip compile --quiet --universal ../../pyproject.toml --extra tfx --extra dev pyproject.toml -o lock.txt
+LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra tfx --extra dev pyproject.toml -o lock.txt
 
 export PYTHON
 
