@@ -63,6 +63,9 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         schema=schema.outputs["schema"],
         preprocessing_fn="transform.preprocessing_fn",
         custom_config=_transform_config(config),
+        # StatisticsGen has the raw columns' statistics, NormalizationValidator the packed ones',
+        # per column: Transform's own take time and say nothing of a vector's parts.
+        disable_statistics=True,
     )
     normalization = NormalizationValidator(
         examples=transform.outputs["transformed_examples"],

@@ -343,7 +343,7 @@ def _without_union_tags(loc: tuple[int | str, ...], raw: Any) -> tuple[int | str
     kept: list[int | str] = []
     node: Any = raw
     for depth, part in enumerate(loc):
-        here = dict(enumerate(node)) if isinstance(node, list) else node
+        here: Any = dict(enumerate(node)) if isinstance(node, list) else node
         if isinstance(here, dict) and part in here:
             node = here[part]
         elif depth < len(loc) - 1 or not isinstance(node, dict):

@@ -121,7 +121,7 @@ def peek(data: DataConfig, field: Literal["path", "eval_path"] = "path") -> Data
             data.source
         ](found)
     except ConfigError as error:
-        raise ConfigError(f"{label}={path}: {error}") from None
+        raise ConfigError(f"{label}: {error}") from None
     if result.rows == 0:
         raise ConfigError(
             f"{label}={path}: no rows"
@@ -323,9 +323,11 @@ def _peek_tfrecord(found: list[Path]) -> DataPeek:
                 kind = kinds[feature.WhichOneof("kind")]
                 if columns.get(name, "unknown") == "unknown":
                     columns[name] = kind
+    except ConfigError:
+        raise
     except Exception as error:  # protobuf and TensorFlow name a bad record in different ways
         raise ConfigError(
-            f"no TFRecord file of tf.Example ({type(error).__name__}: {error}). "
+            f"{found[0]} is no TFRecord file of tf.Example ({type(error).__name__}: {error}). "
             "Set data.source to its format."
         ) from None
     return DataPeek(columns, rows, complete=True)
@@ -337,4 +339,9 @@ def _tfrecords(found: Iterable[Path]) -> Iterator[bytes]:
     for file in found:
         with file.open("rb") as stream:
             compression = "GZIP" if stream.read(2) == b"\x1f\x8b" else ""
+        if compression and file.suffix != ".gz":
+            raise ConfigError(
+                f"{file} is compressed with gzip, which Beam only sees by the name. "
+                f"Rename it to {file.name}.gz."
+            )
         yield from tf.data.TFRecordDataset(str(file), compression).as_numpy_iterator()

@@ -1,0 +1,85 @@
+"""Whole pipelines as a user starts them: one process each, on real data."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command printed and how it ended."""
+
+    code: int
+    output: str
+
+    def lines(self, containing: str) -> list[str]:
+        return [line for line in self.output.splitlines() if containing in line]
+
+
+def run_pipeline(*arguments: str | Path, environment: dict[str, str] | None = None) -> Result:
+    """Runs `python -m pipeline ...` to its end, without a terminal."""
+    return run_command(sys.executable, "-m", "pipeline", *arguments, environment=environment)
+
+
+def run_command(*arguments: str | Path, environment: dict[str, str] | None = None) -> Result:
+    """Runs a command in the project's folder to its end, standard error with standard output."""
+    done = subprocess.run(
+        [str(argument) for argument in arguments],
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout)
+
+
+@dataclass(frozen=True)
+class TaxiRun:
+    """The taxi example, run once into a folder of its own."""
+
+    folder: Path
+    result: Result
+
+    def again(self, *arguments: str) -> Result:
+        """The same run once more, with changes."""
+        overrides = [f"--set={argument}" for argument in arguments]
+        return run_pipeline(
+            "run", "--config", TAXI, f"--set=output.folder={self.folder}", *overrides
+        )
+
+    @property
+    def pushed(self) -> Path:
+        versions = sorted((self.folder / "serving_model").iterdir(), key=lambda path: path.name)
+        return versions[-1]
+
+
+@pytest.fixture(scope="session")
+def pipeline() -> Callable[..., Result]:
+    """`python -m pipeline ...` as a function."""
+    return run_pipeline
+
+
+@pytest.fixture(scope="session")
+def command() -> Callable[..., Result]:
+    """Any command as a function."""
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def taxi(tmp_path_factory: pytest.TempPathFactory) -> TaxiRun:
+    folder = tmp_path_factory.mktemp("taxi") / "out"
+    result = run_pipeline("run", "--config", TAXI, f"--set=output.folder={folder}")
+    assert result.code == 0, result.output
+    return TaxiRun(folder, result)

@@ -1,0 +1,108 @@
+"""A stranger's CSV: missing values, NaN, infinities, rare strings, a skewed number to predict."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+pytestmark = pytest.mark.slow
+
+ROWS = 1_500
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CSV and a YAML in a folder outside the project."""
+    folder = tmp_path_factory.mktemp("houses")
+    random = np.random.default_rng(7)
+    area = random.lognormal(4.5, 0.5, ROWS)
+    rooms = random.integers(1, 9, ROWS)
+    town = random.choice(["Bergen", "Oslo", "Tromsø", "", "Å"], ROWS, p=[0.4, 0.4, 0.1, 0.09, 0.01])
+    price = area * (1 + 0.5 * (town == "Oslo")) * random.lognormal(0.0, 0.1, ROWS)
+    with (folder / "houses.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["area m2", "rooms", "town", "note, free", "price"])
+        for i in range(ROWS):
+            size = ("", "nan", "inf", "-inf")[i % 4] if i % 25 < 2 else f"{area[i]:.2f}"
+            writer.writerow(
+                [
+                    size,
+                    "" if i % 11 == 0 else rooms[i],
+                    town[i],
+                    'say "hi", twice',
+                    f"{price[i]:.3f}",
+                ]
+            )
+    config = {
+        "name": "houses",
+        "data": {"path": "houses.csv"},
+        "features": {
+            "groups": [
+                {
+                    "name": "size",
+                    "columns": ["area m2"],
+                    "impute": "mean",
+                    "missing_indicator": True,
+                    "scale": "z_score",
+                },
+                {"name": "rooms", "columns": ["rooms"], "encode": {"bucketize": {"buckets": 4}}},
+                {"name": "town", "columns": ["town"], "encode": {"vocabulary": {"top_k": 3}}},
+            ],
+            "label": {"column": "price", "kind": "regression"},
+        },
+        "training": {
+            "global_batch_size": 100,
+            "micro_batch_size": 30,  # no divisor of 100, nor of what is left at an epoch's end
+            "epochs": 8,
+            "strategy": "mirrored",
+            "logical_devices": 2,
+            "optimizer": {"name": "adamw", "learning_rate": 0.02},
+            "early_stopping": {"monitor": "loss", "patience_epochs": 4},
+        },
+        "evaluation": {
+            "slices": ["town"],
+            "thresholds": {"mean_absolute_error": {"upper_bound": 60.0}},
+        },
+        "output": {"folder": "out"},
+    }
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(config))
+    return folder
+
+
+def test_from_csv_to_predictions(folder, pipeline):
+    result = pipeline("run", "--config", folder / "pipeline.yaml")
+    assert result.code == 0, result.output
+    assert f"{ROWS:,} rows" in result.output
+    assert result.lines("town=Tromsø")
+    assert result.lines("blessed: every threshold holds")
+
+    output = folder / "predictions.csv"
+    result = pipeline(
+        *("predict", "--model", folder / "out" / "serving_model"),
+        *("--input", folder / "houses.csv", "--output", output),
+    )
+    assert result.code == 0, result.output
+    with output.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    predicted = np.array([float(row["outputs"]) for row in rows])
+    price = np.array([float(row["price"]) for row in rows])
+    assert len(rows) == ROWS
+    assert np.isfinite(predicted).all()  # of rows whose area is missing, nan or inf, too
+    assert np.corrcoef(predicted, price)[0, 1] > 0.8
+
+
+def test_a_constant_label_is_refused_by_name(folder, pipeline):
+    text = (folder / "houses.csv").read_text(encoding="utf-8").splitlines()
+    lines = [text[0], *(line.rpartition(",")[0] + ",5.0" for line in text[1:])]
+    (folder / "flat.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    result = pipeline(
+        *("run", "--config", folder / "pipeline.yaml"),
+        *("--set", "data.path=flat.csv", "--set", f"output.folder={folder / 'flat'}"),
+    )
+    assert result.code == 1
+    assert result.lines("Transform failed after")
+    assert "'price' is constant" in result.output

@@ -1,0 +1,156 @@
+"""CSV, TFRecord and Parquet files become the same tf.Examples through their real ExampleGens."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from tfx import v1 as tfx
+from tfx.orchestration import metadata
+
+from pipeline import data_sources
+from pipeline.config import DataConfig
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "amount": None if i % 5 == 0 else i / 2,
+        "count": None if i % 7 == 0 else i,
+        "city": None if i % 3 == 0 else f"city {i % 4}",
+    }
+    for i in range(40)
+]
+
+
+def write_csv(file: Path, rows: list[dict[str, Any]]) -> None:
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_parquet(file: Path, rows: list[dict[str, Any]]) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), file)
+
+
+def write_tfrecord(file: Path, rows: list[dict[str, Any]]) -> None:
+    with tf.io.TFRecordWriter(str(file), "GZIP") as writer:
+        for row in rows:
+            example = tf.train.Example()
+            for name, value in row.items():
+                feature = example.features.feature[name]
+                if isinstance(value, float):
+                    feature.float_list.value.append(value)
+                elif isinstance(value, int):
+                    feature.int64_list.value.append(value)
+                elif value is not None:
+                    feature.bytes_list.value.append(value.encode())
+            writer.write(example.SerializeToString())
+
+
+WRITERS = {"csv": write_csv, "parquet": write_parquet, "tfrecord": write_tfrecord}
+NAMES = {"csv": "rows.csv", "parquet": "rows.parquet", "tfrecord": "rows.tfrecord.gz"}
+
+
+def read_back(example: bytes) -> dict[str, Any]:
+    """A tf.Example as a row: None where a value is missing."""
+    row: dict[str, Any] = {}
+    for name, feature in tf.train.Example.FromString(example).features.feature.items():
+        kind = feature.WhichOneof("kind")
+        values = getattr(feature, kind).value if kind else []
+        value = values[0] if values else None
+        row[name] = value.decode() if isinstance(value, bytes) else value
+    return row
+
+
+def run_example_gen(data: DataConfig, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Runs the node alone and reads what it wrote: split -> rows."""
+    tfx.orchestration.LocalDagRunner().run(
+        tfx.dsl.Pipeline(
+            pipeline_name="source",
+            pipeline_root=str(folder / "artifacts"),
+            components=[data_sources.example_gen(data)],
+            metadata_connection_config=metadata.sqlite_metadata_connection_config(
+                str(folder / "metadata.sqlite")
+            ),
+            beam_pipeline_args=["--runner=FnApiRunner"],
+        )
+    )
+    splits: dict[str, list[dict[str, Any]]] = {}
+    for split in folder.glob("artifacts/*/examples/*/Split-*"):
+        files = [str(file) for file in split.iterdir()]
+        records = tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()
+        splits[split.name.removeprefix("Split-")] = [read_back(record) for record in records]
+    return splits
+
+
+def key(row: dict[str, Any]) -> str:
+    return str(sorted(row.items()))
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet", "tfrecord"])
+def test_every_row_arrives_once(source, tmp_path):
+    file = tmp_path / NAMES[source]
+    WRITERS[source](file, ROWS)
+    splits = run_example_gen(DataConfig(source=source, path=str(file), eval_percent=40), tmp_path)
+    assert set(splits) == {"train", "eval"}
+    assert min(len(rows) for rows in splits.values()) >= 5
+    assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
+
+
+def test_files_of_their_own_for_each_split_in_folders_of_their_own(tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    write_csv(tmp_path / "old" / "a.csv", ROWS[:10])
+    write_csv(tmp_path / "old" / "b.csv", ROWS[10:25])
+    write_csv(tmp_path / "new" / "a.csv", ROWS[25:])
+    data = DataConfig(
+        path=str(tmp_path / "old" / "*.csv"), eval_path=str(tmp_path / "new" / "a.csv")
+    )
+    splits = run_example_gen(data, tmp_path)
+    assert sorted(map(key, splits["train"])) == sorted(map(key, ROWS[:25]))
+    assert sorted(map(key, splits["eval"])) == sorted(map(key, ROWS[25:]))
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet", "tfrecord"])
+def test_peek_knows_names_types_and_number_of_rows(source, tmp_path):
+    file = tmp_path / NAMES[source]
+    WRITERS[source](file, ROWS)
+    seen = data_sources.peek(DataConfig(source=source, path=str(file)))
+    assert seen == data_sources.DataPeek(
+        {"amount": "float", "count": "int", "city": "string"}, len(ROWS), complete=True
+    )
+
+
+def test_peek_reads_a_bounded_number_of_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(data_sources, "PEEKED_ROWS", 10)
+    write_csv(tmp_path / "rows.csv", ROWS)
+    seen = data_sources.peek(DataConfig(path=str(tmp_path / "rows.csv")))
+    assert seen is not None
+    assert (seen.rows, seen.complete) == (10, False)
+
+
+def test_compressed_tfrecords_need_their_ending(tmp_path):
+    write_tfrecord(tmp_path / "rows.tfrecord", ROWS)
+    data = DataConfig(source="tfrecord", path=str(tmp_path / "rows.tfrecord"))
+    with pytest.raises(ValueError, match=r"compressed with gzip.*Rename it to rows\.tfrecord\.gz"):
+        data_sources.peek(data)
+
+
+def test_a_glob_of_files_with_different_headers_is_refused(tmp_path):
+    write_csv(tmp_path / "a.csv", ROWS)
+    write_csv(tmp_path / "b.csv", [{"amount": 1, "city": "x"}])
+    with pytest.raises(ValueError, match=r"b\.csv: its header differs .*: count"):
+        data_sources.peek(DataConfig(path=str(tmp_path / "*.csv")))
+
+
+def test_a_parquet_column_that_examples_cannot_hold(tmp_path):
+    table = pa.table({"when": pa.array([0, 1], pa.timestamp("s"))})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    data = DataConfig(source="parquet", path=str(tmp_path / "rows.parquet"))
+    with pytest.raises(ValueError, match=r"column 'when' has Parquet type timestamp"):
+        data_sources.peek(data)
