@@ -193,7 +193,7 @@ class TrainingLoop:
             epochs=self.epochs,
             loss=report.loss,
             gradient_norm=report.gradient_norm,
-            learning_rate=float(self.train_step.optimizer.learning_rate),
+            learning_rate=float(tf.convert_to_tensor(self.train_step.optimizer.learning_rate)),
             rows=report.rows,
             seconds=seconds,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import types
 from pathlib import Path
@@ -100,9 +101,71 @@ def serialized(row: dict) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
+def packed_preprocessing_fn(inputs):
+    """The same columns packed into one tensor per type, as this project's Transform gives them."""
+    import tensorflow_transform as tft
+
+    single = preprocessing_fn(inputs)
+    filled = tf.sparse.SparseTensor(
+        inputs["company"].indices,
+        inputs["company"].values,
+        [inputs["company"].dense_shape[0], 1],
+    )
+    company = tft.compute_and_apply_vocabulary(
+        tf.sparse.to_dense(filled, ""), num_oov_buckets=1, vocab_filename="company"
+    )
+    return {
+        "packed_float": single["fare_scaled"],
+        "packed_int": tf.concat([company, single["hour_id"]], axis=1),
+        "packed_missing": tf.zeros_like(single["hour_id"]),
+        "generous": single["generous"],
+    }
+
+
+def _column(name, kind, output, position, **sizes):
+    return {
+        "name": name,
+        "source": name,
+        "group": "all",
+        "kind": kind,
+        "output": output,
+        "position": position,
+        **sizes,
+    }
+
+
+PACKED_LAYOUT = {
+    "format": "tfx-largebatch/feature_layout",
+    "version": 1,
+    "columns": [
+        _column("fare", "z_score", "packed_float", 0),
+        _column("company", "vocabulary", "packed_int", 0, vocabulary="company", extra_ids=1),
+        _column("hour", "integer", "packed_int", 1, vocabulary_size=24),
+    ],
+    "missing": "packed_missing",
+    "label": {"name": "generous", "kind": "binary", "classes": 2},
+    "weight": None,
+    "label_sources": ["tips"],
+}
+
+
 @pytest.fixture(scope="session")
 def transformed(tmp_path_factory):
-    """A Transform output: `graph` (folder), `train` and `eval` (file patterns)."""
+    """A plain Transform output: `graph` (folder), `train` and `eval` (file patterns), `raw`."""
+    return run_transform(tmp_path_factory.mktemp("transformed"), preprocessing_fn)
+
+
+@pytest.fixture(scope="session")
+def packed(tmp_path_factory):
+    """A Transform output with packed features and a layout that names them."""
+    made = run_transform(tmp_path_factory.mktemp("packed"), packed_preprocessing_fn)
+    assets = Path(made.graph) / "transform_fn" / "assets"
+    (assets / "feature_layout").write_text(json.dumps(PACKED_LAYOUT))
+    return made
+
+
+def run_transform(folder: Path, preprocessing_fn) -> types.SimpleNamespace:
+    """Analyses the train rows and writes both splits as TFX's Transform does."""
     import apache_beam as beam
     import tensorflow_transform.beam as tft_beam
     from tensorflow_transform.beam.tft_beam_io import beam_metadata_io
@@ -110,7 +173,6 @@ def transformed(tmp_path_factory):
     from tfx_bsl.coders import example_coder
     from tfx_bsl.tfxio import tf_example_record
 
-    folder: Path = tmp_path_factory.mktemp("transformed")
     spec = {
         "fare": tf.io.VarLenFeature(tf.float32),
         "company": tf.io.VarLenFeature(tf.string),
@@ -120,11 +182,15 @@ def transformed(tmp_path_factory):
     schema = schema_utils.schema_from_feature_spec(spec)
     metadata = dataset_metadata.DatasetMetadata(schema)
     raw = {"train": raw_rows(ROWS, 0), "eval": raw_rows(200, 1)}
-    patterns = {}
-    source = tf_example_record.TFExampleBeamRecord("test", schema=schema)
+    source = tf_example_record.TFExampleBeamRecord(["test"], schema=schema)
+    config = source.TensorAdapterConfig()
+
+    def encode(element):
+        return example_coder.RecordBatchToExamplesEncoder().encode(element[0])
+
     with (
         beam.Pipeline(runner="FnApiRunner") as pipeline,
-        tft_beam.Context(temp_dir=str(folder / "tmp"), use_deep_copy_optimization=True),
+        tft_beam.Context(temp_dir=str(folder / "tmp")),
     ):
         batches = {
             split: pipeline
@@ -132,44 +198,34 @@ def transformed(tmp_path_factory):
             | f"read {split}" >> source.BeamSource()
             for split, rows in raw.items()
         }
-        graph = (batches["train"], source.TensorAdapterConfig()) | tft_beam.AnalyzeDataset(
-            preprocessing_fn
-        )
+        graph = (batches["train"], config) | tft_beam.AnalyzeDataset(preprocessing_fn)
         _ = graph | tft_beam.WriteTransformFn(str(folder / "graph"))
         _ = metadata | beam_metadata_io.WriteMetadata(str(folder / "graph" / "metadata"), pipeline)
         for split, batch in batches.items():
-            data, _ = (
-                (batch, source.TensorAdapterConfig()),
-                graph,
-            ) | f"transform {split}" >> tft_beam.TransformDataset(output_record_batches=True)
-            coder = {}
-
-            def encode(element, coder=coder):
-                if "coder" not in coder:
-                    coder["coder"] = example_coder.RecordBatchToExamplesEncoder()
-                return coder["coder"].encode(element[0])
-
-            _ = (
-                data
-                | f"encode {split}" >> beam.FlatMap(encode)
-                | f"write {split}"
-                >> beam.io.WriteToTFRecord(
-                    str(folder / split / "examples"), file_name_suffix=".gz", num_shards=2
-                )
+            transform = tft_beam.TransformDataset(output_record_batches=True)
+            data, _ = ((batch, config), graph) | f"transform {split}" >> transform
+            write = beam.io.WriteToTFRecord(
+                str(folder / split / "examples"), file_name_suffix=".gz", num_shards=2
             )
-            patterns[split] = str(folder / split / "examples*")
-    return types.SimpleNamespace(graph=str(folder / "graph"), raw=raw, **patterns)
+            _ = data | f"encode {split}" >> beam.FlatMap(encode) | f"write {split}" >> write
+    return types.SimpleNamespace(
+        graph=str(folder / "graph"),
+        raw=raw,
+        train=str(folder / "train" / "examples*"),
+        eval=str(folder / "eval" / "examples*"),
+    )
 
 
 @pytest.fixture
 def fn_args(transformed, tmp_path):
     """Returns a function that makes TFX's FnArgs for a configuration."""
 
-    def make(**trainer):
+    def make(data=None, **trainer):
+        data = data or transformed
         return types.SimpleNamespace(
-            train_files=[transformed.train],
-            eval_files=[transformed.eval],
-            transform_output=transformed.graph,
+            train_files=[data.train],
+            eval_files=[data.eval],
+            transform_output=data.graph,
             model_run_dir=str(tmp_path / "run"),
             serving_model_dir=str(tmp_path / "serving"),
             train_steps=0,

@@ -1,0 +1,17 @@
+"""Models as a user would give them by `model_fn`."""
+
+from __future__ import annotations
+
+import keras
+
+
+def fare_only(context) -> keras.Model:
+    """Takes a part of the features."""
+    fare = keras.Input(context.feature_spec["fare_scaled"].shape, name="fare_scaled")
+    output = keras.layers.Dense(context.outputs, activation="sigmoid")(fare)
+    return keras.Model({"fare_scaled": fare}, output)
+
+
+def not_a_model(context) -> str:
+    """A mistake."""
+    return "a model"
