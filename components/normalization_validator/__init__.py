@@ -4,9 +4,10 @@ component.py   the node: inputs, outputs, parameters
 executor.py    one Beam pass over every split, the report, the verdict
 columns.py     which columns there are, and how a record batch becomes arrays
 statistics.py  the mergeable statistics of one feature, exact whatever the order
-limits.py      what is accepted, and the sentence that names what is not
+limits.py      what is accepted
+check.py       statistics against limits: the sentence that names each violated one
 report.py      report.json
-html.py        report.html
+html.py        report.html (page.py: its frame, style and script)
 artifacts.py   the two output types
 """
 
