@@ -1,0 +1,72 @@
+"""Global batches from transformed files."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module.input_pipeline import Examples, expand, summarise
+
+
+@pytest.fixture
+def examples(transformed):
+    import tensorflow_transform as tft
+
+    spec = tft.TFTransformOutput(transformed.graph).transformed_feature_spec()
+    return Examples(expand([transformed.train], what="train"), spec, "generous")
+
+
+def fares(dataset):
+    return [batch[0]["fare_scaled"].ravel().tolist() for batch in dataset.as_numpy_iterator()]
+
+
+def test_every_row_comes_once_and_the_last_batch_is_short(examples):
+    shuffled = examples.shuffled_batches(64, shuffle_buffer_rows=1000, seed=3)(0)
+    sizes = [len(batch) for batch in fares(shuffled)]
+    assert sizes == [64] * 9 + [24]
+    in_order = list(itertools.chain(*fares(examples.batches(64))))
+    drawn = list(itertools.chain(*fares(shuffled)))
+    assert sorted(drawn) == sorted(in_order)
+    assert drawn != in_order
+
+
+def test_an_epoch_is_the_same_again_and_unlike_the_next(examples):
+    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)
+    assert fares(epochs(1)) == fares(epochs(1))
+    assert fares(epochs(1)) != fares(epochs(2))
+    other_seed = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=4)
+    assert fares(epochs(1)) != fares(other_seed(1))
+
+
+def test_weights_are_one_per_row(transformed, examples):
+    weighted = Examples(examples.files, examples.feature_spec, "generous", "fare_scaled")
+    features, labels, weights = next(iter(weighted.batches(8)))
+    assert weights.shape == (8,)
+    assert labels.shape == (8, 1)
+    assert "fare_scaled" not in features
+
+
+def test_one_pass_tells_rows_labels_and_ids(examples):
+    summary = summarise(examples, id_features=["hour_id"])
+    assert (summary.rows, summary.label_min, summary.label_max) == (600, 0.0, 1.0)
+    assert summary.label_is_whole
+    assert summary.id_sizes == {"hour_id": (0, 24)}
+
+
+@pytest.mark.parametrize(("weight", "message"), [(-1.0, "holds -1.0"), (np.inf, "holds inf")])
+def test_weights_that_cannot_be_weights_are_refused(tmp_path, weight, message):
+    path = str(tmp_path / "rows")
+    with tf.io.TFRecordWriter(path) as writer:
+        for value in (0.0, 1.0):
+            row = {
+                "y": tf.train.Feature(float_list=tf.train.FloatList(value=[value])),
+                "w": tf.train.Feature(float_list=tf.train.FloatList(value=[weight])),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=row))
+            writer.write(example.SerializeToString())
+    spec = {name: tf.io.FixedLenFeature([1], tf.float32) for name in ("y", "w")}
+    with pytest.raises(ValueError, match=f"trainer.weight='w' {message}"):
+        summarise(Examples((path,), spec, "y", "w"))

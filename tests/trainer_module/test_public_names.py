@@ -1,0 +1,33 @@
+"""What `import trainer_module` brings, and how long it takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import trainer_module
+
+
+def test_every_public_name_is_there():
+    for name in trainer_module.__all__:
+        assert getattr(trainer_module, name).__module__.startswith("trainer_module.")
+
+
+def modules_after(code: str) -> set[str]:
+    printed = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return {name.partition(".")[0] for name in printed.split()}
+
+
+def test_the_configuration_does_not_wait_for_tensorflow():
+    code = "from trainer_module import TrainerConfig; TrainerConfig.parse({'epochs': 1})"
+    assert not modules_after(code) & {"tensorflow", "keras", "numpy", "tfx"}
+
+
+def test_plain_tensorflow_users_need_neither_tfx_nor_beam():
+    code = f"from trainer_module import {', '.join(trainer_module.__all__)}"
+    assert not modules_after(code) & {"tfx", "apache_beam", "tensorflow_transform", "tfx_bsl"}

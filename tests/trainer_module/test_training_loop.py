@@ -1,0 +1,163 @@
+"""Epochs, the last window, and continuing after a kill."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module.actions import Action, EarlyStopping
+from trainer_module.checkpoints import Checkpoints
+from trainer_module.evaluation import Evaluation
+from trainer_module.train_step import TrainStep
+from trainer_module.training_loop import TrainingLoop
+
+FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 23)
+
+
+def batches(epoch):
+    data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS, WEIGHTS))
+    return data.shuffle(23, seed=epoch, reshuffle_each_iteration=False).batch(5)
+
+
+class Killed(Exception):
+    """What SIGKILL would do, without ending the test."""
+
+
+class KillAt(Action):
+    def __init__(self, step):
+        self.step = step
+
+    def on_loop(self, progress):
+        if progress.step == self.step:
+            raise Killed
+
+
+def build(strategy, folder=None, actions=(), *, epochs=3, every_steps=2, **options):
+    keras.utils.set_random_seed(5)
+    with strategy.scope():
+        model = keras.Sequential(
+            [
+                keras.Input((5,)),
+                keras.layers.Dense(8, activation="relu"),
+                keras.layers.Dropout(0.3),
+                keras.layers.Dense(1),
+            ]
+        )
+        optimizer = keras.optimizers.AdamW(0.01)
+        stopping = EarlyStopping(model, patience_epochs=50)
+    step = TrainStep(
+        model, optimizer, "mse", micro_batch_size=2, strategy=strategy, ema_momentum=0.9, **options
+    )
+    data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(7)
+    checkpoints = None
+    if folder is not None:
+        further = stopping.variables()
+        checkpoints = Checkpoints(
+            str(folder), step, every_steps=every_steps, further_variables=further
+        )
+    return TrainingLoop(
+        step,
+        batches,
+        epochs=epochs,
+        steps_per_loop=1,
+        evaluate=Evaluation(model, "mse", data, strategy=strategy),
+        actions=[stopping, *actions],
+        checkpoints=checkpoints,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["one_device", "mirrored2"])
+def test_killed_and_continued_it_ends_bit_for_bit_where_it_would_have(strategies, name, tmp_path):
+    whole = build(strategies[name])
+    wanted = whole.fit()
+    state = [v.numpy() for v in (*whole.train_step.optimizer.variables, *whole.train_step.state())]
+    for at in (3, 8, 15):  # between checkpoints, in the second epoch, at the very end
+        loop = build(strategies[name], tmp_path, [KillAt(at)])
+        with pytest.raises(Killed):
+            loop.fit()
+    loop = build(strategies[name], tmp_path, [KillAt(-1)])
+    result = loop.fit()
+    assert result == wanted
+    for found, expected in zip(
+        loop.train_step.model.get_weights(), whole.train_step.model.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+    found = [v.numpy() for v in (*loop.train_step.optimizer.variables, *loop.train_step.state())]
+    for one, other in zip(found, state, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_last_window_of_an_epoch_is_flushed_with_its_own_denominator(float64):
+    """23 rows in windows of 5: the last has 3. Reference: full batches of the same rows, 1e-12."""
+    random = full_batch.batch("mlp", 23)
+    data = tf.data.Dataset.from_tensor_slices(random).batch(5)
+    keras.utils.set_random_seed(1)
+    model, optimizer = full_batch.mlp(), keras.optimizers.Adam(0.01)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=2)
+    result = TrainingLoop(step, data, epochs=2).fit()
+    assert result.steps == 10
+    keras.utils.set_random_seed(1)
+    windows = [tuple(x[i : i + 5] for x in random) for i in range(0, 23, 5)] * 2
+    expected, _ = full_batch.train(full_batch.mlp(), keras.optimizers.Adam(0.01), "mlp", windows)
+    assert full_batch.error(model.get_weights(), expected) < 1e-12
+    # Pitfall: dropping the leftover.
+    keras.utils.set_random_seed(1)
+    full = [w for w in windows if len(w[0]) == 5]
+    dropped, _ = full_batch.train(full_batch.mlp(), keras.optimizers.Adam(0.01), "mlp", full)
+    assert full_batch.error(dropped, expected) > 1e-4
+
+
+def test_steps_end_in_the_middle_of_an_epoch():
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
+    result = TrainingLoop(step, batches, steps=7).fit()
+    assert (result.stopped, result.steps, result.epochs) == ("steps", 7, 2)
+
+
+@pytest.mark.parametrize("name", ["one_device", "mirrored3"])
+def test_evaluation_is_exact_with_weights_and_a_ragged_last_batch(strategies, name):
+    """Reference: NumPy in float64 over all rows at once. Tolerance 2e-6."""
+    strategy = strategies[name]
+    with strategy.scope():
+        model = full_batch.mlp()
+        metrics = [keras.metrics.MeanAbsoluteError(name="mae")]
+    data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS, WEIGHTS)).batch(8)
+    evaluate = Evaluation(model, "mse", data, metrics=metrics, strategy=strategy)
+    residual = (model(FEATURES).numpy() - LABELS)[:, 0].astype("float64")
+    for _ in range(2):  # the second call starts from zero again
+        found = evaluate()
+        assert found["loss"] == pytest.approx(np.average(residual**2, weights=WEIGHTS), rel=2e-6)
+        assert found["mae"] == pytest.approx(np.average(abs(residual), weights=WEIGHTS), rel=2e-6)
+
+
+def test_training_data_without_a_batch_is_an_error():
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
+    data = tf.data.Dataset.from_tensor_slices((FEATURES[:0], LABELS[:0])).batch(5)
+    with pytest.raises(ValueError, match="the training data has no batch"):
+        TrainingLoop(step, data, epochs=1).fit()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "epochs=None and steps=None: give exactly one"),
+        ({"epochs": 1, "steps": 1}, "epochs=1 and steps=1"),
+        ({"epochs": 0}, "epochs=0: use at least 1"),
+        ({"epochs": 1, "steps_per_loop": 0}, "steps_per_loop=0"),
+        ({"epochs": 1, "steps_per_loop": "many"}, "steps_per_loop='many'"),
+    ],
+)
+def test_contradictions_are_refused_in_the_constructor(options, message):
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
+    with pytest.raises(ValueError, match=message):
+        TrainingLoop(step, batches, **options)
+
+
+def test_a_checkpoint_of_another_model_is_refused(strategies, tmp_path):
+    build(strategies["none"], tmp_path, epochs=1).fit()
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
+    with pytest.raises(ValueError, match=r"is of another model or optimizer.*checkpoint_dir"):
+        TrainingLoop(step, batches, epochs=2, checkpoints=Checkpoints(str(tmp_path), step)).fit()
