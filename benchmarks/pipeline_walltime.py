@@ -31,7 +31,7 @@ BATCH_ROWS = 40  # the template's TRAIN_BATCH_SIZE
 
 def main() -> None:
     """Runs both, alternating, and prints the ratio."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=3, help="runs of each, alternating")
     runs = parser.parse_args().runs
     ours, template = [], []

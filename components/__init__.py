@@ -18,12 +18,16 @@ if TYPE_CHECKING:
     )
     from components.normalization_validator.component import NormalizationValidator
     from components.normalization_validator.limits import NormalizationLimits
+    from components.trainer.component import create_trainer
+    from trainer_module.config import TrainerConfig
 
 __all__ = [
     "NormalizationValidator",
     "NormalizationLimits",
     "NormalizationReport",
     "NormalizationBlessing",
+    "create_trainer",
+    "TrainerConfig",
 ]
 
 _HOME = {
@@ -31,6 +35,8 @@ _HOME = {
     "NormalizationReport": "components.normalization_validator.artifacts",
     "NormalizationLimits": "components.normalization_validator.limits",
     "NormalizationValidator": "components.normalization_validator.component",
+    "create_trainer": "components.trainer.component",
+    "TrainerConfig": "trainer_module.config",
 }
 
 

@@ -31,7 +31,7 @@ def create_pipeline(config: PipelineConfig) -> tfx.dsl.Pipeline:
 
     return tfx.dsl.Pipeline(
         pipeline_name=config.name,
-        pipeline_root=str(config.pipeline_root),
+        pipeline_root=config.pipeline_root,
         components=_nodes(config),
         enable_cache=config.metadata.cache,
         metadata_connection_config=metadata.sqlite_metadata_connection_config(
@@ -44,7 +44,7 @@ def create_pipeline(config: PipelineConfig) -> tfx.dsl.Pipeline:
 def _nodes(config: PipelineConfig) -> list[BaseNode]:
     from tfx import v1 as tfx
 
-    from components import NormalizationLimits, NormalizationValidator
+    from components import NormalizationLimits, NormalizationValidator, create_trainer
 
     examples = data_sources.example_gen(config.data)
     statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
@@ -73,14 +73,12 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         limits=NormalizationLimits.of(config.normalization),
         on_failure=config.normalization.on_failure,
     )
-    trainer = tfx.components.Trainer(
-        run_fn="trainer_module.run_fn",
+    trainer = create_trainer(
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         schema=schema.outputs["schema"],
-        train_args=tfx.proto.TrainArgs(),
-        eval_args=tfx.proto.EvalArgs(),
-        custom_config=_trainer_config(config),
+        config=config.training,
+        code=_trainer_code(config),
     )
     # Nothing may be trained on features that the validator refused.
     trainer.add_upstream_node(normalization)
@@ -102,7 +100,7 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         model=trainer.outputs["model"],
         model_blessing=evaluator.outputs["blessing"],
         push_destination=tfx.proto.PushDestination(
-            filesystem=tfx.proto.PushDestination.Filesystem(base_directory=str(config.push_folder))
+            filesystem=tfx.proto.PushDestination.Filesystem(base_directory=config.push_folder)
         ),
     )
     return [
@@ -129,10 +127,7 @@ def _transform_config(config: PipelineConfig) -> dict[str, Any]:
     }
 
 
-def _trainer_config(config: PipelineConfig) -> dict[str, Any]:
+def _trainer_code(config: PipelineConfig) -> str:
     functions = (config.training.model_fn, config.training.loss)
     modules = [name.rpartition(".")[0] for name in functions if name and "." in name]
-    return {
-        "trainer": config.training.model_dump(mode="json", exclude_none=True),
-        "code": fingerprint(["trainer_module", *modules]),
-    }
+    return fingerprint(["trainer_module", *modules])

@@ -17,10 +17,9 @@ import pydantic
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from components.normalization_validator.limits import NormalizationLimits
+from components import NormalizationLimits, TrainerConfig
 from pipeline.evaluation import EvaluationConfig
-from trainer_module.config import TrainerConfig
-from transform.spec import FeatureSpec, Label
+from transform import FeatureSpec, Label
 
 PACKAGE_SCHEME = "package://"
 
@@ -195,25 +194,24 @@ class PipelineConfig(_Section):
         return self.features.label
 
     @property
-    def output_folder(self) -> Path:
-        return Path(self.output.folder)
+    def pipeline_root(self) -> str:
+        """Folder of all artifacts; may be remote (`gs://...`)."""
+        return f"{self.output.folder}/artifacts"
 
     @property
-    def pipeline_root(self) -> Path:
-        """Folder of all artifacts."""
-        return self.output_folder / "artifacts"
+    def push_folder(self) -> str:
+        """Folder of the pushed models; may be remote."""
+        return self.serving.push_folder or f"{self.output.folder}/serving_model"
 
     @property
     def metadata_path(self) -> Path:
-        return Path(self.metadata.path or self.output_folder / "metadata.sqlite")
-
-    @property
-    def push_folder(self) -> Path:
-        return Path(self.serving.push_folder or self.output_folder / "serving_model")
+        """SQLite file of a local run."""
+        return Path(self.metadata.path or f"{self.output.folder}/metadata.sqlite")
 
     @property
     def log_folder(self) -> Path:
-        return self.output_folder / "logs"
+        """Folder of the logs of local runs."""
+        return Path(self.output.folder) / "logs"
 
 
 _PATH_FIELDS = (
@@ -308,6 +306,11 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
             node[index] = value
         else:
             node = node[index]
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is on a remote file system (`gs://...`), which is not looked at."""
+    return "://" in path and not path.startswith(PACKAGE_SCHEME)
 
 
 def _resolve_paths(raw: dict[str, Any], folder: Path) -> None:

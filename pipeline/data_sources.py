@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipeline.config import PACKAGE_SCHEME, ConfigError, DataConfig
+from pipeline.config import PACKAGE_SCHEME, ConfigError, DataConfig, is_remote
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
@@ -70,11 +70,6 @@ def resolve(path: str, field: str) -> Path:
             "Install it, or name a file."
         ) from None
     return Path(str(resource))
-
-
-def is_remote(path: str) -> bool:
-    """Whether a path is on a remote file system (`gs://...`), which is not looked at."""
-    return "://" in path and not path.startswith(PACKAGE_SCHEME)
 
 
 def files(path: str, field: str) -> list[Path]:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from pipeline import data_sources
-from pipeline.config import ConfigError, PipelineConfig
+from pipeline.config import ConfigError, PipelineConfig, is_remote
 
 
 def check_writable(config: PipelineConfig) -> None:
@@ -18,11 +18,16 @@ def check_writable(config: PipelineConfig) -> None:
         ConfigError: one cannot be made or written to.
     """
     for field, folder in (
-        ("output.folder", config.output_folder),
+        ("output.folder", config.output.folder),
         ("serving.push_folder", config.push_folder),
-        ("metadata.path", config.metadata_path.parent),
+        ("metadata.path", str(config.metadata_path.parent)),
     ):
-        _check_writable(folder, field)
+        if is_remote(folder):
+            raise ConfigError(
+                f"{field}={folder}: a run on this machine needs a folder on this machine. "
+                f"Use --set {field}=<folder>, or run the pipeline where {folder} can be reached."
+            )
+        _check_writable(Path(folder), field)
 
 
 def check(config: PipelineConfig) -> data_sources.DataPeek | None:
@@ -39,7 +44,7 @@ def check(config: PipelineConfig) -> data_sources.DataPeek | None:
         held_out = data_sources.peek(config.data, "eval_path")
         if seen and held_out:
             _check_same_columns(config, seen, held_out)
-    if config.data_schema.path and not data_sources.is_remote(config.data_schema.path):
+    if config.data_schema.path and not is_remote(config.data_schema.path):
         _check_schema_file(Path(config.data_schema.path))
     if seen:
         _check_columns(config, seen)

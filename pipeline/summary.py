@@ -45,7 +45,7 @@ def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecor
     table.add_column("node", no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
-    table.add_column(f"outputs, below {short(config.pipeline_root)}", overflow="fold")
+    table.add_column(f"outputs, below {short(Path(config.pipeline_root))}", overflow="fold")
     for node in state.nodes:
         record = records.get(node.name)
         outputs = record.outputs if record else {}
@@ -207,7 +207,7 @@ def _output(records: dict[str, NodeRecord], node: str, key: str) -> OutputArtifa
     return record.output(key) if record else None
 
 
-def _below(uri: str, root: Path) -> str:
+def _below(uri: str, root: str) -> str:
     return uri.removeprefix(f"{root}/")
 
 

@@ -23,8 +23,8 @@ def refusal(file: Path, *overrides: str) -> str:
 
 def test_the_example_parses_and_its_paths_start_at_its_own_folder():
     config = load_config(EXAMPLE)
-    assert config.output_folder == EXAMPLE.parents[2] / "output" / "taxi"
-    assert config.push_folder == config.output_folder / "serving_model"
+    assert config.output.folder == str(EXAMPLE.parents[2] / "output" / "taxi")
+    assert config.push_folder == config.output.folder + "/serving_model"
     assert config.data.path.startswith("package://tfx/")
 
 
@@ -35,8 +35,9 @@ def test_relative_data_path_is_resolved_against_the_yaml(write, tmp_path, monkey
 
 
 def test_remote_paths_stay_as_they_are(write):
-    file = write(lambda c: c["data"].update(path="gs://bucket/rows.csv"))
-    assert load_config(file).data.path == "gs://bucket/rows.csv"
+    config = load_config(write(), ["data.path=gs://bucket/rows.csv", "output.folder=gs://bucket/x"])
+    assert config.data.path == "gs://bucket/rows.csv"
+    assert config.pipeline_root == "gs://bucket/x/artifacts"
 
 
 def test_set_overrides_fields_at_any_depth(write):

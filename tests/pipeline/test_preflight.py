@@ -128,6 +128,11 @@ def test_function_that_cannot_be_imported(write, field):
     assert "no_such_function" in text
 
 
+def test_remote_output_of_a_local_run(write):
+    text = refusal(write(), "output.folder=gs://bucket/out")
+    assert "output.folder=gs://bucket/out: a run on this machine needs a folder" in text
+
+
 @pytest.mark.parametrize("field", ["output.folder", "serving.push_folder"])
 def test_folder_that_cannot_be_written(write, tmp_path, field):
     # A file in the way: permissions do not stop root, who runs these tests in a container.

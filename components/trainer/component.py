@@ -1,0 +1,56 @@
+"""The Trainer node of a pipeline: `trainer_module.run_fn` and its configuration, checked early.
+
+It is TFX's own Trainer and has no executor of its own: what it adds is that a wrong
+configuration is refused while the graph is built, and not once the node runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfx import v1 as tfx
+
+from trainer_module.config import TrainerConfig
+
+RUN_FN = "trainer_module.run_fn"
+
+
+def create_trainer(
+    *,
+    examples: tfx.types.BaseChannel,
+    transform_graph: tfx.types.BaseChannel,
+    schema: tfx.types.BaseChannel,
+    config: TrainerConfig | Mapping[str, Any],
+    code: str = "",
+) -> tfx.components.Trainer:
+    """TFX's Trainer that runs `trainer_module.run_fn`.
+
+    Args:
+        examples: channel of transformed Examples with the splits `train` and `eval`.
+        transform_graph: channel of the TransformGraph that made them.
+        schema: channel of the raw data's Schema.
+        config: how to train, as a TrainerConfig or its fields.
+        code: fingerprint of the code behind `run_fn` and `config.model_fn`. TFX's cache does not
+            see the code of functions named by a dotted path: a changed fingerprint makes it
+            train anew.
+
+    Returns:
+        The node, with the outputs `model` and `model_run`.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) a field of the configuration is wrong.
+    """
+    checked = TrainerConfig.model_validate(config)
+    return tfx.components.Trainer(
+        run_fn=RUN_FN,
+        examples=examples,
+        transform_graph=transform_graph,
+        schema=schema,
+        train_args=tfx.proto.TrainArgs(),
+        eval_args=tfx.proto.EvalArgs(),
+        custom_config={
+            "trainer": checked.model_dump(mode="json", exclude_none=True),
+            "code": code,
+        },
+    )
