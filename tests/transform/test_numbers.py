@@ -204,6 +204,26 @@ def test_a_constant_column_stays_0_for_unseen_values(result: Any) -> None:
     assert not packed[:, position].any()
 
 
+def test_an_empty_request_is_served_with_imputed_values(result: Any) -> None:
+    """A batch without any value of any sparse column, as one poor request makes it."""
+    import tensorflow as tf
+
+    spec = result.feature_spec
+    defaults = {k: v for k, v in spec.items() if isinstance(v, tf.io.FixedLenFeature)}
+    rows = {name: tf.zeros([1, 1], feature.dtype) for name, feature in defaults.items()}
+    for name in set(spec) - set(defaults):
+        none = tf.zeros([0, 2], tf.int64), tf.zeros([0], spec[name].dtype)
+        rows[name] = tf.SparseTensor(*none, [1, 0])
+    served = result.output.transform_raw_features(rows)
+    names = result.layout.names()
+    packed = dict(zip(names, served["packed_float"].numpy()[0], strict=True))
+    assert packed["normal"] == 0.0
+    assert packed["normal_missing"] == 1.0
+    assert packed["none_constant"] == -7.0
+    x = _reference("normal")
+    assert packed["m_normal"] == pytest.approx(np.nanmean(_min_max(x)), abs=1e-6)
+
+
 def test_the_naive_way_differs(tmp_path: Any) -> None:
     """One NaN, and tft's own min-max scaling of [1, 2, 5] is no longer [0, 0.25, 1]."""
     import apache_beam as beam
