@@ -1,0 +1,126 @@
+"""Every command and every piece of code in the README does what it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+OWN_DATA = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def shell_lines(text: str) -> list[str]:
+    lines = "".join(blocks(text, "sh")).splitlines()
+    return [line.partition(" #")[0].strip() for line in lines]
+
+
+COMMANDS = shell_lines(README)
+
+
+def makes(target: str) -> str:
+    """What `make <target>` would run, after its set-up."""
+    done = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_make_run_and_make_test_are_what_these_tests_run():
+    assert COMMANDS[:2] == ["make run", "make test"]
+    # The `taxi` fixture runs this very command, and this is one of the tests of the other.
+    assert "python -m pipeline run --config examples/taxi/pipeline.yaml" in makes("run")
+    assert re.search(r"python -m pytest *$", makes("test"), flags=re.MULTILINE)
+
+
+def test_no_command_is_left_untested():
+    known = ("make run", "make test", "python -m pipeline ", "tfx pipeline create ", "tfx run ")
+    assert [line for line in COMMANDS if not line.startswith(known)] == []
+
+
+def test_the_tfx_commands_are_those_of_the_cli_test():
+    tested = (ROOT / "tests" / "e2e" / "test_tfx_cli.py").read_text(encoding="utf-8")
+    for line in COMMANDS:
+        if line.startswith("tfx "):
+            for word in shlex.split(line):
+                assert f'"{word}"' in tested or word == "tfx", f"{word} of {line}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [c for c in COMMANDS if c.startswith("python -m pipeline")])
+def test_pipeline_commands(line, taxi, command, tmp_path):
+    shutil.copy(ROOT / "tests" / "data" / "one_ride.csv", tmp_path / "rides.csv")
+    line = line.replace("output/taxi", str(taxi.folder))
+    line = line.replace("rides.csv", str(tmp_path / "rides.csv"))
+    line = line.replace("pipeline.schema.json", str(tmp_path / "pipeline.schema.json"))
+    if " run " in line:
+        # One step is enough to see that it runs; every node up to the Trainer is cached.
+        line += f" --set output.folder={taxi.folder} --set training.epochs=1"
+    path = f"{ROOT / '.venv' / 'bin'}:/usr/bin:/bin"
+    result = command("sh", "-c", line, environment={"PATH": path})
+    assert result.code == 0, result.output
+    if "predict" in line:
+        assert re.search(r"^ +2 +0\.\d{4}$", result.output, flags=re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_python_deploys(tmp_path, monkeypatch):
+    (code,) = [block for block in blocks(README, "python") if "KubeflowV2DagRunner" in block]
+    code = code.replace("examples/taxi", str(ROOT / "examples" / "taxi"))
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    text = (tmp_path / "taxi.json").read_text()
+    for node in ("CsvExampleGen", "Transform", "NormalizationValidator", "Trainer", "Pusher"):
+        assert node in text
+    assert "gs://my-bucket/taxi" in text
+
+
+@pytest.mark.slow
+def test_python_reuses_the_trainer():
+    from tfx import v1 as tfx
+
+    from trainer_module import TrainerConfig
+
+    (code,) = [block for block in blocks(README, "python") if "my_model" in block]
+    examples = tfx.components.CsvExampleGen(input_base="rows")
+    statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
+    schema_gen = tfx.components.SchemaGen(statistics=statistics.outputs["statistics"])
+    transform = tfx.components.Transform(
+        examples=examples.outputs["examples"],
+        schema=schema_gen.outputs["schema"],
+        preprocessing_fn="transform.preprocessing_fn",
+    )
+    scope = {"tfx": tfx, "transform": transform, "schema_gen": schema_gen}
+    exec(code, scope)
+    import json
+
+    config = json.loads(scope["trainer"].exec_properties["custom_config"])["trainer"]
+    assert TrainerConfig.parse(config).micro_batch_size == 256
+
+
+def test_the_yaml_of_the_docs_is_a_configuration(tmp_path):
+    from pipeline import load_config
+
+    (text,) = blocks(OWN_DATA, "yaml")
+    file = tmp_path / "houses.yaml"
+    file.write_text(text)
+    config = load_config(file)
+    assert config.label.kind == "regression"
+    assert yaml.safe_load(text)["name"] == "houses"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/own-data.md", "CONTRIBUTING.md"])
+def test_links_lead_somewhere(page):
+    file = ROOT / page
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", file.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (file.parent / target).exists()] == []
