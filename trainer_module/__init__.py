@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from trainer_module.accumulation import GradientSum, accumulate_gradients, mean_gradients
     from trainer_module.config import TrainerConfig
     from trainer_module.feature_layout import FeatureLayout
+    from trainer_module.input_grad import input_gradients
     from trainer_module.loss import weighted_loss
     from trainer_module.model_context import ModelContext
+    from trainer_module.per_example import per_example_gradients
     from trainer_module.strategies import create_strategy
     from trainer_module.tfx_run import run_fn
     from trainer_module.train_step import TrainStep
@@ -29,7 +31,9 @@ _MODULE_OF = {
     "TrainingLoop": "training_loop",
     "accumulate_gradients": "accumulation",
     "create_strategy": "strategies",
+    "input_gradients": "input_grad",
     "mean_gradients": "accumulation",
+    "per_example_gradients": "per_example",
     "run_fn": "tfx_run",
     "weighted_loss": "loss",
 }
@@ -43,7 +47,9 @@ __all__ = [
     "TrainingLoop",
     "accumulate_gradients",
     "create_strategy",
+    "input_gradients",
     "mean_gradients",
+    "per_example_gradients",
     "run_fn",
     "weighted_loss",
 ]

@@ -1,0 +1,51 @@
+"""A function over rows, some rows at a time, in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+def map_chunks(
+    function: Callable[[Any], list[tf.Tensor]], data: Any, specs: list[Any], *, chunk_size: int
+) -> list[tf.Tensor]:
+    """Returns the concatenation of `function(rows)` over consecutive chunks of rows.
+
+    Args:
+        function: From the structure of `data` with up to `chunk_size` rows to tensors
+            `[those rows, ...]`.
+        data: Structure of tensors `[rows, ...]`; None passes.
+        specs: dtype and shape (without rows) of each tensor that `function` returns.
+        chunk_size: Rows at a time: what bounds the memory.
+
+    Raises:
+        ValueError: chunk_size below 1.
+    """
+    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
+        raise ValueError(f"chunk_size={chunk_size!r}: use a whole number of at least 1 row.")
+    tensors = [tensor for tensor in tf.nest.flatten(data) if tensor is not None]
+    rows = tf.shape(tensors[0])[0]
+    count = -(-rows // chunk_size)
+    arrays = [
+        tf.TensorArray(dtype, count, element_shape=[None, *shape], infer_shape=False)
+        for dtype, shape in specs
+    ]
+
+    def body(index: Any, arrays: list[Any]) -> tuple[Any, list[Any]]:
+        start = index * chunk_size
+        part = tf.nest.map_structure(
+            lambda t: None if t is None else t[start : start + chunk_size], data
+        )
+        found = function(part)
+        written = [a.write(index, tensor) for a, tensor in zip(arrays, found, strict=True)]
+        return index + 1, written
+
+    def all_chunks() -> list[tf.Tensor]:
+        _, filled = tf.while_loop(
+            lambda index, _: index < count, body, (tf.constant(0), arrays), parallel_iterations=1
+        )
+        return [array.concat() for array in filled]
+
+    return all_chunks()

@@ -1,0 +1,94 @@
+"""The gradient of every row by itself: which rows pull the weights, and how far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer_module.chunks import map_chunks
+from trainer_module.gradients import micro_batch_gradients
+from trainer_module.loss import as_loss_function
+
+
+def per_example_gradients(
+    model: keras.Model,
+    loss_fn: Any,
+    features: Any,
+    labels: Any,
+    sample_weight: Any = None,
+    *,
+    chunk_size: int,
+    reduce: Callable[[list[tf.Tensor]], Any] | None = None,
+) -> list[tf.Tensor] | tf.Tensor:
+    """Returns w_i ∇l_i for each row i, holding `chunk_size` rows' gradients at a time.
+
+    The result for all rows is `rows` times the size of the model; `reduce` keeps less of each row.
+    Regularisers are not in it, since they belong to no row. Dropout is as in training, with the
+    same mask for all rows of a chunk.
+
+    Example:
+        norms = per_example_gradients(
+            model, "mse", x, y, chunk_size=64, reduce=tf.linalg.global_norm
+        )  # [rows]
+
+    Args:
+        model: A built Keras model.
+        loss_fn: As `TrainStep` takes it.
+        features: Tensor or structure of tensors `[rows, ...]`.
+        labels: Tensor or structure of tensors `[rows, ...]`.
+        sample_weight: `[rows]` or None.
+        chunk_size: Rows at a time.
+        reduce: From one row's gradients (a list, as the model's trainable variables) to one tensor.
+
+    Returns:
+        `[rows, *variable.shape]` per trainable variable, zeros where the loss does not depend on
+        it; with `reduce`, its results `[rows, ...]`.
+
+    Raises:
+        ValueError: chunk_size below 1, or a layer that updates state when called.
+    """
+    loss_fn = as_loss_function(loss_fn)
+    variables = model.trainable_variables
+    data = tf.nest.map_structure(
+        lambda t: None if t is None else tf.convert_to_tensor(t), (features, labels, sample_weight)
+    )
+
+    def of_row(row: Any) -> list[tf.Tensor]:
+        one = tf.nest.map_structure(lambda t: None if t is None else t[tf.newaxis], row)
+        sums = micro_batch_gradients(model, loss_fn, *one, random_position=(0,), loss_scale=None)
+        gradients = [
+            tf.zeros(v.shape, v.dtype) if g is None else tf.convert_to_tensor(g)
+            for v, g in zip(variables, sums.gradients, strict=True)
+        ]
+        return gradients if reduce is None else [tf.convert_to_tensor(reduce(gradients))]
+
+    places = tf.nest.map_structure(lambda t: t is not None, data)
+
+    def of_chunk(part: Any) -> list[tf.Tensor]:
+        present = [t for t in tf.nest.flatten(part) if t is not None]
+
+        def of_tensors(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+            rest = iter(tensors)
+            return of_row(
+                tf.nest.map_structure(lambda place: next(rest) if place else None, places)
+            )
+
+        return tf.vectorized_map(of_tensors, present)
+
+    if reduce is None:
+        specs = [(tf.as_dtype(v.dtype), list(v.shape)) for v in variables]
+    else:
+        spec = tf.nest.map_structure(
+            lambda t: None if t is None else tf.TensorSpec(t.shape[1:], t.dtype), data
+        )
+        (shape,) = (
+            tf.function(lambda *row: of_row(row), autograph=False)
+            .get_concrete_function(*spec)
+            .structured_outputs
+        )
+        specs = [(shape.dtype, list(shape.shape))]
+    found = map_chunks(of_chunk, data, specs, chunk_size=chunk_size)
+    return found if reduce is None else found[0]
