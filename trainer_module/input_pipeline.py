@@ -90,6 +90,8 @@ class Examples:
     def _parse(self, serialized: tf.Tensor) -> tuple[Any, ...]:
         features = tf.io.parse_example(serialized, self.feature_spec)
         label = features.pop(self.label)
+        if label.shape.rank == 1:
+            label = label[:, tf.newaxis]  # as the model's outputs are
         if self.weight is None:
             return features, label
         return features, label, tf.reshape(features.pop(self.weight), [-1])

@@ -71,9 +71,9 @@ class LoopReport(NamedTuple):
 
 
 class _Reduced(NamedTuple):
-    """A window after reduction, equal on all replicas."""
+    """A window after reduction, equal on all replicas; None where a variable has no gradient."""
 
-    gradients: list[tf.Tensor]
+    gradients: list[Any]
     report: StepReport
     empty: tf.Tensor
     is_finite: tf.Tensor
@@ -352,10 +352,7 @@ class TrainStep:
         is_finite = tf.logical_and(is_finite, tf.math.is_finite(norm))
         if self.clip_norm is not None:
             factor = self.clip_norm / tf.maximum(norm, self.clip_norm)
-            present = [g * tf.cast(factor, g.dtype) for g in present]
-        self._with_gradient = [
-            v for v, g in zip(self._variables, gradients, strict=True) if g is not None
-        ]
+            gradients = [None if g is None else g * tf.cast(factor, g.dtype) for g in gradients]
         empty = tf.equal(total.denominator, 0)
         applied = tf.logical_and(is_finite, tf.logical_not(empty))
         failed = tf.logical_not(tf.logical_or(is_finite, empty))
@@ -373,7 +370,7 @@ class TrainStep:
             failed=failed,
             finite=finite,
         )
-        return _Reduced(present, report, empty, is_finite)
+        return _Reduced(gradients, report, empty, is_finite)
 
     def _apply(self, gradients: list[Any]) -> tf.Tensor:
         self.strategy.run(self._apply_on_replica, args=(gradients,))
@@ -387,17 +384,20 @@ class TrainStep:
                 self.strategy.extended.update(average, update, args=(variable.value,), group=False)
         return tf.constant(0)
 
-    def _apply_on_replica(self, gradients: list[tf.Tensor]) -> None:
-        replicas = self.strategy.num_replicas_in_sync
-        if replicas > 1:
+    def _apply_on_replica(self, gradients: list[Any]) -> None:
+        pairs = [
+            (tf.cast(g, v.dtype), v)
+            for g, v in zip(gradients, self._variables, strict=True)
+            if g is not None
+        ]
+        if self.strategy.num_replicas_in_sync > 1:
             # Keras sums over replicas again. One replica gives g and the others 0, which is exact;
             # g / replicas would round.
             context = tf.distribute.get_replica_context()
             assert context is not None
             is_first = tf.equal(context.replica_id_in_sync_group, 0)
-            gradients = [tf.where(is_first, g, tf.zeros_like(g)) for g in gradients]
-        casted = [tf.cast(g, v.dtype) for g, v in zip(gradients, self._with_gradient, strict=True)]
-        self.optimizer.apply(casted, self._with_gradient)
+            pairs = [(tf.where(is_first, g, tf.zeros_like(g)), v) for g, v in pairs]
+        self.optimizer.apply([g for g, _ in pairs], [v for _, v in pairs])
 
     def _count(self, report: StepReport, not_finite: tf.Tensor, empty: tf.Tensor) -> None:
         skipped = tf.logical_and(not_finite, tf.logical_not(report.failed))

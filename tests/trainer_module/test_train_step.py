@@ -350,3 +350,51 @@ def test_a_batch_is_a_pair_or_a_triple():
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(), "mse", micro_batch_size=2)
     with pytest.raises(ValueError, match=r"a batch is \(features, labels\)"):
         step(np.zeros((4, 5), "float32"))
+
+
+def test_a_variable_that_the_loss_does_not_use_is_left_alone(float64, strategies):
+    """Keras leaves such variables out of the update: no momentum, no weight decay."""
+    strategy = strategies["mirrored2"]
+
+    def build():
+        keras.utils.set_random_seed(1)
+        x = keras.Input((5,), dtype="float64")
+        used, unused = keras.layers.Dense(1)(x), keras.layers.Dense(2, name="unused")(x)
+        return keras.Model(x, {"used": used, "unused": unused})
+
+    def loss(labels, outputs, weights):
+        return tf.reduce_sum((outputs["used"] - labels) ** 2), tf.constant(2.0, tf.float64)
+
+    with strategy.scope():
+        model, optimizer = build(), OPTIMIZERS["adamw"]()
+    before = model.get_layer("unused").get_weights()
+    step = TrainStep(model, optimizer, loss, micro_batch_size=2, strategy=strategy, clip_norm=0.5)
+    features, labels, _ = full_batch.batch("mlp")
+    step((features, labels))
+    assert full_batch.error(model.get_layer("unused").get_weights()[:1], before[:1]) == 0
+    one, alone = build(), OPTIMIZERS["adamw"]()
+    with tf.GradientTape() as tape:
+        # The denominators of six micro-batches add up: three on each replica.
+        value = tf.reduce_sum((one(features)["used"] - labels) ** 2) / sum([2.0] * 6)
+    used = [v for v in one.trainable_variables if "unused" not in v.path]
+    gradients = tape.gradient(value, [v.value for v in used])
+    alone.build(one.trainable_variables)
+    alone.apply(tf.clip_by_global_norm(gradients, 0.5)[0], used)
+    assert full_batch.error(model.get_weights()[:1], one.get_weights()[:1]) < 1e-12
+
+
+def test_bfloat16_is_the_full_batch_in_bfloat16(strategies):
+    """Reference: full batch in float32; bfloat16 carries 8 bits: updates agree to 5e-2."""
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        step = make(strategies["mirrored2"], "mlp", "sgd")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert step.loss_scale is None
+    before = step.model.get_weights()
+    batch = full_batch.batch("mlp")
+    step(batch)
+    weights, _ = reference("mlp", "sgd", [batch])
+    updates = [a - b for a, b in zip(step.model.get_weights(), before, strict=True)]
+    expected = [a - b for a, b in zip(weights, before, strict=True)]
+    assert full_batch.error(updates, expected) < 5e-2
