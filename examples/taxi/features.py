@@ -19,13 +19,17 @@ def derive(inputs: dict[str, Any]) -> dict[str, Any]:
         `tip_over_20_percent`: 1 where the tip exceeds 20 % of the fare, 0 elsewhere; and
         `fare_dollars`, `miles`, `minutes`. Each float64 `[batch]`, NaN where missing.
     """
-    tips = dense_numbers(inputs["tips"])
     fare = dense_numbers(inputs["fare"])
+    # Amounts come as float32, where 20 % of a fare is not quite 20 %: 192 rides tip exactly that
+    # much, and only whole cents tell them from those who tip more.
+    tip_cents = tf.round(100.0 * dense_numbers(inputs["tips"]))
+    fare_cents = tf.round(100.0 * fare)
     # A comparison with NaN is false, which would call a missing tip a small one.
-    missing = tf.math.is_nan(tips + fare)
+    missing = tf.math.is_nan(tip_cents + fare_cents)
     nan = tf.constant(float("nan"), tf.float64)
+    label = tf.where(missing, nan, tf.cast(5.0 * tip_cents > fare_cents, tf.float64))
     return {
-        "tip_over_20_percent": tf.where(missing, nan, tf.cast(tips > 0.2 * fare, tf.float64)),
+        "tip_over_20_percent": label,
         "fare_dollars": fare,
         "miles": dense_numbers(inputs["trip_miles"]),
         "minutes": dense_numbers(inputs["trip_seconds"]) / 60.0,
