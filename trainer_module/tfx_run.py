@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -107,6 +108,7 @@ def _train(
         micro_batch = math.ceil(config.global_batch_size / strategy.num_replicas_in_sync)
     loss_fn = _loss_function(config, context.label_kind)
     names = DEFAULT_METRICS[context.label_kind] if config.metrics is None else config.metrics
+    _check_monitor(config, names)
     with strategy.scope():
         model = _model(context)
         optimizer = create_optimizer(config.optimizer, total_steps)
@@ -188,14 +190,18 @@ def _check_names(config: TrainerConfig) -> None:
         create_metric(name, "binary")
     if config.model_fn is not None:
         _model_fn(config.model_fn)
+    if config.metrics is not None:
+        _check_monitor(config, config.metrics)
+
+
+def _check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:
     stopping = config.early_stopping
-    if stopping is not None and config.metrics is not None:
-        known = ["loss", *config.metrics]
-        if stopping.monitor not in known:
-            raise ValueError(
-                f"trainer.early_stopping.monitor={stopping.monitor!r} is not evaluated; "
-                f"{nearest(stopping.monitor, known)}"
-            )
+    known = ["loss", *metrics]
+    if stopping is not None and stopping.monitor not in known:
+        raise ValueError(
+            f"trainer.early_stopping.monitor={stopping.monitor!r} is not evaluated; "
+            f"{nearest(stopping.monitor, known)}"
+        )
 
 
 def _open(fn_args: Any, config: TrainerConfig) -> _Data:

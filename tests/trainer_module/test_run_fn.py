@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -195,6 +196,10 @@ def test_a_model_of_the_user(fn_args, monkeypatch):
             {"metrics": ["auc"], "early_stopping": {"monitor": "acc"}},
             r"trainer.early_stopping.monitor='acc' is not evaluated; did you mean 'auc'",
         ),
+        (
+            {"early_stopping": {"monitor": "mean_absolute_error"}},
+            r"monitor='mean_absolute_error' is not evaluated; use one of accuracy, auc, loss",
+        ),
         ({"loss": "mean_squared_error", "label": "fare_scaled"}, None),
     ],
 )
@@ -256,3 +261,38 @@ def test_tfx_train_args_count_only_where_nothing_else_is_said(fn_args):
     args = fn_args(**QUICK, steps=2)
     args.train_steps = 3
     assert run_fn(args).steps == 2
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_all_options_at_once(fn_args, packed, precision):
+    args = fn_args(
+        packed,
+        strategy="mirrored",
+        logical_devices=2,
+        precision=precision,
+        jit_compile=True,
+        global_batch_size=64,
+        micro_batch_size=8,
+        steps=40,
+        ema_momentum=0.8,
+        clip_norm=1.0,
+        model={"hidden_units": [16], "dropout": 0.1, "embedding_size": 4},
+        optimizer={
+            "name": "adam",
+            "learning_rate": 0.05,
+            "schedule": {"name": "cosine", "warmup_steps": 5},
+        },
+        checkpoint_every_steps=15,
+        steps_per_loop=4,
+        seed=3,
+    )
+    result = run_fn(args)
+    assert (result.stopped, result.steps, result.epochs) == ("steps", 40, 4)
+    assert result.metrics["auc"] > 0.8
+    assert keras.config.dtype_policy().name == "float32"  # as it was before
+
+
+def test_a_multiclass_label(fn_args):
+    result = run_fn(fn_args(**{**QUICK, "label": "hour_id"}, epochs=1))
+    assert set(result.metrics) == {"loss", "accuracy"}
+    assert result.metrics["loss"] == pytest.approx(np.log(24), rel=0.2)  # hours are uniform noise
