@@ -24,7 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command.
 
     Returns:
-        The exit code: 0, 1 when a node failed, 2 when the input is wrong, 130 when interrupted.
+        The exit code: 0, 1 when a node failed, 2 when the input is wrong, 130 when interrupted,
+        141 when the reader of its output went away.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -35,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # The reader (`... | head`) has what it wants; what is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -39,6 +39,21 @@ def view(state: RunState, console: Console, *, plain: bool) -> View:
     return LiveView(state, console)
 
 
+def waiting(text: str, console: Console) -> Live:
+    """A spinner with a text, gone when left; nothing where there is no terminal.
+
+    Unlike `Console.status` it leaves sys.stdout and sys.stderr alone: they are the log file's.
+    """
+    return Live(
+        Spinner("dots", text),
+        console=console,
+        transient=True,
+        refresh_per_second=8,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
 class PlainView:
     """One line when a node starts to train or ends: for pipes, CI and log files."""
 

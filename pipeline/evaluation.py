@@ -9,7 +9,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
-    import tensorflow_model_analysis as tfma
+    from tensorflow_model_analysis.proto import config_pb2 as tfma
 
 LabelKind = Literal["binary", "multiclass", "regression"]
 
@@ -133,7 +133,7 @@ class EvaluationConfig(BaseModel):
             kind: kind of the label.
             weight: name of the row weight among the transformed features, or None.
         """
-        import tensorflow_model_analysis as tfma
+        from tensorflow_model_analysis.proto import config_pb2 as tfma
 
         # The label is made by Transform, so TFMA reads it from `transform_features`; slices are
         # raw columns, which only the raw examples have.
@@ -181,7 +181,7 @@ def _tfma_thresholds(
     metric: Metric, threshold: MetricThreshold | None
 ) -> list[tfma.PerSliceMetricThreshold]:
     """Thresholds on all rows; TFMA's plain `threshold` would hold for each slice as well."""
-    import tensorflow_model_analysis as tfma
+    from tensorflow_model_analysis.proto import config_pb2 as tfma
 
     if threshold is None:
         return []

@@ -39,17 +39,18 @@ def run(config: PipelineConfig, *, verbose: bool = False) -> int:
     log = config.log_folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
     out = Console()
     out.print(f"Pipeline {config.name}; log: {summary.short(log)}", highlight=False, soft_wrap=True)
+    # Asked now: below, the process's standard output is the log file.
+    on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
     preflight.check_writable(config)
     with logs.logs_to(log, verbose=verbose) as terminal:
-        width = out.width if out.is_terminal else PIPE_WIDTH
-        console = Console(file=terminal, force_terminal=out.is_terminal, width=width)
+        console = Console(file=terminal, force_terminal=on_terminal, width=width)
         return _run(config, console, log=log, plain=verbose)
 
 
 def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) -> int:
     state = RunState([])
     try:
-        with console.status("loading TFX and checking the configuration"):
+        with views.waiting("loading TFX and checking the configuration", console):
             preflight.check(config)
             runner, pipeline = _prepare(config)
         state = RunState.of(node.id for node in pipeline.components)

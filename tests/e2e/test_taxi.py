@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -124,6 +126,33 @@ def test_second_run_is_cached(taxi):
     ran = {node for node, how in results(result.output).items() if how == "run"}
     # TFX has no cache for resolvers; it must look for the latest blessed model each time.
     assert ran == {"LatestBlessedModel", "Evaluator", "Pusher"} or ran == {"LatestBlessedModel"}
+
+
+def test_a_terminal_shows_one_live_line_per_node_and_no_log_line(taxi):
+    ours, theirs = pty.openpty()
+    arguments = ["run", "--config", "examples/taxi/pipeline.yaml"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline", *arguments, "--set", f"output.folder={taxi.folder}"],
+        cwd=ROOT,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"},
+    )
+    os.close(theirs)
+    chunks = []
+    with contextlib.suppress(OSError):  # Linux says so when the other end is closed
+        while chunk := os.read(ours, 65536):
+            chunks.append(chunk)
+    os.close(ours)
+    assert process.wait(timeout=60) == 0
+    text = b"".join(chunks).decode()
+    assert "loading TFX" in text
+    assert re.search("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]", text)
+    last_frame = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", text)
+    assert all(re.search(f"✓ +{node} ", last_frame) for node in NODES)
+    assert "Warning" not in text
+    assert not re.search(r"[IWE]\d{4} \d\d:", text)
 
 
 def test_training_settings_rerun_from_the_trainer_on(taxi):
