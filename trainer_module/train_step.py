@@ -12,15 +12,15 @@ import tensorflow as tf
 from trainer_module.accumulation import (
     AddedLosses,
     Description,
-    GradientSum,
     accumulate_gradients,
     default_added_losses,
     describe,
     mean_gradients,
 )
-from trainer_module.gradients import stateful_layers
 from trainer_module.loss import as_loss_function
 from trainer_module.loss_scale import LossScale
+from trainer_module.reduction import all_reduce, finite_flags, unscale
+from trainer_module.refusals import check_model, check_optimizer, check_options
 from trainer_module.split import per_replica
 
 NonFinite = Literal["raise", "skip"]
@@ -134,9 +134,9 @@ class TrainStep:
         self.strategy = strategy or tf.distribute.get_strategy()
         self.model = model
         self.optimizer = optimizer
-        _check_options(micro_batch_size, clip_norm, ema_momentum, non_finite, added_losses)
-        _check_model(model, self.strategy)
-        _check_optimizer(optimizer, self.strategy)
+        check_options(micro_batch_size, clip_norm, ema_momentum, non_finite, added_losses)
+        check_model(model, self.strategy)
+        check_optimizer(optimizer, self.strategy)
         self.loss_fn = as_loss_function(loss_fn)
         self.micro_batch_size = micro_batch_size
         self.clip_norm = clip_norm
@@ -341,8 +341,8 @@ class TrainStep:
             loss_scale=scale,
             description=self._description,
         )
-        total = _unscale(_all_reduce(context, local), scale)
-        finite = _finite(total)
+        total = unscale(all_reduce(context, local), scale)
+        finite = finite_flags(total)
         is_finite = tf.reduce_all(finite)
         loss, gradients = mean_gradients(total, self.model, added_losses=self.added_losses)
         # The division and the regularisers may overflow too: what is applied is what is checked.
@@ -461,112 +461,3 @@ def _first_replica(strategy: tf.distribute.Strategy, values: Any) -> Any:
     return tf.nest.map_structure(
         lambda v: None if v is None else strategy.experimental_local_results(v)[0], values
     )
-
-
-def _all_reduce(context: Any, local: GradientSum) -> GradientSum:
-    flat = [tensor for tensor in tf.nest.flatten(local) if tensor is not None]
-    reduced = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, flat))
-    return tf.nest.map_structure(lambda t: None if t is None else next(reduced), local)
-
-
-def _unscale(total: GradientSum, scale: tf.Tensor | None) -> GradientSum:
-    if scale is None:
-        return total
-
-    def down(gradients: Any) -> Any:
-        if gradients is None:
-            return None
-        return [None if g is None else g / tf.cast(scale, g.dtype) for g in gradients]
-
-    return total._replace(
-        gradients=down(total.gradients), added_gradients=down(total.added_gradients)
-    )
-
-
-def _finite(total: GradientSum) -> tf.Tensor:
-    """Returns bools [1 + variables]: the sums of the loss, then each variable's gradients."""
-
-    def finite(*tensors: Any) -> tf.Tensor:
-        checks = [tf.reduce_all(tf.math.is_finite(t)) for t in tensors if t is not None]
-        return tf.reduce_all(tf.stack(checks)) if checks else tf.constant(True)
-
-    added = total.added_gradients or [None] * len(total.gradients)
-    return tf.stack(
-        [
-            finite(total.numerator, total.denominator, total.added_loss),
-            *(finite(g, a) for g, a in zip(total.gradients, added, strict=True)),
-        ]
-    )
-
-
-def _check_options(
-    micro_batch_size: int,
-    clip_norm: float | None,
-    ema_momentum: float | None,
-    non_finite: str,
-    added_losses: str | None,
-) -> None:
-    if isinstance(micro_batch_size, bool) or not isinstance(micro_batch_size, int):
-        raise ValueError(f"micro_batch_size={micro_batch_size!r}: use a whole number of rows.")
-    if micro_batch_size < 1:
-        raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
-    if clip_norm is not None and not clip_norm > 0:
-        raise ValueError(f"clip_norm={clip_norm}: use a number above 0, or None for no clipping.")
-    if ema_momentum is not None and not 0 <= ema_momentum < 1:
-        raise ValueError(f"ema_momentum={ema_momentum}: use a number from 0 to below 1, or None.")
-    if non_finite not in ("raise", "skip"):
-        raise ValueError(f"non_finite={non_finite!r}: use 'raise' or 'skip'.")
-    if added_losses not in (None, "mean", "sum"):
-        raise ValueError(f"added_losses={added_losses!r}: use 'mean' or 'sum'.")
-
-
-def _check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    if not model.built or not model.variables:
-        raise ValueError(
-            f"model {model.name!r} is not built: give it an Input, or call model.build(shape) in "
-            "the strategy's scope, before TrainStep."
-        )
-    if not model.trainable_variables:
-        raise ValueError(f"model {model.name!r} has no trainable variables: nothing to train.")
-    for path in stateful_layers(model):
-        raise ValueError(
-            f"layer {path!r} is a BatchNormalization in training mode, whose statistics would be "
-            "those of one micro-batch on one replica: use LayerNormalization or "
-            "GroupNormalization, or freeze it with layer.trainable = False."
-        )
-    if not strategy.extended.variable_created_in_scope(model.trainable_variables[0].value):
-        raise ValueError(
-            f"model {model.name!r} was not created under this strategy: build it inside `with "
-            "strategy.scope():`."
-        )
-
-
-_TAKEN_OVER = {
-    "clipnorm": "it would clip each variable by itself",
-    "global_clipnorm": "use clip_norm of TrainStep, which clips the reduced gradient once",
-    "clipvalue": "it would change the direction of the window's gradient",
-    "use_ema": "use ema_momentum of TrainStep",
-    "gradient_accumulation_steps": "use micro_batch_size of TrainStep: windows are exact there",
-    "loss_scale_factor": "TrainStep scales losses itself for float16 models",
-}
-
-
-def _check_optimizer(optimizer: Any, strategy: tf.distribute.Strategy) -> None:
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        raise ValueError(
-            "LossScaleOptimizer decides per replica whether gradients are finite: pass its inner "
-            "optimizer; TrainStep scales losses itself for float16 models."
-        )
-    if not isinstance(optimizer, keras.optimizers.Optimizer):
-        raise ValueError(f"optimizer={optimizer!r} is not a Keras optimizer (keras.optimizers).")
-    for option, instead in _TAKEN_OVER.items():
-        value = getattr(optimizer, option, None)
-        if value:
-            raise ValueError(
-                f"optimizer {optimizer.name!r} has {option}={value!r}: leave it out; {instead}."
-            )
-    if not strategy.extended.variable_created_in_scope(optimizer.iterations.value):
-        raise ValueError(
-            f"optimizer {optimizer.name!r} was not created under this strategy: create it inside "
-            "`with strategy.scope():`."
-        )

@@ -54,6 +54,7 @@ def test_it_learns_from_packed_features_with_their_layout(fn_args, packed, strat
     assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
 
 
+@pytest.mark.slow
 def test_mirrored_ends_where_one_device_ends(fn_args, packed, tmp_path):
     """Tolerance 1e-5 relative in float32 over 24 steps of SGD."""
     metrics = {}
@@ -263,6 +264,7 @@ def test_tfx_train_args_count_only_where_nothing_else_is_said(fn_args):
     assert run_fn(args).steps == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_all_options_at_once(fn_args, packed, precision):
     args = fn_args(

@@ -1,0 +1,39 @@
+"""Strategies by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import tensorflow as tf
+
+from trainer_module import create_strategy
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "kind", "replicas"),
+    [
+        ("auto", None, tf.distribute.OneDeviceStrategy, 1),
+        ("auto", 2, tf.distribute.MirroredStrategy, 2),
+        ("one_device", None, tf.distribute.OneDeviceStrategy, 1),
+        ("mirrored", None, tf.distribute.MirroredStrategy, 3),  # all that conftest.py made
+        ("mirrored", 2, tf.distribute.MirroredStrategy, 2),
+    ],
+)
+def test_names_and_devices(name, devices, kind, replicas):
+    strategy = create_strategy(name, logical_devices=devices)
+    assert isinstance(strategy, kind)
+    assert strategy.num_replicas_in_sync == replicas
+
+
+def test_several_workers_are_refused_rather_than_ignored(monkeypatch):
+    cluster = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
+    with pytest.raises(ValueError, match="2 workers in TF_CONFIG.*not available yet"):
+        create_strategy("auto")
+
+
+@pytest.mark.parametrize("name", ["multi_worker", "parameter_server", "tpu"])
+def test_what_is_to_come_is_refused_by_name(name):
+    with pytest.raises(ValueError, match=f"'{name}' is not available yet: use 'mirrored'"):
+        create_strategy(name)

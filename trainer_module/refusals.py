@@ -1,0 +1,86 @@
+"""What TrainStep refuses, and what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer_module.gradients import stateful_layers
+
+
+def check_options(
+    micro_batch_size: int,
+    clip_norm: float | None,
+    ema_momentum: float | None,
+    non_finite: str,
+    added_losses: str | None,
+) -> None:
+    """Raises ValueError for a number out of its range or an unknown word."""
+    if isinstance(micro_batch_size, bool) or not isinstance(micro_batch_size, int):
+        raise ValueError(f"micro_batch_size={micro_batch_size!r}: use a whole number of rows.")
+    if micro_batch_size < 1:
+        raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"clip_norm={clip_norm}: use a number above 0, or None for no clipping.")
+    if ema_momentum is not None and not 0 <= ema_momentum < 1:
+        raise ValueError(f"ema_momentum={ema_momentum}: use a number from 0 to below 1, or None.")
+    if non_finite not in ("raise", "skip"):
+        raise ValueError(f"non_finite={non_finite!r}: use 'raise' or 'skip'.")
+    if added_losses not in (None, "mean", "sum"):
+        raise ValueError(f"added_losses={added_losses!r}: use 'mean' or 'sum'.")
+
+
+def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+    """Raises ValueError for a model whose window would not be exact, or of another strategy."""
+    if not model.built or not model.variables:
+        raise ValueError(
+            f"model {model.name!r} is not built: give it an Input, or call model.build(shape) in "
+            "the strategy's scope, before TrainStep."
+        )
+    if not model.trainable_variables:
+        raise ValueError(f"model {model.name!r} has no trainable variables: nothing to train.")
+    for path in stateful_layers(model):
+        raise ValueError(
+            f"layer {path!r} is a BatchNormalization in training mode, whose statistics would be "
+            "those of one micro-batch on one replica: use LayerNormalization or "
+            "GroupNormalization, or freeze it with layer.trainable = False."
+        )
+    if not strategy.extended.variable_created_in_scope(model.trainable_variables[0].value):
+        raise ValueError(
+            f"model {model.name!r} was not created under this strategy: build it inside `with "
+            "strategy.scope():`."
+        )
+
+
+_TAKEN_OVER = {
+    "clipnorm": "it would clip each variable by itself",
+    "global_clipnorm": "use clip_norm of TrainStep, which clips the reduced gradient once",
+    "clipvalue": "it would change the direction of the window's gradient",
+    "use_ema": "use ema_momentum of TrainStep",
+    "gradient_accumulation_steps": "use micro_batch_size of TrainStep: windows are exact there",
+    "loss_scale_factor": "TrainStep scales losses itself for float16 models",
+}
+
+
+def check_optimizer(optimizer: Any, strategy: tf.distribute.Strategy) -> None:
+    """Raises ValueError for options that would act per replica or per micro-batch."""
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise ValueError(
+            "LossScaleOptimizer decides per replica whether gradients are finite: pass its inner "
+            "optimizer; TrainStep scales losses itself for float16 models."
+        )
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise ValueError(f"optimizer={optimizer!r} is not a Keras optimizer (keras.optimizers).")
+    for option, instead in _TAKEN_OVER.items():
+        value = getattr(optimizer, option, None)
+        if value:
+            raise ValueError(
+                f"optimizer {optimizer.name!r} has {option}={value!r}: leave it out; {instead}."
+            )
+    if not strategy.extended.variable_created_in_scope(optimizer.iterations.value):
+        raise ValueError(
+            f"optimizer {optimizer.name!r} was not created under this strategy: create it inside "
+            "`with strategy.scope():`."
+        )
