@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -16,6 +16,7 @@ from absl import logging
 from trainer_module.actions import Action, EarlyStopping, FitResult, ProgressLog, TensorBoardScalars
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
+from trainer_module.data_context import TransformedData, model_context, unsized_ids
 from trainer_module.default_model import default_model
 from trainer_module.evaluation import Evaluation
 from trainer_module.export import export_model
@@ -47,15 +48,6 @@ _NOT_IN_FINGERPRINT = {
 }
 
 
-class _Data(NamedTuple):
-    """What Transform left for this trainer."""
-
-    transform_output: Any
-    layout: FeatureLayout | None
-    train: Examples
-    eval_files: tuple[str, ...]
-
-
 def run_fn(fn_args: Any) -> FitResult:
     """Trains on Transform's output and exports a SavedModel.
 
@@ -76,13 +68,13 @@ def run_fn(fn_args: Any) -> FitResult:
     _check_names(config)
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = _open(fn_args, config)
-    summary = summarise(data.train, id_features=_unsized_ids(data))
+    summary = summarise(data.train, id_features=unsized_ids(data))
     if config.global_batch_size > summary.rows:
         raise ValueError(
             f"trainer.global_batch_size={config.global_batch_size} exceeds the {summary.rows} "
             f"training rows: use {summary.rows} or less."
         )
-    context = _context(config, data, summary)
+    context = model_context(config, data, summary)
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy(config.precision)
     keras.utils.set_random_seed(config.seed)
@@ -95,7 +87,7 @@ def run_fn(fn_args: Any) -> FitResult:
 def _train(
     fn_args: Any,
     context: ModelContext,
-    data: _Data,
+    data: TransformedData,
     summary: DataSummary,
     strategy: tf.distribute.Strategy,
 ) -> FitResult:
@@ -204,7 +196,7 @@ def _check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:
         )
 
 
-def _open(fn_args: Any, config: TrainerConfig) -> _Data:
+def _open(fn_args: Any, config: TrainerConfig) -> TransformedData:
     import tensorflow_transform as tft
 
     uri = getattr(fn_args, "transform_output", None) or getattr(
@@ -244,87 +236,9 @@ def _open(fn_args: Any, config: TrainerConfig) -> _Data:
     if not train_files:
         raise ValueError("the examples have no train split: give the Trainer transformed examples.")
     eval_files = expand(fn_args.eval_files or [], what="the eval split of the examples")
-    return _Data(transform_output, layout, Examples(train_files, spec, label, weight), eval_files)
-
-
-def _unsized_ids(data: _Data) -> list[str]:
-    """Returns the integer features whose range neither layout nor schema tells."""
-    sized = set(_domains(data.transform_output))
-    if data.layout is not None:
-        sized |= {column.output for column in data.layout.columns}
-    return [
-        name
-        for name, feature in data.train.feature_spec.items()
-        if feature.dtype.is_integer
-        and name not in sized
-        and name not in (data.train.label, data.train.weight)
-    ]
-
-
-def _domains(transform_output: Any) -> dict[str, tuple[int, int]]:
-    """Returns integer feature to (smallest id, number of ids), where the schema says it."""
-    schema = transform_output.transformed_metadata.schema
-    return {
-        feature.name: (feature.int_domain.min, feature.int_domain.max - feature.int_domain.min + 1)
-        for feature in schema.feature
-        if feature.HasField("int_domain") and feature.int_domain.max > feature.int_domain.min
-    }
-
-
-def _context(config: TrainerConfig, data: _Data, summary: DataSummary) -> ModelContext:
-    label, layout = data.train.label, data.layout
-    declared = layout.label.kind if layout and layout.label and layout.label.name == label else None
-    kind = _label_kind(config, declared, data.train.feature_spec[label], summary)
-    if kind == "binary" and not (summary.label_min == 0 and summary.label_max == 1):
-        raise ValueError(
-            f"trainer.label={label!r} is binary but goes from {summary.label_min:g} to "
-            f"{summary.label_max:g}: make it 0 or 1, or choose a loss for another kind of label."
-        )
-    if kind == "multiclass" and not (summary.label_is_whole and summary.label_min >= 0):
-        raise ValueError(
-            f"trainer.label={label!r} is multiclass but goes from {summary.label_min:g} to "
-            f"{summary.label_max:g} or holds fractions: make it 0, 1, ..., classes - 1."
-        )
-    outputs = math.prod(data.train.feature_spec[label].shape) if kind == "regression" else 1
-    if kind == "multiclass":
-        domain = _domains(data.transform_output).get(label, (0, 0))
-        outputs = max(int(summary.label_max) + 1, sum(domain))
-    # One more id than was seen in training, for those that come later.
-    seen = {name: (first, count + 1) for name, (first, count) in summary.id_sizes.items()}
-    features = {
-        name: feature
-        for name, feature in data.train.feature_spec.items()
-        if name not in (label, data.train.weight)
-    }
-    return ModelContext(
-        feature_spec=features,
-        transformed_schema=data.transform_output.transformed_metadata.schema,
-        layout=layout,
-        label=label,
-        label_kind=kind,
-        outputs=outputs,
-        id_sizes={**_domains(data.transform_output), **seen},
-        config=config,
+    return TransformedData(
+        transform_output, layout, Examples(train_files, spec, label, weight), eval_files
     )
-
-
-def _label_kind(
-    config: TrainerConfig, declared: str | None, feature: Any, summary: DataSummary
-) -> LabelKind:
-    loss = (config.loss or "").rpartition(".")[2].lower().replace("_", "")
-    if "categorical" in loss:
-        return "multiclass"
-    if "binary" in loss or "hinge" in loss:
-        return "binary"
-    if any(part in loss for part in ("squared", "absolute", "huber", "cosh", "mse", "mae")):
-        return "regression"
-    if declared in ("binary", "multiclass", "regression"):
-        return declared
-    if summary.label_is_whole and summary.label_min == 0 and summary.label_max == 1:
-        return "binary"
-    if feature.dtype.is_integer and summary.label_min >= 0:
-        return "multiclass"
-    return "regression"
 
 
 def _loss_function(config: TrainerConfig, kind: LabelKind) -> LossFunction:

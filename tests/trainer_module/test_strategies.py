@@ -29,7 +29,7 @@ def test_names_and_devices(name, devices, kind, replicas):
 def test_several_workers_are_refused_rather_than_ignored(monkeypatch):
     cluster = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
-    with pytest.raises(ValueError, match="2 workers in TF_CONFIG.*not available yet"):
+    with pytest.raises(ValueError, match=r"2 workers in TF_CONFIG.*not available yet"):
         create_strategy("auto")
 
 
