@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from components.normalization_validator.component import NormalizationValidator
     from components.normalization_validator.limits import NormalizationLimits
     from components.trainer.component import create_trainer
+    from components.trainer.process import prepare_process
     from trainer_module.config import TrainerConfig
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "NormalizationReport",
     "NormalizationBlessing",
     "create_trainer",
+    "prepare_process",
     "TrainerConfig",
 ]
 
@@ -36,6 +38,7 @@ _HOME = {
     "NormalizationLimits": "components.normalization_validator.limits",
     "NormalizationValidator": "components.normalization_validator.component",
     "create_trainer": "components.trainer.component",
+    "prepare_process": "components.trainer.process",
     "TrainerConfig": "trainer_module.config",
 }
 

@@ -224,19 +224,22 @@ def _peek_csv(found: list[Path]) -> DataPeek:
     columns: dict[str, ColumnType] = {}
     rows = 0
     for file in found:
-        with file.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream)
+        with file.open(newline="", encoding="utf-8") as stream:
             try:
-                header = next(reader, [])
+                first_line = stream.readline()
+                _check_first_line(first_line, file)
+                # Exactly as TFX splits it.
+                header = first_line.strip().split(",")
                 _check_header(header, columns, file)
+                reader = csv.reader(stream)
                 columns = columns or dict.fromkeys(header, "unknown")
                 for row in islice(reader, PEEKED_ROWS - rows + 1):
                     if not row:
                         continue
                     if len(row) != len(header):
                         raise ConfigError(
-                            f"{file}, line {reader.line_num}: {len(row)} cells under a header of "
-                            f"{len(header)} columns. Correct the line, or quote cells with commas."
+                            f"{file}, line {reader.line_num + 1}: {len(row)} cells under a header "
+                            f"of {len(header)} columns. Correct it, or quote cells with commas."
                         )
                     rows += 1
                     if rows > PEEKED_ROWS:
@@ -248,6 +251,20 @@ def _peek_csv(found: list[Path]) -> DataPeek:
                     f"{file} is no UTF-8 CSV file ({error}). Set data.source to its format."
                 ) from None
     return DataPeek(columns, rows, complete=True)
+
+
+def _check_first_line(line: str, file: Path) -> None:
+    """TFX splits the first line at every comma and takes the pieces as they are."""
+    if line.startswith("\ufeff"):
+        raise ConfigError(
+            f"{file}: starts with a byte order mark, which would become part of the first column's "
+            "name. Save it as UTF-8 without BOM."
+        )
+    if '"' in line:
+        raise ConfigError(
+            f"{file}: the first line has quotes, which TFX would take as part of the columns' "
+            f"names: {line.strip()}. Write the names without quotes and without commas in them."
+        )
 
 
 def _check_header(header: list[str], columns: dict[str, ColumnType], file: Path) -> None:

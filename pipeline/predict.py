@@ -1,12 +1,13 @@
 """The pushed model on raw rows: the first thing that anyone wants to try.
 
-A CSV's cells become tf.Examples of the types that the model's `raw` signature names; the model's
-serving signature does the rest, normalisation included.
+A CSV's cells become tf.Examples of the columns and types that the trainer's export lists beside the
+model; the model's serving signature does the rest, normalisation included.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import os
 import sys
 import tempfile
@@ -91,18 +92,15 @@ class Predictor:
         self._path = version
         self._loaded: Any = tf.saved_model.load(str(version))
         signatures = self._loaded.signatures
-        lacking = [name for name in ("serving_default", "raw") if name not in signatures]
-        if lacking:
+        listed = version / "assets.extra" / "raw_columns.json"
+        if "serving_default" not in signatures or not listed.is_file():
             raise ConfigError(
-                f"--model={version}: has no {' and no '.join(lacking)} signature "
-                f"(it has {', '.join(signatures) or 'none'}); "
-                "use a model that this pipeline pushed."
+                f"--model={version}: has no serving_default signature or no {listed.name} "
+                "(the raw columns that it takes); use a model that this pipeline pushed."
             )
         self._serve = signatures["serving_default"]
-        self._types: dict[str, tf.DType] = {
-            name: spec.dtype
-            for name, spec in signatures["raw"].structured_input_signature[1].items()
-        }
+        columns = json.loads(listed.read_text(encoding="utf-8"))["columns"]
+        self._types: dict[str, tf.DType] = {c["name"]: tf.as_dtype(c["dtype"]) for c in columns}
 
     def check_columns(self, header: list[str], source: str) -> None:
         """Refuses a file that lacks a column that the model reads."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from components import prepare_process
 from pipeline import console as views
 from pipeline import logs, preflight, summary
 from pipeline.config import ConfigError, PipelineConfig
@@ -51,6 +52,7 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
     state = RunState([])
     try:
         with views.waiting("loading TFX and checking the configuration", console):
+            prepare_process(config.training)
             preflight.check(config)
             runner, pipeline = _prepare(config)
         state = RunState.of(node.id for node in pipeline.components)

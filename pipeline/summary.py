@@ -182,9 +182,7 @@ def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
             value = _number(failure.metric_value.double_value.value)
             if failure.metric_key.is_diff:
                 allowed = threshold.change_threshold.absolute.value
-                reasons.append(
-                    f"{name} changed by {value} against the baseline; allowed {allowed:g}"
-                )
+                reasons.append(f"{name} changed by {value} from the baseline; allowed {allowed:g}")
                 continue
             bounds = threshold.value_threshold
             if bounds.HasField("lower_bound"):

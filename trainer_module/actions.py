@@ -109,14 +109,19 @@ class ProgressLog(Action):
         self._steps, self._rows, self._seconds = 0, 0, 0.0
 
     def on_loop(self, progress: LoopProgress) -> None:
-        """Logs step, loss, rows per second and time left."""
-        self._steps += progress.steps
-        self._rows += progress.rows
-        self._seconds += progress.seconds
+        """Logs step, loss, rows per second and time left.
+
+        The first loop also traces the graph: its time says nothing of what the rest will take.
+        """
+        first = self._last == -math.inf
+        if not first:
+            self._steps += progress.steps
+            self._rows += progress.rows
+            self._seconds += progress.seconds
         at_end = progress.step == progress.total_steps
         if time.monotonic() - self._last < self.every_seconds and not at_end:
             return
-        rate = self._rows / max(self._seconds, 1e-9)
+        rate = self._rows / self._seconds if self._seconds else None
         eta = None
         if progress.total_steps is not None and self._steps:
             eta = (progress.total_steps - progress.step) * self._seconds / self._steps
@@ -133,11 +138,11 @@ class ProgressLog(Action):
             "eta_seconds": eta,
         }
         logging.get_absl_logger().info(
-            "step %d/%s loss %.4f %.0f examples/s",
+            "step %d/%s loss %.4f%s",
             progress.step,
             progress.total_steps or "?",
             progress.loss,
-            rate,
+            "" if rate is None else f" {rate:.0f} examples/s",
             extra={"progress": record},
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +26,11 @@ def export_model(
       `outputs` `[rows, k]` (or one tensor per name, for a model that gives a dict).
     - `transform_features`: `examples` with the label sources, to every transformed feature.
     - `raw`: one tensor per raw column without the label sources, to the outputs as above. A column
-      of variable length is `[rows, values]`, where NaN and "" say that a value is missing.
+      of variable length is `[rows, values]`, where NaN and "" say that a value is missing. An
+      argument is named as its column, but for characters that TensorFlow has no name for.
+
+    Beside it, `assets.extra/raw_columns.json` lists the raw columns that serving takes: name,
+    dtype, and argument of `raw`.
 
     Args:
         model: A Keras model over transformed features.
@@ -56,7 +62,10 @@ def export_model(
         return predict({n: _as_parsed(columns[n], spec) for n, spec in serving_spec.items()})
 
     examples_spec = tf.TensorSpec([None], tf.string, name="examples")
-    raw_specs = {name: _raw_tensor_spec(name, spec) for name, spec in serving_spec.items()}
+    arguments = argument_names(list(serving_spec))
+    raw_specs = {
+        name: _raw_tensor_spec(name, spec, arguments[name]) for name, spec in serving_spec.items()
+    }
     archive = keras.export.ExportArchive()
     archive.track(model)
     # A tf_keras model: tracked beside the Keras 3 model. As its attribute, session-style loaders
@@ -66,7 +75,33 @@ def export_model(
     archive.add_endpoint("transform_features", transform_features, [examples_spec])
     archive.add_endpoint("raw", raw, [raw_specs])
     archive.write_out(directory, verbose=False)
+    _write_raw_columns(directory, serving_spec, arguments)
     logging.info("Exported the model to %s", directory)
+
+
+def argument_names(columns: Sequence[str]) -> dict[str, str]:
+    """Column -> a name that TensorFlow accepts: the same, or with `_` for what it does not."""
+    taken: dict[str, str] = {}
+    for column in columns:
+        name = base = re.sub(r"[^A-Za-z0-9_.]", "_", column).lstrip("_") or "column"
+        number = 1
+        while name in taken.values() or (name != column and name in columns):
+            name, number = f"{base}_{number}", number + 1
+        taken[column] = name
+    return taken
+
+
+def _write_raw_columns(
+    directory: str, spec: Mapping[str, Any], arguments: Mapping[str, str]
+) -> None:
+    columns = [
+        {"name": name, "dtype": feature.dtype.name, "argument": arguments[name]}
+        for name, feature in spec.items()
+    ]
+    folder = f"{directory}/assets.extra"  # SavedModel's place for what TensorFlow does not read
+    tf.io.gfile.makedirs(folder)
+    with tf.io.gfile.GFile(f"{folder}/raw_columns.json", "w") as stream:
+        stream.write(json.dumps({"version": 1, "columns": columns}, indent=1))
 
 
 def find_label_sources(
@@ -104,11 +139,11 @@ def _dense(tensor: Any) -> tf.Tensor:
     return tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor
 
 
-def _raw_tensor_spec(name: str, spec: Any) -> tf.TensorSpec:
+def _raw_tensor_spec(name: str, spec: Any, argument: str) -> tf.TensorSpec:
     if isinstance(spec, tf.io.FixedLenFeature):
-        return tf.TensorSpec([None, *spec.shape], spec.dtype, name=name)
+        return tf.TensorSpec([None, *spec.shape], spec.dtype, name=argument)
     if isinstance(spec, tf.io.VarLenFeature):
-        return tf.TensorSpec([None, None], spec.dtype, name=name)
+        return tf.TensorSpec([None, None], spec.dtype, name=argument)
     raise ValueError(
         f"raw column {name!r} is a {type(spec).__name__}, for which there is no serving signature: "
         "give it one value per row, or a list of values, in the schema."

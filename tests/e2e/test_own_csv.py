@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     price = area * (1 + 0.5 * (town == "Oslo")) * random.lognormal(0.0, 0.1, ROWS)
     with (folder / "houses.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow(["area m2", "rooms", "town", "note, free", "price"])
+        writer.writerow(["area m2", "rooms", "town", "note", "price"])
         for i in range(ROWS):
             size = ("", "nan", "inf", "-inf")[i % 4] if i % 25 < 2 else f"{area[i]:.2f}"
             writer.writerow(

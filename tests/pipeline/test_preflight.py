@@ -63,6 +63,17 @@ def test_repeated_column(write):
     assert "repeated: age" in refusal(write(csv="amount,age,age,bought\n1,2,3,1\n"))
 
 
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ('"amount","age","city","bought"', "the first line has quotes"),
+        ("\ufeffamount,age,city,bought", "byte order mark"),
+    ],
+)
+def test_header_that_tfx_would_misread(write, header, message):
+    assert message in refusal(write(csv=header + "\n1.5,20,Oslo,1\n"))
+
+
 def test_feature_column_that_the_data_lacks(write):
     text = refusal(write(), "features.groups.0.columns=[amuont]")
     assert "'amuont'" in text

@@ -14,7 +14,7 @@ import pytest
 import small_transform
 import tensorflow as tf
 
-from trainer_module.export import export_model
+from trainer_module.export import argument_names, export_model
 
 
 @pytest.fixture(scope="module", params=["plain", "packed"])
@@ -162,3 +162,16 @@ def test_tfx_bulk_inferrer_predicts_with_it(exported, tmp_path):
         found[tf.make_ndarray(log.request.inputs["examples"]).item()] = value
     predicted = [found[small_transform.serialized(without_label(row))] for row in rows]
     np.testing.assert_allclose(predicted, expected(data, model)[0][:, 0], atol=1e-6)
+
+
+def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():
+    names = argument_names(["fare", "area m2", "area_m2", "area-m2", "_x", "Größe", "%"])
+    assert names == {
+        "fare": "fare",
+        "area m2": "area_m2_1",
+        "area_m2": "area_m2",
+        "area-m2": "area_m2_2",
+        "_x": "x",
+        "Größe": "Gr__e",
+        "%": "column",
+    }

@@ -1,0 +1,23 @@
+"""What the Trainer needs of a process that other nodes run in as well."""
+
+from __future__ import annotations
+
+from trainer_module.config import TrainerConfig
+
+
+def prepare_process(config: TrainerConfig) -> None:
+    """Configures TensorFlow's devices for training, before any node uses TensorFlow.
+
+    TensorFlow fixes its logical devices when it is first used, and under LocalDagRunner that is
+    in Transform, long before the Trainer runs in the same process.
+
+    Args:
+        config: how the process's Trainer will train.
+
+    Raises:
+        ValueError: TensorFlow already runs in this process, with fewer devices.
+    """
+    if config.logical_devices is not None:
+        from trainer_module.strategies import configure_logical_devices
+
+        configure_logical_devices(config.logical_devices)
