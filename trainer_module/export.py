@@ -68,15 +68,26 @@ def export_model(
     }
     archive = keras.export.ExportArchive()
     archive.track(model)
-    # A tf_keras model: tracked beside the Keras 3 model. As its attribute, session-style loaders
-    # would not find the vocabularies.
-    archive.track(layer)
+    for table in _resources(layer):
+        archive.track(table)
     archive.add_endpoint("serving_default", serve, [examples_spec])
     archive.add_endpoint("transform_features", transform_features, [examples_spec])
     archive.add_endpoint("raw", raw, [raw_specs])
     archive.write_out(directory, verbose=False)
     _write_raw_columns(directory, serving_spec, arguments)
     logging.info("Exported the model to %s", directory)
+
+
+def _resources(layer: Any) -> list[Any]:
+    """The vocabulary tables of the transform layer, which the signatures need beside variables.
+
+    The layer is a tf_keras model. As an attribute of the Keras 3 model, session-style loaders would
+    not find its tables; tracked whole, it is traced once more with a signature of its own, which
+    takes longer than all the rest of the export.
+    """
+    found = tf.train.TrackableView(layer).descendants()
+    resource = tf.saved_model.experimental.TrackableResource
+    return [trackable for trackable in found if isinstance(trackable, resource)]
 
 
 def argument_names(columns: Sequence[str]) -> dict[str, str]:
