@@ -211,7 +211,7 @@ def install(stack: Stack) -> None:
     try:
         run([*pip, "install", "--quiet", "--retries", "2", found.group()])
     except subprocess.CalledProcessError as error:
-        refuse_without_network(environment)
+        refuse_without_network(pip[0], environment)
         say(f"pip cannot install {found.group()} ({last_line(error.stderr)}); going on without uv.")
         install_with_pip(pip, stack)
         return
@@ -225,7 +225,7 @@ def install(stack: Stack) -> None:
         command = [*uv, *quiet, "--compile-bytecode", *constraint, str(stack.lock), str(project)]
         subprocess.run(command, env=environment, check=True)
     except subprocess.CalledProcessError:
-        refuse_without_network(environment)
+        refuse_without_network(pip[0], environment)
         raise not_installed("uv", stack) from None
 
 
@@ -267,9 +267,15 @@ def pip_settings_for_uv(pip: list[str]) -> dict[str, str]:
     }
 
 
-def refuse_without_network(environment: dict[str, str]) -> None:
+def default_index(python: str) -> str:
+    """The package index that pip takes when nobody names another."""
+    code = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+    return subprocess.run([python, "-c", code], stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+def refuse_without_network(python: str, environment: dict[str, str]) -> None:
     """Raises SetupError when the package index cannot be reached at all."""
-    index = environment.get("UV_DEFAULT_INDEX", "https://pypi.org/simple")
+    index = environment.get("UV_DEFAULT_INDEX") or default_index(python).strip()
     try:
         urllib.request.urlopen(index, timeout=15).close()
     except urllib.error.HTTPError:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -33,7 +34,9 @@ def small(checkout: Checkout) -> Checkout:
 @pytest.fixture
 def index():
     """Skips where no package index answers: these tests install."""
-    url = os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/iniconfig/"
+    code = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+    default = subprocess.check_output([sys.executable, "-c", code], text=True).strip()
+    url = os.environ.get("PIP_INDEX_URL") or default
     try:
         urllib.request.urlopen(url, timeout=20).close()
     except urllib.error.HTTPError:
