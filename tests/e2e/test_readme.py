@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -30,8 +31,15 @@ COMMANDS = shell_lines(README)
 
 def makes(target: str) -> str:
     """What `make <target>` would run, after its set-up."""
+    # Not what the `make test` around this test was called with.
+    inherited = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "ARGS", "CONFIG", "PYTHON")
     done = subprocess.run(
-        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--dry-run", target],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name not in inherited},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 
