@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
+
 # Before any test module imports TensorFlow: importing tensorflow_transform sets
 # TF_USE_LEGACY_KERAS=1 where nothing is set, and `import keras` and tf.keras would then differ.
 os.environ["TF_USE_LEGACY_KERAS"] = "0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+# A merge must not depend on the draw: CI takes the same examples each time, a developer new ones.
+hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
