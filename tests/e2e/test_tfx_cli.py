@@ -20,7 +20,11 @@ def test_pipeline_create_and_run_create(taxi, command, tmp_path):
     config["output"]["folder"] = str(taxi.folder)
     file = tmp_path / "pipeline.yaml"
     file.write_text(yaml.safe_dump(config))
-    environment = {"TFX_LARGEBATCH_CONFIG": str(file), "LOCAL_HOME": str(tmp_path / "home")}
+    environment = {
+        "TFX_LARGEBATCH_CONFIG": str(file),
+        "LOCAL_HOME": str(tmp_path / "home"),
+        "PATH": f"{TFX.parent}:/usr/bin:/bin",  # as after activation: tfx calls `pip`
+    }
 
     created = command(
         *(TFX, "pipeline", "create", "--engine", "local"),
