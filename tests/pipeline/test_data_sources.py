@@ -14,7 +14,7 @@ from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
 from pipeline import data_sources
-from pipeline.config import DataConfig
+from pipeline.config import BeamConfig, DataConfig
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -67,7 +67,9 @@ def read_back(example: bytes) -> dict[str, Any]:
     return row
 
 
-def run_example_gen(data: DataConfig, folder: Path) -> dict[str, list[dict[str, Any]]]:
+def run_example_gen(
+    data: DataConfig, folder: Path, beam: BeamConfig | None = None
+) -> dict[str, list[dict[str, Any]]]:
     """Runs the node alone and reads what it wrote: split -> rows."""
     tfx.orchestration.LocalDagRunner().run(
         tfx.dsl.Pipeline(
@@ -77,7 +79,7 @@ def run_example_gen(data: DataConfig, folder: Path) -> dict[str, list[dict[str, 
             metadata_connection_config=metadata.sqlite_metadata_connection_config(
                 str(folder / "metadata.sqlite")
             ),
-            beam_pipeline_args=["--runner=FnApiRunner"],
+            beam_pipeline_args=(beam or BeamConfig()).pipeline_args(),
         )
     )
     splits: dict[str, list[dict[str, Any]]] = {}
@@ -99,6 +101,15 @@ def test_every_row_arrives_once(source, tmp_path):
     splits = run_example_gen(DataConfig(source=source, path=str(file), eval_percent=40), tmp_path)
     assert set(splits) == {"train", "eval"}
     assert min(len(rows) for rows in splits.values()) >= 5
+    assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
+
+
+@pytest.mark.slow
+def test_several_beam_processes_write_the_same_rows(tmp_path):
+    write_csv(tmp_path / "rows.csv", ROWS)
+    beam = BeamConfig(engine="multi_processing", workers=2)
+    assert "--direct_num_workers=2" in beam.pipeline_args()
+    splits = run_example_gen(DataConfig(path=str(tmp_path / "rows.csv")), tmp_path, beam)
     assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
 
 
