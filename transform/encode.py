@@ -11,7 +11,7 @@ The size that `Encoded` states counts all of these: it is the number of embeddin
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from transform.impute import clip
-from transform.inputs import stack_numbers, stack_texts
+from transform.inputs import DenseColumns
 from transform.layout import ASSET
 from transform.quantiles import quantile_boundaries
 from transform.select import ResolvedGroup
@@ -45,11 +45,11 @@ class Encoded(NamedTuple):
     sizes: tuple[IdCount, ...]
 
 
-def encode(columns: Mapping[str, Any], groups: Sequence[ResolvedGroup]) -> list[Encoded]:
+def encode(columns: DenseColumns, groups: Sequence[ResolvedGroup]) -> list[Encoded]:
     """Encodes the columns of all groups, those of one kind together.
 
     Args:
-        columns: raw and derived columns.
+        columns: those of `groups`.
         groups: the groups with `encode`.
 
     Returns:
@@ -76,9 +76,9 @@ def encode(columns: Mapping[str, Any], groups: Sequence[ResolvedGroup]) -> list[
 
 
 def _integer(
-    columns: Mapping[str, Any], names: tuple[str, ...], options: Sequence[Integer], bounds: Any
+    columns: DenseColumns, names: tuple[str, ...], options: Sequence[Integer], bounds: Any
 ) -> Encoded:
-    x = stack_numbers(columns, names)
+    x = columns.numbers(names)
     sizes = np.asarray([option.size for option in options], np.int64)
     missing = tf.math.is_nan(x)
     # Compared as float64: a value that int64 cannot hold is out of range, not wrapped around.
@@ -89,12 +89,12 @@ def _integer(
 
 
 def _bucketize(
-    columns: Mapping[str, Any],
+    columns: DenseColumns,
     names: tuple[str, ...],
     options: Sequence[Bucketize],
     bounds: Sequence[Clip | None],
 ) -> Encoded:
-    x = clip(stack_numbers(columns, names), bounds)
+    x = clip(columns.numbers(names), bounds)
     missing = tf.math.is_nan(x)
     counts = np.asarray([option.buckets for option in options], np.int64)
     parts, order = [], []
@@ -125,9 +125,9 @@ def bucket_ids(x: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
 
 
 def _vocabulary(
-    columns: Mapping[str, Any], names: tuple[str, ...], options: Sequence[Vocabulary], bounds: Any
+    columns: DenseColumns, names: tuple[str, ...], options: Sequence[Vocabulary], bounds: Any
 ) -> Encoded:
-    texts = stack_texts(columns, names)
+    texts = columns.texts(names)
     missing = tf.equal(texts, "")
     files = vocabulary_names(names)
     ids, sizes = [], []
@@ -173,9 +173,9 @@ def vocabulary_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def _hash(
-    columns: Mapping[str, Any], names: tuple[str, ...], options: Sequence[Hash], bounds: Any
+    columns: DenseColumns, names: tuple[str, ...], options: Sequence[Hash], bounds: Any
 ) -> Encoded:
-    texts = stack_texts(columns, names)
+    texts = columns.texts(names)
     missing = tf.equal(texts, "")
     buckets = np.asarray([option.buckets for option in options], np.int64)
     # One hash for all columns, folded to each column's size; stable across processes.

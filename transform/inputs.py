@@ -54,12 +54,12 @@ def dense_numbers(column: Any, name: str = "column") -> tf.Tensor:
     Returns:
         float64 `[batch]`, NaN where missing (absent, NaN, +-inf).
     """
-    return stack_numbers({name: column}, [name])[:, 0]
+    return tf.squeeze(stack_numbers({name: column}, [name]), axis=1)
 
 
 def dense_texts(column: Any, name: str = "column") -> tf.Tensor:
     """One string or int column of any storage as a vector, empty where missing."""
-    return stack_texts({name: column}, [name])[:, 0]
+    return tf.squeeze(stack_texts({name: column}, [name]), axis=1)
 
 
 def stack_numbers(columns: Mapping[str, Any], names: Sequence[str]) -> tf.Tensor:
@@ -87,6 +87,39 @@ def stack_texts(columns: Mapping[str, Any], names: Sequence[str]) -> tf.Tensor:
         return values if values.dtype == tf.string else tf.strings.as_string(values)
 
     return _stack(columns, names, as_text, tf.constant(""))
+
+
+class DenseColumns:
+    """The columns of all groups, each densified once; every use takes its own from there.
+
+    Label and weight stay outside: TFT leaves out an output at serving when an input that it is
+    computed from is absent, and all outputs of one stack are computed from all its inputs.
+    """
+
+    def __init__(self, columns: Mapping[str, Any], *, numbers: Sequence[str], texts: Sequence[str]):
+        """Args:
+        columns: name -> Tensor, SparseTensor or RaggedTensor.
+        numbers: names for `numbers`, best in the order in which they are asked for.
+        texts: names for `texts`.
+        """
+        self._index = {name: i for names in (numbers, texts) for i, name in enumerate(names)}
+        self._numbers = stack_numbers(columns, numbers) if numbers else None
+        self._texts = stack_texts(columns, texts) if texts else None
+
+    def numbers(self, names: Sequence[str]) -> tf.Tensor:
+        """Float64 `[batch, len(names)]`, NaN where missing."""
+        return self._take(self._numbers, names)
+
+    def texts(self, names: Sequence[str]) -> tf.Tensor:
+        """String `[batch, len(names)]`, empty where missing."""
+        return self._take(self._texts, names)
+
+    def _take(self, stacked: Any, names: Sequence[str]) -> tf.Tensor:
+        wanted = [self._index[name] for name in names]
+        first, n = wanted[0], len(wanted)
+        if wanted != list(range(first, first + n)):
+            return tf.gather(stacked, wanted, axis=1)
+        return stacked if n == stacked.shape[1] else tf.slice(stacked, [0, first], [-1, n])
 
 
 def _stack(
@@ -124,28 +157,37 @@ def _densify(
 ) -> tf.Tensor:
     """Scatters all sparse columns into `[rows, n]` at once."""
     sparse = [t.to_sparse() if isinstance(t, tf.RaggedTensor) else t for t in tensors]
-    n = len(sparse)
-    counts = tf.stack([tf.size(t.values, out_type=tf.int64) for t in sparse])
     indices = tf.concat([t.indices for t in sparse], axis=0)  # [values, 2]
-    column = tf.repeat(tf.range(n, dtype=tf.int64), counts)
-    check = _refuse_multivalued(indices, column, names)
+    row, place = tf.unstack(indices, num=2, axis=1)
+    column = tf.zeros_like(row) if len(sparse) == 1 else _column_of_each_value(sparse)
+    check = _refuse_multivalued(place > 0, column, names)
     with tf.control_dependencies([check]):
         values = convert(tf.concat([t.values for t in sparse], axis=0))
-    flat = tf.tensor_scatter_nd_update(
-        tf.fill([rows * n], default), (indices[:, 0] * n + column)[:, tf.newaxis], values
-    )
-    return tf.reshape(flat, [rows, n])
+    target = indices if len(sparse) == 1 else tf.stack([row, column], axis=1)
+    return tf.tensor_scatter_nd_update(tf.fill([rows, len(sparse)], default), target, values)
 
 
-def _refuse_multivalued(
-    indices: tf.Tensor, column: tf.Tensor, names: Sequence[str]
-) -> tf.Operation | None:
-    second = indices[:, 1] > 0
-    ids, _ = tf.unique(tf.boolean_mask(column, second))
+def _column_of_each_value(sparse: Sequence[tf.SparseTensor]) -> tf.Tensor:
+    """tf.repeat(tf.range(n), counts), which has 100 nodes and takes as long to trace as the rest.
+
+    The end of a column is the number of values up to and with it, so the column of the k-th value
+    is the number of ends <= k.
+    """
+    counts = tf.stack([tf.size(t.values, out_type=tf.int64) for t in sparse])
+    ends = tf.cumsum(counts)[tf.newaxis]
+    every = tf.range(tf.reduce_sum(counts))[tf.newaxis]
+    column = tf.raw_ops.UpperBound(sorted_inputs=ends, values=every, out_type=tf.int64)
+    return tf.squeeze(column, axis=0)
+
+
+def _refuse_multivalued(second: tf.Tensor, column: tf.Tensor, names: Sequence[str]) -> tf.Operation:
+    """Fails in the graph where any of `second`, bool `[values]`, is true, and names its column."""
+    ids, _ = tf.unique(tf.gather(column, tf.squeeze(tf.where(second), axis=1)))
     found = tf.strings.reduce_join(tf.gather(tf.constant(list(names)), ids), separator=", ")
-    return tf.debugging.Assert(
-        tf.logical_not(tf.reduce_any(second)),
-        [
+    # The bare operation: tf.debugging.Assert wraps it in a tf.cond, which is slow to trace.
+    return tf.raw_ops.Assert(
+        condition=tf.logical_not(tf.reduce_any(second)),
+        data=[
             tf.strings.join(["more than one value in a row of column ", found]),
             "a group takes single values: derive columns from it, or remove it from the groups",
         ],

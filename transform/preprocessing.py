@@ -21,12 +21,12 @@ from transform import compat
 from transform.derive import derived_columns, raw_sources, refuse_leaks
 from transform.encode import encode
 from transform.impute import clip, fill_values
-from transform.inputs import batch_size, stack_numbers, tensor_type
+from transform.inputs import DenseColumns, batch_size, tensor_type
 from transform.label import label_output, weight_output
 from transform.layout import ASSET, FeatureLayout, LayoutLabel
 from transform.pack import Block, pack
 from transform.scale import scale
-from transform.select import INDICATOR_SUFFIX, ResolvedGroup, resolve
+from transform.select import INDICATOR_SUFFIX, TEXT_KINDS, ResolvedGroup, resolve
 from transform.spec import FeatureSpec
 from transform.statistics import column_statistics
 
@@ -65,10 +65,10 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
     declared = set(spec.label.sources) if spec.label is not None else set()
     refuse_leaks([n for n in used if n not in inputs], columns, inputs, declared)
 
-    blocks = [
-        *_scaled([g for g in groups if g.group.encode is None], columns),
-        *_encoded([g for g in groups if g.group.encode is not None], columns),
-    ]
+    scaled = [g for g in groups if g.group.encode is None]
+    encoded = [g for g in groups if g.group.encode is not None]
+    dense = _dense([*scaled, *encoded], columns)
+    blocks = [*_scaled(scaled, dense), *_encoded(encoded, dense)]
     packed = pack(spec, groups, blocks)
     passed = {name: columns[name] for name in spec.passthrough}
     outputs: dict[str, Any] = {**packed.outputs, **passed}
@@ -96,13 +96,24 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return outputs
 
 
-def _scaled(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> list[Block]:
+def _dense(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> DenseColumns:
+    """All columns of the groups, those of one kind side by side."""
+    of_kind: dict[str, list[str]] = {}
+    for resolved in groups:
+        kind = resolved.group.encode.kind if resolved.group.encode is not None else "scale"
+        of_kind.setdefault(kind, []).extend(resolved.columns)
+    texts = [name for kind in of_kind if kind in TEXT_KINDS for name in of_kind[kind]]
+    numbers = [name for kind in of_kind if kind not in TEXT_KINDS for name in of_kind[kind]]
+    return DenseColumns(columns, numbers=numbers, texts=texts)
+
+
+def _scaled(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Block]:
     """Scaled columns, and after them the missing indicators of the groups that want them."""
     if not groups:
         return []
     names = tuple(name for resolved in groups for name in resolved.columns)
     owners = [resolved.group for resolved in groups for _ in resolved.columns]
-    x = clip(stack_numbers(columns, names), [group.clip for group in owners])
+    x = clip(columns.numbers(names), [group.clip for group in owners])
     missing = tf.math.is_nan(x)
     statistics = column_statistics(x)
     filled = tf.where(missing, fill_values(owners, statistics), x)
@@ -124,7 +135,7 @@ def _to_float32(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.clip_by_value(x, -limit, limit), tf.float32)
 
 
-def _encoded(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> list[Block]:
+def _encoded(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Block]:
     if not groups:
         return []
     return [Block(e.names, e.ids, e.names, e.missing, e.sizes) for e in encode(columns, groups)]

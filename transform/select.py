@@ -31,6 +31,7 @@ _TAKES: dict[str, tuple[ColumnType, ...]] = {
     "vocabulary": ("string", "int"),
     "hash": ("string", "int"),
 }
+TEXT_KINDS = frozenset(kind for kind, takes in _TAKES.items() if "string" in takes)
 _FITS: dict[ColumnType, str] = {
     "float": "scale: z_score | min_max | log1p | none, or encode: bucketize",
     "int": "any scale, or encode: integer | vocabulary | bucketize | hash",

@@ -1,0 +1,115 @@
+"""Columns of any storage become one matrix, once per trace.
+
+Reference: the rows that the columns were made of, exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+tf = pytest.importorskip("tensorflow")
+
+from transform import dense_numbers, dense_texts, preprocessing_fn  # noqa: E402
+from transform.inputs import DenseColumns, stack_numbers, stack_texts  # noqa: E402
+
+NAN = float("nan")
+STORAGES = ("vector", "dense", "sparse", "ragged")
+
+
+def _column(values: list[Any], storage: str, dtype: Any, empty: Any) -> Any:
+    """`values` with None where absent; a dense storage holds `empty` there."""
+    if storage in ("vector", "dense"):
+        column = tf.constant([empty if v is None else v for v in values], dtype)
+        return column if storage == "vector" else column[:, tf.newaxis]
+    if storage == "ragged":
+        return tf.ragged.constant([[] if v is None else [v] for v in values], dtype, ragged_rank=1)
+    rows = [i for i, v in enumerate(values) if v is not None]
+    present = tf.constant([v for v in values if v is not None], dtype)
+    indices = np.asarray([[i, 0] for i in rows], np.int64).reshape(-1, 2)
+    return tf.SparseTensor(indices, present, [len(values), 1])
+
+
+# TensorFlow reads a denormal float32 as 0 on the CPU.
+NUMBERS = st.none() | st.floats(width=32, allow_subnormal=False)
+TABLES = st.integers(1, 6).flatmap(
+    lambda rows: st.lists(
+        st.tuples(st.lists(NUMBERS, min_size=rows, max_size=rows), st.sampled_from(STORAGES)),
+        min_size=1,
+        max_size=6,
+    )
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TABLES, st.randoms(use_true_random=False))
+def test_any_mix_of_storages_is_stacked(table: list[Any], random: Any) -> None:
+    columns = {
+        f"c{i}": _column(values, storage, tf.float32, NAN)
+        for i, (values, storage) in enumerate(table)
+    }
+    names = list(columns)
+    random.shuffle(names)
+    raw = np.asarray([[NAN if v is None else v for v in values] for values, _ in table]).T
+    raw = np.where(np.isfinite(raw), raw, NAN)
+    expected = raw[:, [int(name[1:]) for name in names]]
+    np.testing.assert_array_equal(stack_numbers(columns, names).numpy(), expected)
+    np.testing.assert_array_equal(dense_numbers(columns["c0"]).numpy(), raw[:, 0])
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_integers_are_texts_too(storage: str) -> None:
+    columns = {
+        "number": _column([17031081500, 0, 5], storage, tf.int64, 0),
+        "word": _column(["a", None, "b"], storage, tf.string, ""),
+    }
+    expected = [[b"a", b"17031081500"], [b"", b"0"], [b"b", b"5"]]
+    assert stack_texts(columns, ["word", "number"]).numpy().tolist() == expected
+    assert dense_texts(columns["word"]).numpy().tolist() == [b"a", b"", b"b"]
+
+
+@pytest.mark.parametrize("names", [["b", "c"], ["c", "a"], ["a", "b", "c"], ["c"]])
+def test_a_use_takes_its_columns_out_of_the_one_stack(names: list[str]) -> None:
+    columns = {name: _column([i + 0.5, None], "sparse", tf.float32, NAN) for i, name in
+               enumerate("abc")}  # fmt: skip
+    columns["word"] = _column(["x", None], "sparse", tf.string, "")
+    dense = DenseColumns(columns, numbers=["a", "b", "c"], texts=["word"])
+    np.testing.assert_array_equal(dense.numbers(names), stack_numbers(columns, names))
+    assert dense.texts(["word"]).numpy().tolist() == [[b"x"], [b""]]
+
+
+def test_all_columns_that_hold_a_second_value_are_named() -> None:
+    two = tf.SparseTensor([[0, 0], [1, 0], [1, 1]], [1.0, 2.0, 3.0], [2, 2])
+    one = tf.SparseTensor([[0, 0]], [1.0], [2, 1])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="in a row of column b, d"):
+        stack_numbers({"a": one, "b": two, "c": one, "d": two}, ["a", "b", "c", "d"])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="in a row of column b"):
+        stack_numbers({"b": two}, ["b"])
+
+
+def test_a_trace_densifies_numbers_once_and_texts_once() -> None:
+    """Whatever the number of groups and kinds: densifying is most of what a trace costs."""
+    spec = {
+        "groups": [
+            {"name": "z", "columns": "z", "scale": "z_score"},
+            {"name": "i", "columns": "i", "encode": {"integer": {"size": 3}}},
+            {"name": "b", "columns": "b", "encode": {"bucketize": {"buckets": 3}}},
+            {"name": "m", "columns": "m", "scale": "min_max"},
+            {"name": "v", "columns": "v", "encode": "vocabulary"},
+            {"name": "h", "columns": "h", "encode": {"hash": {"buckets": 3}}},
+        ]
+    }
+    types = {"i": tf.int64, "v": tf.string, "h": tf.string}
+    with tf.Graph().as_default() as graph:
+        inputs = {
+            name: tf.compat.v1.sparse_placeholder(types.get(name, tf.float32), [None, None])
+            for name in "zibmvh"
+        }
+        preprocessing_fn(inputs, {"features": spec})
+    scattered = [op for op in graph.get_operations() if op.type == "TensorScatterUpdate"]
+    kinds = sorted(op.outputs[0].dtype.name for op in scattered)
+    assert kinds == ["float64", "float64", "string"]  # float and int columns, and texts
