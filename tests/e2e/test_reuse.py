@@ -54,8 +54,11 @@ class Reused(NamedTuple):
     def predict(self, rows: list[bytes]) -> np.ndarray:
         """The pushed model's `serving_default` of raw rows."""
         (version,) = self.pushed.iterdir()
-        serve = tf.saved_model.load(str(version)).signatures["serving_default"]
-        return serve(examples=tf.constant(rows))["outputs"].numpy()
+        signatures = tf.saved_model.load(str(version)).signatures
+        assert "raw" in signatures, "not exported by our run_fn"
+        predicted = signatures["serving_default"](examples=tf.constant(rows))["outputs"].numpy()
+        assert np.isfinite(predicted).all()
+        return predicted
 
 
 def value(example: tf.train.Example, name: str) -> float:
