@@ -1,9 +1,10 @@
 """TFX's own taxi template and penguin example with our run_fn: nothing else of theirs changes.
 
 Their preprocessing knows nothing of this project: no packed features, no layout. Each runs in a
-process of its own, started as its README says, with `TF_USE_LEGACY_KERAS` unset as its users have
-it. Beam's runner is named (DirectRunner would try to download Prism first), and penguin's optional
-Tuner stays off.
+process of its own by its own script, with `TF_USE_LEGACY_KERAS` unset as its users have it. What
+had to be chosen beside `run_fn` and `custom_config`: the template's nodes are switched on as its
+comments say, Beam's runner is named (DirectRunner would try to download Prism first), and penguin's
+optional Tuner is off.
 """
 
 from __future__ import annotations
