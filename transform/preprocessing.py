@@ -1,11 +1,13 @@
 """`preprocessing_fn`: the spec, applied to a batch of raw columns.
 
-    derive -> select -> stack -> clip -> analyze -> impute -> scale | encode -> pack
+    derive -> select -> stack -> clip -> analyze -> clip by quantiles -> impute -> scale -> pack
+                                            `-> encode -> pack
 
-One analyzer for the statistics of all scaled columns, one per number of buckets, one per
-vocabulary, one for the label. None of them depends on another's result, so the analysis reads
-the data once: a second phase would cost another pass over it, and fails under TFX with recent
-versions of Beam (tensorflow_transform/beam/deep_copy.py does not know Beam's signatures).
+One analyzer for the statistics of all scaled columns, one for medians and quantiles where any
+column wants them, one per number of buckets, one per vocabulary, one for the label. None of them
+depends on another's result, so the analysis reads the data once: a second phase would cost another
+pass over it, and fails under TFX with recent versions of Beam (tensorflow_transform/beam/
+deep_copy.py does not know Beam's signatures).
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ import tensorflow_transform as tft
 from transform import compat
 from transform.derive import derived_columns, raw_sources, refuse_leaks
 from transform.encode import encode
-from transform.impute import clip, fill_values
+from transform.impute import clip, fill_values, limit
 from transform.inputs import DenseColumns, batch_size, tensor_type
 from transform.label import label_output, weight_output
 from transform.layout import ASSET, FeatureLayout, LayoutLabel
+from transform.order import order_statistics
 from transform.pack import Block, pack
 from transform.scale import scale
 from transform.select import INDICATOR_SUFFIX, TEXT_KINDS, ResolvedGroup, resolve
@@ -116,8 +119,12 @@ def _scaled(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Bloc
     x = clip(columns.numbers(names), [group.clip for group in owners])
     missing = tf.math.is_nan(x)
     statistics = column_statistics(x)
-    filled = tf.where(missing, fill_values(owners, statistics), x)
-    scaled = scale(filled, [group.scale or "none" for group in owners], statistics)
+    order = order_statistics(x, owners)
+    if any(group.clips_by_quantiles for group in owners):
+        x = limit(x, order.low, order.high)
+        statistics = statistics.limited(order.low, order.high)
+    filled = tf.where(missing, fill_values(owners, statistics, order), x)
+    scaled = scale(filled, [group.scale or "none" for group in owners], statistics, order)
     blocks = [Block(names, _to_float32(scaled), names, missing, (None,) * len(names))]
     marked = [i for i, group in enumerate(owners) if group.missing_indicator]
     if marked:

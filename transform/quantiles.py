@@ -8,6 +8,7 @@ leaves a column without any value out of its result, and what follows it moves u
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,22 @@ def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
     return boundaries
 
 
+def quantiles_at(x: tf.Tensor, levels: Sequence[int], *, grid: int) -> tf.Tensor:
+    """Analyzes some quantiles of every column over the whole analysis data.
+
+    Args:
+        x: float64 `[batch, n]`, NaN where a value is missing.
+        levels: quantile times `grid`, integers 0..grid; 0 is the minimum, `grid` the maximum.
+        grid: the error of a quantile's rank is at most 1 / grid of the rows.
+
+    Returns:
+        float64 `[n, len(levels)]`; 0 for a column without any value.
+    """
+    combiner = QuantilesCombiner(x.shape[1], grid, levels)
+    (quantiles,) = compat.combine(combiner, x, name="order_statistics")
+    return quantiles
+
+
 class _Accumulator(NamedTuple):
     sketch: Any
     present: np.ndarray  # bool [n]: has any value
@@ -43,12 +60,20 @@ class _Accumulator(NamedTuple):
 class QuantilesCombiner(compat.Combiner):
     """Feeds batches into one sketch per column."""
 
-    def __init__(self, size: int, buckets: int):
-        """Args: size: n, the number of columns; buckets: see `quantile_boundaries`."""
+    def __init__(self, size: int, buckets: int, levels: Sequence[int] | None = None):
+        """Args:
+        size: n, the number of columns.
+        buckets: number of buckets of about equal count.
+        levels: which of the boundaries 0 (minimum) to `buckets` (maximum); None: the inner ones.
+        """
         self._size, self._buckets = size, buckets
+        self._levels = list(range(1, buckets) if levels is None else levels)
 
     def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
-        return f"<QuantilesCombiner v1 size={self._size} buckets={self._buckets}>"
+        return (
+            f"<QuantilesCombiner v2 size={self._size} buckets={self._buckets} "
+            f"levels={self._levels}>"
+        )
 
     def create_accumulator(self) -> _Accumulator:
         """No rows."""
@@ -78,16 +103,16 @@ class QuantilesCombiner(compat.Combiner):
         return accumulator
 
     def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
-        """The boundaries without minimum and maximum."""
-        boundaries = np.zeros([self._size, self._buckets - 1], np.float64)
+        """The boundaries at the levels."""
+        boundaries = np.zeros([self._size, len(self._levels)], np.float64)
         found = accumulator.sketch.GetQuantiles(self._buckets).to_pylist()
         if found:
-            boundaries[accumulator.present] = np.asarray(found, np.float64)[:, 1:-1]
+            boundaries[accumulator.present] = np.asarray(found, np.float64)[:, self._levels]
         return [boundaries]
 
     def output_tensor_infos(self) -> list[Any]:
-        """One float64 `[n, buckets - 1]` tensor."""
-        return [compat.TensorInfo(tf.float64, [self._size, self._buckets - 1], None)]
+        """One float64 `[n, levels]` tensor."""
+        return [compat.TensorInfo(tf.float64, [self._size, len(self._levels)], None)]
 
     @property
     def accumulator_coder(self) -> Any:

@@ -2,11 +2,13 @@
 
     z_score   (x - mean) / sqrt(variance)          biased variance
     min_max   (x - min) / (max - min)              not clipped: an unseen x may leave [0, 1]
+    robust    (x - median) / (upper quartile - lower quartile)
     log1p     sign(x) log(1 + |x|)                 log(1 + x) for x >= 0, odd, finite for all x
     none      x
 
-A column that is constant in the analysis data (or has no value at all) gives 0 under z_score
-and min_max, for unseen values too: nothing was learned about its unit.
+A column that is constant in the analysis data (or has no value at all) gives 0 under z_score,
+min_max and robust, for unseen values too: nothing was learned about its unit. One whose quartiles
+are equal though it varies is divided by max - min under robust.
 """
 
 from __future__ import annotations
@@ -16,31 +18,40 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from transform.order import OrderStatistics
 from transform.spec import Scale
 from transform.statistics import ColumnStatistics
 
 
-def scale(x: tf.Tensor, kinds: Sequence[Scale], statistics: ColumnStatistics) -> tf.Tensor:
+def scale(
+    x: tf.Tensor, kinds: Sequence[Scale], statistics: ColumnStatistics, order: OrderStatistics
+) -> tf.Tensor:
     """Scales every column.
 
     Args:
         x: float64 `[batch, n]`, finite.
         kinds: the rule of each column.
-        statistics: of the columns, before imputation.
+        statistics: of the columns, clipped, before imputation.
+        order: of the columns, clipped, before imputation.
 
     Returns:
         float64 `[batch, n]`, finite.
     """
-    is_z, is_min_max, is_log = (
-        np.asarray([kind == name for kind in kinds]) for name in ("z_score", "min_max", "log1p")
+    is_z, is_min_max, is_robust, is_log = (
+        np.asarray([kind == name for kind in kinds])
+        for name in ("z_score", "min_max", "robust", "log1p")
     )
     one = tf.ones([len(kinds)], tf.float64)
     zero = tf.zeros_like(one)
     varies = statistics.maximum > statistics.minimum
     spread = tf.where(is_z, tf.sqrt(statistics.variance), statistics.maximum - statistics.minimum)
-    learned = np.logical_or(is_z, is_min_max)
-    usable = tf.logical_and(varies, spread > 0)
     center = tf.where(is_z, statistics.mean, tf.where(is_min_max, statistics.minimum, zero))
+    if is_robust.any():
+        quartiles = order.upper_quartile - order.lower_quartile
+        spread = tf.where(tf.logical_and(is_robust, quartiles > 0), quartiles, spread)
+        center = tf.where(is_robust, order.median, center)
+    learned = is_z | is_min_max | is_robust
+    usable = tf.logical_and(varies, spread > 0)
     center = tf.where(tf.logical_and(learned, tf.logical_not(usable)), zero, center)
     divisor = tf.where(tf.logical_and(learned, usable), spread, one)
     scaled = (x - center) / divisor

@@ -24,6 +24,7 @@ INDICATOR_SUFFIX = "_missing"
 _TAKES: dict[str, tuple[ColumnType, ...]] = {
     "z_score": ("float", "int"),
     "min_max": ("float", "int"),
+    "robust": ("float", "int"),
     "log1p": ("float", "int"),
     "none": ("float", "int"),
     "bucketize": ("float", "int"),
@@ -33,7 +34,7 @@ _TAKES: dict[str, tuple[ColumnType, ...]] = {
 }
 TEXT_KINDS = frozenset(kind for kind, takes in _TAKES.items() if "string" in takes)
 _FITS: dict[ColumnType, str] = {
-    "float": "scale: z_score | min_max | log1p | none, or encode: bucketize",
+    "float": "scale: z_score | min_max | robust | log1p | none, or encode: bucketize",
     "int": "any scale, or encode: integer | vocabulary | bucketize | hash",
     "string": "encode: vocabulary | hash",
 }

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
 ColumnType = Literal["float", "int", "string"]
-Scale = Literal["z_score", "min_max", "log1p", "none"]
+Scale = Literal["z_score", "min_max", "robust", "log1p", "none"]
 LabelKind = Literal["binary", "multiclass", "regression"]
 
 OTHERS = "others"
+QUANTILE_GRID = 1000  # learned quantiles are multiples of 1/1000, and as exact as that
 GLOB_CHARACTERS = frozenset("*?[")
 
 
@@ -54,15 +55,26 @@ class Constant(_Model):
 
 
 class Clip(_Model):
-    """Absolute bounds, in the column's own unit; statistics are taken after clipping."""
+    """Bounds in the column's own unit, or learned ones; statistics are of the clipped values.
+
+    clip: {min: 0, max: 100}          absolute, either may be left out
+    clip: {quantiles: [0.01, 0.99]}   the column's own quantiles over the analysis data
+    """
 
     min: float | None = None
     max: float | None = None
+    quantiles: tuple[float, float] | None = Field(
+        default=None, description="lower and upper quantile, multiples of 0.001 in [0, 1]"
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Clip:
+        if self.quantiles is not None:
+            return self._checked_quantiles(*self.quantiles)
         if self.min is None and self.max is None:
-            raise ValueError("clip has no bound; give min, max or both, or leave clip out")
+            raise ValueError(
+                "clip has no bound; give min, max or both, or quantiles, or leave clip out"
+            )
         for name, bound in (("min", self.min), ("max", self.max)):
             if bound is not None and not math.isfinite(bound):
                 raise ValueError(f"clip.{name}={bound} is not finite; leave clip.{name} out")
@@ -70,6 +82,21 @@ class Clip(_Model):
             raise ValueError(
                 f"clip.min={self.min} is not below clip.max={self.max}; swap or change them"
             )
+        return self
+
+    def _checked_quantiles(self, low: float, high: float) -> Clip:
+        if self.min is not None or self.max is not None:
+            raise ValueError("clip has both quantiles and min or max; give one kind of bound")
+        if not 0 <= low < high <= 1:
+            raise ValueError(
+                f"clip.quantiles={[low, high]} is no range of shares; give 0 <= low < high <= 1"
+            )
+        for level in (low, high):
+            if abs(level * QUANTILE_GRID - round(level * QUANTILE_GRID)) > 1e-9:
+                raise ValueError(
+                    f"clip.quantiles={[low, high]}: {level} is finer than the sketch's error of "
+                    f"{1 / QUANTILE_GRID}; use {round(level, 3)}"
+                )
         return self
 
 
@@ -141,8 +168,10 @@ class Group(_Model):
         default=None, description="keeps columns of this type; alone: every such column left"
     )
     exclude: Names = Field(default=(), description="names and globs that a glob must not take")
-    impute: Literal["mean"] | Constant | None = Field(
-        default=None, description="value of a missing number: mean (default) or {constant: x}"
+    impute: Literal["mean", "median"] | Constant | None = Field(
+        default=None,
+        description="value of a missing number: mean, median or {constant: x}; null: median with "
+        "scale: robust or clip.quantiles, else mean",
     )
     missing_indicator: bool = Field(
         default=False, description="adds a 0/1 column `<name>_missing` per column"
@@ -163,12 +192,18 @@ class Group(_Model):
         if (self.scale is None) == (self.encode is None):
             raise ValueError(
                 f"{where} has {'neither scale nor' if self.scale is None else 'both scale and'} "
-                "encode; give exactly one: scale: z_score | min_max | log1p | none, or "
-                "encode: {vocabulary | integer | bucketize | hash: ...}"
+                "encode; give exactly one: scale: z_score | min_max | robust | log1p | none, "
+                "or encode: {vocabulary | integer | bucketize | hash: ...}"
             )
         if self.encode is not None:
             self._refuse_number_options(where)
-        if isinstance(self.impute, Constant) and self.clip is not None:
+        elif self.clips_by_quantiles:
+            self._refuse_two_passes(where)
+        if (
+            isinstance(self.impute, Constant)
+            and self.clip is not None
+            and not self.clips_by_quantiles
+        ):
             low = -math.inf if self.clip.min is None else self.clip.min
             high = math.inf if self.clip.max is None else self.clip.max
             if not low <= self.impute.constant <= high:
@@ -189,6 +224,35 @@ class Group(_Model):
             )
         if self.clip is not None and kind != "bucketize":
             raise ValueError(f"{where}: clip does not go with encode: {kind}; remove it")
+        if self.clips_by_quantiles:
+            raise ValueError(
+                f"{where}: clip.quantiles does not go with encode: bucketize, whose buckets are "
+                "quantiles already; remove it"
+            )
+
+    def _refuse_two_passes(self, where: str) -> None:
+        """Mean and variance of values clipped at bounds that the same pass only finds."""
+        needs = "scale: z_score" if self.scale == "z_score" else "impute: mean"
+        if self.scale == "z_score" or self.impute == "mean":
+            raise ValueError(
+                f"{where}: {needs} needs the mean of the clipped values, which clip.quantiles "
+                "knows only after the one pass over the data; use scale: robust or min_max with "
+                "impute: median or {constant: x}, or clip: {min, max}"
+            )
+
+    @property
+    def clips_by_quantiles(self) -> bool:
+        """Whether the bounds are learned."""
+        return self.clip is not None and self.clip.quantiles is not None
+
+    @property
+    def filling(self) -> Literal["mean", "median"] | float:
+        """What a missing number becomes, the default resolved."""
+        if isinstance(self.impute, Constant):
+            return self.impute.constant
+        if self.impute is not None:
+            return self.impute
+        return "median" if self.scale == "robust" or self.clips_by_quantiles else "mean"
 
     @property
     def kind(self) -> str:

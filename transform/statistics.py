@@ -31,6 +31,19 @@ class ColumnStatistics(NamedTuple):
     minimum: tf.Tensor  # +inf where count is 0
     maximum: tf.Tensor  # -inf where count is 0
 
+    def limited(self, low: tf.Tensor, high: tf.Tensor) -> ColumnStatistics:
+        """With minimum and maximum of the values clipped to `low` and `high`, `[n]`.
+
+        Mean and variance stay those of the values before: whoever clips by learned bounds cannot
+        use them.
+        """
+        empty = tf.equal(self.count, 0.0)
+        minimum, maximum = (
+            tf.where(empty, extreme, tf.clip_by_value(extreme, low, high))
+            for extreme in (self.minimum, self.maximum)
+        )
+        return self._replace(minimum=minimum, maximum=maximum)
+
 
 def column_statistics(x: tf.Tensor, *, name: str = "column_statistics") -> ColumnStatistics:
     """Analyzes every column of `x` over the whole analysis data.

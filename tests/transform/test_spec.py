@@ -70,7 +70,10 @@ def test_json_round_trip() -> None:
         ({}, "features has no groups"),
         (_groups(SCALED, group=1), "Extra inputs are not permitted"),
         (_groups({**SCALED, "sclae": "z_score"}), r"groups.0.sclae\n\s+Extra inputs"),
-        (_groups({**SCALED, "scale": "zscore"}), "'z_score', 'min_max', 'log1p' or 'none'"),
+        (
+            _groups({**SCALED, "scale": "zscore"}),
+            "'z_score', 'min_max', 'robust', 'log1p' or 'none'",
+        ),
         (_groups({"name": "g", "columns": "a"}), "'g' has neither scale nor encode"),
         (_groups({**SCALED, "encode": {"hash": {"buckets": 2}}}), "has both scale and encode"),
         (_groups({"name": "g", "scale": "none"}), "'g' selects nothing"),
@@ -78,7 +81,32 @@ def test_json_round_trip() -> None:
         (_groups({**SCALED, "clip": {"min": 3, "max": 1}}), r"clip.min=3.0 is not below"),
         (_groups({**SCALED, "clip": {}}), "clip has no bound"),
         (_groups({**SCALED, "impute": {"constant": float("nan")}}), "itself a missing value"),
-        (_groups({**SCALED, "impute": "median"}), "'mean'"),
+        (_groups({**SCALED, "impute": "mode"}), "'mean' or 'median'"),
+        (_groups({**SCALED, "clip": {"quantiles": [0.9, 0.1]}}), r"\[0.9, 0.1\] is no range"),
+        (_groups({**SCALED, "clip": {"quantiles": [0.1, 1.5]}}), "is no range of shares"),
+        (_groups({**SCALED, "clip": {"quantiles": [0.0005, 1]}}), "0.0005 is finer than the"),
+        (_groups({**SCALED, "clip": {"min": 0, "quantiles": [0, 1]}}), "both quantiles and min"),
+        (
+            _groups({**SCALED, "clip": {"quantiles": [0.01, 0.99]}}),
+            "'money': scale: z_score needs the mean of the clipped values.*use scale: robust",
+        ),
+        (
+            _groups(
+                {**SCALED, "scale": "none", "impute": "mean", "clip": {"quantiles": [0.01, 0.99]}}
+            ),
+            "'money': impute: mean needs the mean of the clipped values.*impute: median",
+        ),
+        (
+            _groups(
+                {
+                    "name": "g",
+                    "columns": "a",
+                    "encode": {"bucketize": {"buckets": 2}},
+                    "clip": {"quantiles": [0.01, 0.99]},
+                }
+            ),
+            "clip.quantiles does not go with encode: bucketize",
+        ),
         (
             _groups({**SCALED, "impute": {"constant": -1}, "clip": {"min": 0}}),
             r"'money': impute.constant=-1.0 lies outside clip \[0.0, inf\]",

@@ -1,0 +1,76 @@
+"""Median, quartiles and quantile bounds of the columns that want them, in one analyzer.
+
+Clipping is monotone, so the quantile of the clipped values is the clipped quantile: bounds,
+median and quartiles of the clipped values all come from one pass over the values as they are.
+Mean and variance of the clipped values do not, which is why `Group` refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from transform.quantiles import quantiles_at
+from transform.spec import QUANTILE_GRID, Group
+
+_QUARTILES = tuple(QUANTILE_GRID * i // 4 for i in (1, 2, 3))
+
+
+class OrderStatistics(NamedTuple):
+    """Of the values that are not missing, after clipping; float64 `[n]` each.
+
+    Quartiles and median are 0 for a column that has no use for them, or no value.
+    """
+
+    low: tf.Tensor  # bound, -inf where the column has no quantile bounds
+    high: tf.Tensor
+    lower_quartile: tf.Tensor
+    median: tf.Tensor
+    upper_quartile: tf.Tensor
+
+
+def order_statistics(x: tf.Tensor, groups: Sequence[Group]) -> OrderStatistics:
+    """Analyzes the columns whose groups want quantiles; without such a column, nothing.
+
+    Args:
+        x: float64 `[batch, n]`, NaN where a value is missing.
+        groups: the group of each column.
+    """
+    n = len(groups)
+    zero = tf.zeros([n], tf.float64)
+    low, high = tf.fill([n], np.float64(-np.inf)), tf.fill([n], np.float64(np.inf))
+    members = [i for i, group in enumerate(groups) if _wants_quantiles(group)]
+    if not members:
+        return OrderStatistics(low, high, zero, zero, zero)
+    bounds = {i: _bound_levels(groups[i]) for i in members if groups[i].clips_by_quantiles}
+    levels = sorted({*_QUARTILES, *(level for pair in bounds.values() for level in pair)})
+    row = {i: k for k, i in enumerate(members)}
+    place = {level: k for k, level in enumerate(levels)}
+    part = x if len(members) == n else tf.gather(x, members, axis=1)
+    found = quantiles_at(part, levels, grid=QUANTILE_GRID)  # [members, levels]
+
+    def spread(columns: Sequence[int], at: Sequence[int], otherwise: tf.Tensor) -> tf.Tensor:
+        cells = [[row[i], place[level]] for i, level in zip(columns, at, strict=True)]
+        return tf.tensor_scatter_nd_update(
+            otherwise, [[i] for i in columns], tf.gather_nd(found, cells)
+        )
+
+    if bounds:
+        low = spread(list(bounds), [pair[0] for pair in bounds.values()], low)
+        high = spread(list(bounds), [pair[1] for pair in bounds.values()], high)
+    quartiles = [spread(members, [level] * len(members), zero) for level in _QUARTILES]
+    return OrderStatistics(low, high, *(tf.clip_by_value(q, low, high) for q in quartiles))
+
+
+def _wants_quantiles(group: Group) -> bool:
+    return group.scale == "robust" or group.filling == "median" or group.clips_by_quantiles
+
+
+def _bound_levels(group: Group) -> tuple[int, int]:
+    assert group.clip is not None
+    assert group.clip.quantiles is not None
+    low, high = group.clip.quantiles
+    return round(low * QUANTILE_GRID), round(high * QUANTILE_GRID)
