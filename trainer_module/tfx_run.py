@@ -65,6 +65,11 @@ def run_fn(fn_args: Any) -> FitResult:
         NonFiniteError: The loss or a gradient became NaN or infinite (see `non_finite`).
     """
     config = TrainerConfig.parse((fn_args.custom_config or {}).get("trainer"))
+    if getattr(fn_args, "hyperparameters", None):
+        raise ValueError(
+            "the Trainer got hyperparameters from a Tuner, which run_fn does not read yet: write "
+            'the tuned values into custom_config["trainer"], and remove them from the Trainer.'
+        )
     _check_names(config)
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = _open(fn_args, config)

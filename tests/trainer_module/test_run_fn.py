@@ -298,3 +298,10 @@ def test_a_multiclass_label(fn_args):
     result = run_fn(fn_args(**{**QUICK, "label": "hour_id"}, epochs=1))
     assert set(result.metrics) == {"loss", "accuracy"}
     assert result.metrics["loss"] == pytest.approx(np.log(24), rel=0.2)  # hours are uniform noise
+
+
+def test_a_tuners_hyperparameters_are_not_ignored_in_silence(fn_args):
+    args = fn_args(**QUICK)
+    args.hyperparameters = {"values": {"learning_rate": 0.1}}
+    with pytest.raises(ValueError, match="got hyperparameters from a Tuner"):
+        run_fn(args)
