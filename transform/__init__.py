@@ -34,6 +34,7 @@ from transform.spec import (
     Hash,
     Integer,
     Label,
+    OneHot,
     Vocabulary,
 )
 
@@ -63,6 +64,7 @@ __all__ = [
     "Integer",
     "Label",
     "LayoutLabel",
+    "OneHot",
     "Vocabulary",
     "dense_numbers",
     "dense_texts",

@@ -11,7 +11,7 @@ import tensorflow as tf
 from transform import compat
 from transform.encode import IdCount
 from transform.layout import MISSING_BITS, PACKED_FLOAT, PACKED_INT, PACKED_MISSING, Column
-from transform.select import INDICATOR_SUFFIX, ResolvedGroup
+from transform.select import ResolvedGroup, output_columns
 from transform.spec import FeatureSpec
 
 
@@ -82,14 +82,11 @@ def pack_bits(bits: tf.Tensor) -> tf.Tensor:
 
 def _output_order(groups: Sequence[ResolvedGroup]) -> dict[str, tuple[str, str]]:
     """Output column -> (group, kind), in the spec's order; a group's indicators come last."""
-    order = {}
-    for resolved in groups:
-        group = resolved.group
-        order |= dict.fromkeys(resolved.columns, (group.name, group.kind))
-        if group.missing_indicator:
-            indicators = [name + INDICATOR_SUFFIX for name in resolved.columns]
-            order |= dict.fromkeys(indicators, (group.name, "missing_indicator"))
-    return order
+    return {
+        column.name: (resolved.group.name, column.kind)
+        for resolved in groups
+        for column in output_columns(resolved)
+    }
 
 
 def _columns(

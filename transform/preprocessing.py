@@ -26,6 +26,7 @@ from transform.impute import clip, fill_values, limit
 from transform.inputs import DenseColumns, batch_size, tensor_type
 from transform.label import label_output, weight_output
 from transform.layout import ASSET, FeatureLayout, LayoutLabel
+from transform.one_hot import one_hot
 from transform.order import order_statistics
 from transform.pack import Block, pack
 from transform.scale import scale
@@ -70,8 +71,12 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     scaled = [g for g in groups if g.group.encode is None]
     encoded = [g for g in groups if g.group.encode is not None]
+    hot = [g for g in encoded if g.group.kind == "one_hot"]
+    ids = [g for g in encoded if g.group.kind != "one_hot"]
     dense = _dense([*scaled, *encoded], columns)
-    blocks = [*_scaled(scaled, dense), *_encoded(encoded, dense)]
+    blocks = [*_scaled(scaled, dense), *_encoded(ids, dense)]
+    if hot:
+        blocks.append(one_hot(dense, hot))
     packed = pack(spec, groups, blocks)
     passed = {name: columns[name] for name in spec.passthrough}
     outputs: dict[str, Any] = {**packed.outputs, **passed}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
 INDICATOR_SUFFIX = "_missing"
+OTHER_SUFFIX = "_other"
 
 # What each kind of group takes, and where to send the types that it does not take.
 _TAKES: dict[str, tuple[ColumnType, ...]] = {
@@ -31,12 +32,13 @@ _TAKES: dict[str, tuple[ColumnType, ...]] = {
     "integer": ("int",),
     "vocabulary": ("string", "int"),
     "hash": ("string", "int"),
+    "one_hot": ("string", "int"),
 }
 TEXT_KINDS = frozenset(kind for kind, takes in _TAKES.items() if "string" in takes)
 _FITS: dict[ColumnType, str] = {
     "float": "scale: z_score | min_max | robust | log1p | none, or encode: bucketize",
-    "int": "any scale, or encode: integer | vocabulary | bucketize | hash",
-    "string": "encode: vocabulary | hash",
+    "int": "any scale, or encode: integer | vocabulary | bucketize | hash | one_hot",
+    "string": "encode: vocabulary | hash | one_hot",
 }
 
 
@@ -46,6 +48,30 @@ class ResolvedGroup:
 
     group: Group
     columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """A column of Transform's output, and the column that it comes from."""
+
+    name: str
+    source: str
+    kind: str
+
+
+def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
+    """What the group's columns become, in order; missing indicators come last."""
+    group = resolved.group
+    indicators = tuple(
+        OutputColumn(name + INDICATOR_SUFFIX, name, "missing_indicator")
+        for name in resolved.columns
+    )
+    if group.encode is not None and group.encode.one_hot is not None:
+        endings = [*(f"={value}" for value in group.encode.one_hot.values), OTHER_SUFFIX]
+        hot = [OutputColumn(n + e, n, group.kind) for n in resolved.columns for e in endings]
+        return (*hot, *indicators)
+    columns = tuple(OutputColumn(name, name, group.kind) for name in resolved.columns)
+    return (*columns, *indicators) if group.missing_indicator else columns
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
@@ -272,13 +298,13 @@ def _check_output_names(spec: FeatureSpec, groups: Iterable[ResolvedGroup]) -> N
     targets += [(spec.weight, "the weight")] if spec.weight is not None else []
     targets += [(name, "passthrough") for name in spec.passthrough]
     for resolved in groups:
-        where = f"in group {resolved.group.name!r}"
-        targets += [(name, where) for name in resolved.columns]
-        if resolved.group.missing_indicator:
-            targets += [
-                (name + INDICATOR_SUFFIX, f"the missing indicator of {name!r}")
-                for name in resolved.columns
-            ]
+        for column in output_columns(resolved):
+            role = f"in group {resolved.group.name!r}"
+            if column.kind == "missing_indicator":
+                role = f"the missing indicator of {column.source!r}"
+            elif column.kind == "one_hot":
+                role = f"made by one_hot of {column.source!r}"
+            targets.append((column.name, role))
     for name, role in targets:
         if name in owner:
             raise ValueError(

@@ -125,13 +125,41 @@ class Hash(_Model):
     buckets: int = Field(ge=1, description="number of buckets that values are hashed into")
 
 
+def _texts_of_ints(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    return [str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value]
+
+
+class OneHot(_Model):
+    """A 0/1 float column per listed value, one for any other value and one for missing.
+
+    encode: {one_hot: {values: [Cash, Credit Card]}}
+    """
+
+    values: Annotated[tuple[str, ...], BeforeValidator(_texts_of_ints)] = Field(
+        min_length=1, description="texts, or ints for an int column; quote what YAML reads as bool"
+    )
+
+    @field_validator("values")
+    @classmethod
+    def _distinct(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in values:
+            raise ValueError("one_hot.values holds the empty text, which is missing; remove it")
+        twice = sorted({value for value in values if values.count(value) > 1})
+        if twice:
+            raise ValueError(f"one_hot.values holds {twice[0]!r} twice; remove one")
+        return values
+
+
 class Encode(_Model):
-    """Exactly one way to turn a column into ids."""
+    """Exactly one way to turn a column into ids, or into 0/1 columns."""
 
     vocabulary: Vocabulary | None = None
     integer: Integer | None = None
     bucketize: Bucketize | None = None
     hash: Hash | None = None
+    one_hot: OneHot | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -193,7 +221,7 @@ class Group(_Model):
             raise ValueError(
                 f"{where} has {'neither scale nor' if self.scale is None else 'both scale and'} "
                 "encode; give exactly one: scale: z_score | min_max | robust | log1p | none, "
-                "or encode: {vocabulary | integer | bucketize | hash: ...}"
+                "or encode: {vocabulary | integer | bucketize | hash | one_hot: ...}"
             )
         if self.encode is not None:
             self._refuse_number_options(where)
