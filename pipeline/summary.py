@@ -15,15 +15,15 @@ from pipeline.evaluation import MEAN_LABEL, METRICS, UNDEFINED_FOR_ONE_CLASS
 from pipeline.progress import RunState, duration
 from pipeline.records import NodeRecord, OutputArtifact, latest_run
 
-_MAIN_OUTPUTS = {
-    "statistics": "statistics",
-    "schema": "schema",
-    "anomalies": "anomalies",
-    "transform_graph": "transform graph",
-    "report": "report",
-    "model": "model",
-    "evaluation": "evaluation",
-}
+_MAIN_OUTPUTS = (
+    "statistics",
+    "schema",
+    "anomalies",
+    "transform_graph",
+    "report",
+    "model",
+    "evaluation",
+)
 
 
 def show(config: PipelineConfig, state: RunState, console: Console) -> None:

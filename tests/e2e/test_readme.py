@@ -127,6 +127,28 @@ def test_the_yaml_of_the_docs_is_a_configuration(tmp_path):
     assert yaml.safe_load(text)["name"] == "houses"
 
 
+def test_the_errors_of_the_docs_are_those_that_are_printed(tmp_path):
+    from pipeline import load_config, preflight
+    from pipeline.config import ConfigError
+
+    (text,) = blocks(OWN_DATA, "yaml")
+    rows = "".join(f"{50 + i},{i % 5},Oslo,{100 + i}\n" for i in range(200))
+    (tmp_path / "houses.csv").write_text("area,rooms,town,price\n" + rows)
+    file = tmp_path / "houses.yaml"
+    file.write_text(text.replace("global_batch_size", "global_batchsize"))
+    with pytest.raises(ConfigError) as unknown_key:
+        load_config(file)
+    file.write_text(text.replace("columns: [area]", "columns: [aera]"))
+    config = load_config(file)
+    with pytest.raises(ConfigError) as unknown_column:
+        preflight.check(config)
+    printed = str(unknown_key.value).replace(f"{tmp_path}/", ""), str(unknown_column.value)
+    starts = ("houses.yaml:", "features: group")
+    shown = [line for line in OWN_DATA.splitlines() if line.startswith(starts)]
+    for line, message in zip(shown, printed, strict=True):
+        assert message.startswith(line.removesuffix(" ..."))
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/own-data.md", "CONTRIBUTING.md"])
 def test_links_lead_somewhere(page):
     file = ROOT / page
