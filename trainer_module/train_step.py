@@ -342,14 +342,19 @@ class TrainStep:
             description=self._description,
         )
         total = unscale(all_reduce(context, local), scale)
-        finite = finite_flags(total)
-        is_finite = tf.reduce_all(finite)
         loss, gradients = mean_gradients(total, self.model, added_losses=self.added_losses)
         # The division and the regularisers may overflow too: what is applied is what is checked.
         present = [g for g in gradients if g is not None]
         norm = tf.linalg.global_norm(present)
-        is_finite = tf.logical_and(is_finite, tf.math.is_finite(loss))
-        is_finite = tf.logical_and(is_finite, tf.math.is_finite(norm))
+        dtype = self._dtype()
+        sums = [tf.cast(x, dtype) for x in (total.numerator, loss, norm)]
+        is_finite = tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
+        # The norm says whether all elements are finite; which are not is asked for when one is not.
+        finite = tf.cond(
+            is_finite,
+            lambda: tf.ones([1 + len(self._variables)], tf.bool),
+            lambda: finite_flags(total),
+        )
         if self.clip_norm is not None:
             factor = self.clip_norm / tf.maximum(norm, self.clip_norm)
             gradients = [None if g is None else g * tf.cast(factor, g.dtype) for g in gradients]
@@ -424,7 +429,9 @@ class TrainStep:
     def _raise_non_finite(self, report: StepReport) -> None:
         finite = report.finite.numpy()
         names = [v.path for v, ok in zip(self._variables, finite[1:], strict=True) if not ok]
-        where = f"the gradient of {', '.join(names[:5])}" if names else "the loss"
+        where = "the loss" if not finite[0] else "the gradient's norm"
+        if names:
+            where = f"the gradient of {', '.join(names[:5])}"
         if len(names) > 5:
             where += f" and {len(names) - 5} more"
         raise NonFiniteError(
