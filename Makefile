@@ -23,11 +23,11 @@ setup:  ## make .venv what the lock file of this machine's stack says (a no-op w
 run: setup  ## train, evaluate and push the taxi model (or CONFIG=my.yaml)
 	@$(BIN)/python -m pipeline run --config $(CONFIG) $(ARGS)
 
-test: setup  ## every test
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup  ## every test, in two processes
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
 
 lint: setup  ## ruff and pyright
 	@failed=0; for check in "ruff check ." "ruff format --check ." pyright; do \
