@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -30,6 +31,9 @@ class Column(_Record):
         vocabulary_size: For ids, the number of distinct ids; None for floats.
         vocabulary: Asset of the transform graph that lists a vocabulary's entries, one per line.
         extra_ids: Ids beside those entries, for unseen and missing values.
+        entry_of: Asset whose line `entry` (from 0) is the value that a learned 0/1 column stands
+            for; its name is then `<source>=<value>`.
+        entry: That line.
     """
 
     name: str
@@ -41,6 +45,8 @@ class Column(_Record):
     vocabulary_size: int | None = None
     vocabulary: str | None = None
     extra_ids: int = 0
+    entry_of: str | None = None
+    entry: int | None = None
 
     @property
     def is_id(self) -> bool:
@@ -150,14 +156,23 @@ class FeatureLayout(_Record):
         with tf.io.gfile.GFile(path) as file:
             layout = cls.from_json(file.read())
 
-        def sized(column: Column) -> Column:
-            if column.vocabulary is None:
-                return column
-            with tf.io.gfile.GFile(os.path.join(assets, column.vocabulary), "rb") as file:
-                entries = sum(1 for _ in file)
-            return column.model_copy(update={"vocabulary_size": entries + column.extra_ids})
+        @functools.lru_cache
+        def entries(vocabulary: str) -> list[str]:
+            with tf.io.gfile.GFile(os.path.join(assets, vocabulary), "rb") as file:
+                return [line.rstrip(b"\n").decode(errors="replace") for line in file]
 
-        return layout.model_copy(update={"columns": tuple(map(sized, layout.columns))})
+        def completed(column: Column) -> Column:
+            if column.vocabulary is not None:
+                size = len(entries(column.vocabulary)) + column.extra_ids
+                return column.model_copy(update={"vocabulary_size": size})
+            if column.entry_of is not None and column.entry is not None:
+                values = entries(column.entry_of)
+                if column.entry < len(values):
+                    name = f"{column.source}={values[column.entry]}"
+                    return column.model_copy(update={"name": name})
+            return column
+
+        return layout.model_copy(update={"columns": tuple(map(completed, layout.columns))})
 
     @staticmethod
     def _sorted(columns: Any) -> tuple[Column, ...]:

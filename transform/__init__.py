@@ -24,19 +24,20 @@ from transform.layout import (
     FeatureLayout,
     LayoutLabel,
 )
-from transform.spec import (
+from transform.spec import FeatureSpec, Label
+from transform.spec_cross import Cross
+from transform.spec_encode import (
     Bucketize,
-    Clip,
-    Constant,
+    Date,
     Encode,
-    FeatureSpec,
-    Group,
     Hash,
     Integer,
-    Label,
+    MultiHot,
     OneHot,
     Vocabulary,
 )
+from transform.spec_group import Group
+from transform.spec_scale import Clip, Constant, ScaleByKey, ZScoreByKey
 
 if TYPE_CHECKING:
     from transform.inputs import dense_numbers, dense_texts
@@ -56,6 +57,8 @@ __all__ = [
     "Clip",
     "Column",
     "Constant",
+    "Cross",
+    "Date",
     "Encode",
     "FeatureLayout",
     "FeatureSpec",
@@ -64,8 +67,11 @@ __all__ = [
     "Integer",
     "Label",
     "LayoutLabel",
+    "MultiHot",
     "OneHot",
+    "ScaleByKey",
     "Vocabulary",
+    "ZScoreByKey",
     "dense_numbers",
     "dense_texts",
     "preprocessing_fn",

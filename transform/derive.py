@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import tensorflow as tf
 
+from transform.column_types import SeenType
 from transform.inputs import tensor_type
-from transform.spec import ColumnType
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
@@ -81,7 +81,7 @@ def derived_columns(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return dict(columns)
 
 
-def derived_types(path: str, schema: schema_pb2.Schema) -> dict[str, ColumnType | str]:
+def derived_types(path: str, schema: schema_pb2.Schema) -> dict[str, SeenType]:
     """Name and type of each derived column, by tracing the function on placeholders."""
     from tensorflow_transform.tf_metadata import schema_utils
 

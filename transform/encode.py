@@ -5,108 +5,105 @@
     bucketize    0..buckets-1 by quantile, then missing
     hash         0..buckets-1, then missing
 
-The size that `Encoded` states counts all of these: it is the number of embedding rows.
+The size of a block's column counts all of these: it is the number of embedding rows. With
+`impute: most_frequent`, a missing value is encoded as the column's most frequent one, and the id of
+missing is left for a column without any value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from transform.block import Block, IdCount
 from transform.impute import clip
 from transform.inputs import DenseColumns
 from transform.layout import ASSET
+from transform.most_frequent import filled_numbers, filled_texts
+from transform.output_columns import ResolvedGroup
 from transform.quantiles import quantile_boundaries
-from transform.select import ResolvedGroup
-from transform.spec import Bucketize, Clip, Hash, Integer, Vocabulary
+from transform.spec_encode import Vocabulary
+from transform.spec_group import Group
 
 LABEL_VOCABULARY = "label_classes"
 
 
-class IdCount(NamedTuple):
-    """The number of ids of a column; that of a vocabulary is known after the analysis."""
-
-    total: Any  # int, or int64 scalar tensor
-    vocabulary: str | None = None  # file with one known value per line
-    extra_ids: int = 0  # ids beside those in the file
-
-
-class Encoded(NamedTuple):
-    """Some id columns side by side."""
+class _Members(NamedTuple):
+    """The columns of one kind: name, option and group of each."""
 
     names: tuple[str, ...]
-    ids: tf.Tensor  # int64 [batch, n]
-    missing: tf.Tensor  # bool [batch, n]
-    sizes: tuple[IdCount, ...]
+    options: tuple[Any, ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def imputed(self) -> list[bool]:
+        return [group.impute == "most_frequent" for group in self.groups]
 
 
-def encode(columns: DenseColumns, groups: Sequence[ResolvedGroup]) -> list[Encoded]:
+def encode(
+    columns: DenseColumns, groups: Sequence[ResolvedGroup], files: Mapping[str, str]
+) -> list[Block]:
     """Encodes the columns of all groups, those of one kind together.
 
     Args:
         columns: those of `groups`.
-        groups: the groups with `encode`.
+        groups: the groups with `encode`, of the kinds above.
+        files: file name of each vocabulary column.
 
     Returns:
-        One entry per kind that occurs.
+        One block per kind that occurs.
     """
-    by_kind: dict[str, list[tuple[str, Any, Clip | None]]] = {}
+    by_kind: dict[str, list[tuple[str, Any, Group]]] = {}
     for resolved in groups:
         assert resolved.group.encode is not None
         kind = resolved.group.encode.kind
         option = getattr(resolved.group.encode, kind)
-        members = [(name, option, resolved.group.clip) for name in resolved.columns]
-        by_kind.setdefault(kind, []).extend(members)
-    encoders = {
-        "vocabulary": _vocabulary,
-        "integer": _integer,
-        "bucketize": _bucketize,
-        "hash": _hash,
-    }
-    encoded = []
-    for kind, members in by_kind.items():
-        names, options, bounds = zip(*members, strict=True)
-        encoded.append(encoders[kind](columns, names, options, bounds))
-    return encoded
+        entries = [(name, option, resolved.group) for name in resolved.columns]
+        by_kind.setdefault(kind, []).extend(entries)
+    blocks = []
+    for kind, entries in by_kind.items():
+        members = _Members(*zip(*entries, strict=True))
+        if kind == "vocabulary":
+            blocks.append(_vocabulary(columns, members, files))
+        elif kind == "integer":
+            blocks.append(_integer(columns, members))
+        elif kind == "bucketize":
+            blocks.append(_bucketize(columns, members))
+        else:
+            blocks.append(_hash(columns, members))
+    return blocks
 
 
-def _integer(
-    columns: DenseColumns, names: tuple[str, ...], options: Sequence[Integer], bounds: Any
-) -> Encoded:
-    x = columns.numbers(names)
-    sizes = np.asarray([option.size for option in options], np.int64)
-    missing = tf.math.is_nan(x)
+def _integer(columns: DenseColumns, members: _Members) -> Block:
+    raw = columns.numbers(members.names)
+    x = filled_numbers(raw, members.imputed)
+    sizes = np.asarray([option.size for option in members.options], np.int64)
     # Compared as float64: a value that int64 cannot hold is out of range, not wrapped around.
     inside = tf.logical_and(x >= 0, x < sizes.astype(np.float64))
     ids = tf.where(inside, tf.cast(tf.where(inside, x, 0.0), tf.int64), sizes)
-    ids = tf.where(missing, sizes + 1, ids)
-    return Encoded(names, ids, missing, tuple(IdCount(int(size) + 2) for size in sizes))
+    ids = tf.where(tf.math.is_nan(x), sizes + 1, ids)
+    return _block(members, ids, tf.math.is_nan(raw), [IdCount(int(size) + 2) for size in sizes])
 
 
-def _bucketize(
-    columns: DenseColumns,
-    names: tuple[str, ...],
-    options: Sequence[Bucketize],
-    bounds: Sequence[Clip | None],
-) -> Encoded:
-    x = clip(columns.numbers(names), bounds)
-    missing = tf.math.is_nan(x)
-    counts = np.asarray([option.buckets for option in options], np.int64)
+def _bucketize(columns: DenseColumns, members: _Members) -> Block:
+    raw = clip(columns.numbers(members.names), [group.clip for group in members.groups])
+    filled = filled_numbers(raw, members.imputed)
+    counts = np.asarray([option.buckets for option in members.options], np.int64)
     parts, order = [], []
     for buckets in dict.fromkeys(counts.tolist()):  # one analyzer per number of buckets
-        members = np.flatnonzero(counts == buckets)
-        part = x if len(members) == len(names) else tf.gather(x, members, axis=1)
-        parts.append(bucket_ids(part, quantile_boundaries(part, buckets)))
-        order += members.tolist()
+        which = np.flatnonzero(counts == buckets)
+        x, y = (_columns_at(tensor, which, len(counts)) for tensor in (raw, filled))
+        parts.append(bucket_ids(y, quantile_boundaries(x, buckets)))
+        order += which.tolist()
     ids = parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
     ids = _reorder(ids, np.argsort(order))
-    ids = tf.where(missing, counts, ids)
-    return Encoded(names, ids, missing, tuple(IdCount(int(count) + 1) for count in counts))
+    ids = tf.where(tf.math.is_nan(filled), counts, ids)
+    return _block(members, ids, tf.math.is_nan(raw), [IdCount(int(n) + 1) for n in counts])
 
 
 def bucket_ids(x: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
@@ -124,36 +121,60 @@ def bucket_ids(x: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
     return tf.transpose(ids)
 
 
-def _vocabulary(
-    columns: DenseColumns, names: tuple[str, ...], options: Sequence[Vocabulary], bounds: Any
-) -> Encoded:
-    texts = columns.texts(names)
-    missing = tf.equal(texts, "")
-    files = vocabulary_names(names)
+def _vocabulary(columns: DenseColumns, members: _Members, files: Mapping[str, str]) -> Block:
+    raw = columns.texts(members.names)
+    texts = filled_texts(raw, members.imputed)
     ids, sizes = [], []
-    for name, option, text in zip(names, options, tf.unstack(texts, axis=1), strict=True):
-        column_ids, known = lookup(
-            text, files[name], top_k=option.top_k, oov_buckets=option.oov_buckets
-        )
+    for i, (name, option) in enumerate(zip(members.names, members.options, strict=True)):
+        column_ids, size = vocabulary_ids(raw[:, i], texts[:, i], option, files[name])
         ids.append(column_ids)
-        sizes.append(IdCount(known + 1, files[name], option.oov_buckets + 1))
-    last = tf.stack([size.total for size in sizes]) - 1
-    stacked = tf.where(missing, last, tf.stack(ids, axis=1))
-    return Encoded(names, stacked, missing, tuple(sizes))
+        sizes.append(size)
+    return _block(members, tf.stack(ids, axis=1), tf.equal(raw, ""), sizes)
+
+
+def vocabulary_ids(
+    analyzed: tf.Tensor, texts: tf.Tensor, option: Vocabulary, file: str
+) -> tuple[tf.Tensor, IdCount]:
+    """Ids of `texts`, `[batch]`, by the vocabulary of `analyzed`, and their number.
+
+    The two differ where missing texts are imputed: with what this same analysis finds.
+    """
+    ids, known = lookup(
+        analyzed, file, top_k=option.top_k, oov_buckets=option.oov_buckets, texts=texts
+    )
+    ids = tf.where(tf.equal(texts, ""), known, ids)
+    return ids, IdCount(known + 1, file, option.oov_buckets + 1)
 
 
 def lookup(
-    text: tf.Tensor, file: str, *, top_k: int | None, oov_buckets: int
+    text: tf.Tensor,
+    file: str,
+    *,
+    top_k: int | None,
+    oov_buckets: int,
+    texts: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Ids of a text column by its vocabulary over the analysis data.
 
+    Args:
+        text: string `[n]`, analyzed.
+        file: name of the vocabulary's file.
+        top_k: values kept, None: all.
+        oov_buckets: ids for unseen values.
+        texts: what is looked up; None: `text`.
+
     Returns:
-        int64 `[batch]`, -1 for an unseen value where `oov_buckets` is 0; and the number of ids.
+        int64 like `texts`, -1 for an unseen value where `oov_buckets` is 0; and the number of ids.
         A column without any value has one entry, which no data holds (TFT's placeholder).
     """
     # TFT drops empty texts, which stand for missing here, and texts with a line break.
     vocabulary = tft.vocabulary(text, top_k=top_k, vocab_filename=file)
-    ids = tft.apply_vocabulary(text, vocabulary, default_value=-1, num_oov_buckets=oov_buckets)
+    ids = tft.apply_vocabulary(
+        text if texts is None else texts,
+        vocabulary,
+        default_value=-1,
+        num_oov_buckets=oov_buckets,
+    )
     return ids, tft.get_num_buckets_for_transformed_feature(ids)
 
 
@@ -172,16 +193,28 @@ def vocabulary_names(names: Sequence[str]) -> dict[str, str]:
     return files
 
 
-def _hash(
-    columns: DenseColumns, names: tuple[str, ...], options: Sequence[Hash], bounds: Any
-) -> Encoded:
-    texts = columns.texts(names)
-    missing = tf.equal(texts, "")
-    buckets = np.asarray([option.buckets for option in options], np.int64)
-    # One hash for all columns, folded to each column's size; stable across processes.
+def _hash(columns: DenseColumns, members: _Members) -> Block:
+    raw = columns.texts(members.names)
+    texts = filled_texts(raw, members.imputed)
+    buckets = np.asarray([option.buckets for option in members.options], np.int64)
+    ids = hash_ids(texts, buckets)
+    return _block(members, ids, tf.equal(raw, ""), [IdCount(int(n) + 1) for n in buckets])
+
+
+def hash_ids(texts: tf.Tensor, buckets: np.ndarray) -> tf.Tensor:
+    """One hash for all columns, folded to each column's size; stable across processes."""
     wide = tf.strings.to_hash_bucket_fast(texts, np.iinfo(np.int64).max)
-    ids = tf.where(missing, buckets, wide % buckets)
-    return Encoded(names, ids, missing, tuple(IdCount(int(count) + 1) for count in buckets))
+    return tf.where(tf.equal(texts, ""), buckets, wide % buckets)
+
+
+def _block(
+    members: _Members, ids: tf.Tensor, missing: tf.Tensor, sizes: Sequence[IdCount]
+) -> Block:
+    return Block(members.names, ids, members.names, missing, tuple(sizes))
+
+
+def _columns_at(x: tf.Tensor, which: np.ndarray, n: int) -> tf.Tensor:
+    return x if len(which) == n else tf.gather(x, which, axis=1)
 
 
 def _reorder(x: tf.Tensor, order: np.ndarray) -> tf.Tensor:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from transform.most_frequent import most_frequent
 from transform.order import OrderStatistics
-from transform.spec import Clip, Group
+from transform.spec_group import Group
+from transform.spec_scale import Clip
 from transform.statistics import ColumnStatistics
 
 
@@ -33,17 +35,21 @@ def limit(x: tf.Tensor, low: Any, high: Any) -> tf.Tensor:
 
 
 def fill_values(
-    groups: Sequence[Group], statistics: ColumnStatistics, order: OrderStatistics
+    x: tf.Tensor, groups: Sequence[Group], statistics: ColumnStatistics, order: OrderStatistics
 ) -> tf.Tensor:
-    """The value of a missing number: the group's constant, or mean or median of those present.
+    """What takes the place of a missing number: a constant, or mean, median or most frequent value.
+
+    The most frequent value is clipped by learned bounds after it was found: among clipped values,
+    a bound would often be it.
 
     Args:
+        x: float64 `[batch, n]`, clipped by absolute bounds, NaN where a value is missing.
         groups: the group of each column.
-        statistics: of the clipped columns.
+        statistics: of `x`.
         order: of the clipped columns.
 
     Returns:
-        float64 `[n]`; 0 for the mean or median of a column without any value.
+        float64 `[n]`; 0 for what is learned from a column without any value.
     """
     fillings = [group.filling for group in groups]
     constants = [f if isinstance(f, float) else np.nan for f in fillings]
@@ -52,4 +58,10 @@ def fill_values(
         return tf.constant(fixed)
     by_median = np.asarray([filling == "median" for filling in fillings])
     learned = tf.where(by_median, order.median, statistics.mean)
+    if "most_frequent" in fillings:
+        members = [i for i, filling in enumerate(fillings) if filling == "most_frequent"]
+        found = most_frequent(tf.gather(x, members, axis=1))
+        found = tf.where(tf.math.is_nan(found), tf.zeros_like(found), found)
+        found = tf.clip_by_value(found, *(tf.gather(b, members) for b in (order.low, order.high)))
+        learned = tf.tensor_scatter_nd_update(learned, [[i] for i in members], found)
     return tf.where(np.isnan(fixed), learned, np.nan_to_num(fixed))

@@ -15,24 +15,35 @@ from typing import Any
 
 import tensorflow as tf
 
-from transform.spec import ColumnType
+from transform.column_types import Multivalued, SeenType
+from transform.spec_common import ColumnType
 
 
-def tensor_type(tensor: Any) -> ColumnType | str:
-    """The type of a raw or derived column; other than a `ColumnType`: why it cannot be used."""
+def tensor_type(tensor: Any) -> SeenType:
+    """The type of a raw or derived column.
+
+    A sparse or ragged one counts as single-valued: its rows tell when they run.
+    """
     if not isinstance(tensor, tf.Tensor | tf.SparseTensor | tf.RaggedTensor):
         return f"a {type(tensor).__name__} and not a tensor"
     shape = tensor.shape
+    kind = _value_type(tensor.dtype)
+    if kind is None:
+        return f"a column of dtype {tensor.dtype.name}"
     width = shape[1] if shape.rank == 2 else 1
-    if shape.rank not in (1, 2) or (isinstance(tensor, tf.Tensor) and width not in (None, 1)):
-        return f"a column of shape {shape}, more than one value per row"
-    if tensor.dtype == tf.string:
+    several = isinstance(tensor, tf.Tensor) and width not in (None, 1)
+    if shape.rank in (1, 2) and not several:
+        return kind
+    described = f"a column of shape {shape}, more than one value per row"
+    return Multivalued(kind, described) if shape.rank == 2 else described
+
+
+def _value_type(dtype: tf.DType) -> ColumnType | None:
+    if dtype == tf.string:
         return "string"
-    if tensor.dtype.is_floating:
+    if dtype.is_floating:
         return "float"
-    if tensor.dtype.is_integer or tensor.dtype == tf.bool:
-        return "int"
-    return f"a column of dtype {tensor.dtype.name}"
+    return "int" if dtype.is_integer or dtype == tf.bool else None
 
 
 def batch_size(tensor: Any) -> tf.Tensor:
@@ -62,12 +73,20 @@ def dense_texts(column: Any, name: str = "column") -> tf.Tensor:
     return tf.squeeze(stack_texts({name: column}, [name]), axis=1)
 
 
-def stack_numbers(columns: Mapping[str, Any], names: Sequence[str]) -> tf.Tensor:
+def as_text(values: tf.Tensor) -> tf.Tensor:
+    """String values as they are, ints as decimal text."""
+    return values if values.dtype == tf.string else tf.strings.as_string(values)
+
+
+def stack_numbers(
+    columns: Mapping[str, Any], names: Sequence[str], labels: Mapping[str, str] | None = None
+) -> tf.Tensor:
     """Stacks float, int and bool columns.
 
     Args:
         columns: name -> Tensor, SparseTensor or RaggedTensor.
         names: at least one name of `columns`.
+        labels: what an error calls a column, where that is more than its name.
 
     Returns:
         float64 `[batch, len(names)]`, NaN where a value is missing.
@@ -76,17 +95,15 @@ def stack_numbers(columns: Mapping[str, Any], names: Sequence[str]) -> tf.Tensor
         tf.errors.InvalidArgumentError: (in the graph) a row holds several values of a column.
     """
     nan = tf.constant(float("nan"), tf.float64)
-    stacked = _stack(columns, names, lambda values: tf.cast(values, tf.float64), nan)
+    stacked = _stack(columns, names, lambda values: tf.cast(values, tf.float64), nan, labels or {})
     return tf.where(tf.math.is_finite(stacked), stacked, nan)
 
 
-def stack_texts(columns: Mapping[str, Any], names: Sequence[str]) -> tf.Tensor:
+def stack_texts(
+    columns: Mapping[str, Any], names: Sequence[str], labels: Mapping[str, str] | None = None
+) -> tf.Tensor:
     """Stacks string and int columns, ints as decimal text; see `stack_numbers`."""
-
-    def as_text(values: tf.Tensor) -> tf.Tensor:
-        return values if values.dtype == tf.string else tf.strings.as_string(values)
-
-    return _stack(columns, names, as_text, tf.constant(""))
+    return _stack(columns, names, as_text, tf.constant(""), labels or {})
 
 
 class DenseColumns:
@@ -96,34 +113,47 @@ class DenseColumns:
     computed from is absent, and all outputs of one stack are computed from all its inputs.
     """
 
-    def __init__(self, columns: Mapping[str, Any], *, numbers: Sequence[str], texts: Sequence[str]):
+    def __init__(
+        self,
+        columns: Mapping[str, Any],
+        *,
+        numbers: Sequence[str],
+        texts: Sequence[str],
+        labels: Mapping[str, str] | None = None,
+    ):
         """Args:
         columns: name -> Tensor, SparseTensor or RaggedTensor.
         numbers: names for `numbers`, best in the order in which they are asked for.
-        texts: names for `texts`.
+        texts: names for `texts`; a column may be among both.
+        labels: what an error calls a column, where that is more than its name.
         """
-        self._index = {name: i for names in (numbers, texts) for i, name in enumerate(names)}
-        self._numbers = stack_numbers(columns, numbers) if numbers else None
-        self._texts = stack_texts(columns, texts) if texts else None
+        self._numbers_at = {name: i for i, name in enumerate(numbers)}
+        self._texts_at = {name: i for i, name in enumerate(texts)}
+        self._numbers = stack_numbers(columns, numbers, labels) if numbers else None
+        self._texts = stack_texts(columns, texts, labels) if texts else None
 
     def numbers(self, names: Sequence[str]) -> tf.Tensor:
         """Float64 `[batch, len(names)]`, NaN where missing."""
-        return self._take(self._numbers, names)
+        return _take(self._numbers, [self._numbers_at[name] for name in names])
 
     def texts(self, names: Sequence[str]) -> tf.Tensor:
         """String `[batch, len(names)]`, empty where missing."""
-        return self._take(self._texts, names)
+        return _take(self._texts, [self._texts_at[name] for name in names])
 
-    def _take(self, stacked: Any, names: Sequence[str]) -> tf.Tensor:
-        wanted = [self._index[name] for name in names]
-        first, n = wanted[0], len(wanted)
-        if wanted != list(range(first, first + n)):
-            return tf.gather(stacked, wanted, axis=1)
-        return stacked if n == stacked.shape[1] else tf.slice(stacked, [0, first], [-1, n])
+
+def _take(stacked: Any, wanted: Sequence[int]) -> tf.Tensor:
+    first, n = wanted[0], len(wanted)
+    if list(wanted) != list(range(first, first + n)):
+        return tf.gather(stacked, wanted, axis=1)
+    return stacked if n == stacked.shape[1] else tf.slice(stacked, [0, first], [-1, n])
 
 
 def _stack(
-    columns: Mapping[str, Any], names: Sequence[str], convert: Any, default: tf.Tensor
+    columns: Mapping[str, Any],
+    names: Sequence[str],
+    convert: Any,
+    default: tf.Tensor,
+    labels: Mapping[str, str],
 ) -> tf.Tensor:
     """One matrix from columns of mixed storage: one concat and one conversion per storage."""
     rows = batch_size(columns[names[0]])
@@ -143,7 +173,8 @@ def _stack(
         elif storage == "dense":
             blocks.append(convert(tf.concat(tensors, axis=1)))
         else:
-            blocks.append(_densify(tensors, members, rows, convert, default))
+            called = [labels.get(name, name) for name in members]
+            blocks.append(_densify(tensors, called, rows, convert, default))
         order += members
     stacked = blocks[0] if len(blocks) == 1 else tf.concat(blocks, axis=1)
     if order != list(names):
@@ -189,7 +220,8 @@ def _refuse_multivalued(second: tf.Tensor, column: tf.Tensor, names: Sequence[st
         condition=tf.logical_not(tf.reduce_any(second)),
         data=[
             tf.strings.join(["more than one value in a row of column ", found]),
-            "a group takes single values: derive columns from it, or remove it from the groups",
+            "this step takes single values: use encode: multi_hot, derive columns from it, or "
+            "remove it from the groups",
         ],
         name="single_valued",
     )

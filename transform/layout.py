@@ -7,6 +7,8 @@ on the packed tensors reads it from there; this class and the reader's share not
 The text is written while the analysis runs, so what only the analysis finds is not in it:
 
 - the size of a vocabulary: the lines of `assets/<column.vocabulary>`, plus `column.extra_ids`;
+- the value that a learned 0/1 column stands for: line `column.entry` (from 0) of
+  `assets/<column.entry_of>`, which makes its name `<source>=<value>`;
 - the number of classes of a multiclass label: `int_domain.max + 1` of the label's feature in
   `transformed_metadata/schema.pbtxt`.
 
@@ -16,7 +18,9 @@ they lack `tensorflow_transform.annotations_pb2`, see `tensorflow_transform/comm
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -52,6 +56,8 @@ class Column(_Model):
     vocabulary_size: int | None = None
     vocabulary: str | None = None
     extra_ids: int = 0
+    entry_of: str | None = None
+    entry: int | None = None
 
 
 class LayoutLabel(_Model):
@@ -123,18 +129,29 @@ class FeatureLayout(_Model):
             return None
         with tf.io.gfile.GFile(path) as file:
             layout = cls.from_json(file.read())
-        columns = []
-        for column in layout.columns:
-            if column.vocabulary is not None:
-                with tf.io.gfile.GFile(f"{uri}/{ASSETS}/{column.vocabulary}", "rb") as file:
-                    entries = sum(1 for _ in file)
-                size = entries + column.extra_ids
-                column = column.model_copy(update={"vocabulary_size": size})
-            columns.append(column)
+
+        @functools.lru_cache
+        def entries(vocabulary: str) -> list[str]:
+            with tf.io.gfile.GFile(f"{uri}/{ASSETS}/{vocabulary}", "rb") as file:
+                return [line.rstrip(b"\n").decode(errors="replace") for line in file]
+
+        columns = tuple(_completed(column, entries) for column in layout.columns)
         label = layout.label
         if label is not None and label.kind == "multiclass":
             with tf.io.gfile.GFile(f"{uri}/transformed_metadata/schema.pbtxt") as file:
                 schema = text_format.Parse(file.read(), schema_pb2.Schema())
             (feature,) = (f for f in schema.feature if f.name == label.name)
             label = label.model_copy(update={"classes": feature.int_domain.max + 1})
-        return layout.model_copy(update={"columns": tuple(columns), "label": label})
+        return layout.model_copy(update={"columns": columns, "label": label})
+
+
+def _completed(column: Column, entries: Callable[[str], list[str]]) -> Column:
+    """With what the vocabulary's file tells."""
+    if column.vocabulary is not None:
+        size = len(entries(column.vocabulary)) + column.extra_ids
+        return column.model_copy(update={"vocabulary_size": size})
+    if column.entry_of is not None and column.entry is not None:
+        values = entries(column.entry_of)
+        if column.entry < len(values):  # fewer values than top_k: the rest stays 0
+            return column.model_copy(update={"name": f"{column.source}={values[column.entry]}"})
+    return column

@@ -3,6 +3,8 @@
 <column>=<value>    1 where the column holds the value
 <column>_other      1 where it holds another one
 <column>_missing    1 where it holds none
+
+With `impute: most_frequent`, a missing value counts as the column's most frequent one.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from transform.block import Block
 from transform.inputs import DenseColumns
-from transform.pack import Block
-from transform.select import INDICATOR_SUFFIX, OTHER_SUFFIX, ResolvedGroup
+from transform.most_frequent import filled_texts
+from transform.output_columns import INDICATOR_SUFFIX, OTHER_SUFFIX, ResolvedGroup
 
 
 def one_hot(columns: DenseColumns, groups: Sequence[ResolvedGroup]) -> Block:
@@ -28,6 +31,7 @@ def one_hot(columns: DenseColumns, groups: Sequence[ResolvedGroup]) -> Block:
         float32 0 and 1, `[batch, values + 2 columns]`.
     """
     names: list[str] = []
+    imputed: list[bool] = []
     pairs: list[tuple[int, str]] = []  # index into names, value
     for resolved in groups:
         assert resolved.group.encode is not None
@@ -35,14 +39,16 @@ def one_hot(columns: DenseColumns, groups: Sequence[ResolvedGroup]) -> Block:
         for name in resolved.columns:
             pairs += [(len(names), value) for value in resolved.group.encode.one_hot.values]
             names.append(name)
+            imputed.append(resolved.group.impute == "most_frequent")
     owner = np.asarray([i for i, _ in pairs])
-    texts = columns.texts(names)
-    missing = tf.equal(texts, "")
+    raw = columns.texts(names)
+    missing = tf.equal(raw, "")
+    texts = filled_texts(raw, imputed)
     wanted = tf.constant([value for _, value in pairs])
     hit = tf.cast(tf.equal(tf.gather(texts, owner, axis=1), wanted), tf.float32)
     owned = owner[:, np.newaxis] == np.arange(len(names))  # [values, columns]
     known = tf.matmul(hit, owned.astype(np.float32))  # 0 or 1: the values are distinct
-    absent = tf.cast(missing, tf.float32)
+    absent = tf.cast(tf.equal(texts, ""), tf.float32)
     return Block(
         names=(
             *(f"{names[i]}={value}" for i, value in pairs),

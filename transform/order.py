@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from transform.quantiles import quantiles_at
-from transform.spec import QUANTILE_GRID, Group
+from transform.spec_group import Group
+from transform.spec_scale import QUANTILE_GRID
 
 _QUARTILES = tuple(QUANTILE_GRID * i // 4 for i in (1, 2, 3))
 
@@ -30,6 +31,9 @@ class OrderStatistics(NamedTuple):
     lower_quartile: tf.Tensor
     median: tf.Tensor
     upper_quartile: tf.Tensor
+    quantiles: tf.Tensor | None = (
+        None  # [gaussian columns, QUANTILE_GRID + 1]; None: no such column
+    )
 
 
 def order_statistics(x: tf.Tensor, groups: Sequence[Group]) -> OrderStatistics:
@@ -44,9 +48,12 @@ def order_statistics(x: tf.Tensor, groups: Sequence[Group]) -> OrderStatistics:
     low, high = tf.fill([n], np.float64(-np.inf)), tf.fill([n], np.float64(np.inf))
     members = [i for i, group in enumerate(groups) if _wants_quantiles(group)]
     if not members:
-        return OrderStatistics(low, high, zero, zero, zero)
+        return OrderStatistics(low, high, zero, zero, zero, None)
     bounds = {i: _bound_levels(groups[i]) for i in members if groups[i].clips_by_quantiles}
+    gaussian = [i for i in members if groups[i].scale == "gaussian"]
     levels = sorted({*_QUARTILES, *(level for pair in bounds.values() for level in pair)})
+    if gaussian:
+        levels = list(range(QUANTILE_GRID + 1))
     row = {i: k for k, i in enumerate(members)}
     place = {level: k for k, level in enumerate(levels)}
     part = x if len(members) == n else tf.gather(x, members, axis=1)
@@ -62,11 +69,19 @@ def order_statistics(x: tf.Tensor, groups: Sequence[Group]) -> OrderStatistics:
         low = spread(list(bounds), [pair[0] for pair in bounds.values()], low)
         high = spread(list(bounds), [pair[1] for pair in bounds.values()], high)
     quartiles = [spread(members, [level] * len(members), zero) for level in _QUARTILES]
-    return OrderStatistics(low, high, *(tf.clip_by_value(q, low, high) for q in quartiles))
+    every = None
+    if gaussian:
+        every = tf.gather(found, [row[i] for i in gaussian])
+        every = tf.clip_by_value(
+            every, *(tf.gather(bound, gaussian)[:, tf.newaxis] for bound in (low, high))
+        )
+    lower, median, upper = (tf.clip_by_value(q, low, high) for q in quartiles)
+    return OrderStatistics(low, high, lower, median, upper, every)
 
 
 def _wants_quantiles(group: Group) -> bool:
-    return group.scale == "robust" or group.filling == "median" or group.clips_by_quantiles
+    by_rank = group.scale in ("robust", "gaussian")
+    return by_rank or group.filling == "median" or group.clips_by_quantiles
 
 
 def _bound_levels(group: Group) -> tuple[int, int]:

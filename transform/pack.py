@@ -9,20 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.encode import IdCount
+from transform.block import Block, Entry, IdCount
 from transform.layout import MISSING_BITS, PACKED_FLOAT, PACKED_INT, PACKED_MISSING, Column
-from transform.select import ResolvedGroup, output_columns
+from transform.output_columns import OutputColumn
 from transform.spec import FeatureSpec
-
-
-class Block(NamedTuple):
-    """Output columns of one dtype, side by side, in any order."""
-
-    names: tuple[str, ...]
-    values: tf.Tensor  # float32 or int64 [batch, n]
-    sources: tuple[str, ...]
-    missing: tf.Tensor  # bool [batch, n]: of the sources
-    sizes: tuple[IdCount | None, ...]  # None for floats
 
 
 class Packed(NamedTuple):
@@ -38,11 +28,12 @@ class _Named(NamedTuple):
 
     source: str
     size: IdCount | None
+    entry: Entry | None
 
 
-def pack(spec: FeatureSpec, groups: Sequence[ResolvedGroup], blocks: Sequence[Block]) -> Packed:
-    """Brings the columns into the spec's order and packs them, one output per dtype."""
-    order = _output_order(groups)
+def pack(spec: FeatureSpec, wanted: Sequence[OutputColumn], blocks: Sequence[Block]) -> Packed:
+    """Brings the columns into the order of `wanted` and packs them, one output per dtype."""
+    order = {column.name: (column.group, column.kind) for column in wanted}
     outputs: dict[str, tf.Tensor] = {}
     placed: dict[str, Column] = {}
     missing: list[tf.Tensor] = []
@@ -53,16 +44,16 @@ def pack(spec: FeatureSpec, groups: Sequence[ResolvedGroup], blocks: Sequence[Bl
             continue
         names = [name for block in members for name in block.names]
         mine = frozenset(names)
-        wanted = [name for name in order if name in mine]
-        values = _arrange([block.values for block in members], names, wanted)
-        columns = _columns(members, wanted, order, output if spec.packed else None)
+        in_order = [name for name in order if name in mine]
+        values = _arrange([block.values for block in members], names, in_order)
+        columns = _columns(members, in_order, order, output if spec.packed else None)
         placed |= columns
-        missing.append(_arrange([block.missing for block in members], names, wanted))
-        missing_names += wanted
+        missing.append(_arrange([block.missing for block in members], names, in_order))
+        missing_names += in_order
         if spec.packed:
             outputs[output] = values
         else:
-            outputs |= _one_by_one(values, wanted, members)
+            outputs |= _one_by_one(values, in_order, members)
     columns = tuple(placed[name] for name in order)
     if not (spec.packed and spec.missing_mask and columns):
         return Packed(outputs, columns, None)
@@ -80,15 +71,6 @@ def pack_bits(bits: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(packed, [None, words])
 
 
-def _output_order(groups: Sequence[ResolvedGroup]) -> dict[str, tuple[str, str]]:
-    """Output column -> (group, kind), in the spec's order; a group's indicators come last."""
-    return {
-        column.name: (resolved.group.name, column.kind)
-        for resolved in groups
-        for column in output_columns(resolved)
-    }
-
-
 def _columns(
     blocks: Sequence[Block],
     wanted: Sequence[str],
@@ -98,11 +80,12 @@ def _columns(
     """The layout's entries; `output` None: every column is an output of its own."""
     named: dict[str, _Named] = {}
     for block in blocks:
-        entries = map(_Named, block.sources, block.sizes)
-        named |= dict(zip(block.names, entries, strict=True))
+        entries = block.entries or (None,) * len(block.names)
+        described = map(_Named, block.sources, block.sizes, entries)
+        named |= dict(zip(block.names, described, strict=True))
     columns = {}
     for position, name in enumerate(wanted):
-        size = named[name].size
+        size, entry = named[name].size, named[name].entry
         columns[name] = Column(
             name=name,
             source=named[name].source,
@@ -113,6 +96,8 @@ def _columns(
             vocabulary_size=size.total if size and isinstance(size.total, int) else None,
             vocabulary=size.vocabulary if size else None,
             extra_ids=size.extra_ids if size else 0,
+            entry_of=entry.vocabulary if entry else None,
+            entry=entry.line if entry else None,
         )
     return columns
 

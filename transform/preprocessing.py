@@ -1,13 +1,14 @@
 """`preprocessing_fn`: the spec, applied to a batch of raw columns.
 
-    derive -> select -> stack -> clip -> analyze -> clip by quantiles -> impute -> scale -> pack
-                                            `-> encode -> pack
+    derive -> select -> stack -> numbers.py (clip, impute, scale) -> pack
+                            `-> encode.py, one_hot.py, multi_hot.py, date_parts.py -> pack
+                            `-> crosses.py -> pack
 
 One analyzer for the statistics of all scaled columns, one for medians and quantiles where any
-column wants them, one per number of buckets, one per vocabulary, one for the label. None of them
-depends on another's result, so the analysis reads the data once: a second phase would cost another
-pass over it, and fails under TFX with recent versions of Beam (tensorflow_transform/beam/
-deep_copy.py does not know Beam's signatures).
+column wants them, one for most frequent values, one per column of keys, one per number of buckets,
+one per vocabulary, one for the label. None of them depends on another's result, so the analysis
+reads the data once: a second phase would cost another pass over it, and fails under TFX with recent
+versions of Beam (tensorflow_transform/beam/deep_copy.py does not know Beam's signatures).
 """
 
 from __future__ import annotations
@@ -15,24 +16,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
 from transform import compat
+from transform.block import Block
+from transform.column_types import SeenTypes
+from transform.crosses import cross, cross_texts, float_buckets
+from transform.date_parts import date_parts
 from transform.derive import derived_columns, raw_sources, refuse_leaks
-from transform.encode import encode
-from transform.impute import clip, fill_values, limit
+from transform.encode import encode, vocabulary_names
 from transform.inputs import DenseColumns, batch_size, tensor_type
+from transform.kinds import TEXT_KINDS, step_of
 from transform.label import label_output, weight_output
 from transform.layout import ASSET, FeatureLayout, LayoutLabel
+from transform.multi_hot import multi_hot
+from transform.numbers import scaled
 from transform.one_hot import one_hot
-from transform.order import order_statistics
-from transform.pack import Block, pack
-from transform.scale import scale
-from transform.select import INDICATOR_SUFFIX, TEXT_KINDS, ResolvedGroup, resolve
+from transform.output_columns import ResolvedGroup, all_output_columns
+from transform.pack import pack
+from transform.select import resolve
 from transform.spec import FeatureSpec
-from transform.statistics import column_statistics
 
 
 def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,21 +67,14 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
     columns = dict(inputs)
     if spec.derive is not None:
         columns.update(derived_columns(spec.derive, inputs))
-    groups = resolve(spec, {name: tensor_type(tensor) for name, tensor in columns.items()})
+    types = {name: tensor_type(tensor) for name, tensor in columns.items()}
+    groups = resolve(spec, types)
 
-    used = [name for resolved in groups for name in resolved.columns]
+    used = _used_columns(spec, groups)
     declared = set(spec.label.sources) if spec.label is not None else set()
     refuse_leaks([n for n in used if n not in inputs], columns, inputs, declared)
 
-    scaled = [g for g in groups if g.group.encode is None]
-    encoded = [g for g in groups if g.group.encode is not None]
-    hot = [g for g in encoded if g.group.kind == "one_hot"]
-    ids = [g for g in encoded if g.group.kind != "one_hot"]
-    dense = _dense([*scaled, *encoded], columns)
-    blocks = [*_scaled(scaled, dense), *_encoded(ids, dense)]
-    if hot:
-        blocks.append(one_hot(dense, hot))
-    packed = pack(spec, groups, blocks)
+    packed = pack(spec, all_output_columns(spec, groups), _blocks(spec, groups, columns, types))
     passed = {name: columns[name] for name in spec.passthrough}
     outputs: dict[str, Any] = {**packed.outputs, **passed}
 
@@ -104,53 +101,65 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return outputs
 
 
-def _dense(groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]) -> DenseColumns:
-    """All columns of the groups, those of one kind side by side."""
-    of_kind: dict[str, list[str]] = {}
+def _used_columns(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]:
+    """Columns that any feature is made of, each once."""
+    names = [name for resolved in groups for name in resolved.columns]
+    names += [group.by for group in spec.groups if group.by is not None]
+    names += [name for each in spec.crosses for name in each.columns]
+    return list(dict.fromkeys(names))
+
+
+def _blocks(
+    spec: FeatureSpec,
+    groups: Sequence[ResolvedGroup],
+    columns: Mapping[str, Any],
+    types: SeenTypes,
+) -> list[Block]:
+    """All output columns, kind by kind."""
+    of_kind: dict[str, list[ResolvedGroup]] = {}
     for resolved in groups:
-        kind = resolved.group.encode.kind if resolved.group.encode is not None else "scale"
-        of_kind.setdefault(kind, []).extend(resolved.columns)
-    texts = [name for kind in of_kind if kind in TEXT_KINDS for name in of_kind[kind]]
-    numbers = [name for kind in of_kind if kind not in TEXT_KINDS for name in of_kind[kind]]
-    return DenseColumns(columns, numbers=numbers, texts=texts)
+        kind = resolved.group.kind if resolved.group.encode is not None else "scale"
+        of_kind.setdefault(kind, []).append(resolved)
+    learned = [*of_kind.get("vocabulary", ()), *of_kind.get("multi_hot", ())]
+    crossed = [each.name for each in spec.crosses if each.encode.vocabulary is not None]
+    files = vocabulary_names([*(name for g in learned for name in g.columns), *crossed])
+    own = {"scale", "one_hot", "multi_hot", "date"}
+    ids = [resolved for kind in of_kind if kind not in own for resolved in of_kind[kind]]
+    dense = _dense(spec, of_kind, columns, types)
+    encoded = encode(dense, ids, files)
+    blocks = [*scaled(of_kind.get("scale", ()), dense), *encoded]
+    if "one_hot" in of_kind:
+        blocks.append(one_hot(dense, of_kind["one_hot"]))
+    blocks += multi_hot(columns, of_kind.get("multi_hot", ()), files)
+    blocks += date_parts(dense, of_kind.get("date", ()), types)
+    buckets = float_buckets(spec.crosses, types, encoded)
+    return [*blocks, *cross(dense, spec.crosses, buckets, files)]
 
 
-def _scaled(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Block]:
-    """Scaled columns, and after them the missing indicators of the groups that want them."""
-    if not groups:
-        return []
-    names = tuple(name for resolved in groups for name in resolved.columns)
-    owners = [resolved.group for resolved in groups for _ in resolved.columns]
-    x = clip(columns.numbers(names), [group.clip for group in owners])
-    missing = tf.math.is_nan(x)
-    statistics = column_statistics(x)
-    order = order_statistics(x, owners)
-    if any(group.clips_by_quantiles for group in owners):
-        x = limit(x, order.low, order.high)
-        statistics = statistics.limited(order.low, order.high)
-    filled = tf.where(missing, fill_values(owners, statistics, order), x)
-    scaled = scale(filled, [group.scale or "none" for group in owners], statistics, order)
-    blocks = [Block(names, _to_float32(scaled), names, missing, (None,) * len(names))]
-    marked = [i for i, group in enumerate(owners) if group.missing_indicator]
-    if marked:
-        sources = tuple(names[i] for i in marked)
-        bits = missing if len(marked) == len(names) else tf.gather(missing, marked, axis=1)
-        indicators = tuple(source + INDICATOR_SUFFIX for source in sources)
-        values = tf.cast(bits, tf.float32)
-        blocks.append(Block(indicators, values, sources, bits, (None,) * len(marked)))
-    return blocks
-
-
-def _to_float32(x: tf.Tensor) -> tf.Tensor:
-    """float64 -> float32; what float32 cannot hold becomes its largest value, never infinite."""
-    limit = np.finfo(np.float32).max.astype(np.float64)
-    return tf.cast(tf.clip_by_value(x, -limit, limit), tf.float32)
-
-
-def _encoded(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Block]:
-    if not groups:
-        return []
-    return [Block(e.names, e.ids, e.names, e.missing, e.sizes) for e in encode(columns, groups)]
+def _dense(
+    spec: FeatureSpec,
+    of_kind: Mapping[str, Sequence[ResolvedGroup]],
+    columns: Mapping[str, Any],
+    types: SeenTypes,
+) -> DenseColumns:
+    """All single-valued columns of the groups, those of one kind side by side."""
+    numbers: list[str] = []
+    texts: list[str] = []
+    labels: dict[str, str] = {}
+    for kind, members in of_kind.items():
+        if kind == "multi_hot":
+            continue
+        for resolved in members:
+            # No quotes: TensorFlow shows them escaped.
+            step = f"group {resolved.group.name}, {step_of(resolved.group)}"
+            for name in resolved.columns:
+                is_text = kind in TEXT_KINDS or (kind == "date" and types[name] == "string")
+                (texts if is_text else numbers).append(name)
+                labels[name] = f"{name} ({step})"
+    keys = [group.by for group in spec.groups if group.by is not None]
+    more = [*keys, *cross_texts(spec.crosses, types)]
+    texts = list(dict.fromkeys([*texts, *more]))
+    return DenseColumns(columns, numbers=numbers, texts=texts, labels=labels)
 
 
 def _write_layout(layout: FeatureLayout, rows: tf.Tensor) -> None:

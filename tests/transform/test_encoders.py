@@ -198,5 +198,8 @@ def test_several_values_in_a_row_are_refused_by_name(result: Any) -> None:
     raw = result.raw()
     rows = raw["company"].dense_shape[0]
     raw["company"] = tf.SparseTensor([[0, 0], [0, 1]], ["a", "b"], [rows, 2])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="in a row of column company"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"in a row of column company \(group words, encode: vocabulary\)",
+    ):
         result.output.transform_raw_features(raw)

@@ -1,0 +1,66 @@
+"""The type of a column: what a TFDV schema says, before any tensor is there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from transform.spec_common import ColumnType
+
+if TYPE_CHECKING:
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+
+@dataclass(frozen=True)
+class Multivalued:
+    """Several values in a row, each of one type."""
+
+    type: ColumnType
+    description: str  # "a column of up to 4 values per row"
+
+
+# A ColumnType, several values of one, or a text: why the column cannot be used.
+SeenType = Multivalued | ColumnType | str
+SeenTypes = Mapping[str, SeenType]
+
+
+def describe(seen: SeenType) -> str:
+    """The type as a message says it."""
+    if isinstance(seen, Multivalued):
+        return f"{seen.description} ({seen.type})"
+    return f"of type {seen}" if seen in ("float", "int", "string") else seen
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """A sentence that offers the closest of `choices` to a misspelt `name`."""
+    choices = sorted(choices)
+    folded = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {folded[close[0]]!r}?"
+    shown = ", ".join(choices[:20]) + (", ..." if len(choices) > 20 else "")
+    return f"the data has: {shown or 'no columns'}"
+
+
+def column_types(schema: schema_pb2.Schema) -> dict[str, SeenType]:
+    """Column name -> type in a TFDV schema."""
+    from tensorflow_metadata.proto.v0 import schema_pb2 as pb
+
+    names: dict[int, ColumnType] = {pb.BYTES: "string", pb.INT: "int", pb.FLOAT: "float"}
+    types: dict[str, SeenType] = {}
+    for feature in schema.feature:
+        width = 1
+        for dim in feature.shape.dim:
+            width *= dim.size
+        if feature.type not in names:
+            types[feature.name] = "a column that is neither float, int nor string"
+        elif width > 1 or feature.value_count.max > 1:
+            count = width if width > 1 else feature.value_count.max
+            types[feature.name] = Multivalued(
+                names[feature.type], f"a column of up to {count} values per row"
+            )
+        else:
+            types[feature.name] = names[feature.type]
+    return types

@@ -1,0 +1,99 @@
+"""Crosses: one id per combination of values.
+
+The combination is a text: the columns' texts, joined by the unit separator (U+001F), a float's
+bucket in its place. It is encoded as any text, by hash or vocabulary; missing in one column is
+missing in the cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from transform.block import Block, IdCount
+from transform.encode import hash_ids, vocabulary_ids
+from transform.inputs import DenseColumns
+from transform.output_columns import cross_column
+from transform.spec_cross import Cross
+
+SEPARATOR = "\x1f"
+
+
+class Bucketized(NamedTuple):
+    """A float column's buckets."""
+
+    ids: tf.Tensor  # int64 [batch]
+    missing: tf.Tensor  # bool [batch]
+
+
+def float_buckets(
+    crosses: Sequence[Cross], types: Mapping[str, object], blocks: Sequence[Block]
+) -> dict[str, Bucketized]:
+    """The buckets of the float columns of the crosses, out of the encoded blocks."""
+    floats = {name for each in crosses for name in each.columns if types[name] == "float"}
+    return {
+        name: Bucketized(block.values[:, i], block.missing[:, i])
+        for block in blocks
+        for i, name in enumerate(block.names)
+        if name in floats
+    }
+
+
+def cross_texts(crosses: Sequence[Cross], types: Mapping[str, object]) -> list[str]:
+    """The columns that take part as texts; a float takes part with its bucket."""
+    names = [n for cross in crosses for n in cross.columns if types[n] != "float"]
+    return list(dict.fromkeys(names))
+
+
+def cross(
+    columns: DenseColumns,
+    crosses: Sequence[Cross],
+    buckets: Mapping[str, Bucketized],
+    files: Mapping[str, str],
+) -> list[Block]:
+    """Encodes all crosses.
+
+    Args:
+        columns: texts of all columns but the floats.
+        crosses: the crosses.
+        buckets: of each float column.
+        files: file name of each cross's vocabulary.
+
+    Returns:
+        One block per cross, int64 `[batch, 1]`.
+    """
+    blocks = []
+    for each in crosses:
+        parts, missing = [], []
+        for name in each.columns:
+            if name in buckets:
+                parts.append(tf.strings.as_string(buckets[name].ids))
+                missing.append(buckets[name].missing)
+            else:
+                text = columns.texts([name])[:, 0]
+                parts.append(text)
+                missing.append(tf.equal(text, ""))
+        absent = tf.reduce_any(tf.stack(missing, axis=1), axis=1)
+        text = tf.where(absent, "", tf.strings.join(parts, SEPARATOR))
+        blocks.append(_encode(each, text, absent, files))
+    return blocks
+
+
+def _encode(each: Cross, text: tf.Tensor, absent: tf.Tensor, files: Mapping[str, str]) -> Block:
+    if each.encode.vocabulary is not None:
+        ids, size = vocabulary_ids(text, text, each.encode.vocabulary, files[each.name])
+    else:
+        assert each.encode.hash is not None
+        buckets = each.encode.hash.buckets
+        ids = hash_ids(text, np.asarray(buckets, np.int64))
+        size = IdCount(buckets + 1)
+    return Block(
+        names=(each.name,),
+        values=ids[:, tf.newaxis],
+        sources=(cross_column(each).source,),
+        missing=absent[:, tf.newaxis],
+        sizes=(size,),
+    )

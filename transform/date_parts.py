@@ -1,0 +1,193 @@
+"""Parts of a date: from epoch seconds, or from ISO 8601 text.
+
+    part          ids      0 is
+    minute        0..59
+    hour          0..23
+    weekday       0..6     Monday
+    day           0..30    the first of the month
+    month         0..11    January
+    quarter       0..3     January to March
+    day_of_year   0..365   1 January
+
+An int is a time since 1970-01-01T00:00:00 UTC. A text is `2013-05-06`, `2013-05-06T17:30` or
+`2013-05-06 17:30:12.5`, with or without `Z` or `+02:00`: its parts are those that it shows, so that
+an hour is the hour of the place, and an offset is not applied. Text that is no date is missing.
+
+With `cyclic`, a part p of period n becomes sin(2 pi p / n) and cos(2 pi p / n); missing is 0 and 0,
+which no part is.
+
+The calendar is the proleptic Gregorian one, in integers: Howard Hinnant, "chrono-Compatible
+Low-Level Date Algorithms", https://howardhinnant.github.io/date_algorithms.html.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from transform.block import Block, IdCount
+from transform.inputs import DenseColumns
+from transform.output_columns import CYCLIC_SUFFIXES, ResolvedGroup
+from transform.spec_encode import Date, DatePart
+
+PERIODS: dict[DatePart, int] = {
+    "minute": 60,
+    "hour": 24,
+    "weekday": 7,
+    "day": 31,
+    "month": 12,
+    "quarter": 4,
+    "day_of_year": 366,
+}
+_PER_SECOND = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
+_DAY = 86_400
+_LAST = 253_402_300_799  # 9999-12-31T23:59:59, and as far back from 1970: no overflow on the way
+_ISO_TIME = r"[Tt ](\d{2}):(\d{2})(?::\d{2}(?:\.\d*)?)?(?:[Zz]|[+-]\d{2}:?\d{2})?"
+_ISO = rf"(\d{{4}})-(\d{{2}})-(\d{{2}})(?:{_ISO_TIME})?"
+
+
+class Calendar(NamedTuple):
+    """Dates and times; int64 `[...]` each, any value where the date is missing."""
+
+    year: tf.Tensor
+    month: tf.Tensor  # 1..12
+    day: tf.Tensor  # 1..31
+    hour: tf.Tensor
+    minute: tf.Tensor
+    missing: tf.Tensor  # bool
+
+
+def date_parts(
+    columns: DenseColumns, groups: Sequence[ResolvedGroup], types: Mapping[str, object]
+) -> list[Block]:
+    """Encodes the columns of all groups, each group's by its own option.
+
+    Args:
+        columns: those of `groups`, texts and ints.
+        groups: the groups with `encode: date`.
+        types: whether a column is `string` or `int`.
+
+    Returns:
+        One block per group.
+    """
+    blocks = []
+    for resolved in groups:
+        assert resolved.group.encode is not None
+        option = resolved.group.encode.date
+        assert option is not None
+        texts = tuple(name for name in resolved.columns if types[name] == "string")
+        numbers = tuple(name for name in resolved.columns if types[name] != "string")
+        if texts:
+            blocks.append(_block(texts, of_text(columns.texts(texts)), option))
+        if numbers:
+            seconds = columns.numbers(numbers) / _PER_SECOND[option.unit]
+            blocks.append(_block(numbers, of_epoch(seconds), option))
+    return blocks
+
+
+def of_epoch(seconds: tf.Tensor) -> Calendar:
+    """The date of float64 seconds since 1970; missing where NaN, or beyond the year 9999."""
+    missing = tf.logical_not(tf.abs(seconds) <= _LAST)
+    whole = tf.cast(tf.floor(tf.where(missing, tf.zeros_like(seconds), seconds)), tf.int64)
+    day, second = tf.math.floordiv(whole, _DAY), tf.math.floormod(whole, _DAY)
+    # Years begin in March here, so that the leap day is the last of its year.
+    shifted = day + 719_468
+    era = tf.math.floordiv(shifted, 146_097)  # of 400 years
+    of_era = shifted - era * 146_097
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted_month = (5 * of_year + 2) // 153
+    month = tf.where(shifted_month < 10, shifted_month + 3, shifted_month - 9)
+    return Calendar(
+        year=year_of_era + era * 400 + tf.cast(month <= 2, tf.int64),
+        month=month,
+        day=of_year - (153 * shifted_month + 2) // 5 + 1,
+        hour=second // 3600,
+        minute=second // 60 % 60,
+        missing=missing,
+    )
+
+
+def of_text(texts: tf.Tensor) -> Calendar:
+    """The date that an ISO 8601 text shows; missing where it is none."""
+    is_date = tf.strings.regex_full_match(texts, _ISO)
+    # A date without a time has no digits in the last two groups: midnight.
+    digits = tf.strings.regex_replace(texts, f"^{_ISO}$", r"\1\2\3\4\5", replace_global=False)
+    digits = tf.strings.substr(tf.strings.join([digits, "0000"]), 0, 12)
+    digits = tf.where(is_date, digits, tf.constant("197001010000"))
+    number = tf.strings.to_number(digits, tf.int64)
+    date, time = number // 10_000, number % 10_000
+    year, month, day = date // 10_000, date // 100 % 100, date % 100
+    hour, minute = time // 100, time % 100
+    month_exists = tf.logical_and(month >= 1, month <= 12)
+    lengths = tf.constant([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], tf.int64)
+    length = tf.gather(lengths, tf.where(month_exists, month, 0))
+    length += tf.cast(tf.logical_and(tf.equal(month, 2), _is_leap(year)), tf.int64)
+    exists = tf.logical_and(tf.logical_and(day >= 1, day <= length), year >= 1)
+    exists = tf.logical_and(exists, tf.logical_and(hour < 24, minute < 60))
+    missing = tf.logical_not(tf.logical_and(is_date, exists))
+    return Calendar(year, month, day, hour, minute, missing)
+
+
+def part_of(date: Calendar, part: DatePart) -> tf.Tensor:
+    """The id of the module's table; int64, any value where the date is missing."""
+    if part == "minute":
+        return date.minute
+    if part == "hour":
+        return date.hour
+    if part == "day":
+        return date.day - 1
+    if part == "month":
+        return date.month - 1
+    if part == "quarter":
+        return (date.month - 1) // 3
+    if part == "weekday":
+        return tf.math.floormod(_days(date.year, date.month, date.day) + 3, 7)  # 1970: Thursday
+    return _days(date.year, date.month, date.day) - _days(date.year, 1, 1)
+
+
+def _days(year: tf.Tensor, month: tf.Tensor | int, day: tf.Tensor | int) -> tf.Tensor:
+    """Days since 1970-01-01."""
+    month = tf.cast(month, tf.int64)
+    year = year - tf.cast(month <= 2, tf.int64)
+    era = tf.math.floordiv(year, 400)
+    of_era = year - era * 400
+    of_year = (153 * tf.where(month > 2, month - 3, month + 9) + 2) // 5 + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+
+
+def _is_leap(year: tf.Tensor) -> tf.Tensor:
+    by_4, by_100, by_400 = (tf.equal(year % n, 0) for n in (4, 100, 400))
+    return tf.logical_and(by_4, tf.logical_or(tf.logical_not(by_100), by_400))
+
+
+def _block(names: tuple[str, ...], date: Calendar, option: Date) -> Block:
+    """The parts of `[batch, columns]` dates, part by part."""
+    outputs: list[str] = []
+    values: list[tf.Tensor] = []
+    sizes: list[IdCount | None] = []
+    for part in option.parts:
+        ids = part_of(date, part)
+        period = PERIODS[part]
+        if option.cyclic:
+            angle = tf.cast(ids, tf.float64) * (2.0 * math.pi / period)
+            for suffix, wave in zip(CYCLIC_SUFFIXES, (tf.sin(angle), tf.cos(angle)), strict=True):
+                outputs += [f"{name}_{part}{suffix}" for name in names]
+                wave = tf.where(date.missing, tf.zeros_like(wave), wave)
+                values.append(tf.cast(wave, tf.float32))
+                sizes += [None] * len(names)
+        else:
+            outputs += [f"{name}_{part}" for name in names]
+            values.append(tf.where(date.missing, np.int64(period), ids))
+            sizes += [IdCount(period + 1)] * len(names)
+    return Block(
+        names=tuple(outputs),
+        values=tf.concat(values, axis=1),
+        sources=names * len(values),
+        missing=tf.tile(date.missing, [1, len(values)]),
+        sizes=tuple(sizes),
+    )

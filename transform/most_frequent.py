@@ -1,0 +1,139 @@
+"""The most frequent value of every column of a `[batch, n]` matrix, in one pass.
+
+Counts are exact for a column of up to `COUNTED` different values, so that neither the order of the
+rows nor that of the merges matters; of values that are equally frequent, the smallest is taken.
+
+With more different values, the counts are a mergeable summary of Misra and Gries (Agarwal et al.,
+"Mergeable summaries", 2012): whenever a column holds more than 2 `COUNTED` counters, the
+(`COUNTED` + 1)-th largest count is taken off all, and those without a rest are dropped. A count is
+then too low by at most rows / (`COUNTED` + 1), and so is that of the value found below that of the
+most frequent one.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from transform import compat
+
+COUNTED = 4096  # of a column without many equal values: about 1 MB, and 0.025 % of the rows
+
+_Counters = list[dict[Any, int]]  # one per column: value -> count
+
+
+def most_frequent(x: tf.Tensor) -> tf.Tensor:
+    """Analyzes the most frequent value of every column over the whole analysis data.
+
+    Args:
+        x: float64 `[batch, n]`, NaN where a value is missing; or string `[batch, n]`, empty where
+            it is.
+
+    Returns:
+        `[n]` of the same type: NaN, or empty, for a column without any value.
+    """
+    is_text = x.dtype == tf.string
+    combiner = MostFrequentCombiner(x.shape[1], is_text=is_text)
+    (values,) = compat.combine(combiner, x, name="most_frequent")
+    return values
+
+
+def filled_texts(texts: tf.Tensor, wanted: list[bool]) -> tf.Tensor:
+    """Each column's most frequent text in place of empty ones, where `wanted` says so."""
+    return _filled(texts, tf.equal(texts, ""), wanted)
+
+
+def filled_numbers(x: tf.Tensor, wanted: list[bool]) -> tf.Tensor:
+    """Each column's most frequent number in place of NaN, where `wanted` says so."""
+    return _filled(x, tf.math.is_nan(x), wanted)
+
+
+def _filled(x: tf.Tensor, missing: tf.Tensor, wanted: list[bool]) -> tf.Tensor:
+    members = np.flatnonzero(wanted)
+    if not members.size:
+        return x
+    part = x if members.size == len(wanted) else tf.gather(x, members, axis=1)
+    # Every column has a place; that of an unwanted one is never taken.
+    place = np.maximum(np.cumsum(wanted) - 1, 0)
+    values = tf.gather(most_frequent(part), place)
+    return tf.where(tf.logical_and(missing, np.asarray(wanted)), values, x)
+
+
+class MostFrequentCombiner(compat.Combiner):
+    """Counts values; an accumulator is one dict of counts per column."""
+
+    def __init__(self, size: int, *, is_text: bool, counted: int = COUNTED):
+        """Args:
+        size: n, the number of columns.
+        is_text: the values are texts, not numbers.
+        counted: different values of a column that are counted exactly.
+        """
+        self._size, self._is_text, self._counted = size, is_text, counted
+
+    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+        return (
+            f"<MostFrequentCombiner v1 size={self._size} is_text={self._is_text} "
+            f"counted={self._counted}>"
+        )
+
+    def create_accumulator(self) -> _Counters:
+        """No rows."""
+        return [{} for _ in range(self._size)]
+
+    def add_input(self, accumulator: _Counters, batch_values: Any) -> _Counters:
+        """Counts the rows of one batch."""
+        batch = np.asarray(batch_values[0])
+        for column, counts in enumerate(accumulator):
+            values = batch[:, column]
+            present = values[values != b""] if self._is_text else values[~np.isnan(values)]
+            self._add(counts, Counter(present.tolist()))
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Any) -> _Counters:
+        """Adds the counts of any number of accumulators."""
+        merged = self.create_accumulator()
+        for accumulator in accumulators:
+            for counts, more in zip(merged, accumulator, strict=True):
+                self._add(counts, more)
+        return merged
+
+    def extract_output(self, accumulator: _Counters) -> list[np.ndarray]:
+        """The value with the largest count, the smallest of those with equal counts."""
+        nothing = b"" if self._is_text else np.nan
+        found = [
+            min(counts, key=lambda value: (-counts[value], value)) if counts else nothing
+            for counts in accumulator
+        ]
+        return [np.asarray(found, object if self._is_text else np.float64)]
+
+    def output_tensor_infos(self) -> list[Any]:
+        """One `[n]` tensor."""
+        dtype = tf.string if self._is_text else tf.float64
+        return [compat.TensorInfo(dtype, [self._size], None)]
+
+    @property
+    def accumulator_coder(self) -> Any:
+        """The counts, pickled."""
+        return _CountersCoder()
+
+    def _add(self, counts: dict[Any, int], more: dict[Any, int]) -> None:
+        for value, count in more.items():
+            counts[value] = counts.get(value, 0) + count
+        if len(counts) <= 2 * self._counted:
+            return
+        least = np.partition(np.fromiter(counts.values(), np.int64), -self._counted - 1)
+        rest = {value: count - int(least[-self._counted - 1]) for value, count in counts.items()}
+        counts.clear()
+        counts.update((value, count) for value, count in rest.items() if count > 0)
+
+
+class _CountersCoder(compat.CacheCoder):
+    def encode_cache(self, cache: Any) -> bytes:
+        return pickle.dumps(cache)
+
+    def decode_cache(self, encoded_cache: bytes) -> _Counters:
+        return pickle.loads(encoded_cache)

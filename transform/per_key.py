@@ -1,0 +1,188 @@
+"""z_score of each key's rows by themselves.
+
+    y = (x - mean_k) / sqrt(variance_k)     k: the key of the row, biased variance
+
+One analyzer per column of keys, for all columns that are scaled by it; its memory grows with the
+number of keys, up to `max_keys`. A key is the 63-bit fingerprint of its text: of 10,000 keys, two
+are taken for one with probability 5e-12.
+
+    missing key                     a key like any other
+    key that the analysis lacks,
+    or without a value of x there   mean and variance over all rows
+    x constant among the key's rows 0, for unseen x too
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from transform import compat
+from transform.statistics import merge_moments
+
+_COUNT, _MEAN, _M2, _MIN, _MAX = range(5)
+_FINGERPRINTS = np.iinfo(np.int64).max  # fingerprints are below; itself marks the row of all rows
+
+
+class KeyedMoments(NamedTuple):
+    """Mean and spread of each row's key; float64 `[batch, n]` each."""
+
+    mean: tf.Tensor
+    spread: tf.Tensor  # standard deviation; 0 where x is constant among the key's rows
+
+
+def fingerprint(keys: tf.Tensor) -> tf.Tensor:
+    """int64 `[batch]` of texts `[batch]`; the same on every machine."""
+    return tf.strings.to_hash_bucket_fast(keys, int(_FINGERPRINTS))
+
+
+def moments_of_keys(x: tf.Tensor, keys: tf.Tensor, *, max_keys: int, where: str) -> KeyedMoments:
+    """Analyzes every column of `x` per key, and looks up each row's.
+
+    Args:
+        x: float64 `[batch, n]`, NaN where a value is missing.
+        keys: string `[batch]`.
+        max_keys: the analysis fails beyond.
+        where: what its error calls group and column of keys.
+
+    Raises (from Beam, during the analysis):
+        ValueError: there are more than `max_keys` keys.
+    """
+    prints = fingerprint(keys)
+    combiner = KeyedMomentsCombiner(x.shape[1], max_keys, where)
+    known, moments = compat.combine(combiner, prints, x, name="moments_of_keys")
+    all_rows = tf.size(known) - 1  # the last row of both
+    at = tf.searchsorted(known, prints, side="left")
+    row = tf.where(tf.equal(tf.gather(known, at), prints), at, all_rows)
+    of_key = tf.gather(moments, row, axis=1)  # [5, batch, n]
+    of_all = tf.gather(moments, all_rows, axis=1)  # [5, n]
+    count, mean, m2, low, high = tf.unstack(
+        tf.where(of_key[_COUNT] > 0, of_key, of_all[:, tf.newaxis, :]), 5, axis=0
+    )
+    variance = tf.where(high > low, m2 / tf.maximum(count, 1.0), 0.0)
+    return KeyedMoments(tf.where(count > 0, mean, 0.0), tf.sqrt(variance))
+
+
+def z_score(x: tf.Tensor, moments: KeyedMoments) -> tf.Tensor:
+    """The formula above; float64 `[batch, n]`, finite for finite `x`."""
+    varies = moments.spread > 0
+    divisor = tf.where(varies, moments.spread, 1.0)
+    return tf.where(varies, (x - moments.mean) / divisor, tf.zeros_like(x))
+
+
+class _Accumulator(NamedTuple):
+    keys: np.ndarray  # int64 [keys], ascending
+    moments: np.ndarray  # float64 [5, keys, n]
+
+
+class KeyedMomentsCombiner(compat.Combiner):
+    """Count, mean, M2, minimum and maximum of every key and column."""
+
+    def __init__(self, size: int, max_keys: int, where: str):
+        """Args:
+        size: n, the number of columns.
+        max_keys: more keys than these are an error.
+        where: what the error calls group and column of keys.
+        """
+        self._size, self._max_keys, self._where = size, max_keys, where
+
+    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+        return f"<KeyedMomentsCombiner v1 size={self._size} max_keys={self._max_keys}>"
+
+    def create_accumulator(self) -> _Accumulator:
+        """No keys."""
+        return _Accumulator(np.zeros([0], np.int64), np.zeros([5, 0, self._size], np.float64))
+
+    def add_input(self, accumulator: _Accumulator, batch_values: Any) -> _Accumulator:
+        """Merges one batch: its keys `[batch]` and values `[batch, n]`."""
+        keys, x = batch_values
+        batch = _moments_of_batch(np.asarray(keys, np.int64), np.asarray(x, np.float64))
+        return self._merge(accumulator, batch)
+
+    def merge_accumulators(self, accumulators: Any) -> _Accumulator:
+        """Merges any number of accumulators."""
+        merged = self.create_accumulator()
+        for accumulator in accumulators:
+            merged = self._merge(merged, _Accumulator(*accumulator))
+        return merged
+
+    def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
+        """Keys `[keys + 1]` and moments `[5, keys + 1, n]`; the last are those of all rows."""
+        of_all = _merged_keys(accumulator.moments)
+        keys = np.append(accumulator.keys, _FINGERPRINTS)
+        return [keys, np.concatenate([accumulator.moments, of_all], axis=1)]
+
+    def output_tensor_infos(self) -> list[Any]:
+        """int64 `[keys + 1]`, float64 `[5, keys + 1, n]`."""
+        return [
+            compat.TensorInfo(tf.int64, [None], None),
+            compat.TensorInfo(tf.float64, [5, None, self._size], None),
+        ]
+
+    @property
+    def accumulator_coder(self) -> Any:
+        """Both arrays, pickled."""
+        return _AccumulatorCoder()
+
+    def _merge(self, a: _Accumulator, b: _Accumulator) -> _Accumulator:
+        keys = np.union1d(a.keys, b.keys)
+        if keys.size > self._max_keys:
+            raise ValueError(
+                f"{self._where} has more than max_keys={self._max_keys} keys: scale by a column "
+                "with fewer values, or raise max_keys (memory grows with the number of keys)"
+            )
+        wide = []
+        for part in (a, b):
+            moments = _no_rows(keys.size, self._size)
+            moments[:, np.searchsorted(keys, part.keys)] = part.moments
+            wide.append(moments)
+        return _Accumulator(keys, merge_moments(*wide))
+
+
+def _no_rows(keys: int, size: int) -> np.ndarray:
+    moments = np.zeros([5, keys, size], np.float64)
+    moments[_MIN], moments[_MAX] = np.inf, -np.inf
+    return moments
+
+
+def _merged_keys(moments: np.ndarray) -> np.ndarray:
+    """The moments of all keys' rows together, `[5, 1, n]`: half of the keys with the other half."""
+    while moments.shape[1] > 1:
+        half = moments.shape[1] // 2
+        odd = moments[:, 2 * half :]
+        merged = merge_moments(moments[:, :half], moments[:, half : 2 * half])
+        moments = np.concatenate([merged, odd], axis=1)
+    return moments if moments.shape[1] else _no_rows(1, moments.shape[2])
+
+
+def _moments_of_batch(keys: np.ndarray, x: np.ndarray) -> _Accumulator:
+    """As `statistics.batch_moments`, for the rows of each key."""
+    unique, inverse = np.unique(keys, return_inverse=True)
+    moments = _no_rows(unique.size, x.shape[1])
+    if not unique.size:
+        return _Accumulator(unique, moments)
+    order = np.argsort(inverse, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(inverse[order]) > 0])
+    x, row = x[order], inverse[order]
+    present = np.isfinite(x)
+    count = np.add.reduceat(present.astype(np.float64), starts)
+    divisor = np.maximum(count, 1.0)
+    mean = np.add.reduceat(np.where(present, x, 0.0), starts) / divisor
+    deviation = np.where(present, x - mean[row], 0.0)
+    rounding = np.add.reduceat(deviation, starts) / divisor  # exactly 0 in exact arithmetic
+    m2 = np.add.reduceat(np.square(deviation), starts) - count * np.square(rounding)
+    moments[_COUNT], moments[_MEAN], moments[_M2] = count, mean + rounding, np.maximum(m2, 0.0)
+    moments[_MIN] = np.minimum.reduceat(np.where(present, x, np.inf), starts)
+    moments[_MAX] = np.maximum.reduceat(np.where(present, x, -np.inf), starts)
+    return _Accumulator(unique, moments)
+
+
+class _AccumulatorCoder(compat.CacheCoder):
+    def encode_cache(self, cache: Any) -> bytes:
+        return pickle.dumps((cache.keys, cache.moments))
+
+    def decode_cache(self, encoded_cache: bytes) -> _Accumulator:
+        return _Accumulator(*pickle.loads(encoded_cache))

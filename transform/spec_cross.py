@@ -1,0 +1,41 @@
+"""A cross: two or more columns whose values count together."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from transform.spec_common import Model, Names, is_glob
+from transform.spec_encode import Encode
+
+CROSS_ENCODERS = ("hash", "vocabulary")
+
+
+class Cross(Model):
+    """One id per combination of values.
+
+    crosses:
+      - {name: area_hour, columns: [area, hour], encode: {hash: {buckets: 1000}}}
+
+    A float column takes part with its bucket: it needs a group with `encode: bucketize`.
+    """
+
+    name: str = Field(min_length=1, description="of the output column")
+    columns: Names = Field(description="two or more columns by name, in a group or not")
+    encode: Encode = Field(description="hash or vocabulary, of the combination")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Cross:
+        where = f"cross {self.name!r}"
+        if len(set(self.columns)) < 2 or len(set(self.columns)) < len(self.columns):
+            raise ValueError(
+                f"{where}: columns={list(self.columns)}; give two or more different columns"
+            )
+        for column in self.columns:
+            if is_glob(column):
+                raise ValueError(f"{where}: {column!r} is a pattern; name each column")
+        if self.encode.kind not in CROSS_ENCODERS:
+            raise ValueError(
+                f"{where}: encode: {self.encode.kind} takes no combination of values; use "
+                f"encode: {' or '.join(CROSS_ENCODERS)}"
+            )
+        return self

@@ -1,0 +1,153 @@
+"""The encoders: what takes the place of a category, of a number's bucket, or of a date."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from transform.spec_common import Model, as_list
+
+DatePart = Literal["minute", "hour", "weekday", "day", "month", "quarter", "day_of_year"]
+
+
+class Vocabulary(Model):
+    """Ids by frequency: 0..V-1 known values, then `oov_buckets`, then one id for missing."""
+
+    top_k: int | None = Field(default=None, ge=1, description="values kept, most frequent first")
+    oov_buckets: int = Field(default=1, ge=1, description="ids for unseen values, by hash")
+
+
+class Integer(Model):
+    """Ids are the values themselves: 0..size-1, then one for out of range, one for missing."""
+
+    size: int = Field(ge=1, le=2**53, description="values 0..size-1 keep their own id")
+
+
+class Bucketize(Model):
+    """Ids by quantile: 0..buckets-1, then one for missing."""
+
+    buckets: int = Field(ge=2, description="number of buckets of about equal count")
+
+
+class Hash(Model):
+    """Ids by a stable hash of the value's text: 0..buckets-1, then one for missing."""
+
+    buckets: int = Field(ge=1, description="number of buckets that values are hashed into")
+
+
+def _texts_of_ints(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    return [str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value]
+
+
+def _distinct_texts(field: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    if "" in values:
+        raise ValueError(f"{field} holds the empty text, which is missing; remove it")
+    twice = sorted({value for value in values if values.count(value) > 1})
+    if twice:
+        raise ValueError(f"{field} holds {twice[0]!r} twice; remove one")
+    return values
+
+
+_Values = Annotated[tuple[str, ...], BeforeValidator(_texts_of_ints), Field(min_length=1)]
+_VALUES = "texts, or ints for an int column; quote what YAML reads as bool"
+
+
+class OneHot(Model):
+    """A 0/1 float column per listed value, one for any other value and one for missing.
+
+    encode: {one_hot: {values: [Cash, Credit Card]}}
+    """
+
+    values: _Values = Field(description=_VALUES)
+
+    @field_validator("values")
+    @classmethod
+    def _distinct(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        return _distinct_texts("one_hot.values", values)
+
+
+class MultiHot(Model):
+    """As one_hot, for a column with any number of values in a row.
+
+    encode: {multi_hot: {values: [red, green]}}   listed values
+    encode: {multi_hot: {top_k: 100}}             the most frequent values, learned
+    """
+
+    values: _Values | None = Field(default=None, description=_VALUES)
+    top_k: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="number of most frequent values, one column each",
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> MultiHot:
+        if (self.values is None) == (self.top_k is None):
+            raise ValueError(
+                f"multi_hot has {'neither' if self.values is None else 'both'} values "
+                f"{'nor' if self.values is None else 'and'} top_k; give exactly one"
+            )
+        if self.values is not None:
+            _distinct_texts("multi_hot.values", self.values)
+        return self
+
+
+class Date(Model):
+    """Parts of a date, each an id, or a point on the circle.
+
+    encode: {date: {parts: [hour, weekday]}}                 ids <name>_hour, <name>_weekday
+    encode: {date: {parts: [hour, weekday], cyclic: true}}   floats <name>_hour_sin, _hour_cos, ...
+    """
+
+    parts: Annotated[tuple[DatePart, ...], BeforeValidator(as_list)] = Field(min_length=1)
+    cyclic: bool = Field(
+        default=False, description="sine and cosine of the part's share of its period"
+    )
+    unit: Literal["seconds", "milliseconds", "microseconds"] = Field(
+        default="seconds", description="of an int column, counted from 1970-01-01T00:00:00 UTC"
+    )
+
+    @field_validator("parts")
+    @classmethod
+    def _distinct(cls, parts: tuple[DatePart, ...]) -> tuple[DatePart, ...]:
+        _distinct_texts("date.parts", parts)
+        return parts
+
+
+class Encode(Model):
+    """Exactly one way to turn a column into ids, or into 0/1 columns."""
+
+    vocabulary: Vocabulary | None = None
+    integer: Integer | None = None
+    bucketize: Bucketize | None = None
+    hash: Hash | None = None
+    one_hot: OneHot | None = None
+    multi_hot: MultiHot | None = None
+    date: Date | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        # `encode: vocabulary` and, in YAML, `encode: {vocabulary: }` for `{vocabulary: {}}`.
+        if value == "vocabulary" or value == {"vocabulary": None}:
+            return {"vocabulary": {}}
+        return value
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Encode:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"encode names {given or 'no encoder'}; give exactly one of "
+                f"{', '.join(type(self).model_fields)}"
+            )
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The encoder's name, as in `Column.kind`."""
+        return next(n for n in type(self).model_fields if getattr(self, n) is not None)

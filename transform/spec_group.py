@@ -1,0 +1,148 @@
+"""A group: columns that share one chain, and which steps go together."""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import Field, model_validator
+
+from transform.spec_common import OTHERS, ColumnType, Model, Names, is_glob
+from transform.spec_encode import Encode
+from transform.spec_scale import AnyFilling, AnyScale, Clip, Constant, Filling, ScaleByKey
+
+_SCALES = "z_score | min_max | robust | gaussian | log1p | none | {z_score: {by: column}}"
+_OWN_MISSING = {  # what an encoder has for a missing value, where it takes no other's place
+    "date": "an id of its own (or 0 and 0 on the circle)",
+    "multi_hot": "a column of its own",
+}
+
+
+class Group(Model):
+    """Columns that share one chain: select -> impute -> clip -> scale or encode."""
+
+    name: str = Field(min_length=1)
+    columns: Names = Field(
+        default=(), description="names and globs; `others`: every column that no group names"
+    )
+    dtype: ColumnType | None = Field(
+        default=None, description="keeps columns of this type; alone: every such column left"
+    )
+    exclude: Names = Field(default=(), description="names and globs that a glob must not take")
+    impute: AnyFilling | None = Field(
+        default=None,
+        description="value of a missing one: mean, median, most_frequent or {constant: x}; null: "
+        "median with scale: robust or gaussian or with clip.quantiles, else mean; encoders: only "
+        "most_frequent, null is an id of its own",
+    )
+    missing_indicator: bool = Field(
+        default=False, description="adds a 0/1 column `<name>_missing` per column"
+    )
+    clip: Clip | None = None
+    scale: AnyScale | None = None
+    encode: Encode | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Group:
+        where = f"group {self.name!r}"
+        if not self.columns and self.dtype is None:
+            raise ValueError(
+                f"{where} selects nothing; give columns (names, globs or `others`) or dtype"
+            )
+        if OTHERS in self.columns and len(self.columns) > 1:
+            raise ValueError(f"{where}: columns mixes `others` with names; `others` stands alone")
+        if (self.scale is None) == (self.encode is None):
+            raise ValueError(
+                f"{where} has {'neither scale nor' if self.scale is None else 'both scale and'} "
+                f"encode; give exactly one: scale: {_SCALES}, "
+                f"or encode: {{{' | '.join(Encode.model_fields)}: ...}}"
+            )
+        if self.encode is not None:
+            self._refuse_number_options(where, self.encode)
+        elif self.clips_by_quantiles:
+            self._refuse_two_passes(where)
+        if self.by is not None and self.by in self.columns:
+            raise ValueError(
+                f"{where}: {self.by!r} is both a column to scale and the key; every value would "
+                "be 0, remove it from columns"
+            )
+        self._refuse_constant_outside_clip(where)
+        return self
+
+    def _refuse_number_options(self, where: str, encode: Encode) -> None:
+        kind = encode.kind
+        if self.impute is not None and kind in _OWN_MISSING:
+            raise ValueError(
+                f"{where}: impute does not go with encode: {kind}, where missing has "
+                f"{_OWN_MISSING[kind]}; remove it"
+            )
+        if self.impute not in (None, "most_frequent"):
+            given = "{constant: ...}" if isinstance(self.impute, Constant) else self.impute
+            raise ValueError(
+                f"{where}: impute: {given} does not go with encode, where missing has an own id; "
+                "remove it, or use impute: most_frequent"
+            )
+        if self.missing_indicator:
+            raise ValueError(
+                f"{where}: missing_indicator does not go with encode; missing has an own id"
+            )
+        if self.clip is not None and kind != "bucketize":
+            raise ValueError(f"{where}: clip does not go with encode: {kind}; remove it")
+        if self.clips_by_quantiles:
+            raise ValueError(
+                f"{where}: clip.quantiles does not go with encode: bucketize, whose buckets are "
+                "quantiles already; remove it"
+            )
+
+    def _refuse_two_passes(self, where: str) -> None:
+        """Mean and variance of values clipped at bounds that the same pass only finds."""
+        by_mean = self.kind in ("z_score", "z_score_by_key")
+        if by_mean or self.impute == "mean":
+            needs = "scale: z_score" if by_mean else "impute: mean"
+            raise ValueError(
+                f"{where}: {needs} needs the mean of the clipped values, which clip.quantiles "
+                "knows only after the one pass over the data; use scale: robust or min_max with "
+                "impute: median or {constant: x}, or clip: {min, max}"
+            )
+
+    def _refuse_constant_outside_clip(self, where: str) -> None:
+        if self.clip is None or self.clips_by_quantiles or not isinstance(self.impute, Constant):
+            return
+        low = -math.inf if self.clip.min is None else self.clip.min
+        high = math.inf if self.clip.max is None else self.clip.max
+        if not low <= self.impute.constant <= high:
+            raise ValueError(
+                f"{where}: impute.constant={self.impute.constant} lies outside clip "
+                f"[{low}, {high}]; use a constant inside the bounds"
+            )
+
+    @property
+    def clips_by_quantiles(self) -> bool:
+        """Whether the bounds are learned."""
+        return self.clip is not None and self.clip.quantiles is not None
+
+    @property
+    def by(self) -> str | None:
+        """The column of keys, of a group that scales each key by itself."""
+        return self.scale.z_score.by if isinstance(self.scale, ScaleByKey) else None
+
+    @property
+    def filling(self) -> Filling | float:
+        """What a missing number becomes, the default resolved."""
+        if isinstance(self.impute, Constant):
+            return self.impute.constant
+        if self.impute is not None:
+            return self.impute
+        by_rank = self.scale in ("robust", "gaussian") or self.clips_by_quantiles
+        return "median" if by_rank else "mean"
+
+    @property
+    def kind(self) -> str:
+        """What happens to the columns, as in `Column.kind`."""
+        if self.encode is not None:
+            return self.encode.kind
+        return "z_score_by_key" if isinstance(self.scale, ScaleByKey) else str(self.scale)
+
+    @property
+    def explicit(self) -> tuple[str, ...]:
+        """Columns given by name, neither by glob nor as `others`."""
+        return tuple(c for c in self.columns if not is_glob(c) and c != OTHERS)
