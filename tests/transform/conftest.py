@@ -176,3 +176,54 @@ def assets() -> Callable[[Transformed], dict[str, list[str]]]:
         return {p.name: re.split("\n", p.read_text().rstrip("\n")) for p in folder.iterdir()}
 
     return read
+
+
+@pytest.fixture(scope="session")
+def analyze() -> Callable[..., Any]:
+    """`analyze(function, shards, data)`: `function(data)`, analyzed over `shards`.
+
+    What Beam does with one phase of analyzers, in this process: the function's own code makes every
+    analyzer's inputs, shard by shard; the analyzer's own combiner and cache coder merge them; and
+    the result is there when the function runs on `data`.
+    """
+    import tensorflow as tf
+
+    from transform import compat
+
+    def run(function: Callable[[Any], Any], shards: Sequence[Any], data: Any) -> Any:
+        accumulators: list[list[Any]] = []
+        combiners: list[Any] = []
+        calls: list[int] = [0]
+
+        def collect(combiner: Any, *tensors: Any, name: str) -> Any:
+            call, calls[0] = calls[0], calls[0] + 1
+            if call == len(combiners):
+                combiners.append(combiner)
+                accumulators.append([])
+            coder = combiner.accumulator_coder
+            batch = [tensor.numpy() for tensor in tensors]
+            accumulator = combiner.add_input(combiner.create_accumulator(), batch)
+            accumulators[call].append(coder.decode_cache(coder.encode_cache(accumulator)))
+            return _tensors(combiner, combiner.extract_output(combiner.create_accumulator()))
+
+        def finish(combiner: Any, *tensors: Any, name: str) -> Any:
+            call, calls[0] = calls[0], calls[0] + 1
+            merged = combiner.merge_accumulators(accumulators[call])
+            return _tensors(combiner, combiner.extract_output(combiner.compact(merged)))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compat, "combine", collect)
+            for shard in shards:
+                calls[0] = 0
+                function(shard)
+            patch.setattr(compat, "combine", finish)
+            calls[0] = 0
+            return function(data)
+
+    def _tensors(combiner: Any, outputs: Sequence[np.ndarray]) -> tuple[Any, ...]:
+        infos = combiner.output_tensor_infos()
+        return tuple(
+            tf.constant(output, info.dtype) for output, info in zip(outputs, infos, strict=True)
+        )
+
+    return run

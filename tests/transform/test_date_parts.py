@@ -1,0 +1,140 @@
+"""Parts of dates against Python's datetime, exactly."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+tf = pytest.importorskip("tensorflow")
+
+from transform import FeatureSpec  # noqa: E402
+from transform.date_parts import PERIODS, date_parts, of_epoch, of_text, part_of  # noqa: E402
+from transform.inputs import DenseColumns  # noqa: E402
+from transform.output_columns import ResolvedGroup, output_columns  # noqa: E402
+from transform.spec_group import Group  # noqa: E402
+
+UTC = datetime.timezone.utc
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
+DATES = st.lists(
+    st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)), min_size=1
+)
+
+
+def _parts(date: datetime.datetime) -> dict[str, int]:
+    return {
+        "minute": date.minute,
+        "hour": date.hour,
+        "weekday": date.weekday(),
+        "day": date.day - 1,
+        "month": date.month - 1,
+        "quarter": (date.month - 1) // 3,
+        "day_of_year": date.timetuple().tm_yday - 1,
+    }
+
+
+def _assert_parts(calendar: Any, dates: list[datetime.datetime]) -> None:
+    assert not calendar.missing.numpy().any()
+    for part in PERIODS:
+        found = part_of(calendar, part).numpy().tolist()
+        assert found == [_parts(date)[part] for date in dates], part
+
+
+@settings(max_examples=60, deadline=None)
+@given(DATES)
+def test_parts_of_epoch_seconds(dates: list[datetime.datetime]) -> None:
+    seconds = [(date.replace(tzinfo=UTC) - EPOCH).total_seconds() // 1 for date in dates]
+    _assert_parts(of_epoch(tf.constant(seconds, tf.float64)), dates)
+
+
+FORMATS = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%dT%H:%MZ"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(DATES, st.sampled_from([*FORMATS, "%Y-%m-%dT%H:%M:%S+05:30"]))
+def test_parts_of_iso_text_are_those_that_it_shows(
+    dates: list[datetime.datetime], form: str
+) -> None:
+    texts = [date.strftime(form.replace("%Y", f"{date.year:04d}")) for date in dates]
+    _assert_parts(of_text(tf.constant(texts)), dates)
+
+
+def test_a_date_without_time_is_midnight() -> None:
+    calendar = of_text(tf.constant(["2024-02-29"]))
+    _assert_parts(calendar, [datetime.datetime(2024, 2, 29)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "yesterday", "2023-02-29", "2024-13-01", "2024-00-10", "2024-01-32", "2024-01-00"),
+        *("2024-01-01T24:00", "2024-01-01T10:60", "2024-1-1", "0000-01-01", "2024-01-01T10"),
+        *("1900-02-29", "2024-04-31", "2024-01-01T10:00 ", "01/02/2024", "20240101"),
+    ],
+)
+def test_text_that_is_no_date_is_missing(text: str) -> None:
+    assert of_text(tf.constant([text])).missing.numpy().tolist() == [True]
+
+
+def test_seconds_beyond_the_year_9999_are_missing() -> None:
+    seconds = tf.constant([np.nan, 253_402_300_799.0, 253_402_300_800.0, 1e300, -1e300], tf.float64)
+    assert of_epoch(seconds).missing.numpy().tolist() == [True, False, True, True, True]
+
+
+def _block(option: dict[str, Any], columns: dict[str, Any]) -> Any:
+    group = Group.model_validate({"name": "g", "columns": "when", "encode": {"date": option}})
+    types = {"when": "string" if columns["when"].dtype == tf.string else "int"}
+    is_text = types["when"] == "string"
+    dense = DenseColumns(
+        columns, texts=["when"] if is_text else [], numbers=[] if is_text else ["when"]
+    )
+    resolved = ResolvedGroup(group, ("when",))
+    (block,) = date_parts(dense, [resolved], types)
+    assert block.names == tuple(column.name for column in output_columns(resolved))
+    return block
+
+
+@pytest.mark.parametrize(
+    ("unit", "scale"), [("seconds", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]
+)
+def test_ids_by_unit_with_one_for_missing(unit: str, scale: int) -> None:
+    when = tf.SparseTensor([[0, 0], [2, 0]], [1_367_861_400 * scale, -1], [3, 1])
+    block = _block({"parts": ["hour", "weekday"], "unit": unit}, {"when": when})
+    # 2013-05-06 17:30 UTC, a Monday; missing; 1969-12-31 23:59:59, a Wednesday
+    assert block.values.numpy().tolist() == [[17, 0], [24, 7], [23, 2]]
+    assert [size.total for size in block.sizes] == [25, 8]
+    assert block.missing.numpy().tolist() == [[False] * 2, [True] * 2, [False] * 2]
+
+
+def test_a_cyclic_part_is_a_point_on_the_circle_and_missing_none() -> None:
+    when = tf.constant(["2024-04-01T18:00", "", "2024-01-01"])
+    block = _block({"parts": ["hour", "month"], "cyclic": True}, {"when": when})
+    assert block.names == ("when_hour_sin", "when_hour_cos", "when_month_sin", "when_month_cos")
+    quarter = 2 * math.pi / 4
+    expected = [
+        [math.sin(3 * quarter), math.cos(3 * quarter), math.sin(quarter), math.cos(quarter)],
+        [0.0, 0.0, 0.0, 0.0],
+        [0.0, 1.0, 0.0, 1.0],
+    ]
+    np.testing.assert_allclose(block.values.numpy(), expected, atol=1e-7)
+    assert block.values.dtype == tf.float32
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"parts": []}, "at least 1 item"),
+        ({"parts": ["hour", "hour"]}, "date.parts holds 'hour' twice"),
+        ({"parts": "year"}, "'minute', 'hour', 'weekday', 'day', 'month', 'quarter'"),
+        ({"parts": "hour", "unit": "days"}, "'seconds', 'milliseconds' or 'microseconds'"),
+    ],
+)
+def test_what_makes_no_parts_is_refused(option: dict[str, Any], message: str) -> None:
+    group = {"name": "g", "columns": "a", "encode": {"date": option}}
+    with pytest.raises(ValueError, match=message):
+        FeatureSpec.model_validate({"groups": [group]})
