@@ -91,7 +91,8 @@ def date_parts(
 
 def of_epoch(seconds: tf.Tensor) -> Calendar:
     """The date of float64 seconds since 1970; missing where NaN, or beyond the year 9999."""
-    missing = tf.logical_not(tf.abs(seconds) <= _LAST)
+    # Not `not (x <= last)`: Grappler makes x > last of it, which differs for NaN.
+    missing = tf.logical_or(tf.math.is_nan(seconds), tf.abs(seconds) > _LAST)
     whole = tf.cast(tf.floor(tf.where(missing, tf.zeros_like(seconds), seconds)), tf.int64)
     day, second = tf.math.floordiv(whole, _DAY), tf.math.floormod(whole, _DAY)
     # Years begin in March here, so that the leap day is the last of its year.

@@ -9,7 +9,11 @@ from components.normalization_validator.limits import SECTION, NormalizationLimi
 from components.normalization_validator.report import ColumnStatistics, Violation
 
 #: Kinds whose columns hold ids in [0, vocabulary_size), to which no scale applies.
-ID_KINDS = frozenset({"vocabulary", "integer", "bucketize", "hash"})
+ID_KINDS = frozenset({"vocabulary", "integer", "bucketize", "hash", "date"})
+
+#: z_score of each key's rows: the mean is 0 as under z_score, but a key whose rows are all alike is
+#: 0 with no spread of its own, so that std may be below 1.
+BY_KEY = "z_score_by_key"
 
 
 def find_violations(
@@ -85,7 +89,7 @@ def _in_train(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable
             f"every value is {_number(column.mean)}, and constant columns are not allowed",
         )
     z = limits.z_score
-    if column.kind == "z_score" and z is not None:
+    if column.kind in ("z_score", BY_KEY) and z is not None:
         if column.mean is not None and abs(column.mean) > z.max_abs_mean:
             yield _violation(
                 column,
@@ -98,6 +102,7 @@ def _in_train(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable
             column.std is not None
             and not column.constant
             and abs(column.std - 1.0) > z.max_std_error
+            and not (column.kind == BY_KEY and column.std < 1.0)
         ):
             yield _violation(
                 column,
@@ -105,6 +110,24 @@ def _in_train(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable
                 column.std,
                 "z_score.max_std_error",
                 f"std {_number(column.std)} is outside 1 ± {_number(z.max_std_error)}",
+            )
+    g = limits.gaussian
+    if column.kind == "gaussian" and g is not None:
+        if column.mean is not None and abs(column.mean) > g.max_abs_mean:
+            yield _violation(
+                column,
+                "mean",
+                column.mean,
+                "gaussian.max_abs_mean",
+                f"mean {_number(column.mean)} is outside ±{_number(g.max_abs_mean)}",
+            )
+        if column.std is not None and column.std > g.max_std:
+            yield _violation(
+                column,
+                "std",
+                column.std,
+                "gaussian.max_std",
+                f"std {_number(column.std)} is above {_number(g.max_std)}",
             )
     m = limits.min_max
     if column.kind == "min_max" and m is not None:

@@ -21,7 +21,11 @@ class _Frozen(BaseModel):
 
 
 class ZScoreLimits(_Frozen):
-    """Columns of kind z_score, train split, over the values that were not imputed."""
+    """Columns of kind z_score, train split, over the values that were not imputed.
+
+    Of kind z_score_by_key too, where a std below 1 is no violation: keys whose rows are all alike
+    are 0.
+    """
 
     max_abs_mean: float = Field(
         default=0.01, ge=0.0, description="largest |mean|, in standard deviations"
@@ -31,6 +35,17 @@ class ZScoreLimits(_Frozen):
         ge=0.0,
         description="largest |std - 1|; a constant column (std 0) is not judged by it",
     )
+
+
+class GaussianLimits(_Frozen):
+    """Columns of kind gaussian, train split, over the values that were not imputed.
+
+    Without equal values, mean and std are 0 and 1. Frequent values share a score, which moves the
+    mean by less than 0.1 and takes from the std.
+    """
+
+    max_abs_mean: float = Field(default=0.1, ge=0.0, description="largest |mean|")
+    max_std: float = Field(default=1.05, ge=0.0, description="largest std")
 
 
 class MinMaxLimits(_Frozen):
@@ -94,8 +109,11 @@ class NormalizationLimits(_Frozen):
     )
     z_score: ZScoreLimits | None = ZScoreLimits()
     min_max: MinMaxLimits | None = MinMaxLimits()
+    gaussian: GaussianLimits | None = GaussianLimits()
     shift: ShiftLimits | None = ShiftLimits()
-    kinds: dict[str, Literal["z_score", "min_max", "none"]] = Field(default_factory=dict)
+    kinds: dict[str, Literal["z_score", "min_max", "gaussian", "none"]] = Field(
+        default_factory=dict
+    )
     ignore: tuple[str, ...] = ()
 
     @classmethod

@@ -93,6 +93,7 @@ def _run(
     import tensorflow as tf
     import tensorflow_transform as tft
     import tensorflow_transform.beam as tft_beam
+    from tensorflow_transform.tf_metadata import metadata_io
     from tfx_bsl.coders import example_coder
     from tfx_bsl.tfxio import tf_example_record
 
@@ -134,6 +135,8 @@ def _run(
         )
         _ = graph | tft_beam.WriteTransformFn(str(folder / "graph"))
     output = tft.TFTransformOutput(str(folder / "graph"))
+    metadata = tft.DatasetMetadata(schema)  # beside the graph, as the Transform component does
+    metadata_io.write_metadata(metadata, str(folder / "graph" / output.RAW_METADATA_DIR))
     (path,) = folder.glob("written*")
     written = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
     parsed = tf.io.parse_example(written, output.transformed_feature_spec())

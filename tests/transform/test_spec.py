@@ -33,6 +33,17 @@ TAXI = _schema(
     tips="float",
     tipped="int",
 )
+TAXI.feature.add(name="tags", type=schema_pb2.BYTES).value_count.max = 5
+TAXI.feature.add(name="weights", type=schema_pb2.FLOAT).value_count.max = 5
+
+
+def _encoded(column: str, **encoder: Any) -> dict[str, Any]:
+    return {"name": "g", "columns": column, "encode": encoder}
+
+
+def _crossed(*columns: str, encode: Any = None) -> dict[str, Any]:
+    cross = {"name": "c", "columns": columns, "encode": encode or {"hash": {"buckets": 8}}}
+    return {"groups": [SCALED], "crosses": [cross]}
 
 
 def _groups(*groups: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -148,6 +159,32 @@ def test_json_round_trip() -> None:
             "label.positive=1 does not go with kind: regression",
         ),
         (_groups(SCALED, derive="function"), "names no module"),
+        (_crossed("company"), r"cross 'c': columns=\['company'\]; give two or more different"),
+        (_crossed("a", "a"), "give two or more different columns"),
+        (_crossed("a", "b*"), r"'b\*' is a pattern; name each column"),
+        (
+            _crossed("a", "b", encode={"integer": {"size": 3}}),
+            "encode: integer takes no combination of values; use encode: hash or vocabulary",
+        ),
+        (
+            {**_crossed("a", "y"), "label": {"column": "y", "kind": "binary"}},
+            "'y' is the label and also in cross 'c'",
+        ),
+        (
+            _groups({**SCALED, "name": "c"}, crosses=_crossed("a", "b")["crosses"]),
+            "cross 'c' has the name of another cross or group",
+        ),
+        (_groups(_encoded("a", multi_hot={})), "multi_hot has neither values nor top_k"),
+        (_groups(_encoded("a", multi_hot={"top_k": 2, "values": ["x"]})), "has both values and"),
+        (
+            _groups({**SCALED, "scale": {"z_score": {"by": "b", "max_keys": 0}}}),
+            "greater than or equal to 1",
+        ),
+        (_groups({**SCALED, "scale": {"min_max": {"by": "b"}}}), "min_max\n  Extra inputs are not"),
+        (
+            _groups({**_encoded("a", hash={"buckets": 2}), "impute": {"constant": 1}}),
+            "impute: {constant: ...} does not go with encode",
+        ),
         (_groups(SCALED, derive="my module.f"), "is no dotted path"),
     ],
 )
@@ -169,7 +206,7 @@ def test_a_contradictory_spec_is_refused(spec: dict[str, Any], message: str) -> 
         ),
         (
             _groups({**SCALED, "columns": ["zzz"]}),
-            "the data has: company, fare, tipped, tips, trip_miles, trip_seconds",
+            "the data has: company, fare, tags, tipped, tips, trip_miles, trip_seconds",
         ),
         (
             _groups({**SCALED, "columns": ["company"]}),
@@ -183,6 +220,67 @@ def test_a_contradictory_spec_is_refused(spec: dict[str, Any], message: str) -> 
         (
             _groups({"name": "g", "columns": "fare", "encode": {"integer": {"size": 3}}}),
             "column 'fare' is of type float, and encode: integer takes int",
+        ),
+        (
+            _groups({**SCALED, "scale": {"z_score": {"by": "compny"}}}),
+            "group 'money': scale.z_score.by='compny' is not in the data; did you mean 'company'?",
+        ),
+        (
+            _groups({**SCALED, "scale": {"z_score": {"by": "tips"}}}),
+            "group 'money': scale.z_score.by='tips' is of type float; use a string or int column",
+        ),
+        (
+            _groups({"name": "g", "dtype": "int", "scale": {"z_score": {"by": "tipped"}}}),
+            "scale.z_score.by='tipped' is among the columns to scale",
+        ),
+        (
+            _groups({**SCALED, "columns": "company", "scale": {"z_score": {"by": "tipped"}}}),
+            "column 'company' is of type string, and scale: z_score by 'tipped' takes float or int",
+        ),
+        (
+            _groups({**SCALED, "columns": "weights"}),
+            "column 'weights' is a column of up to 5 values per row (float), and scale: z_score "
+            "takes float or int; what fits it: one value per row; derive columns from it",
+        ),
+        (
+            _groups(_encoded("tags", vocabulary={})),
+            "'tags' is a column of up to 5 values per row (string), and encode: vocabulary takes "
+            "string or int; what fits it: encode: multi_hot, or one value per row",
+        ),
+        (
+            _groups(_encoded("weights", multi_hot={"top_k": 3})),
+            "up to 5 values per row (float), and encode: multi_hot takes string or int",
+        ),
+        (
+            _groups(_encoded("fare", date={"parts": "hour"})),
+            "column 'fare' is of type float, and encode: date takes string or int",
+        ),
+        (
+            _crossed("company", "trip_hour"),
+            "cross 'c': column 'trip_hour' is not in the data; did you mean 'trip_start_hour'?",
+        ),
+        (
+            _crossed("company", "fare"),
+            "cross 'c': column 'fare' is of type float, which crosses by its bucket; put it into a "
+            "group with encode: {bucketize: {buckets: n}}",
+        ),
+        (
+            _groups(
+                _encoded("fare", bucketize={"buckets": 3}),
+                crosses=_crossed("company", "fare", encode="vocabulary")["crosses"],
+            ),
+            "'fare' is of type float, whose buckets the one pass over the data learns together "
+            "with a vocabulary; use encode: {hash: {buckets: n}}",
+        ),
+        (_crossed("company", "tags"), "a cross takes one value per row; derive a column from it"),
+        (
+            _groups(
+                {**SCALED, "name": "g"},
+                crosses=[
+                    {"name": "fare", "columns": ["company", "tipped"], "encode": "vocabulary"}
+                ],
+            ),
+            "column 'fare' is in group 'g' and a cross; each output needs its own name",
         ),
         (_groups({**SCALED, "columns": ["dropoff_*"]}), "pattern 'dropoff_*' matches no column"),
         (
@@ -243,13 +341,72 @@ def test_several_values_per_row_are_refused_when_the_schema_tells() -> None:
         FeatureSpec.model_validate(spec).check(schema)
 
 
+def test_a_set_is_taken_by_glob_dtype_and_others() -> None:
+    for selects in ({"columns": "ta*"}, {"dtype": "string", "exclude": "company"}):
+        group = {"name": "g", "encode": {"multi_hot": {"top_k": 3}}, **selects}
+        FeatureSpec.model_validate(_groups(group)).check(TAXI)
+
+
+def _with_domains() -> schema_pb2.Schema:
+    schema = _schema(payment="string", company="string", area="int", open="string")
+    schema.feature[0].string_domain.value.extend(["Cash", "Card", "Dispute"])
+    schema.string_domain.add(name="companies").value.extend(["a", "b"])
+    schema.feature[1].domain = "companies"
+    schema.feature[2].int_domain.min, schema.feature[2].int_domain.max = 1, 77
+    schema.feature[3].string_domain.value.extend(["Cash"])
+    schema.feature[3].distribution_constraints.min_domain_mass = 0.9
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (
+            _encoded("payment", vocabulary={"top_k": 4}),
+            "group 'g': column 'payment' has 3 values in the schema's domain, fewer than top_k=4; "
+            "use top_k: 3",
+        ),
+        (_encoded("company", vocabulary={"top_k": 3}), "'company' has 2 values .* use top_k: 2"),
+        (_encoded("company", multi_hot={"top_k": 3}), "'company' has 2 values .* use top_k: 2"),
+        (_encoded("area", vocabulary={"top_k": 78}), "'area' has 77 values .* use top_k: 77"),
+        (_encoded("area", integer={"size": 79}), "'area' goes up to 77 .* use size: 78"),
+        (
+            _encoded("payment", one_hot={"values": ["Cash", "Crad"]}),
+            "'payment': value 'Crad' is not in the schema's domain; did you mean 'Card'",
+        ),
+        (_encoded("area", one_hot={"values": [1, 78]}), "'78' .* use an int of 1..77"),
+        (_encoded("area", multi_hot={"values": ["x"]}), "'x' is not in the schema's domain"),
+    ],
+)
+def test_an_encoder_beyond_the_schemas_domain_is_refused(
+    group: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        FeatureSpec.model_validate(_groups(group)).check(_with_domains())
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        _encoded("payment", vocabulary={"top_k": 3}),
+        _encoded("payment", vocabulary={}),
+        _encoded("open", vocabulary={"top_k": 9}),
+        _encoded("area", integer={"size": 78}),
+        _encoded("area", one_hot={"values": [1, 77]}),
+        _encoded("payment", hash={"buckets": 9}),
+    ],
+)
+def test_an_encoder_within_the_schemas_domain_passes(group: dict[str, Any]) -> None:
+    FeatureSpec.model_validate(_groups(group)).check(_with_domains())
+
+
 def test_names_then_globs_then_dtype_then_others() -> None:
     from transform.column_types import column_types
     from transform.select import resolve
 
     spec = FeatureSpec.model_validate(
         _groups(
-            {"name": "rest", "columns": "others", "scale": "none"},
+            {"name": "rest", "columns": "others", "exclude": ["tags", "weights"], "scale": "none"},
             {"name": "ints", "dtype": "int", "encode": {"integer": {"size": 24}}},
             {"name": "trips", "columns": "trip_*", "exclude": "*_hour", "scale": "min_max"},
             {"name": "words", "dtype": "string", "encode": "vocabulary"},

@@ -67,6 +67,28 @@ def test_z_score_of_a_constant_column_is_zero():
     assert "mean 5 is outside" in _messages(_column(**{**constant, "mean": 5.0}))[0]
 
 
+def test_z_score_by_key_may_have_less_spread_but_not_more():
+    alike = {"kind": "z_score_by_key", "std": 0.8}  # keys whose rows are all alike
+    assert _messages(_column(**alike)) == []
+    assert _messages(_column(**{**alike, "std": 1.2, "mean": 0.31})) == [
+        "column 'fare' (z_score_by_key), split train: mean 0.31 is outside ±0.01 "
+        "(normalization.z_score.max_abs_mean)",
+        "column 'fare' (z_score_by_key), split train: std 1.2 is outside 1 ± 0.01 "
+        "(normalization.z_score.max_std_error)",
+    ]
+
+
+def test_gaussian_of_frequent_values_is_not_quite_centred():
+    assert _messages(_column(kind="gaussian", mean=0.079, std=0.7)) == []
+    assert _messages(_column(kind="gaussian", mean=-0.2, std=1.2)) == [
+        "column 'fare' (gaussian), split train: mean -0.2 is outside ±0.1 "
+        "(normalization.gaussian.max_abs_mean)",
+        "column 'fare' (gaussian), split train: std 1.2 is above 1.05 "
+        "(normalization.gaussian.max_std)",
+    ]
+    assert _messages(_column(kind="gaussian", mean=-0.2, std=1.2), gaussian=None) == []
+
+
 def test_min_max():
     assert _messages(_column(kind="min_max", min=-1e-7, max=1.0 + 1e-7)) == []
     assert _messages(_column(kind="min_max", min=-0.5, max=1.25)) == [

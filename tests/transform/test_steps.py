@@ -1,0 +1,336 @@
+"""Rank, key, most frequent, date, set and cross in one Beam run, on an eval split that is poisoned.
+
+Reference: NumPy, Counter and datetime on the train rows; eval rows are transformed with train's
+statistics, though they hold values and keys that train does not. Tolerance 1e-6, ids exactly.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+ROWS, MORE = 600, 60
+NAN = float("nan")
+RNG = np.random.default_rng(11)
+COMPANIES = ["red", "blue", "grün", None, ""]
+TAGS = ["a", "b", "c", "d", "e"]
+
+
+def _floats(values: Any, share: float) -> list[Any]:
+    holes = [None, NAN, float("inf")]
+    return [
+        holes[RNG.integers(3)] if hole else float(np.float32(v))
+        for v, hole in zip(values, RNG.random(len(values)) < share, strict=True)
+    ]
+
+
+def _columns(rows: int, *, poisoned: bool) -> dict[str, list[Any]]:
+    scale = 1e6 if poisoned else 1.0
+    companies = ["never seen", None] if poisoned else COMPANIES
+    tags = ["new", "a"] if poisoned else TAGS
+    hours = RNG.integers(-(10**9), 2 * 10**9, rows)
+    when = [datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(s)) for s in hours]
+    return {
+        "fare": _floats(scale * RNG.lognormal(sigma=3.0, size=rows), 0.2),
+        "miles": _floats(scale * RNG.normal(5.0, 2.0, rows), 0.2),
+        "km": _floats(scale * RNG.normal(5.0, 2.0, rows), 0.2),
+        "lat": _floats(scale * RNG.normal(size=rows), 0.1),
+        "rate": [None if r < 0.2 else float(v) for r, v in
+                 zip(RNG.random(rows), RNG.choice([1.5, 2.5, 99.0 * scale], rows), strict=True)],
+        "level": [None if v == 0 else int(v) for v in RNG.integers(0, 9, rows)],
+        "company": [companies[i] for i in RNG.integers(0, len(companies), rows)],
+        "payment": [companies[i] for i in RNG.integers(0, len(companies), rows)],
+        "street": [companies[i] for i in RNG.integers(0, len(companies), rows)],
+        "area": [None if v == 0 else int(v) for v in RNG.integers(0, 6, rows)],
+        "epoch": [None if v % 7 == 0 else int(v) for v in hours],
+        "iso": ["no date" if w.second < 9 else w.isoformat() for w in when],
+        "tags": [[tags[i] for i in RNG.integers(0, len(tags), RNG.integers(0, 4))] for _ in hours],
+        "codes": [[int(i) for i in RNG.integers(0, 5, RNG.integers(0, 3))] for _ in hours],
+        "words": [[tags[i] for i in RNG.integers(0, len(tags), RNG.integers(0, 4))] for _ in hours],
+        "note": [f"row {i}" for i in range(rows)],
+    }  # fmt: skip
+
+
+TRAIN = _columns(ROWS, poisoned=False)
+EVAL = _columns(MORE, poisoned=True)
+SPEC: dict[str, Any] = {
+    "groups": [
+        {"name": "rank", "columns": ["fare"], "scale": "gaussian", "missing_indicator": True},
+        {
+            "name": "keyed",
+            "columns": ["miles", "km"],
+            "scale": {"z_score": {"by": "company", "max_keys": 10}},
+        },
+        {"name": "rate", "columns": "rate", "impute": "most_frequent", "scale": "none"},
+        {"name": "lat", "columns": "lat", "encode": {"bucketize": {"buckets": 5}}},
+        {
+            "name": "level",
+            "columns": "level",
+            "impute": "most_frequent",
+            "encode": {"integer": {"size": 9}},
+        },
+        {
+            "name": "payment",
+            "columns": "payment",
+            "impute": "most_frequent",
+            "encode": {"vocabulary": {"top_k": 2}},
+        },
+        {
+            "name": "street",
+            "columns": "street",
+            "impute": "most_frequent",
+            "encode": {"one_hot": {"values": ["red", "blue"]}},
+        },
+        {"name": "time", "columns": "epoch", "encode": {"date": {"parts": ["hour", "weekday"]}}},
+        {
+            "name": "day",
+            "columns": "iso",
+            "encode": {"date": {"parts": ["month"], "cyclic": True}},
+        },
+        {"name": "tags", "columns": "tags", "encode": {"multi_hot": {"values": ["a", "c"]}}},
+        {"name": "codes", "columns": "codes", "encode": {"multi_hot": {"values": [1, 3]}}},
+        {"name": "words", "columns": "words", "encode": {"multi_hot": {"top_k": 3}}},
+    ],
+    "crosses": [
+        {
+            "name": "company_area",
+            "columns": ["company", "area"],
+            "encode": {"hash": {"buckets": 64}},
+        },
+        {
+            "name": "payment_area",
+            "columns": ["payment", "area"],
+            "encode": {"vocabulary": {"top_k": 5}},
+        },
+        {"name": "lat_area", "columns": ["lat", "area"], "encode": {"hash": {"buckets": 1000}}},
+    ],
+    "passthrough": "note",
+}
+
+
+@pytest.fixture(scope="module")
+def run(run_transform: Any) -> Any:
+    """Train rows and then poisoned rows, written with the statistics of the train rows alone."""
+    both = {name: [*TRAIN[name], *EVAL[name]] for name in TRAIN}
+    return run_transform(SPEC, TRAIN, evaluation=both, batch_size=50)
+
+
+@pytest.fixture(scope="module")
+def unpacked(run_transform: Any) -> Any:
+    return run_transform({**SPEC, "packed": False}, TRAIN, batch_size=50)
+
+
+BOTH = {name: [*TRAIN[name], *EVAL[name]] for name in TRAIN}
+
+
+def _numbers(values: list[Any]) -> np.ndarray:
+    x = np.asarray([NAN if v is None else v for v in values], np.float32).astype(np.float64)
+    return np.where(np.isfinite(x), x, NAN)
+
+
+def _size(run: Any, name: str) -> int:
+    (column,) = (c for c in run.layout.columns if c.name == name)
+    return column.vocabulary_size
+
+
+def test_per_key_scaling_uses_trains_keys_only(run: Any) -> None:
+    keys = np.asarray([v or "" for v in BOTH["company"]], object)
+    for name in ("miles", "km"):
+        x, train = _numbers(BOTH[name]), _numbers(TRAIN[name])
+        expected = np.zeros_like(x)
+        for key in np.unique(keys):
+            known = train[(keys[:ROWS] == key) & ~np.isnan(train)]
+            known = known if known.size else train[~np.isnan(train)]  # an unseen key: all rows
+            rows = keys == key
+            expected[rows] = (x[rows] - known.mean()) / known.std()
+        expected = np.where(np.isnan(x), 0.0, expected)
+        np.testing.assert_allclose(run.column(name), expected, rtol=1e-6, atol=1e-6)
+        kinds = {c.name: c.kind for c in run.layout.columns}
+        assert kinds[name] == "z_score_by_key"
+
+
+def test_gaussian_is_normal_on_train_and_bounded_elsewhere(run: Any) -> None:
+    scores = run.column("fare").astype(np.float64)
+    x, train = _numbers(BOTH["fare"]), _numbers(TRAIN["fare"])
+    present = ~np.isnan(x)
+    of_train = scores[:ROWS][present[:ROWS]]
+    assert abs(of_train.mean()) < 0.01
+    assert abs(of_train.std() - 1.0) < 0.03
+    assert np.abs(scores).max() <= 3.2906
+    assert (scores[present & (x > np.nanmax(train))] == scores.max()).all()
+    np.testing.assert_allclose(scores[~present], 0.0, atol=0.01)
+    np.testing.assert_array_equal(run.column("fare_missing"), ~present)
+
+
+def _top(values: list[Any]) -> Any:
+    counts = Counter(v for v in values if v not in (None, ""))
+    return min(counts, key=lambda v: (-counts[v], v))
+
+
+def test_most_frequent_is_that_of_train(run: Any, assets: Any) -> None:
+    rate, level = _top(TRAIN["rate"]), _top(TRAIN["level"])
+    expected = [rate if v is None else v for v in BOTH["rate"]]
+    np.testing.assert_array_equal(run.column("rate"), np.asarray(expected, np.float32))
+    assert run.column("level").tolist() == [level if v is None else v for v in BOTH["level"]]
+    words = assets(run)["payment"]
+    assert words[0] == _top(TRAIN["payment"])
+    ids = run.column("payment")
+    for value, id in zip(BOTH["payment"], ids.tolist(), strict=True):
+        value = value or _top(TRAIN["payment"])
+        assert id == (words.index(value) if value in words else 2)  # 2: unseen
+    missing = np.asarray([not v for v in BOTH["street"]])
+    top = _top(TRAIN["street"])
+    for ending, value in (("=red", "red"), ("=blue", "blue")):
+        expected = [(v or top) == value for v in BOTH["street"]]
+        np.testing.assert_array_equal(run.column(f"street{ending}"), expected)
+    assert not run.column("street_missing").any()
+    bit = [c.name for c in run.layout.columns].index("street=red")
+    mask = run.written["packed_missing"]
+    np.testing.assert_array_equal((mask[:, bit // 32] >> (bit % 32)) & 1, missing)
+
+
+def test_dates(run: Any) -> None:
+    start = datetime.datetime(1970, 1, 1)
+    dates = [None if s is None else start + datetime.timedelta(seconds=s) for s in BOTH["epoch"]]
+    assert run.column("epoch_hour").tolist() == [24 if d is None else d.hour for d in dates]
+    weekdays = [7 if d is None else d.weekday() for d in dates]
+    assert run.column("epoch_weekday").tolist() == weekdays
+    assert _size(run, "epoch_weekday") == 8
+    angle = np.asarray([NAN if t == "no date" else int(t[5:7]) - 1 for t in BOTH["iso"]])
+    angle *= 2 * np.pi / 12
+    for ending, wave in (("_sin", np.sin), ("_cos", np.cos)):
+        expected = np.nan_to_num(wave(angle))
+        np.testing.assert_allclose(run.column(f"iso_month{ending}"), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "listed"), [("tags", ["a", "c"]), ("codes", [1, 3])])
+def test_sets_of_listed_values(run: Any, name: str, listed: list[Any]) -> None:
+    for value in listed:
+        np.testing.assert_array_equal(
+            run.column(f"{name}={value}"), [value in r for r in BOTH[name]]
+        )
+    other = [any(v not in listed for v in row) for row in BOTH[name]]
+    np.testing.assert_array_equal(run.column(f"{name}_other"), other)
+    np.testing.assert_array_equal(run.column(f"{name}_missing"), [not row for row in BOTH[name]])
+
+
+def test_sets_of_learned_values_are_named_by_them(run: Any) -> None:
+    counts = Counter(v for row in TRAIN["words"] for v in row)
+    top = {v for v, _ in counts.most_common(3)}
+    names = [n for n in run.layout.names() if n.startswith("words=")]
+    assert {n.removeprefix("words=") for n in names} == top
+    assert run.layout.names()[-5:] == [*names, "words_other", "words_missing"]
+    for value in top:
+        held = [value in row for row in BOTH["words"]]
+        np.testing.assert_array_equal(run.column(f"words={value}"), held)
+    other = [any(v not in top for v in row) for row in BOTH["words"]]
+    np.testing.assert_array_equal(run.column("words_other"), other)
+
+
+def test_the_trainer_gives_learned_values_the_same_names(run: Any) -> None:
+    from trainer_module.feature_layout import FeatureLayout
+
+    read = FeatureLayout.from_transform_graph(run.uri)
+    assert read is not None
+    assert list(read.names("packed_float")) == run.layout.names()
+    assert len(read.int_columns) == len(run.layout.names("packed_int"))
+
+
+def test_crosses(run: Any, assets: Any) -> None:
+    pairs = list(zip(BOTH["company"], BOTH["area"], strict=True))
+    ids = run.column("company_area").tolist()
+    of: dict[Any, set[int]] = {}
+    for (company, area), id in zip(pairs, ids, strict=True):
+        of.setdefault((company, area) if company and area else None, set()).add(id)
+    assert of.pop(None) == {64}
+    assert all(len(found) == 1 and max(found) < 64 for found in of.values())
+    assert len({min(found) for found in of.values()}) > 8  # both columns count
+    words = assets(run)["payment_area"]
+    assert len(words) == 5
+    assert _size(run, "payment_area") == 5 + 1 + 1
+    for payment, area, id in zip(
+        BOTH["payment"], BOTH["area"], run.column("payment_area").tolist(), strict=True
+    ):
+        text = f"{payment}\x1f{area}"
+        known = words.index(text) if text in words else 5
+        assert id == (known if payment and area else 6)
+    by_bucket: dict[Any, set[int]] = {}
+    for bucket, area, id in zip(
+        run.column("lat").tolist(), BOTH["area"], run.column("lat_area").tolist(), strict=True
+    ):
+        by_bucket.setdefault((bucket, area) if bucket < 5 and area else None, set()).add(id)
+    assert by_bucket.pop(None) == {1000}
+    assert all(len(found) == 1 for found in by_bucket.values())
+    (column,) = (c for c in run.layout.columns if c.name == "lat_area")
+    assert (column.kind, column.source, column.group) == ("hash", "lat x area", "lat_area")
+
+
+def _assert_same_bits(found: Any, written: dict[str, np.ndarray]) -> None:
+    assert set(found) == set(written)
+    for name, tensor in found.items():
+        values = (tensor.values if hasattr(tensor, "values") else tensor).numpy()
+        expected = written[name].reshape(values.shape)
+        if values.dtype == object:  # texts
+            assert values.tolist() == expected.tolist(), name
+        else:
+            assert values.tobytes() == expected.tobytes(), name
+
+
+def test_written_equals_transformed_raw_features_bit_for_bit(run: Any, unpacked: Any) -> None:
+    """Every kind of output: packed and unpacked, passthrough too."""
+    for each in (run, unpacked):
+        _assert_same_bits(each.output.transform_raw_features(each.raw()), each.written)
+
+
+def test_the_exported_signature_gives_what_was_written_bit_for_bit(run: Any, tmp_path: Any) -> None:
+    import keras
+    import tensorflow as tf
+
+    from trainer_module.export import export_model
+
+    floats = keras.Input((len(run.layout.names()),), name="packed_float")
+    model = keras.Model({"packed_float": floats}, keras.layers.Dense(1)(floats))
+    folder = str(tmp_path / "model")
+    export_model(model, run.output, folder, inputs=["packed_float"], label_sources=[])
+    transform = tf.saved_model.load(folder).signatures["transform_features"]
+    _assert_same_bits(transform(examples=tf.constant(run.records)), run.written)
+    one_by_one = [transform(examples=tf.constant([r]))["packed_float"] for r in run.records[:20]]
+    found = np.concatenate([row.numpy() for row in one_by_one])
+    assert found.tobytes() == run.written["packed_float"][:20].tobytes()
+
+
+def test_unpacked_has_the_same_columns(run: Any, unpacked: Any) -> None:
+    for column in unpacked.layout.columns:
+        np.testing.assert_array_equal(
+            unpacked.written[column.output][:, 0], run.column(column.name)[:ROWS], column.name
+        )
+
+
+def test_a_request_without_any_column_is_served(run: Any) -> None:
+    """Missing at serving is missing: the key, the parts of a cross and a date too."""
+    import tensorflow as tf
+
+    spec = run.feature_spec
+    nothing = {
+        name: tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.zeros([0], spec[name].dtype), [1, 0])
+        for name in spec
+    }
+    served = run.output.transform_raw_features(nothing)
+    floats = dict(zip(run.layout.names(), served["packed_float"].numpy()[0], strict=True))
+    ids = dict(
+        zip(run.layout.names("packed_int"), served["packed_int"].numpy()[0], strict=True)
+    )  # fmt: skip
+    assert floats["miles"] == 0.0
+    assert floats["rate"] == np.float32(_top(TRAIN["rate"]))
+    assert floats["street=red"] == float(_top(TRAIN["street"]) == "red")
+    assert floats["tags_missing"] == floats["words_missing"] == 1.0
+    assert floats["iso_month_sin"] == floats["iso_month_cos"] == 0.0
+    assert ids["epoch_hour"] == 24
+    assert ids["level"] == _top(TRAIN["level"])
+    assert ids["company_area"] == 64
+    assert ids["payment_area"] == 6
