@@ -45,7 +45,7 @@ def check(config: PipelineConfig) -> data_sources.DataPeek | None:
         if seen and held_out:
             _check_same_columns(config, seen, held_out)
     if config.data_schema.path and not is_remote(config.data_schema.path):
-        _check_schema_file(Path(config.data_schema.path))
+        _check_schema_file(config, Path(config.data_schema.path))
     if seen:
         _check_columns(config, seen)
         _check_batch(config, seen)
@@ -77,12 +77,12 @@ def _check_same_columns(
         )
 
 
-def _check_schema_file(path: Path) -> None:
+def _check_schema_file(config: PipelineConfig, path: Path) -> None:
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     try:
-        text_format.Parse(path.read_text(encoding="utf-8"), schema_pb2.Schema())
+        schema = text_format.Parse(path.read_text(encoding="utf-8"), schema_pb2.Schema())
     except OSError as error:
         raise ConfigError(
             f"schema.path={path}: cannot read it ({error.strerror}). Name a schema.pbtxt, "
@@ -90,6 +90,10 @@ def _check_schema_file(path: Path) -> None:
         ) from None
     except text_format.ParseError as error:
         raise ConfigError(f"schema.path={path}: no TFDV schema in text format ({error}).") from None
+    try:
+        config.features.check(schema)  # it knows domains and lists, which the first rows do not
+    except ValueError as error:
+        raise ConfigError(f"features, by schema.path={path}: {error}") from None
 
 
 def _check_columns(config: PipelineConfig, seen: data_sources.DataPeek) -> None:

@@ -125,6 +125,21 @@ def test_schema_file_that_is_none(write, tmp_path):
     assert "cannot read it" in refusal(write(), "schema.path=nothing.pbtxt")
 
 
+def test_features_that_do_not_fit_the_schema_file(write, tmp_path):
+    schema = """
+        feature { name: "amount" type: FLOAT }
+        feature { name: "age" type: INT }
+        feature { name: "city" type: BYTES string_domain { value: "Oslo" } }
+        feature { name: "bought" type: INT }
+    """
+    (tmp_path / "schema.pbtxt").write_text(schema)
+    preflight.check(load_config(write(), ["schema.path=schema.pbtxt"]))
+    (tmp_path / "schema.pbtxt").write_text(schema.replace("type: BYTES", "type: FLOAT"))
+    text = refusal(write(), "schema.path=schema.pbtxt")
+    assert f"features, by schema.path={tmp_path / 'schema.pbtxt'}: group " in text
+    assert "column 'city' is of type float" in text
+
+
 def test_data_of_another_format(write):
     assert "is no Parquet file" in refusal(write(), "data.source=parquet")
     assert "no TFRecord file" in refusal(write(), "data.source=tfrecord")
