@@ -26,6 +26,34 @@ def test_names_label_a_packed_vector() -> None:
     assert layout.names("packed_int") == ["company", "trip_start_hour"]
 
 
+def test_learned_columns_take_the_names_of_their_values(tmp_path: pathlib.Path) -> None:
+    """For this reader and the trainer's; a place without a value keeps its rank."""
+    from trainer_module.feature_layout import FeatureLayout as TrainersLayout
+
+    columns = [
+        {
+            "name": f"tags#{rank}",
+            "source": "tags",
+            "group": "g",
+            "kind": "multi_hot",
+            "output": "packed_float",
+            "position": rank,
+            "entry_of": "tags",
+            "entry": rank,
+        }
+        for rank in range(3)
+    ]
+    assets = tmp_path / "transform_fn" / "assets"
+    assets.mkdir(parents=True)
+    layout = FeatureLayout.model_validate({"columns": columns})
+    (assets / "feature_layout").write_text(layout.to_json() + "\n")
+    (assets / "tags").write_bytes("grün\nred\n".encode())
+    for reader in (FeatureLayout, TrainersLayout):
+        read = reader.from_transform_graph(str(tmp_path))
+        assert read is not None
+        assert list(read.names("packed_float")) == ["tags=grün", "tags=red", "tags#2"]
+
+
 def test_another_version_or_file_is_refused() -> None:
     document = json.loads(DATA.read_text())
     with pytest.raises(ValueError, match="version 2; this code reads 1"):

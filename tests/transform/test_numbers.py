@@ -224,6 +224,15 @@ def test_an_empty_request_is_served_with_imputed_values(result: Any) -> None:
     assert packed["m_normal"] == pytest.approx(np.nanmean(_min_max(x)), abs=1e-6)
 
 
+def test_a_request_without_a_promised_column_is_refused_by_name(result: Any) -> None:
+    import tensorflow as tf
+
+    lacking = tf.train.Example.FromString(result.records[0])
+    del lacking.features.feature["constant_dense"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"Feature: constant_dense .*required"):
+        result.raw([lacking.SerializeToString()])
+
+
 def test_the_naive_way_differs(tmp_path: Any) -> None:
     """One NaN, and tft's own min-max scaling of [1, 2, 5] is no longer [0, 0.25, 1]."""
     import apache_beam as beam
