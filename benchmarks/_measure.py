@@ -1,0 +1,50 @@
+"""Contenders timed in turns: A B C, C B A, A B C, ..."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+# A turn repeats what is timed until the clock and the machine's short interruptions hardly count.
+SECONDS_PER_TURN = 0.8
+
+
+class Contender(NamedTuple):
+    """Something that does the same work as the others.
+
+    Attributes:
+        run: Does that work so many times.
+        multiple: `run` only takes multiples of it.
+    """
+
+    run: Callable[[int], object]
+    multiple: int = 1
+
+
+def seconds_per_run(
+    contenders: Mapping[str, Contender], *, rounds: int, seconds_per_turn: float = SECONDS_PER_TURN
+) -> dict[str, list[float]]:
+    """Returns seconds of one run per contender and round; who goes first changes every round.
+
+    Each contender is run before (compilation, caches) and once more to see how many runs fill a
+    turn; neither counts. Drift of the machine hits all contenders of a round alike: compare within
+    rounds, then take the median over them.
+    """
+    counts = {}
+    for name, contender in contenders.items():
+        contender.run(contender.multiple)
+        elapsed = _seconds(contender, contender.multiple)
+        counts[name] = contender.multiple * max(1, round(seconds_per_turn / elapsed))
+    names = list(contenders)
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for index in range(rounds):
+        for name in names if index % 2 == 0 else reversed(names):
+            found[name].append(_seconds(contenders[name], counts[name]) / counts[name])
+    return found
+
+
+def _seconds(contender: Contender, count: int) -> float:
+    started = time.perf_counter()
+    contender.run(count)
+    return time.perf_counter() - started

@@ -1,0 +1,80 @@
+"""The models that step time and memory are measured on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+Layers = keras.layers
+
+
+class Workload(NamedTuple):
+    """A model, its loss, and random rows for it.
+
+    Attributes:
+        build: Returns a new model; `model` also sets the seed.
+        shape: Of one row's features.
+        micro_batch_rows: Rows of one micro-batch.
+        loss: Keras name.
+        compute_bound: Whether a micro-batch's arithmetic takes longer than starting its kernels.
+    """
+
+    build: Callable[[], keras.Model]
+    shape: tuple[int, ...]
+    micro_batch_rows: int
+    compute_bound: bool = True
+    loss: str = "mean_squared_error"
+
+    def model(self) -> keras.Model:
+        """Returns a model with the same weights each time."""
+        keras.utils.set_random_seed(1)
+        return self.build()
+
+    def data(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns features `[rows, *shape]` and labels `[rows, 1]`, float32."""
+        random = np.random.default_rng(0)
+        features = random.normal(size=(rows, *self.shape)).astype(np.float32)
+        weights = random.normal(size=(math.prod(self.shape), 1)) / math.sqrt(math.prod(self.shape))
+        return features, np.tanh(features.reshape(rows, -1) @ weights).astype(np.float32)
+
+
+def _mlp(columns: int, units: Sequence[int]) -> Callable[[], keras.Model]:
+    def build() -> keras.Model:
+        hidden: list[Any] = [Layers.Dense(n, activation="relu") for n in units]
+        return keras.Sequential([keras.Input((columns,)), *hidden, Layers.Dense(1)])
+
+    return build
+
+
+def _convolution() -> keras.Model:
+    return keras.Sequential(
+        [
+            keras.Input((16, 16, 3)),
+            Layers.Conv2D(16, 3, padding="same", activation="relu"),
+            Layers.Conv2D(32, 3, padding="same", strides=2, activation="relu"),
+            Layers.Conv2D(64, 3, padding="same", strides=2, activation="relu"),
+            Layers.GlobalAveragePooling2D(),
+            Layers.Dense(1),
+        ]
+    )
+
+
+def _transformer() -> keras.Model:
+    tokens = keras.Input((32, 64))
+    attended = Layers.MultiHeadAttention(num_heads=4, key_dim=16)(tokens, tokens)
+    hidden = Layers.LayerNormalization()(Layers.Add()([tokens, attended]))
+    wide = Layers.Dense(64)(Layers.Dense(256, activation="gelu")(hidden))
+    hidden = Layers.LayerNormalization()(Layers.Add()([hidden, wide]))
+    return keras.Model(tokens, Layers.Dense(1)(Layers.GlobalAveragePooling1D()(hidden)))
+
+
+MODELS = {
+    "small": Workload(_mlp(20, (64, 32)), (20,), 32, compute_bound=False),
+    "medium": Workload(_mlp(256, (512, 512, 256)), (256,), 64),
+    "convolution": Workload(_convolution, (16, 16, 3), 32),
+    "transformer": Workload(_transformer, (32, 64), 16),
+}

@@ -1,0 +1,229 @@
+"""One optimizer step on a window of K micro-batches, against the other ways to take it.
+
+Who does the same work in the same process, in turns:
+
+- **Keras `fit`** with `gradient_accumulation_steps=K` on batches of one micro-batch, at the best of
+  `steps_per_execution` 1, K and 10 K.
+- **Full batch**: a hand-written `tf.function` that takes the rows of the window at once, the limit
+  for any accumulation (if they fit into memory).
+- **Loop of tf.functions**: what one finds in answers to "gradient accumulation in TensorFlow 2":
+  one `tf.function` that adds a micro-batch's gradients to variables, one that applies them, a
+  Python loop around both.
+- **Eager loop**: the same without `tf.function`.
+
+All have the same weights to begin with, rows, order of rows, optimizer (Adam) and cached tf.data
+input; before anything is timed, the weights after 10 steps must agree. None uses XLA, which is
+Keras' own choice on a CPU (`jit_compile="auto"`); `--only ours_jit,keras_jit` measures both with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks._measure import Contender, seconds_per_run
+from benchmarks._models import MODELS, Workload
+from trainer_module import TrainStep
+
+CONTENDERS = ("ours", "keras", "full", "loop", "eager")
+WITH_XLA = ("ours_jit", "keras_jit")
+WINDOWS = (8, 16)
+# Every measurement takes a multiple of it: steps_per_execution = 10 K then takes whole windows.
+STEPS = 10
+WINDOWS_OF_DATA = 4
+
+
+def main() -> None:
+    """Runs the cells that the arguments name."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--models", type=_names, default=tuple(MODELS), help="of " + ",".join(MODELS)
+    )
+    parser.add_argument("--windows", type=_numbers, default=WINDOWS, help="micro-batches: 8,16")
+    parser.add_argument("--runs", type=int, default=7, help="rounds")
+    parser.add_argument(
+        "--only", type=_names, default=CONTENDERS, help="of " + ",".join(CONTENDERS + WITH_XLA)
+    )
+    arguments = parser.parse_args()
+    for model in arguments.models:
+        for window in arguments.windows:
+            times = cell(MODELS[model], window, rounds=arguments.runs, only=arguments.only)
+            print(model, window)
+            ours = times.get("ours")
+            for name, values in times.items():
+                line = f"  {name:10s} {1e3 * statistics.median(values):9.3f} ms ({1e3 * min(values):.3f} to {1e3 * max(values):.3f})"
+                if ours:
+                    ratios = [a / b for a, b in zip(ours, values, strict=True)]
+                    line += f"  ours/{name} {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+                print(line, flush=True)
+
+
+def cell(
+    workload: Workload, window: int, *, rounds: int, only: Sequence[str]
+) -> dict[str, list[float]]:
+    """Returns seconds per optimizer step for each contender and round."""
+    makers: dict[str, Callable[[], tuple[keras.Model, Contender]]] = {}
+    for name in only:
+        if name.startswith("keras"):
+            for steps in (1, window, 10 * window):
+                makers[f"{name}_{steps}"] = functools.partial(
+                    keras_fit,
+                    workload,
+                    window,
+                    steps_per_execution=steps,
+                    jit=name.endswith("_jit"),
+                )
+        else:
+            makers[name] = functools.partial(MAKERS[name], workload, window)
+    made = {name: make() for name, make in makers.items()}
+    check_same_work(workload, made)
+    times = seconds_per_run(
+        {name: contender for name, (_, contender) in made.items()}, rounds=rounds
+    )
+    keras.backend.clear_session()
+    return times
+
+
+def check_same_work(workload: Workload, made: dict[str, tuple[keras.Model, Contender]]) -> None:
+    """Takes 10 steps with each: all must move the weights alike, or the race is not one."""
+    start = _flat(workload.model())
+    reference: np.ndarray | None = None
+    for name, (model, contender) in made.items():
+        contender.run(STEPS)
+        moved = _flat(model) - start
+        reference = moved if reference is None else reference
+        error = float(np.linalg.norm(moved - reference) / np.linalg.norm(reference))
+        if error > 0.02:
+            raise SystemExit(
+                f"{name} moved the weights {error:.1%} differently from {next(iter(made))}"
+            )
+
+
+def ours(workload: Workload, window: int, *, jit: bool = False) -> tuple[keras.Model, Contender]:
+    """TrainStep.run, as TrainingLoop calls it."""
+    model = workload.model()
+    step = TrainStep(
+        model,
+        _optimizer(),
+        workload.loss,
+        micro_batch_size=workload.micro_batch_rows,
+        jit_compile=jit,
+    )
+    batches = iter(_batches(workload, window, workload.micro_batch_rows * window))
+    return model, Contender(lambda steps: step.run(batches, steps), STEPS)
+
+
+def keras_fit(
+    workload: Workload, window: int, *, steps_per_execution: int, jit: bool
+) -> tuple[keras.Model, Contender]:
+    """Keras' own accumulation."""
+    model = workload.model()
+    model.compile(
+        _optimizer(gradient_accumulation_steps=window),
+        workload.loss,
+        steps_per_execution=steps_per_execution,
+        jit_compile=jit,
+    )
+    batches = _batches(workload, window, workload.micro_batch_rows)
+
+    def run(steps: int) -> None:
+        model.fit(batches, steps_per_epoch=steps * window, verbose=0)  # pyright: ignore
+
+    return model, Contender(run, STEPS)
+
+
+def full(workload: Workload, window: int) -> tuple[keras.Model, Contender]:
+    """All rows of the window at once, many steps per call."""
+    model, optimizer = workload.model(), _optimizer()
+    optimizer.build(model.trainable_variables)
+    loss_fn = keras.losses.get(workload.loss)
+    batches = iter(_batches(workload, window, workload.micro_batch_rows * window))
+
+    @tf.function
+    def train(steps: tf.Tensor) -> None:
+        for _ in tf.range(steps):
+            features, labels = next(batches)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(loss_fn(labels, model(features, training=True)))
+            optimizer.apply(
+                tape.gradient(loss, [v.value for v in model.trainable_variables]),
+                model.trainable_variables,
+            )
+
+    return model, Contender(lambda steps: train(tf.constant(steps)), STEPS)
+
+
+def loop(workload: Workload, window: int, *, graph: bool = True) -> tuple[keras.Model, Contender]:
+    """Accumulators in variables, a Python loop over micro-batches."""
+    model, optimizer = workload.model(), _optimizer()
+    optimizer.build(model.trainable_variables)
+    loss_fn = keras.losses.get(workload.loss)
+    variables = [v.value for v in model.trainable_variables]
+    sums = [tf.Variable(tf.zeros_like(v), trainable=False) for v in variables]
+    batches = iter(_batches(workload, window, workload.micro_batch_rows))
+
+    def accumulate(features: Any, labels: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(loss_fn(labels, model(features, training=True))) / window
+        for total, gradient in zip(sums, tape.gradient(loss, variables), strict=True):
+            total.assign_add(gradient)
+
+    def apply() -> None:
+        optimizer.apply([total.read_value() for total in sums], model.trainable_variables)
+        for total in sums:
+            total.assign(tf.zeros_like(total))
+
+    if graph:
+        accumulate, apply = tf.function(accumulate), tf.function(apply)
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            for _ in range(window):
+                accumulate(*next(batches))
+            apply()
+
+    return model, Contender(run, STEPS if graph else 1)
+
+
+MAKERS: dict[str, Callable[..., tuple[keras.Model, Contender]]] = {
+    "ours": ours,
+    "ours_jit": functools.partial(ours, jit=True),
+    "full": full,
+    "loop": loop,
+    "eager": functools.partial(loop, graph=False),
+}
+
+
+def _optimizer(**options: Any) -> keras.optimizers.Optimizer:
+    return keras.optimizers.Adam(1e-3, **options)
+
+
+def _batches(workload: Workload, window: int, rows: int) -> tf.data.Dataset:
+    data = workload.data(WINDOWS_OF_DATA * window * workload.micro_batch_rows)
+    dataset = tf.data.Dataset.from_tensor_slices(data).batch(rows, drop_remainder=True)
+    return dataset.cache().repeat().prefetch(tf.data.AUTOTUNE)
+
+
+def _flat(model: keras.Model) -> np.ndarray:
+    return np.concatenate(
+        [np.ravel(keras.ops.convert_to_numpy(v)) for v in model.trainable_variables]
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+if __name__ == "__main__":
+    main()
