@@ -34,10 +34,8 @@ lint: setup  ## ruff and pyright
 		echo "== $$check"; $(BIN)/$$check || failed=1; \
 	done; exit $$failed
 
-bench: setup  ## every benchmark: each prints a ratio against its named baseline
-	@for benchmark in benchmarks/[!_]*.py; do \
-		echo "== $$benchmark"; $(BIN)/python "$$benchmark" $(ARGS) || exit 1; \
-	done
+bench: setup  ## every benchmark (ARGS="step_time": that one) -> one table, docs/benchmarks.md
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 lock: setup  ## resolve both stacks anew, keeping pins that still fit (ARGS=--upgrade: the newest)
 	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK) --python-version 3.10 $(ARGS)

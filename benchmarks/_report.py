@@ -1,36 +1,140 @@
-"""What every benchmark prints: the machine, the versions, medians, spread and ratios."""
+"""What every benchmark prints, and docs/benchmarks.md, from the same rows."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
-import platform
+import argparse
+import ast
+import inspect
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 
-PACKAGES = ("tfx", "tensorflow", "keras", "tensorflow-transform", "apache-beam")
+from benchmarks._result import Limit, Result, Row, Unit, load_all, machine
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+PROGRAMS = Path(__file__).parent
+HEADINGS = ("what", "baseline", "ours", "baseline's", "ratio", "wanted", "")
+
+INTRODUCTION = """\
+# How fast is it?
+
+Each number is a ratio of two measurements made in turns, in one run on one machine, against a named
+baseline; the median over the rounds, and in brackets the smallest and the largest. Absolute numbers
+differ from machine to machine, and ratios do too where cores, caches or disks do.
+
+```sh
+make bench                          # everything; writes this page
+make bench ARGS="step_time"         # one benchmark; writes its part of this page
+.venv/bin/python benchmarks/step_time.py --help
+```
+
+*Wanted* is a target of ours, or, in italics, what is often claimed and only looked at here.
+"""
 
 
-def machine() -> str:
-    """One line: processor, cores, Python and the versions that matter."""
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as stream:
-            names = [line.partition(":")[2].strip() for line in stream if "model name" in line]
-        model = names[0] if names else model
-    except OSError:
-        pass
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
-    return f"{model}, {os.cpu_count()} cores; Python {platform.python_version()}, {versions}"
+def parser(program: str, *, rounds: int) -> argparse.ArgumentParser:
+    """Returns the arguments that all benchmarks have: `--runs` and `--quick`."""
+    title, _ = description(Path(program))
+    found = argparse.ArgumentParser(description=title)
+    found.add_argument("--runs", type=int, default=rounds, help="rounds (default: %(default)s)")
+    found.add_argument(
+        "--quick",
+        action="store_true",
+        help="as little as shows that it runs; the numbers mean nothing and are not kept",
+    )
+    return found
 
 
-def spread(seconds: Sequence[float]) -> str:
-    """`12.3 s (11.9 to 12.8, n=5)`: median and range."""
-    median = statistics.median(seconds)
-    return f"{median:.1f} s ({min(seconds):.1f} to {max(seconds):.1f}, n={len(seconds)})"
+def publish(
+    program: str, rows: Sequence[Row], *, quick: bool, notes: dict[str, str] | None = None
+) -> None:
+    """Prints the rows, keeps them and writes the page anew; with `quick` it only prints.
+
+    Args:
+        program: The benchmark's `__file__`.
+        rows: What it measured, all or some of its rows.
+        quick: Whether the numbers mean nothing.
+        notes: Sentences about what was seen beside the ratios, by subject.
+    """
+    result = Result(Path(program).stem, machine(), tuple(rows), notes or {})
+    print(result.machine)
+    print(table([result]))
+    for note in result.notes.values():
+        print(note)
+    if not quick:
+        path = result.save()
+        PAGE.write_text(page(load_all()))
+        print(f"kept in {path.relative_to(ROOT)}, shown in {PAGE.relative_to(ROOT)}")
 
 
-def ratio(ours: Sequence[float], baseline: Sequence[float]) -> str:
-    """The median of the ratios of runs made one after the other, and their range."""
-    ratios = [mine / theirs for mine, theirs in zip(ours, baseline, strict=True)]
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+def table(results: Sequence[Result]) -> str:
+    """Returns all rows as one table of text."""
+    lines = [("benchmark", *HEADINGS)]
+    lines += [(result.name, *cells(row)) for result in results for row in result.rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def page(results: Sequence[Result], programs: Path = PROGRAMS) -> str:
+    """Returns docs/benchmarks.md: one section per benchmark, text from its docstring."""
+    sections = [INTRODUCTION]
+    for result in results:
+        title, text = description(programs / f"{result.name}.py")
+        rows = ["| " + " | ".join(HEADINGS) + " |", "| --- " * len(HEADINGS) + "|"]
+        for row in result.rows:
+            shown = list(cells(row))
+            if row.limit is not None and row.limit.whose == "claim":
+                shown[-2] = f"*{shown[-2]}*"
+            rows.append("| " + " | ".join(shown) + " |")
+        parts = [f"## {title}", text, "\n".join(rows), *result.notes.values()]
+        parts.append(f"`benchmarks/{result.name}.py` on {result.machine}.")
+        sections.append("\n\n".join(part for part in parts if part) + "\n")
+    return "\n".join(sections)
+
+
+def description(program: Path) -> tuple[str, str]:
+    """Returns the title and the text of a program's docstring, without running it."""
+    documentation = ast.get_docstring(ast.parse(program.read_text()))
+    assert documentation, f"{program} has no docstring: it is its section of the page"
+    title, _, text = inspect.cleandoc(documentation).partition("\n")
+    return title.rstrip("."), text.strip()
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Returns a row as text, in the order of `HEADINGS`."""
+    return (
+        row.what,
+        f"{row.baseline_name}, {row.detail}" if row.detail else row.baseline_name,
+        _median(row.ours, row.unit),
+        _median(row.baseline, row.unit),
+        f"{_ratio(row.ratio)} ({_ratio(min(row.ratios))} to {_ratio(max(row.ratios))})",
+        _wanted(row.limit),
+        _verdict(row),
+    )
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def _wanted(limit: Limit | None) -> str:
+    return "" if limit is None else f"{'≥' if limit.least else '≤'} {limit.value:g}"
+
+
+def _verdict(row: Row) -> str:
+    if row.limit is None:
+        return ""
+    return "yes" if row.limit.is_met(row.ratio) else "**no**"
+
+
+def _median(values: Sequence[float], unit: Unit) -> str:
+    median = statistics.median(values)
+    if unit == "s":
+        return f"{median:.1f} s" if median >= 1 else f"{1e3 * median:.3g} ms"
+    if unit == "B":
+        return f"{median / 1e6:,.0f} MB"
+    return f"{median:,.0f} {unit}"

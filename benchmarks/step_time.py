@@ -18,7 +18,6 @@ Keras' own choice on a CPU (`jit_compile="auto"`); `--only ours_jit,keras_jit` m
 
 from __future__ import annotations
 
-import argparse
 import functools
 import statistics
 from collections.abc import Callable, Sequence
@@ -28,41 +27,86 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks import _report
 from benchmarks._measure import Contender, seconds_per_run
 from benchmarks._models import MODELS, Workload
+from benchmarks._result import Limit, Row
 from trainer_module import TrainStep
 
+NAMES = {
+    "keras": "Keras fit",
+    "keras_jit": "Keras fit",
+    "full": "full batch",
+    "loop": "loop of tf.functions",
+    "eager": "eager loop",
+}
+TITLES = {
+    "small": "small MLP",
+    "medium": "medium MLP",
+    "convolution": "convolution",
+    "transformer": "transformer block",
+}
+# The largest ratio wanted, by baseline and model.
+LIMITS = {
+    "keras": dict.fromkeys(MODELS, 0.65),
+    "keras_jit": {},
+    "full": {name: 1.15 for name, workload in MODELS.items() if workload.compute_bound},
+    "loop": {"small": 0.3, "medium": 0.6},
+    "eager": {},
+}
 CONTENDERS = ("ours", "keras", "full", "loop", "eager")
 WITH_XLA = ("ours_jit", "keras_jit")
-WINDOWS = (8, 16)
 # Every measurement takes a multiple of it: steps_per_execution = 10 K then takes whole windows.
 STEPS = 10
 WINDOWS_OF_DATA = 4
 
 
 def main() -> None:
-    """Runs the cells that the arguments name."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--models", type=_names, default=tuple(MODELS), help="of " + ",".join(MODELS)
-    )
-    parser.add_argument("--windows", type=_numbers, default=WINDOWS, help="micro-batches: 8,16")
-    parser.add_argument("--runs", type=int, default=7, help="rounds")
-    parser.add_argument(
-        "--only", type=_names, default=CONTENDERS, help="of " + ",".join(CONTENDERS + WITH_XLA)
-    )
+    """Runs the cells that the arguments name, and keeps those with ours and a baseline."""
+    parser = _report.parser(__file__, rounds=7)
+    parser.add_argument("--models", type=_names, default=tuple(MODELS), help=",".join(MODELS))
+    parser.add_argument("--windows", type=_numbers, default=(8, 16), help="micro-batches: 8,16")
+    known = ",".join((*CONTENDERS, *WITH_XLA))
+    parser.add_argument("--only", type=_names, default=CONTENDERS, help=known)
     arguments = parser.parse_args()
-    for model in arguments.models:
-        for window in arguments.windows:
-            times = cell(MODELS[model], window, rounds=arguments.runs, only=arguments.only)
-            print(model, window)
-            ours = times.get("ours")
+    models, windows, rounds = arguments.models, arguments.windows, arguments.runs
+    if arguments.quick:
+        models, windows, rounds = models[:1], windows[:1], 1
+    rows: list[Row] = []
+    for model in models:
+        for window in windows:
+            times = cell(MODELS[model], window, rounds=rounds, only=arguments.only)
             for name, values in times.items():
-                line = f"  {name:10s} {1e3 * statistics.median(values):9.3f} ms ({1e3 * min(values):.3f} to {1e3 * max(values):.3f})"
-                if ours:
-                    ratios = [a / b for a, b in zip(ours, values, strict=True)]
-                    line += f"  ours/{name} {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-                print(line, flush=True)
+                median, low, high = (1e3 * f(values) for f in (statistics.median, min, max))
+                print(f"{model} K={window} {name:9} {median:.3f} ms ({low:.3f} to {high:.3f})")
+            rows += comparisons(model, window, times)
+    if rows:
+        _report.publish(__file__, rows, quick=arguments.quick)
+
+
+def comparisons(model: str, window: int, times: dict[str, list[float]]) -> list[Row]:
+    """Returns a row per baseline; Keras is taken at its best steps_per_execution."""
+    rows = []
+    for name, limits in LIMITS.items():
+        mine = f"ours{'_jit' if name.endswith('_jit') else ''}"
+        found = {key: values for key, values in times.items() if key.split("/")[0] == name}
+        if mine not in times or not found:
+            continue
+        best = min(found, key=lambda key: statistics.median(found[key]))
+        _, _, steps = best.partition("/")
+        what = f"{TITLES[model]}, K = {window}{', XLA' if name.endswith('_jit') else ''}"
+        limit = limits.get(model)
+        rows.append(
+            Row(
+                what=what,
+                baseline_name=NAMES[name],
+                ours=times[mine],
+                baseline=found[best],
+                limit=None if limit is None else Limit(limit),
+                detail=f"steps_per_execution={steps}" if steps else "",
+            )
+        )
+    return rows
 
 
 def cell(
@@ -73,7 +117,7 @@ def cell(
     for name in only:
         if name.startswith("keras"):
             for steps in (1, window, 10 * window):
-                makers[f"{name}_{steps}"] = functools.partial(
+                makers[f"{name}/{steps}"] = functools.partial(
                     keras_fit,
                     workload,
                     window,
