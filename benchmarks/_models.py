@@ -50,31 +50,44 @@ def _mlp(columns: int, units: Sequence[int]) -> Callable[[], keras.Model]:
     return build
 
 
-def _convolution() -> keras.Model:
-    return keras.Sequential(
-        [
-            keras.Input((16, 16, 3)),
-            Layers.Conv2D(16, 3, padding="same", activation="relu"),
-            Layers.Conv2D(32, 3, padding="same", strides=2, activation="relu"),
-            Layers.Conv2D(64, 3, padding="same", strides=2, activation="relu"),
-            Layers.GlobalAveragePooling2D(),
-            Layers.Dense(1),
+def _convolution(side: int, filters: Sequence[int]) -> Callable[[], keras.Model]:
+    def build() -> keras.Model:
+        layers: list[Any] = [
+            Layers.Conv2D(n, 3, padding="same", strides=1 if i == 0 else 2, activation="relu")
+            for i, n in enumerate(filters)
         ]
-    )
+        pooled = [Layers.GlobalAveragePooling2D(), Layers.Dense(1)]
+        return keras.Sequential([keras.Input((side, side, 3)), *layers, *pooled])
+
+    return build
 
 
-def _transformer() -> keras.Model:
-    tokens = keras.Input((32, 64))
-    attended = Layers.MultiHeadAttention(num_heads=4, key_dim=16)(tokens, tokens)
-    hidden = Layers.LayerNormalization()(Layers.Add()([tokens, attended]))
-    wide = Layers.Dense(64)(Layers.Dense(256, activation="gelu")(hidden))
-    hidden = Layers.LayerNormalization()(Layers.Add()([hidden, wide]))
-    return keras.Model(tokens, Layers.Dense(1)(Layers.GlobalAveragePooling1D()(hidden)))
+def _transformer(length: int, width: int) -> Callable[[], keras.Model]:
+    def build() -> keras.Model:
+        tokens = keras.Input((length, width))
+        attended = Layers.MultiHeadAttention(num_heads=4, key_dim=width // 4)(tokens, tokens)
+        hidden = Layers.LayerNormalization()(Layers.Add()([tokens, attended]))
+        wide = Layers.Dense(width)(Layers.Dense(4 * width, activation="gelu")(hidden))
+        hidden = Layers.LayerNormalization()(Layers.Add()([hidden, wide]))
+        return keras.Model(tokens, Layers.Dense(1)(Layers.GlobalAveragePooling1D()(hidden)))
+
+    return build
 
 
 MODELS = {
     "small": Workload(_mlp(20, (64, 32)), (20,), 32, compute_bound=False),
     "medium": Workload(_mlp(256, (512, 512, 256)), (256,), 64),
-    "convolution": Workload(_convolution, (16, 16, 3), 32),
-    "transformer": Workload(_transformer, (32, 64), 16),
+    "convolution": Workload(_convolution(16, (16, 32, 64)), (16, 16, 3), 32),
+    "transformer": Workload(_transformer(32, 64), (32, 64), 16),
+}
+# Whose activations are far larger than their weights.
+LARGE_MODELS = {
+    "convolution": Workload(_convolution(64, (32, 64, 64)), (64, 64, 3), 32),
+    "transformer": Workload(_transformer(128, 128), (128, 128), 32),
+}
+TITLES = {
+    "small": "small MLP",
+    "medium": "medium MLP",
+    "convolution": "convolution",
+    "transformer": "transformer block",
 }

@@ -29,7 +29,7 @@ import tensorflow as tf
 
 from benchmarks import _report
 from benchmarks._measure import Contender, seconds_per_run
-from benchmarks._models import MODELS, Workload
+from benchmarks._models import MODELS, TITLES, Workload
 from benchmarks._result import Limit, Row
 from trainer_module import TrainStep
 
@@ -39,12 +39,6 @@ NAMES = {
     "full": "full batch",
     "loop": "loop of tf.functions",
     "eager": "eager loop",
-}
-TITLES = {
-    "small": "small MLP",
-    "medium": "medium MLP",
-    "convolution": "convolution",
-    "transformer": "transformer block",
 }
 # The largest ratio wanted, by baseline and model.
 LIMITS = {

@@ -1,0 +1,109 @@
+"""Peak memory of one optimizer step on 512 rows: micro-batches of 32 rows, against all at once.
+
+What is counted is resident memory above that of the process right before the step: TensorFlow,
+weights, optimizer slots and the 512 rows are there already, and so is what tracing and a first step
+on a single row leave behind. What remains are activations, gradients and their sums. Each step is
+taken in a process of its own (the kernel's high-water mark, `VmHWM`, is that of a process), and
+both have to arrive at the same loss and the same weights.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import re
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import _report
+from benchmarks._result import Limit, Row
+
+WINDOW = 16
+TITLES = {"convolution": "convolution, 64 x 64", "transformer": "transformer block, 128 tokens"}
+
+
+class Peak(NamedTuple):
+    """A step's memory in bytes, and what came out of it."""
+
+    above: int
+    loss: float
+    weights: float
+
+
+def main() -> None:
+    """Takes the steps, alternating."""
+    arguments = _report.parser(__file__, rounds=3).parse_args()
+    names = list(TITLES)[:1] if arguments.quick else list(TITLES)
+    rows = []
+    for name in names:
+        ours, full = [], []
+        for index in range(1 if arguments.quick else arguments.runs):
+            for micro_batches in (WINDOW, 1) if index % 2 == 0 else (1, WINDOW):
+                peak = in_own_process(name, micro_batches)
+                (full if micro_batches == 1 else ours).append(peak)
+                print(f"{name}, {micro_batches} micro-batches: {peak.above / 1e6:,.0f} MB")
+        check_same_work(ours + full)
+        rows.append(
+            Row(
+                what=f"{TITLES[name]}: micro-batch 1/{WINDOW}",
+                baseline_name="full batch",
+                ours=[peak.above for peak in ours],
+                baseline=[peak.above for peak in full],
+                unit="B",
+                limit=Limit(0.12),
+            )
+        )
+    _report.publish(__file__, rows, quick=arguments.quick)
+
+
+def in_own_process(name: str, micro_batches: int) -> Peak:
+    """Returns what `measure` does, from a new process; a killed one is an error."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(measure, name, micro_batches).result()
+
+
+def measure(name: str, micro_batches: int) -> Peak:
+    """Takes one step and returns its peak above what there was before."""
+    import keras
+    import tensorflow as tf
+
+    from benchmarks._models import LARGE_MODELS
+    from trainer_module import TrainStep
+
+    workload = LARGE_MODELS[name]
+    rows = workload.micro_batch_rows * WINDOW
+    model = workload.model()
+    step = TrainStep(
+        model,
+        keras.optimizers.Adam(1e-3),
+        workload.loss,
+        micro_batch_size=rows // micro_batches,
+    )
+    batch = tuple(tf.constant(array) for array in workload.data(rows))
+    step(tuple(tensor[:1] for tensor in batch))
+    Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to VmRSS, see proc(5)
+    before = _status("VmHWM")
+    report = step(batch)
+    above = _status("VmHWM") - before
+    weights = math.sqrt(sum(float(tf.nn.l2_loss(v.value)) for v in model.trainable_variables))
+    return Peak(above, float(report.loss), weights)
+
+
+def check_same_work(peaks: list[Peak]) -> None:
+    """Stops when a step ended elsewhere than the first one did."""
+    for peak in peaks:
+        for mine, first in ((peak.loss, peaks[0].loss), (peak.weights, peaks[0].weights)):
+            if not math.isclose(mine, first, rel_tol=1e-4):
+                raise SystemExit(f"the steps differ, {peak} and {peaks[0]}: no comparison")
+
+
+def _status(field: str) -> int:
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+if __name__ == "__main__":
+    main()
