@@ -1,0 +1,63 @@
+"""What the taxi example's Transform wrote: the data of the benchmarks that need real data."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import tensorflow as tf
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "output" / "benchmarks"
+
+
+class Taxi(NamedTuple):
+    """Transform's output: its graph's folder, and the files of its splits."""
+
+    graph: str
+    train: str
+    eval: str
+
+
+def taxi() -> Taxi:
+    """Runs the taxi example into output/benchmarks; nodes that ran before come from its cache."""
+    folder = FOLDER / "taxi"
+    command = [sys.executable, "-m", "pipeline", "run"]
+    command += ["--config", str(ROOT / "examples" / "taxi" / "pipeline.yaml")]
+    command += ["--set", f"output.folder={folder}", "--set", "training.epochs=3"]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "TF_USE_LEGACY_KERAS": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
+    transform = folder / "artifacts" / "Transform"
+    # TFX names a run's folder by its number.
+    latest = max((path.name for path in (transform / "transform_graph").iterdir()), key=int)
+    splits = transform / "transformed_examples" / latest
+    return Taxi(
+        graph=str(transform / "transform_graph" / latest),
+        train=str(splits / "Split-train" / "*.gz"),
+        eval=str(splits / "Split-eval" / "*.gz"),
+    )
+
+
+def repeated(pattern: str, *, times: int, files: int, folder: Path) -> tuple[str, ...]:
+    """Writes the rows so many times over into so many compressed files, as Transform would."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [str(folder / f"rows-{i:05d}-of-{files:05d}.gz") for i in range(files)]
+    writers = [tf.io.TFRecordWriter(path, "GZIP") for path in paths]
+    rows = list(tf.data.TFRecordDataset(tf.io.gfile.glob(pattern), "GZIP").as_numpy_iterator())
+    for i, row in enumerate(rows * times):
+        writers[i % files].write(row)
+    for writer in writers:
+        writer.close()
+    return tuple(paths)
