@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trainer_module.feature_layout import FeatureLayout
     from trainer_module.input_grad import input_gradients
     from trainer_module.loss import weighted_loss
+    from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model_context import ModelContext
     from trainer_module.per_example import per_example_gradients
     from trainer_module.strategies import create_strategy
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "FeatureLayout": "feature_layout",
     "GradientSum": "accumulation",
+    "MicroBatchSize": "micro_batch_size",
     "ModelContext": "model_context",
     "TrainStep": "train_step",
     "TrainerConfig": "config",
     "TrainingLoop": "training_loop",
     "accumulate_gradients": "accumulation",
     "create_strategy": "strategies",
+    "find_micro_batch_size": "micro_batch_size",
     "input_gradients": "input_grad",
     "mean_gradients": "accumulation",
     "per_example_gradients": "per_example",
@@ -41,12 +44,14 @@ _MODULE_OF = {
 __all__ = [
     "FeatureLayout",
     "GradientSum",
+    "MicroBatchSize",
     "ModelContext",
     "TrainStep",
     "TrainerConfig",
     "TrainingLoop",
     "accumulate_gradients",
     "create_strategy",
+    "find_micro_batch_size",
     "input_gradients",
     "mean_gradients",
     "per_example_gradients",

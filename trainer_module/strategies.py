@@ -81,6 +81,44 @@ def configure_logical_devices(count: int) -> None:
             ) from None
 
 
+def grow_gpu_memory() -> None:
+    """Lets TensorFlow take GPU memory as it needs it, not all at once; before it uses a GPU.
+
+    Raises:
+        ValueError: TensorFlow already holds all memory of the GPUs.
+    """
+    for gpu in tf.config.list_physical_devices("GPU"):
+        try:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        except RuntimeError:
+            if os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH") != "true":
+                raise ValueError(
+                    "TensorFlow already holds all memory of the GPUs in this process, so that no "
+                    "other process can use them: call trainer_module.strategies.grow_gpu_memory() "
+                    "before anything else uses TensorFlow, or set TF_FORCE_GPU_ALLOW_GROWTH=true."
+                ) from None
+
+
+def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
+    """Returns "CPU:0", "CPU:1", ... or "GPU:0", ...: the device of each replica.
+
+    Raises:
+        ValueError: The replicas are those of several processes, or on another kind of device.
+    """
+    if type(strategy.extended).__name__ == "_DefaultDistributionExtended":
+        return ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)
+    specs = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
+    names = tuple(f"{spec.device_type.upper()}:{spec.device_index}" for spec in specs)
+    kinds = {name.partition(":")[0] for name in names}
+    if len(names) != strategy.num_replicas_in_sync or kinds not in ({"CPU"}, {"GPU"}):
+        raise ValueError(
+            f"the strategy's {strategy.num_replicas_in_sync} replicas are on "
+            f"{', '.join(sorted(set(names)))} of this process: only those of one process, all CPU "
+            "or all GPU devices, are known here."
+        )
+    return names
+
+
 def _refuse_several_workers(name: str) -> None:
     cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     workers = len(cluster.get("worker", [])) + len(cluster.get("chief", []))

@@ -1,0 +1,214 @@
+"""A child process that takes two real optimizer steps and says what memory they needed.
+
+    python -m trainer_module.memory_probe FOLDER
+
+It reads `FOLDER/request` (a pickled `ProbeRequest`) and leaves `FOLDER/outcome.json`. Being killed
+for its memory is one of its ways to answer, so it lives alone and holds nothing that matters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pickle
+import select
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from trainer_module.names import import_dotted
+
+# The second step finds the memory as the first has left it; later ones take no more.
+_STEPS = 2
+_WATCH_SECONDS = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbeRequest:
+    """One micro-batch size to try.
+
+    Attributes:
+        build: Dotted path of a function that returns (model, optimizer, loss).
+        arguments: What it is called with.
+        batch: (features, labels) or (features, labels, weights) as NumPy arrays `[rows, ...]`, at
+            least one row: an example, repeated to any number of rows.
+        devices: "CPU:0", ... or "GPU:0", ...: one replica on each.
+        micro_batch_size: Rows.
+        global_batch_rows: Rows of the global batch, which are in memory as in training.
+        window_rows: How many of them the steps use.
+        limit_bytes: Stop above this, on a CPU; None does not stop.
+        step_options: Further arguments of `TrainStep`.
+        keras_options: floatx, dtype_policy and image_data_format of the asking process.
+    """
+
+    build: str
+    arguments: tuple[Any, ...]
+    batch: tuple[Any, ...]
+    devices: tuple[str, ...]
+    micro_batch_size: int
+    global_batch_rows: int
+    window_rows: int
+    limit_bytes: int | None
+    step_options: dict[str, Any]
+    keras_options: dict[str, str]
+
+
+def measure(request: ProbeRequest, outcome: Path) -> int:
+    """Returns the peak bytes of model, optimizer, global batch and steps, together.
+
+    On GPUs it is what TensorFlow's allocator counted, on the GPU that needed most. On CPU devices,
+    which share the machine's memory, it is the process's resident memory above what it was before
+    the model was built; files mapped into memory (TensorFlow's own code) do not count.
+    """
+    function = import_dotted(request.build, field="build")
+    import keras
+    import tensorflow as tf
+
+    from trainer_module.train_step import TrainStep
+
+    keras.config.set_floatx(request.keras_options["floatx"])
+    keras.config.set_dtype_policy(request.keras_options["dtype_policy"])
+    keras.config.set_image_data_format(request.keras_options["image_data_format"])
+    strategy = _strategy(request.devices)
+    on_gpu = request.devices[0].startswith("GPU")
+    _reset_peak()
+    before = _resident()
+    if not on_gpu and request.limit_bytes is not None:
+        _stop_above(before + request.limit_bytes, before, outcome)
+    with strategy.scope():
+        model, optimizer, loss = function(*request.arguments)
+    step = TrainStep(
+        model,
+        optimizer,
+        loss,
+        micro_batch_size=request.micro_batch_size,
+        strategy=strategy,
+        **request.step_options,
+    )
+    step.run(iter(_windows(request)), _STEPS)
+    if on_gpu:
+        info = tf.config.experimental.get_memory_info
+        return max(info(device)["peak"] for device in request.devices)
+    return _peak_resident() - before
+
+
+def _strategy(devices: tuple[str, ...]) -> Any:
+    import tensorflow as tf
+
+    from trainer_module.strategies import create_strategy, grow_gpu_memory
+
+    name = "one_device" if len(devices) == 1 else "mirrored"
+    if devices[0].startswith("CPU"):
+        tf.config.set_visible_devices([], "GPU")
+        return create_strategy(name, logical_devices=len(devices))
+    gpus = tf.config.list_physical_devices("GPU")
+    tf.config.set_visible_devices([gpus[int(d.rpartition(":")[2])] for d in devices], "GPU")
+    grow_gpu_memory()
+    return create_strategy(name)
+
+
+def _windows(request: ProbeRequest) -> Any:
+    """The input pipeline: as in training, one global batch is in use while the next is made."""
+    import tensorflow as tf
+
+    features, labels, *weights = request.batch
+    # Weights of 0 would leave the optimizer out.
+    example = (features, labels, *[tf.ones_like(weight) for weight in weights])
+    counts = (tf.constant(request.global_batch_rows), tf.constant(request.window_rows))
+
+    def global_batch(rows: Any, window_rows: Any) -> Any:
+        def repeated(values: Any) -> Any:
+            values = tf.convert_to_tensor(values)
+            return tf.gather(values, tf.range(rows) % tf.shape(values)[0])[:window_rows]
+
+        return tf.nest.map_structure(repeated, example)
+
+    batches = tf.data.Dataset.from_tensors(counts).repeat(_STEPS + 2)
+    return batches.map(global_batch).prefetch(1)
+
+
+def _reset_peak() -> None:
+    # proc(5): resets VmHWM. Where that is not permitted, the peak counts imports too: it is close.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status() -> dict[str, int]:
+    """Returns the lines of /proc/self/status that end in kB, in bytes."""
+    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
+    return {line[0][:-1]: int(line[1]) * 1024 for line in lines if line[-1] == "kB"}
+
+
+def _resident() -> int:
+    status = _status()
+    return status["VmRSS"] - status.get("RssFile", 0)
+
+
+def _peak_resident() -> int:
+    status = _status()
+    return status["VmHWM"] - status.get("RssFile", 0)
+
+
+def _stop_above(limit: int, before: int, outcome: Path) -> None:
+    """Ends the process as soon as it holds more: what does not fit shall not fill the machine."""
+
+    def watch() -> None:
+        page = os.sysconf("SC_PAGESIZE")
+        stopped = threading.Event()
+        while not stopped.wait(_WATCH_SECONDS):
+            _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
+            held = (int(resident) - int(shared)) * page
+            if held > limit:
+                _finish(outcome, {"bytes": held - before, "finished": False})
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Ends the process when the one that asked is gone, which closes its end of our stdin."""
+
+    def watch() -> None:
+        select.select([sys.stdin], [], [])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _finish(outcome: Path, answer: dict[str, Any]) -> NoReturn:
+    partial = outcome.with_suffix(f".{threading.get_ident()}")
+    partial.write_text(json.dumps(answer))
+    os.replace(partial, outcome)
+    os._exit(0)  # at once: TensorFlow takes seconds to tidy up
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+        return True
+    signs = ("RESOURCE_EXHAUSTED", "out of memory", "OUT_OF_MEMORY", "ALLOC_FAILED")
+    return type(error).__module__.startswith("tensorflow") and any(s in str(error) for s in signs)
+
+
+def main(folder: Path) -> NoReturn:
+    """Answers the request in a folder."""
+    _end_with_parent()
+    outcome = folder / "outcome.json"
+    # If memory runs out after all, the kernel shall take this process and no other.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    try:
+        request = pickle.loads((folder / "request").read_bytes())
+        _finish(outcome, {"bytes": measure(request, outcome), "finished": True})
+    except Exception as error:
+        if _is_out_of_memory(error):
+            _finish(outcome, {"bytes": 0, "finished": False})
+        if not isinstance(error, ValueError):
+            traceback.print_exc()
+        _finish(outcome, {"error": type(error).__name__, "message": str(error)})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,136 @@
+"""Which micro-batch sizes to measure, and when enough is known: a search that needs no process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+# What two measurements of the same step may differ by on a CPU, with a margin: malloc, threads.
+_NOISE_BYTES = 16 << 20
+# A size that should need up to this share more than the budget is measured, not ruled out.
+_DOUBT = 0.05
+
+
+class Need(NamedTuple):
+    """What a step needed.
+
+    Attributes:
+        bytes: Its peak; where it was stopped before its end, what it had reached.
+        finished: Whether it came to its end.
+    """
+
+    bytes: int
+    finished: bool = True
+
+    def fits(self, budget: int) -> bool:
+        """Whether it stays within the budget."""
+        return self.finished and self.bytes <= budget
+
+
+class Choice(NamedTuple):
+    """The largest size that fits.
+
+    Attributes:
+        rows: Micro-batch size.
+        bytes: What it was measured to need.
+        next_rows: The next larger size; None where there is none.
+        next_bytes: What that needs at least: measured, or by the line through what was measured.
+    """
+
+    rows: int
+    bytes: int
+    next_rows: int | None
+    next_bytes: int | None
+
+
+class DoesNotFit(Exception):
+    """Not even one row fits; `need` is what it needs."""
+
+    def __init__(self, need: Need) -> None:
+        super().__init__(need)
+        self.need = need
+
+
+def sizes(largest: int) -> list[int]:
+    """Returns the powers of two below `largest`, and `largest`."""
+    return [1 << k for k in range(largest.bit_length()) if 1 << k < largest] + [largest]
+
+
+def search(
+    largest: int, budget: int, measure: Callable[[int], Need], verify: Callable[[int], Need]
+) -> Choice:
+    """Returns the largest of `sizes(largest)` that fits, measuring few of them.
+
+    Memory is about a + b · rows. One row gives a, the whole part of a replica is tried next (often
+    it fits); else the line through one row and the largest size that fits says where to look, until
+    the next size is measured or predicted not to fit. Where both are too close to tell a slope
+    from noise, the middle of the powers of two in between is measured.
+
+    Args:
+        largest: Rows of a replica's part of the global batch.
+        budget: Bytes.
+        measure: Micro-batch size to need, as cheaply as it can be told.
+        verify: Micro-batch size to need, for sure; asked of the size that is returned.
+
+    Raises:
+        DoesNotFit: One row needs more than the budget.
+    """
+    fitting: dict[int, int] = {}
+    failing: dict[int, int] = {}
+    verified: set[int] = set()
+
+    def probe(size: int, ask: Callable[[int], Need]) -> None:
+        need = ask(size)
+        fitting.pop(size, None)
+        if need.fits(budget):
+            fitting[size] = need.bytes
+        elif size == 1:
+            raise DoesNotFit(need)
+        else:
+            failing[size] = max(need.bytes, budget + 1)
+
+    probe(1, measure)
+    while True:
+        best = max(fitting)
+        between = [s for s in sizes(largest) if best < s < min(failing, default=largest + 1)]
+        slope = _slope(fitting, best)
+        candidate = _candidate(between, budget, fitting, slope, any_failed=bool(failing))
+        if candidate is not None:
+            probe(candidate, measure)
+        elif best not in verified:
+            verified.add(best)
+            probe(best, verify)
+        else:
+            break
+    larger = [s for s in sizes(largest) if s > best]
+    next_bytes = None
+    if larger:
+        next_bytes = failing.get(larger[0], 0)
+        if slope is not None:
+            next_bytes = max(next_bytes, int(fitting[best] + slope * (larger[0] - best)))
+    return Choice(best, fitting[best], larger[0] if larger else None, next_bytes)
+
+
+def _slope(fitting: dict[int, int], best: int) -> float | None:
+    """Bytes per row, from one row to the largest size that fits; None where noise could hide it."""
+    grown = fitting[best] - fitting[1]
+    return grown / (best - 1) if grown >= _NOISE_BYTES else None
+
+
+def _candidate(
+    between: list[int],
+    budget: int,
+    fitting: dict[int, int],
+    slope: float | None,
+    *,
+    any_failed: bool,
+) -> int | None:
+    """Returns the size to measure next, or None when the largest that fits is known."""
+    if not between:
+        return None
+    if slope is None:
+        return between[len(between) // 2] if any_failed else between[-1]
+    best = max(fitting)
+    allowed = budget + max(_DOUBT * budget, _NOISE_BYTES)
+    fit = [s for s in between if fitting[best] + slope * (s - best) <= allowed]
+    return max(fit) if fit else None

@@ -1,0 +1,296 @@
+"""The largest micro-batch whose step fits into memory, found by taking steps in child processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import inspect
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from trainer_module import probe_cache
+from trainer_module.memory_budget import (
+    format_bytes,
+    free_gpu_memory,
+    free_machine_memory,
+    parse_memory_budget,
+)
+from trainer_module.memory_probe import ProbeRequest
+from trainer_module.micro_batch_search import DoesNotFit, Need, search
+from trainer_module.names import import_dotted, nearest
+from trainer_module.probe_key import step_key
+from trainer_module.probe_process import run_probe
+from trainer_module.strategies import grow_gpu_memory, replica_devices
+from trainer_module.train_step import TrainStep
+
+# A window of more micro-batches than this is cut short while the search looks around: two hold as
+# much as many do, but for the rows of the global batch.
+_MOST_MICRO_BATCHES = 16
+
+
+class MemoryBudgetError(ValueError):
+    """A step of one row needs more than the memory budget."""
+
+
+class MicroBatchSize(NamedTuple):
+    """What was found.
+
+    Attributes:
+        rows: The micro-batch size, per replica.
+        bytes: What a step was measured to need: model, optimizer, global batch, activations and
+            gradients; on the GPU that needs most, or of all CPU devices together.
+        budget: What it may need, in bytes.
+        next_rows: The next larger size; None where `rows` is a replica's whole part.
+        next_bytes: What that needs at least: measured, or predicted from what was.
+        source: "measured" now, from the "cache", or from the "record" of this run.
+    """
+
+    rows: int
+    bytes: int
+    budget: int
+    next_rows: int | None
+    next_bytes: int | None
+    source: Literal["measured", "cache", "record"]
+
+
+def find_micro_batch_size(
+    build: Callable[..., tuple[keras.Model, Any, Any]] | str,
+    batch: Any,
+    *,
+    global_batch_size: int,
+    arguments: Sequence[Any] = (),
+    strategy: tf.distribute.Strategy | None = None,
+    memory_budget: int | str = "80%",
+    cache_dir: str | None = None,
+    record_dir: str | None = None,
+    **step_options: Any,
+) -> MicroBatchSize:
+    """Returns the largest micro-batch size whose step fits into the memory budget.
+
+    Candidates are the powers of two, and the whole part of a replica, ceil(global batch /
+    replicas). Each is measured in a child process that builds the model anew and takes two real
+    steps, so that a process that runs out of memory is an answer and no accident. Two to five
+    processes are usual, each as long as TensorFlow's start, a trace and two steps.
+
+    Call it before you build the model, so that its memory is free for those processes. It builds
+    one itself, to know what it measures, and drops it: seed random numbers afterwards.
+
+    Args:
+        build: Returns (model, optimizer, loss) as `TrainStep` takes them; called inside the
+            strategy's scope. A function that a child process can import, or its dotted path.
+        batch: (features, labels) or (features, labels, weights) of at least one row: an example of
+            what the step will get; or a function from the model to it.
+        global_batch_size: Rows of one optimizer step, all replicas.
+        arguments: Of `build`; they are pickled.
+        strategy: None is the current one.
+        memory_budget: Bytes, "4GiB", or a share of what is free, "80%": per GPU, or of the machine
+            (and its control group) for all its CPU devices together.
+        cache_dir: Keeps what was measured for later runs; None: the user's cache folder.
+        record_dir: Keeps it for this run: started again with the same budget setting, it gets the
+            size that was found first, however much memory is free then.
+        **step_options: Further arguments of `TrainStep`, such as jit_compile and ema_momentum.
+
+    Raises:
+        MemoryBudgetError: Not even one row fits.
+        ValueError: A wrong argument, or what `build` or `TrainStep` refuse.
+        RuntimeError: A child process failed for another reason than memory.
+    """
+    _check(global_batch_size, memory_budget, step_options)
+    path, function = _importable(build)
+    devices = replica_devices(strategy or tf.distribute.get_strategy())
+    with tf.device("CPU:0"):
+        model, optimizer, loss = _built(function(*arguments), path)
+        example = _example(batch(model) if callable(batch) else batch)
+    request = ProbeRequest(
+        build=path,
+        arguments=tuple(arguments),
+        batch=example,
+        devices=devices,
+        micro_batch_size=1,
+        global_batch_rows=global_batch_size,
+        window_rows=global_batch_size,
+        limit_bytes=None,
+        step_options=step_options,
+        keras_options={
+            "floatx": keras.config.floatx(),
+            "dtype_policy": keras.config.dtype_policy().name,
+            "image_data_format": keras.config.image_data_format(),
+        },
+    )
+    key = step_key(model, optimizer, loss, request, function)
+    del model, optimizer, loss
+    gc.collect()
+    found = _known_or_measured(key, request, memory_budget, cache_dir, record_dir)
+    _tell(found, devices)
+    return found
+
+
+def _known_or_measured(
+    key: str,
+    request: ProbeRequest,
+    memory_budget: int | str,
+    cache_dir: str | None,
+    record_dir: str | None,
+) -> MicroBatchSize:
+    record_file = record_dir and os.path.join(record_dir, f"micro_batch_size-{key[:16]}.json")
+    entry = probe_cache.load(record_file, key) if record_file else None
+    if entry is not None and entry.memory_budget == str(memory_budget):
+        return _found(entry, "record")
+    free = _free_memory(request.devices)
+    budget = parse_memory_budget(memory_budget).of(free)
+    cache_file = os.path.join(cache_dir or probe_cache.default_folder(), f"{key[:32]}.json")
+    entry = probe_cache.load(cache_file, key)
+    source = "cache"
+    if entry is None or not entry.answers(budget):
+        try:
+            choice = _search(request, budget, free)
+        except DoesNotFit as error:
+            text = _too_small(request, memory_budget, budget, free, error.need)
+            raise MemoryBudgetError(text) from None
+        entry = probe_cache.Entry(
+            key=key, budget=budget, memory_budget=str(memory_budget), **choice._asdict()
+        )
+        probe_cache.store(cache_file, entry)
+        source = "measured"
+    entry = entry.model_copy(update={"budget": budget, "memory_budget": str(memory_budget)})
+    if record_file:
+        probe_cache.store(record_file, entry)
+    return _found(entry, source)
+
+
+def _search(request: ProbeRequest, budget: int, free: int) -> Any:
+    whole = request.global_batch_rows
+    replicas = len(request.devices)
+    largest = math.ceil(whole / replicas)
+    full_windows: dict[int, Need] = {}
+
+    def take(size: int, window_rows: int) -> Need:
+        logging.get_absl_logger().info(
+            "Measuring the memory of micro-batches of %d rows",
+            size,
+            extra={"progress": {"event": "memory_probe", "rows": size}},
+        )
+        need = run_probe(
+            dataclasses.replace(
+                request,
+                micro_batch_size=size,
+                window_rows=window_rows,
+                # What one row needs is worth knowing even where it is too much.
+                limit_bytes=free if size == 1 else min(free, budget),
+            )
+        )
+        if window_rows == whole:
+            full_windows[size] = need
+        return need
+
+    def measure(size: int) -> Need:
+        at_once = size * replicas
+        return take(size, whole if at_once * _MOST_MICRO_BATCHES >= whole else 2 * at_once)
+
+    def verify(size: int) -> Need:
+        return full_windows[size] if size in full_windows else take(size, whole)
+
+    return search(largest, budget, measure, verify)
+
+
+def _check(global_batch_size: int, memory_budget: int | str, step_options: dict[str, Any]) -> None:
+    if global_batch_size < 1:
+        raise ValueError(f"global_batch_size={global_batch_size}: use at least 1 row.")
+    try:
+        parse_memory_budget(memory_budget)
+    except ValueError as error:
+        raise ValueError(f"memory_budget={memory_budget!r}: {error}.") from None
+    known = inspect.getfullargspec(TrainStep.__init__).kwonlyargs
+    for option in step_options:
+        if option not in known or option in ("micro_batch_size", "strategy"):
+            raise ValueError(f"{option!r} is not an argument here; {nearest(option, known)}")
+
+
+def _importable(build: Any) -> tuple[str, Callable[..., Any]]:
+    """Returns the dotted path of the function, and the function."""
+    if isinstance(build, str):
+        return build, import_dotted(build, field="build")
+    module, name = build.__module__, build.__qualname__
+    if module == "__main__" or getattr(sys.modules[module], name, None) is not build:
+        raise ValueError(
+            f"build={module}.{name} cannot be imported by another process: define it at the top of "
+            "a module of its own, not in the script that runs, and give that function."
+        )
+    return f"{module}.{name}", build
+
+
+def _built(made: Any, path: str) -> tuple[keras.Model, Any, Any]:
+    if not (isinstance(made, tuple) and len(made) == 3 and isinstance(made[0], keras.Model)):
+        raise ValueError(
+            f"build={path} returned {type(made).__name__}: return (model, optimizer, loss), the "
+            "model a keras.Model."
+        )
+    return made
+
+
+def _example(batch: Any) -> Any:
+    """Returns the batch as NumPy arrays of a few rows: values matter little to memory."""
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        raise ValueError("batch: give (features, labels) or (features, labels, sample_weight).")
+    arrays = tf.nest.map_structure(np.asarray, tuple(batch))
+    counts = {len(array) for array in tf.nest.flatten(arrays) if array.ndim}
+    if len(counts) != 1 or counts == {0}:
+        raise ValueError(
+            f"batch: its tensors have {sorted(counts)} rows; give the same number, at least 1."
+        )
+    return tf.nest.map_structure(lambda array: array[:8], arrays)
+
+
+def _free_memory(devices: tuple[str, ...]) -> int:
+    if devices[0].startswith("CPU"):
+        return free_machine_memory()
+    grow_gpu_memory()
+    return min(free_gpu_memory(int(device.rpartition(":")[2])) for device in devices)
+
+
+def _found(entry: probe_cache.Entry, source: Any) -> MicroBatchSize:
+    shown = entry.model_dump(include=set(MicroBatchSize._fields))
+    return MicroBatchSize(**shown, source=source)
+
+
+def _tell(found: MicroBatchSize, devices: tuple[str, ...]) -> None:
+    source = {
+        "measured": "measured now",
+        "cache": "measured by an earlier run",
+        "record": "measured when this run began",
+    }[found.source]
+    beyond = ""
+    if found.next_rows is not None and found.next_bytes is not None:
+        beyond = f"; {found.next_rows} would need {format_bytes(found.next_bytes)} or more"
+    logging.get_absl_logger().info(
+        "micro_batch_size: %d rows on each of %d device(s) need %s of the budget of %s%s (%s)",
+        found.rows,
+        len(devices),
+        format_bytes(found.bytes),
+        format_bytes(found.budget),
+        beyond,
+        source,
+        extra={"progress": {"event": "micro_batch_size", **found._asdict()}},
+    )
+
+
+def _too_small(
+    request: ProbeRequest, memory_budget: int | str, budget: int, free: int, need: Need
+) -> str:
+    place = f"on each of {len(request.devices)} devices " if len(request.devices) > 1 else ""
+    needs = f"needs {format_bytes(need.bytes)}"
+    if not need.finished:
+        needs = f"was stopped or killed when {format_bytes(free)} were free"
+    return (
+        f"memory_budget={memory_budget!r} is {format_bytes(budget)}, and a step of micro-batches "
+        f"of 1 row {place}{needs}: raise memory_budget, free memory, or make the model, its "
+        "optimizer's state or the global batch smaller."
+    )

@@ -1,0 +1,78 @@
+"""The asking side of a memory probe: starts the child process and reads how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from trainer_module.memory_probe import ProbeRequest
+from trainer_module.micro_batch_search import Need
+
+_LOG_LINES = 20
+
+
+def run_probe(request: ProbeRequest) -> Need:
+    """Returns what a step needs, as a child process found it.
+
+    A child that was stopped at its limit, ran out of memory or was killed (SIGKILL, as the kernel
+    does it when memory is short) is a need that is not finished.
+
+    Raises:
+        ValueError: The child refused the model or another argument, with its message.
+        RuntimeError: It failed for another reason than memory.
+    """
+    with tempfile.TemporaryDirectory(prefix="memory-probe-") as name:
+        folder = Path(name)
+        (folder / "request").write_bytes(pickle.dumps(request))
+        with (folder / "log").open("wb") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "trainer_module.memory_probe", name],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(),
+            )
+            try:
+                child.wait()
+            finally:
+                child.kill()
+                child.communicate()
+        return _need(request, child.returncode, folder)
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a child that finds what this process can import."""
+    env = {key: value for key, value in os.environ.items() if key != "TF_CONFIG"}
+    env["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    env["TF_USE_LEGACY_KERAS"] = "0"
+    return env
+
+
+def _need(request: ProbeRequest, returncode: int, folder: Path) -> Need:
+    outcome = folder / "outcome.json"
+    if outcome.exists():
+        answer = json.loads(outcome.read_text())
+        if "error" not in answer:
+            return Need(**answer)
+        if answer["error"] == "ValueError":
+            raise ValueError(answer["message"])
+        reason = f"{answer['error']}: {answer['message']}"
+    elif returncode == -signal.SIGKILL:
+        return Need(0, finished=False)
+    else:
+        reason = f"exit status {returncode}"
+    text = (folder / "log").read_text(errors="replace")
+    if "std::bad_alloc" in text:
+        return Need(0, finished=False)
+    log = "\n".join(text.splitlines()[-_LOG_LINES:])
+    raise RuntimeError(
+        f"the process that measures the memory of micro-batches of {request.micro_batch_size} rows "
+        f"failed ({reason}); set micro_batch_size to a number to train without it. Its last "
+        f"lines:\n{log}"
+    )
