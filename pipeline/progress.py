@@ -104,6 +104,8 @@ class RunState:
         event = record.get("event")
         if event == "rows":
             node.rows = record["rows"]
+        elif event == "memory_probe":
+            node.detail = f"measuring the memory of micro-batches of {record['rows']:,} rows"
         elif event == "train":
             node.detail = _training_text(record)
         elif event == "eval":

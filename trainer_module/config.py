@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from trainer_module.memory_budget import parse_memory_budget
+
 DEFAULT_EPOCHS = 10
 
 
@@ -142,7 +144,21 @@ class TrainerConfig(_Frozen):
     )
     micro_batch_size: int | Literal["auto"] | None = Field(
         default=None,
-        description="Rows in memory at a time per replica; null: global batch / replicas.",
+        description=(
+            "Rows in memory at a time per replica; null: global batch / replicas. "
+            '"auto": the most whose step fits memory_budget, measured in child processes.'
+        ),
+    )
+    memory_budget: int | str = Field(
+        default="80%",
+        description=(
+            'For "auto": bytes, "4GiB", or a share of the memory that is free, "80%". '
+            "Of each GPU; without one, of the machine, for all its CPU devices together."
+        ),
+    )
+    memory_cache_dir: str | None = Field(
+        default=None,
+        description='For "auto": keeps what was measured; null: the user\'s cache folder.',
     )
     epochs: int | None = Field(default=None, description="Passes over the data; or give steps.")
     steps: int | None = Field(default=None, description="Optimizer steps; or give epochs.")
@@ -198,14 +214,10 @@ class TrainerConfig(_Frozen):
             raise ValueError("use 0 (no shuffling) or more")
         return value
 
-    @field_validator("micro_batch_size")
+    @field_validator("memory_budget", mode="before")
     @classmethod
-    def _no_auto_yet(cls, value: int | str | None) -> int | str | None:
-        if value == "auto":
-            raise ValueError(
-                '"auto" is not available yet: give the number of rows that fit into memory, or '
-                "leave it out for global_batch_size / replicas"
-            )
+    def _budget(cls, value: Any) -> Any:
+        parse_memory_budget(value)
         return value
 
     @field_validator("clip_norm")
@@ -230,7 +242,8 @@ class TrainerConfig(_Frozen):
         if isinstance(micro, int) and micro > self.global_batch_size:
             raise ValueError(
                 f"micro_batch_size={micro} exceeds global_batch_size={self.global_batch_size}: a "
-                f"window holds at least one micro-batch; use {self.global_batch_size} or less"
+                f"window holds at least one micro-batch; use {self.global_batch_size} or less, or "
+                '"auto"'
             )
         return self
 

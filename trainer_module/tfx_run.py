@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -24,10 +25,11 @@ from trainer_module.feature_layout import FeatureLayout
 from trainer_module.input_pipeline import DataSummary, Examples, expand, summarise
 from trainer_module.loss import LossFunction, as_loss_function
 from trainer_module.metrics import DEFAULT_METRICS, create_metric
+from trainer_module.micro_batch_size import MemoryBudgetError, find_micro_batch_size
 from trainer_module.model_context import LabelKind, ModelContext
 from trainer_module.names import import_dotted, nearest
 from trainer_module.optimizers import create_optimizer, optimizer_class
-from trainer_module.strategies import create_strategy
+from trainer_module.strategies import create_strategy, grow_gpu_memory
 from trainer_module.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 
@@ -45,6 +47,8 @@ _NOT_IN_FINGERPRINT = {
     "checkpoint_every_steps",
     "keep_checkpoints",
     "tensorboard",
+    "memory_budget",
+    "memory_cache_dir",
 }
 
 
@@ -71,6 +75,8 @@ def run_fn(fn_args: Any) -> FitResult:
             'the tuned values into custom_config["trainer"], and remove them from the Trainer.'
         )
     _check_names(config)
+    if config.micro_batch_size == "auto":
+        grow_gpu_memory()
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = _open(fn_args, config)
     summary = summarise(data.train, id_features=unsized_ids(data))
@@ -100,45 +106,37 @@ def _train(
     epochs, steps = _length(config, getattr(fn_args, "train_steps", None))
     steps_per_epoch = math.ceil(summary.rows / config.global_batch_size)
     total_steps = steps if steps is not None else (epochs or 1) * steps_per_epoch
-    micro_batch = config.micro_batch_size
-    if not isinstance(micro_batch, int):
-        micro_batch = math.ceil(config.global_batch_size / strategy.num_replicas_in_sync)
-    loss_fn = _loss_function(config, context.label_kind)
     names = DEFAULT_METRICS[context.label_kind] if config.metrics is None else config.metrics
     _check_monitor(config, names)
+    micro_batch = config.micro_batch_size
+    if micro_batch is None:
+        micro_batch = math.ceil(config.global_batch_size / strategy.num_replicas_in_sync)
+    elif micro_batch == "auto":
+        micro_batch = _find_micro_batch_size(fn_args, context, data.train, total_steps, strategy)
     with strategy.scope():
-        model = _model(context)
-        optimizer = create_optimizer(config.optimizer, total_steps)
+        model, optimizer, loss_fn = _build(context, total_steps)
         metrics = [create_metric(name, context.label_kind) for name in names]
     # What the model does not take is not read: files may hold many more features.
     inputs = _inputs_of(model, context)
-    spec = {
-        name: feature
-        for name, feature in data.train.feature_spec.items()
-        if name in inputs or name in (data.train.label, data.train.weight)
-    }
-    train = Examples(data.train.files, spec, data.train.label, data.train.weight)
+    train = _narrowed(data.train, inputs)
     step = TrainStep(
         model,
         optimizer,
         loss_fn,
         micro_batch_size=micro_batch,
         strategy=strategy,
-        clip_norm=config.clip_norm,
-        ema_momentum=config.ema_momentum,
-        non_finite=config.non_finite,
-        jit_compile=config.jit_compile,
+        **_step_options(config),
     )
     evaluate = None
     if data.eval_files:
-        held_out = Examples(data.eval_files, spec, train.label, train.weight)
+        held_out = dataclasses.replace(train, files=data.eval_files)
         rows = micro_batch * strategy.num_replicas_in_sync
         evaluate = Evaluation(
             model, loss_fn, held_out.batches(rows), metrics=metrics, strategy=strategy
         )
     actions = _actions(config, model, fn_args, strategy, has_eval=evaluate is not None)
     checkpoints = Checkpoints(
-        config.checkpoint_dir or os.path.join(_run_dir(fn_args), "checkpoints"),
+        _checkpoint_dir(fn_args, config),
         step,
         fingerprint=_fingerprint(config, train, summary),
         keep=config.keep_checkpoints,
@@ -176,6 +174,71 @@ def _train(
         label_sources=None if data.layout is None else data.layout.label_sources,
     )
     return result
+
+
+def _build(context: ModelContext, total_steps: int) -> tuple[keras.Model, Any, LossFunction]:
+    """Returns model, optimizer and loss; called here, and in processes that measure memory."""
+    config = context.config
+    model = _model(context)
+    optimizer = create_optimizer(config.optimizer, total_steps)
+    return model, optimizer, _loss_function(config, context.label_kind)
+
+
+def _step_options(config: TrainerConfig) -> dict[str, Any]:
+    return {
+        "clip_norm": config.clip_norm,
+        "ema_momentum": config.ema_momentum,
+        "non_finite": config.non_finite,
+        "jit_compile": config.jit_compile,
+    }
+
+
+def _narrowed(examples: Examples, inputs: Sequence[str]) -> Examples:
+    spec = {
+        name: feature
+        for name, feature in examples.feature_spec.items()
+        if name in inputs or name in (examples.label, examples.weight)
+    }
+    return dataclasses.replace(examples, feature_spec=spec)
+
+
+def _find_micro_batch_size(
+    fn_args: Any,
+    context: ModelContext,
+    train: Examples,
+    total_steps: int,
+    strategy: tf.distribute.Strategy,
+) -> int:
+    """Returns the size, and leaves what was found in the run's folder."""
+    config = context.config
+
+    def first_rows(model: keras.Model) -> Any:
+        rows = _narrowed(train, _inputs_of(model, context)).batches(1)
+        return next(rows.take(1).as_numpy_iterator())
+
+    try:
+        found = find_micro_batch_size(
+            f"{__name__}._build",
+            first_rows,
+            arguments=(context, total_steps),
+            global_batch_size=config.global_batch_size,
+            strategy=strategy,
+            memory_budget=config.memory_budget,
+            cache_dir=config.memory_cache_dir,
+            record_dir=_checkpoint_dir(fn_args, config),
+            **_step_options(config),
+        )
+    except MemoryBudgetError as error:
+        raise MemoryBudgetError(f"trainer.{error}") from None
+    keras.utils.set_random_seed(config.seed)  # as it was: the search has built a model of its own
+    tf.io.gfile.makedirs(_run_dir(fn_args))
+    with tf.io.gfile.GFile(os.path.join(_run_dir(fn_args), "micro_batch_size.json"), "w") as stream:
+        stream.write(json.dumps(found._asdict(), indent=1) + "\n")
+    return found.rows
+
+
+def _checkpoint_dir(fn_args: Any, config: TrainerConfig) -> str:
+    return config.checkpoint_dir or os.path.join(_run_dir(fn_args), "checkpoints")
 
 
 def _check_names(config: TrainerConfig) -> None:
