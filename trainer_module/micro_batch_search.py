@@ -62,9 +62,9 @@ def search(
     """Returns the largest of `sizes(largest)` that fits, measuring few of them.
 
     Memory is about a + b · rows. One row gives a, the whole part of a replica is tried next (often
-    it fits); else the line through one row and the largest size that fits says where to look, until
-    the next size is measured or predicted not to fit. Where both are too close to tell a slope
-    from noise, the middle of the powers of two in between is measured.
+    it fits); else the line through what was measured says where to look, until the next size is
+    measured or predicted not to fit. Where measurements are too close to tell a slope from noise,
+    the middle of the sizes in between is next.
 
     Args:
         largest: Rows of a replica's part of the global batch.
@@ -112,9 +112,17 @@ def search(
 
 
 def _slope(fitting: dict[int, int], best: int) -> float | None:
-    """Bytes per row, from one row to the largest size that fits; None where noise could hide it."""
-    grown = fitting[best] - fitting[1]
-    return grown / (best - 1) if grown >= _NOISE_BYTES else None
+    """Bytes per row up to the largest size that fits, the least that two measurements say.
+
+    None where noise could hide it. The least, because ruling out a size that fits is the mistake
+    that no further measurement would correct.
+    """
+    slopes = [
+        (fitting[best] - need) / (best - size)
+        for size, need in fitting.items()
+        if fitting[best] - need >= _NOISE_BYTES
+    ]
+    return min(slopes, default=None)
 
 
 def _candidate(

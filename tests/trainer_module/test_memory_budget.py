@@ -1,0 +1,120 @@
+"""The memory budget's setting, and what is free on a machine and in its control groups."""
+
+from __future__ import annotations
+
+import ctypes.util
+
+import psutil
+import pytest
+
+from trainer_module.memory_budget import (
+    format_bytes,
+    free_gpu_memory,
+    free_machine_memory,
+    parse_memory_budget,
+)
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (4_000_000_000, 4_000_000_000),
+        ("4000000000", 4_000_000_000),
+        ("4GiB", 4 * GIB),
+        (" 1.5 gib ", 3 * GIB // 2),
+        ("500MB", 500_000_000),
+        ("80%", 8 * GIB),  # of the 10 GiB that are free
+        ("12.5%", 10 * GIB // 8),
+        ("100%", 10 * GIB),
+    ],
+)
+def test_what_a_budget_means(value, expected):
+    assert parse_memory_budget(value).of(10 * GIB) == expected
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, True, 4e9, None, [], "", "4 apples", "GiB", "-4GiB", "0GiB", "4 GiB 2"]
+)
+def test_what_is_no_budget(value):
+    with pytest.raises(ValueError, match=r'use bytes .* a size \("4GiB"'):
+        parse_memory_budget(value)
+
+
+@pytest.mark.parametrize("value", ["0%", "101%"])
+def test_a_share_lies_above_0_and_up_to_100_percent(value):
+    with pytest.raises(ValueError, match=r"above 0% and up to 100%"):
+        parse_memory_budget(value)
+
+
+def test_bytes_as_people_read_them():
+    shown = [format_bytes(n) for n in (0, 1023, 1024, 12 << 20, 5 * GIB // 2, 3 << 50)]
+    assert shown == ["0 B", "1023 B", "1.0 KiB", "12.0 MiB", "2.5 GiB", "3072.0 TiB"]
+
+
+def control_group(folder, version, limit, used, cached):
+    """Files of one control group, as the kernel shows them."""
+    names = {
+        1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        2: ("memory.max", "memory.current", "inactive_file"),
+    }[version]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 1\n{names[2]} {cached}\n")
+
+
+@pytest.fixture
+def process(tmp_path):
+    """Writes /proc/self's files for a process in control group `path`, mounted below tmp_path."""
+
+    def make(version, path, mount_root="/"):
+        folder = tmp_path / "process"
+        folder.mkdir()
+        kind, hierarchy = ("cgroup", "7:cpu,memory") if version == 1 else ("cgroup2", "0:")
+        options = "rw,memory" if version == 1 else "rw"
+        (folder / "cgroup").write_text(f"3:cpu:/elsewhere\n{hierarchy}:{path}\n")
+        (folder / "mountinfo").write_text(
+            f"30 23 0:28 / /sys rw - sysfs sysfs rw\n"
+            f"32 31 0:29 {mount_root} {tmp_path}/groups rw,relatime shared:9 - {kind} x {options}\n"
+        )
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_tightest_control_group_counts(process, tmp_path, version):
+    groups = tmp_path / "groups"
+    control_group(groups / "pod" / "job", version, limit=1 << 62, used=0, cached=0)
+    # Pages of files that were read lately are given back when memory is short.
+    control_group(groups / "pod", version, limit=50 << 20, used=45 << 20, cached=10 << 20)
+    assert free_machine_memory(process(version, "/pod/job")) == 15 << 20
+
+
+def test_a_container_sees_its_own_group_as_the_root(process, tmp_path):
+    control_group(tmp_path / "groups", 1, limit=20 << 20, used=5 << 20, cached=0)
+    folder = process(1, "/docker/abc", mount_root="/docker/abc")
+    assert free_machine_memory(folder) == 15 << 20
+
+
+def test_a_group_above_its_limit_has_nothing_free(process, tmp_path):
+    control_group(tmp_path / "groups" / "job", 2, limit=5 << 20, used=6 << 20, cached=0)
+    assert free_machine_memory(process(2, "/job")) == 0
+
+
+@pytest.mark.parametrize("limit", ["max", 1 << 62])
+def test_without_a_limit_the_machine_counts(process, tmp_path, limit):
+    """Tolerance: other processes may take or give back 30 % of the machine meanwhile."""
+    control_group(tmp_path / "groups" / "job", 2, limit=limit, used=1, cached=0)
+    available = psutil.virtual_memory().available
+    total = psutil.virtual_memory().total
+    assert abs(free_machine_memory(process(2, "/job")) - available) < 0.3 * total
+    assert abs(free_machine_memory(tmp_path / "no_such_process") - available) < 0.3 * total
+
+
+@pytest.mark.skipif(ctypes.util.find_library("cuda") is not None, reason="this machine has CUDA")
+def test_no_driver_is_told():
+    with pytest.raises(RuntimeError, match="cannot ask GPU 0 for its free memory: libcuda"):
+        free_gpu_memory(0)

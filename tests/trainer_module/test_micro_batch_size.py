@@ -1,0 +1,260 @@
+"""The largest micro-batch that fits: found, checked from outside, remembered, refused.
+
+The first search is the program of docs/micro-batch-size.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainer_module import find_micro_batch_size, micro_batch_size, run_fn
+from trainer_module.memory_budget import parse_memory_budget
+from trainer_module.memory_probe import ProbeRequest
+from trainer_module.micro_batch_size import MemoryBudgetError
+from trainer_module.probe_process import _environment, run_probe
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "micro-batch-size.md").read_text()
+MODEL, PROGRAM = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+BUDGET = "280MiB"
+KERAS_OPTIONS = {
+    "floatx": "float32",
+    "dtype_policy": "float32",
+    "image_data_format": "channels_last",
+}
+ROW = (np.ones((1, 1), "float32"), np.zeros((1, 1), "float32"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page's program, run: what it printed, and its names."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "my_model.py").write_text(MODEL)
+    printed, scope = io.StringIO(), {"cache": str(folder / "cache")}
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.syspath_prepend(str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        exec(PROGRAM, scope)
+        scope["printed"] = printed.getvalue()
+        yield scope
+    sys.modules.pop("my_model")
+
+
+@pytest.fixture
+def no_probe(monkeypatch):
+    """A child process is an error."""
+
+    class Asked(Exception):
+        pass
+
+    def refuse(request):
+        raise Asked(request.micro_batch_size)
+
+    monkeypatch.setattr(micro_batch_size, "run_probe", refuse)
+    return Asked
+
+
+def find(page, **changed):
+    options = {
+        "build": page["build"],
+        "batch": ROW,
+        "global_batch_size": 512,
+        "strategy": page["strategy"],
+        "memory_budget": BUDGET,
+        **changed,
+    }
+    return find_micro_batch_size(options.pop("build"), options.pop("batch"), **options)
+
+
+@pytest.mark.slow
+def test_the_page_prints_what_it_says(page):
+    (printed,) = re.findall(r"```\n(\d+ rows fit[^`]+)```", PAGE)
+    assert page["printed"] == printed
+    assert page["found"].source == "measured"
+
+
+# What the operating system counts for the whole process, read in another way than by the probe.
+OUTSIDE = """
+    import resource, sys
+    import numpy as np
+    import psutil
+    from my_model import build
+    from trainer_module import TrainStep
+
+    before = psutil.Process().memory_info().rss
+    for rows in map(int, sys.argv[1:]):
+        model, optimizer, loss = build()
+        step = TrainStep(model, optimizer, loss, micro_batch_size=rows)
+        for _ in range(3):
+            step((np.ones((512, 1), "float32"), np.zeros((512, 1), "float32")))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(peak - before)
+"""
+
+
+@pytest.mark.slow
+def test_it_fits_and_the_next_size_does_not(page):
+    """Measured on global batches of 512 rows, in a process of its own, smaller size first."""
+    found = page["found"]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(OUTSIDE), str(found.rows), str(found.next_rows)],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    fitting, next_larger = map(int, done.stdout.split())
+    budget = parse_memory_budget(BUDGET).of(0)
+    assert found.bytes <= budget < found.next_bytes
+    assert fitting <= budget < next_larger
+    # Both measure malloc's habits: seen within 10 % of each other.
+    assert fitting == pytest.approx(found.bytes, rel=0.25)
+
+
+@pytest.mark.slow
+def test_cpu_devices_share_the_machines_memory(page):
+    """Two replicas of 16 rows need what one of 32 needs, within 25 %."""
+    assert page["found"].rows == 32
+    need = run_probe(
+        ProbeRequest(
+            build="my_model.build",
+            arguments=(),
+            batch=ROW,
+            devices=("CPU:0", "CPU:1"),
+            micro_batch_size=16,
+            global_batch_rows=512,
+            window_rows=512,
+            limit_bytes=None,
+            step_options={},
+            keras_options=KERAS_OPTIONS,
+        )
+    )
+    assert need.finished
+    assert need.bytes == pytest.approx(page["found"].bytes, rel=0.25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [BUDGET, "260MiB"])
+def test_the_cache_answers_while_the_answer_is_the_same(page, no_probe, budget):
+    """Another learning rate needs no other memory; 260 MiB lie between the needs, too."""
+    again = find(page, memory_budget=budget)
+    assert again.source == "cache"
+    assert again[:2] == page["found"][:2]
+    assert again.budget == parse_memory_budget(budget).of(0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"memory_budget": "1GiB"},
+        {"memory_budget": "100MiB"},
+        {"global_batch_size": 256},
+        {"batch": (ROW[0], ROW[1].astype("int64"))},
+        {"batch": (*ROW, np.ones(1, "float32"))},
+        {"jit_compile": True},
+        {"ema_momentum": 0.9},
+        {"cache_dir": "elsewhere"},
+    ],
+    ids=str,
+)
+def test_what_decides_the_answer_is_measured_anew(page, no_probe, changed, tmp_path):
+    if "cache_dir" in changed:
+        changed = {"cache_dir": str(tmp_path)}
+    with pytest.raises(no_probe, match="1"):
+        find(page, **changed)
+
+
+@pytest.mark.slow
+def test_a_run_keeps_its_size(page, no_probe, tmp_path):
+    first = find(page, record_dir=str(tmp_path / "run"))
+    assert first.source == "cache"
+    elsewhere = {"record_dir": str(tmp_path / "run"), "cache_dir": str(tmp_path / "empty")}
+    again = find(page, **elsewhere)
+    assert again == first._replace(source="record")
+    with pytest.raises(no_probe):  # another budget is another wish
+        find(page, **elsewhere, memory_budget="279MiB")
+
+
+@pytest.mark.slow
+def test_too_small_a_budget_says_what_one_row_needs(page, tmp_path):
+    with pytest.raises(MemoryBudgetError) as caught:
+        find(page, memory_budget="10MiB", cache_dir=str(tmp_path))
+    found = re.fullmatch(
+        r"memory_budget='10MiB' is 10\.0 MiB, and a step of micro-batches of 1 row needs "
+        r"(\d+\.\d) MiB: raise memory_budget, .*smaller\.",
+        str(caught.value),
+    )
+    assert found is not None
+    assert 10 < float(found[1]) < 100
+    assert list(tmp_path.iterdir()) == []
+
+
+EXAMPLE = (np.ones((1, 3), "float32"), np.ones((1, 1), "float32"))
+
+
+def test_a_killed_process_is_a_size_that_does_not_fit(tmp_path):
+    with pytest.raises(MemoryBudgetError, match=r"1 row was stopped or killed when .* were free"):
+        find_micro_batch_size(
+            "killed_in_child.build", EXAMPLE, global_batch_size=8, cache_dir=str(tmp_path)
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"global_batch_size": 0}, "global_batch_size=0: use at least 1 row"),
+        ({"memory_budget": "much"}, "memory_budget='much': use bytes"),
+        ({"build": "probe_models.dens"}, "build='probe_models.dens'.*did you mean 'dense'"),
+        ({"build": lambda: None}, "cannot be imported by another process: define it at the top of"),
+        ({"build": "probe_models.model_alone"}, r"model_alone returned Sequential: return \(model"),
+        ({"jit_compiled": True}, "'jit_compiled' is not an argument.*did you mean 'jit_compile'"),
+        ({"micro_batch_size": 4}, "'micro_batch_size' is not an argument here"),
+        ({"batch": EXAMPLE[0]}, r"batch: give \(features, labels\)"),
+        ({"batch": (EXAMPLE[0], np.ones((2, 1)))}, r"its tensors have \[1, 2\] rows"),
+        ({"batch": (EXAMPLE[0][:0], EXAMPLE[1][:0])}, r"its tensors have \[0\] rows"),
+    ],
+)
+def test_wrong_arguments_are_refused(no_probe, changed, message):
+    options = {"build": "probe_models.dense", "batch": EXAMPLE, "global_batch_size": 8, **changed}
+    with pytest.raises(ValueError, match=message):
+        find_micro_batch_size(options.pop("build"), options.pop("batch"), **options)
+
+
+QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
+
+
+@pytest.mark.slow
+def test_run_fn_trains_as_with_that_number(fn_args, tmp_path, monkeypatch):
+    """Equal to the last bit: the search leaves no trace in weights, shuffling or dropout."""
+    settings = {**QUICK, "epochs": 1, "model": {"dropout": 0.2}}
+    auto = fn_args(**settings, micro_batch_size="auto", memory_cache_dir=str(tmp_path / "cache"))
+    result = run_fn(auto)
+    found = json.loads((Path(auto.model_run_dir) / "micro_batch_size.json").read_text())
+    assert found["source"] == "measured"
+    assert found["rows"] == 32
+    assert found["next_rows"] is None
+    assert 0 < found["bytes"] < found["budget"]
+
+    def refuse(request):
+        raise AssertionError("the run's own record should have answered")
+
+    monkeypatch.setattr(micro_batch_size, "run_probe", refuse)
+    auto.custom_config["trainer"]["memory_cache_dir"] = str(tmp_path / "another")
+    assert run_fn(auto).metrics == result.metrics
+    found = json.loads((Path(auto.model_run_dir) / "micro_batch_size.json").read_text())
+    assert found["source"] == "record"
+
+    fixed = fn_args(**settings, micro_batch_size=32)
+    fixed.model_run_dir = str(tmp_path / "fixed")
+    assert run_fn(fixed).metrics == result.metrics

@@ -1,0 +1,90 @@
+"""Files of what was measured: whole or not at all, and never trusted blindly."""
+
+from __future__ import annotations
+
+import logging as standard_logging
+
+import pytest
+from absl import logging
+
+from trainer_module.probe_cache import Entry, default_folder, load, store
+
+ENTRY = Entry(
+    key="abc", rows=64, bytes=100, next_rows=128, next_bytes=180, budget=150, memory_budget="80%"
+)
+
+
+@pytest.fixture
+def warnings():
+    """The warnings that are logged meanwhile."""
+    told: list[str] = []
+
+    class Keep(standard_logging.Handler):
+        def emit(self, record):
+            told.append(record.getMessage())
+
+    handler = Keep(level=standard_logging.WARNING)
+    logging.get_absl_logger().addHandler(handler)
+    yield told
+    logging.get_absl_logger().removeHandler(handler)
+
+
+def test_what_was_stored_is_loaded(tmp_path):
+    path = str(tmp_path / "new" / "folder" / "entry.json")
+    store(path, ENTRY)
+    store(path, ENTRY)  # over the first
+    assert load(path, "abc") == ENTRY
+    assert [file.name for file in (tmp_path / "new" / "folder").iterdir()] == ["entry.json"]
+
+
+def test_another_key_has_no_entry(tmp_path, warnings):
+    path = str(tmp_path / "entry.json")
+    assert load(path, "abc") is None
+    store(path, ENTRY)
+    assert load(path, "abd") is None
+    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"format": 1',
+        b"\xff\xfe",
+        b"[]",
+        ENTRY.model_dump_json().replace('"format":1', '"format":2').encode(),
+        ENTRY.model_dump_json().replace('"rows":64', '"rows":"many"').encode(),
+    ],
+)
+def test_an_unreadable_entry_is_told_and_ignored(tmp_path, warnings, content):
+    path = tmp_path / "entry.json"
+    path.write_bytes(content)
+    assert load(str(path), "abc") is None
+    (line,) = warnings
+    assert line.startswith(f"Ignoring the unreadable {path}: ")
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_left(tmp_path, warnings):
+    (tmp_path / "file").write_text("no folder")
+    store(str(tmp_path / "file" / "entry.json"), ENTRY)
+    (line,) = warnings
+    assert line.startswith(f"Cannot keep the micro-batch size in {tmp_path / 'file'}")
+
+
+@pytest.mark.parametrize(
+    ("budget", "answers"), [(99, False), (100, True), (179, True), (180, False)]
+)
+def test_it_answers_between_its_need_and_the_next_ones(budget, answers):
+    assert ENTRY.answers(budget) is answers
+
+
+def test_the_whole_batch_answers_for_any_larger_budget():
+    assert ENTRY.model_copy(update={"next_rows": None, "next_bytes": None}).answers(1 << 60)
+
+
+def test_the_default_folder_is_the_users_cache(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert default_folder() == "/somewhere/tfx-largebatch/micro_batch_size"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert default_folder() == "/home/me/.cache/tfx-largebatch/micro_batch_size"
