@@ -31,8 +31,8 @@ from trainer_module.probe_process import run_probe
 from trainer_module.strategies import grow_gpu_memory, replica_devices
 from trainer_module.train_step import TrainStep
 
-# A window of more micro-batches than this is cut short while the search looks around: two hold as
-# much as many do, but for the rows of the global batch.
+# Longer windows are cut to so many micro-batches while the search looks around: they hold as much,
+# but for the rows of the global batch, and take less time.
 _MOST_MICRO_BATCHES = 16
 
 
@@ -192,8 +192,7 @@ def _search(request: ProbeRequest, budget: int, free: int) -> Any:
         return need
 
     def measure(size: int) -> Need:
-        at_once = size * replicas
-        return take(size, whole if at_once * _MOST_MICRO_BATCHES >= whole else 2 * at_once)
+        return take(size, min(whole, size * replicas * _MOST_MICRO_BATCHES))
 
     def verify(size: int) -> Need:
         return full_windows[size] if size in full_windows else take(size, whole)
@@ -271,9 +270,9 @@ def _tell(found: MicroBatchSize, devices: tuple[str, ...]) -> None:
     if found.next_rows is not None and found.next_bytes is not None:
         beyond = f"; {found.next_rows} would need {format_bytes(found.next_bytes)} or more"
     logging.get_absl_logger().info(
-        "micro_batch_size: %d rows on each of %d device(s) need %s of the budget of %s%s (%s)",
+        "micro_batch_size: %d rows%s need %s of the budget of %s%s (%s)",
         found.rows,
-        len(devices),
+        f" on each of {len(devices)} devices" if len(devices) > 1 else "",
         format_bytes(found.bytes),
         format_bytes(found.budget),
         beyond,

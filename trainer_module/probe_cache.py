@@ -48,9 +48,9 @@ def default_folder() -> str:
 
 def load(path: str, key: str) -> Entry | None:
     """Returns the entry, or None where there is none; an unreadable one is told and ignored."""
-    if not tf.io.gfile.exists(path):
-        return None
     try:
+        if not tf.io.gfile.exists(path):
+            return None
         with tf.io.gfile.GFile(path) as stream:
             entry = Entry.model_validate_json(stream.read())
     except (ValidationError, UnicodeDecodeError, tf.errors.OpError) as error:

@@ -19,7 +19,10 @@ def check_options(
 ) -> None:
     """Raises ValueError for a number out of its range or an unknown word."""
     if isinstance(micro_batch_size, bool) or not isinstance(micro_batch_size, int):
-        raise ValueError(f"micro_batch_size={micro_batch_size!r}: use a whole number of rows.")
+        raise ValueError(
+            f"micro_batch_size={micro_batch_size!r}: use a whole number of rows; "
+            "find_micro_batch_size finds the largest that fits into memory."
+        )
     if micro_batch_size < 1:
         raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
     if clip_norm is not None and not clip_norm > 0:

@@ -53,6 +53,13 @@ def run_all(logger: logging.Logger) -> None:
         log(logger, "Component %s is finished.", name)
 
 
+def test_what_is_being_measured_is_shown(watched):
+    state, logger = watched
+    log(logger, "Component %s is running.", "Trainer")
+    logger.info("measuring", extra={"progress": {"event": "memory_probe", "rows": 2048}})
+    assert state.node("Trainer").text == "measuring the memory of micro-batches of 2,048 rows"
+
+
 def test_states_follow_the_runners_log(watched):
     state, logger = watched
     run_all(logger)

@@ -169,9 +169,10 @@ def test_a_model_of_the_user(fn_args, monkeypatch):
             r"trainer.global_batch_size=0: use a whole number of at least 1",
         ),
         ({"micro_batch_size": -2}, r"trainer.micro_batch_size=-2: use a whole number"),
+        ({"memory_budget": "much"}, r"trainer.memory_budget='much': use bytes .*\(\"80%\"\)"),
         (
             {"micro_batch_size": 64},
-            r"trainer.micro_batch_size=64 exceeds global_batch_size=32: .* use 32 or less",
+            r"trainer.micro_batch_size=64 exceeds global_batch_size=32: .* 32 or less, or \"auto\"",
         ),
         (
             {"global_batch_size": 10_000},

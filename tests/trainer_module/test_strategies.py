@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import create_strategy
+from trainer_module.strategies import replica_devices
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,23 @@ def test_names_and_devices(name, devices, kind, replicas):
     strategy = create_strategy(name, logical_devices=devices)
     assert isinstance(strategy, kind)
     assert strategy.num_replicas_in_sync == replicas
+
+
+def test_where_each_replica_is(strategies):
+    devices = {name: replica_devices(strategy) for name, strategy in strategies.items()}
+    assert devices == {
+        "none": ("CPU:0",),
+        "one_device": ("CPU:0",),
+        "mirrored2": ("CPU:0", "CPU:1"),
+        "mirrored3": ("CPU:0", "CPU:1", "CPU:2"),
+    }
+
+
+def test_replicas_elsewhere_are_refused():
+    """A parameter server's or a TPU's are not devices of this process."""
+    strategy = tf.distribute.OneDeviceStrategy("/job:worker/task:1/device:TPU:0")
+    with pytest.raises(ValueError, match=r"replicas are on TPU:0 of this process: only those of"):
+        replica_devices(strategy)
 
 
 def test_several_workers_are_refused_rather_than_ignored(monkeypatch):
