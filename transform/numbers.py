@@ -29,17 +29,18 @@ def scaled(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Block
         return []
     names = tuple(name for resolved in groups for name in resolved.columns)
     owners = [resolved.group for resolved in groups for _ in resolved.columns]
-    x = clip(columns.numbers(names), [group.clip for group in owners])
-    missing = tf.math.is_nan(x)
-    statistics = column_statistics(x)
-    order = order_statistics(x, owners)
-    filling = fill_values(x, owners, statistics, order)
+    analyzed = clip(columns.numbers(names), [group.clip for group in owners])
+    missing = tf.math.is_nan(analyzed)
+    statistics = column_statistics(analyzed)
+    order = order_statistics(analyzed, owners)
+    filling = fill_values(analyzed, owners, statistics, order)
+    x = analyzed
     if any(group.clips_by_quantiles for group in owners):
         x = limit(x, order.low, order.high)
         statistics = statistics.limited(order.low, order.high)
     filled = tf.where(missing, filling, x)
     result = scale(filled, [group.kind for group in owners], statistics, order)
-    result = _scaled_by_key(result, x, filled, owners, columns)
+    result = _scaled_by_key(result, analyzed, filled, owners, columns)
     blocks = [Block(names, to_float32(result), names, missing, (None,) * len(names))]
     marked = [i for i, group in enumerate(owners) if group.missing_indicator]
     if marked:
@@ -58,7 +59,11 @@ def _scaled_by_key(
     owners: Sequence[Group],
     columns: DenseColumns,
 ) -> tf.Tensor:
-    """`result` with the columns in their place that are scaled per key."""
+    """`result` with the columns in their place that are scaled per key.
+
+    `x` is not clipped by learned bounds, which no such column has: moments of what another
+    analyzer's result changed would take a second phase.
+    """
     by: dict[str, list[int]] = {}
     for i, group in enumerate(owners):
         if group.by is not None:
