@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tensorflow as tf
+import tensorflow_transform as tft
+
+from trainer_module import FeatureLayout
+from trainer_module.data_context import TransformedData
+from trainer_module.input_pipeline import Examples
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "output" / "benchmarks"
@@ -61,3 +66,15 @@ def repeated(pattern: str, *, times: int, files: int, folder: Path) -> tuple[str
     for writer in writers:
         writer.close()
     return tuple(paths)
+
+
+def transformed(
+    source: Taxi, files: tuple[str, ...], eval_files: tuple[str, ...] = ()
+) -> TransformedData:
+    """The files as `run_fn` opens them."""
+    output = tft.TFTransformOutput(source.graph)
+    layout = FeatureLayout.from_transform_graph(source.graph)
+    assert layout is not None
+    assert layout.label is not None
+    spec = {k: v for k, v in output.transformed_feature_spec().items() if k != layout.missing}
+    return TransformedData(output, layout, Examples(files, spec, layout.label.name), eval_files)

@@ -19,17 +19,16 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-import tensorflow_transform as tft
 from tfx_bsl.public import tfxio
 
 from benchmarks import _report
 from benchmarks._measure import Contender, seconds_per_run
 from benchmarks._result import Limit, Row
-from benchmarks._taxi import Taxi, repeated, taxi
-from trainer_module import FeatureLayout, TrainerConfig, TrainStep
+from benchmarks._taxi import repeated, taxi, transformed
+from trainer_module import TrainerConfig, TrainStep
 from trainer_module.data_context import TransformedData, model_context
 from trainer_module.default_model import default_model
-from trainer_module.input_pipeline import DataSummary, Examples, summarise
+from trainer_module.input_pipeline import DataSummary, summarise
 
 STEPS_PER_LOOP = 1000
 BUFFER_ROWS = TrainerConfig().shuffle_buffer_rows
@@ -87,16 +86,6 @@ def passes(one_pass: Callable[[], object]) -> Contender:
             one_pass()
 
     return Contender(run)
-
-
-def transformed(source: Taxi, files: tuple[str, ...]) -> TransformedData:
-    """The files as `run_fn` opens them."""
-    output = tft.TFTransformOutput(source.graph)
-    layout = FeatureLayout.from_transform_graph(source.graph)
-    assert layout is not None
-    assert layout.label is not None
-    spec = {k: v for k, v in output.transformed_feature_spec().items() if k != layout.missing}
-    return TransformedData(output, layout, Examples(files, spec, layout.label.name), ())
 
 
 def read(data: TransformedData, batch_rows: int) -> tf.data.Dataset:

@@ -1,0 +1,140 @@
+"""What checkpoints, metrics and TensorBoard cost at default settings, against the bare loop.
+
+The taxi example's transformed rows, 5 epochs of the default model in global batches of 256 rows
+through `TrainingLoop`, set up as `run_fn` does: a checkpoint and an evaluation at the end of each
+epoch, AUC and accuracy beside the loss, the log, TensorBoard's scalars after each half second's
+steps. The baseline has none of these but still evaluates the loss, since whoever gives an eval
+split wants to know it. What the evaluation itself takes is shown against a loop without any.
+
+Epochs of 300,000 rows (the example's, 30 times over) are where the target holds or not. The
+example's own 10,000 rows are over in a fraction of a second, so that what is done once an epoch
+weighs many times as much.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from benchmarks import _report
+from benchmarks._measure import Contender, seconds_per_run
+from benchmarks._result import Limit, Row
+from benchmarks._taxi import repeated, taxi, transformed
+from trainer_module import TrainerConfig, TrainingLoop, TrainStep
+from trainer_module.actions import ProgressLog, TensorBoardScalars
+from trainer_module.checkpoints import Checkpoints
+from trainer_module.data_context import TransformedData, model_context
+from trainer_module.default_model import default_model
+from trainer_module.evaluation import Evaluation
+from trainer_module.input_pipeline import DataSummary, summarise
+from trainer_module.loss import weighted_loss
+from trainer_module.metrics import DEFAULT_METRICS, create_metric
+from trainer_module.optimizers import create_optimizer
+
+CONFIG = TrainerConfig()
+EPOCHS = 5
+
+
+def main() -> None:
+    """Trains with everything, with the evaluation's loss only, and with nothing, in turns."""
+    arguments = _report.parser(__file__, rounds=7).parse_args()
+    source = taxi()
+    rows: list[Row] = []
+    notes: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for times in (1,) if arguments.quick else (30, 1):
+            place = Path(folder) / f"times-{times}"
+            files, eval_files = (
+                repeated(pattern, times=times, files=1, folder=place / split)
+                for split, pattern in (("train", source.train), ("eval", source.eval))
+            )
+            data = transformed(source, files, eval_files)
+            summary = summarise(data.train)
+            contenders = {
+                "bare": contender(data, summary, place / "bare", evaluated=False, kept=False),
+                "loss": contender(data, summary, place / "loss", evaluated=True, kept=False),
+                "all": contender(data, summary, place / "all", evaluated=True, kept=True),
+            }
+            seconds = seconds_per_run(
+                contenders,
+                rounds=1 if arguments.quick else arguments.runs,
+                seconds_per_turn=0.0,
+            )
+            what = f"{EPOCHS} epochs of {summary.rows:,} rows"
+            rows += [
+                Row(
+                    what=f"checkpoints, metrics, TensorBoard: {what}",
+                    baseline_name="the loss evaluated",
+                    ours=seconds["all"],
+                    baseline=seconds["loss"],
+                    limit=Limit(1.05),
+                ),
+                Row(
+                    what=f"evaluation: {what}",
+                    baseline_name="no evaluation",
+                    ours=seconds["loss"],
+                    baseline=seconds["bare"],
+                ),
+            ]
+            extra = [a - b for a, b in zip(seconds["all"], seconds["loss"], strict=True)]
+            per_epoch = 1e3 * statistics.median(extra) / EPOCHS
+            notes[what] = (
+                f"With {summary.rows:,} rows, checkpoint, metrics and TensorBoard took "
+                f"{per_epoch:.0f} ms per epoch."
+            )
+    _report.publish(__file__, rows, quick=arguments.quick, notes=notes)
+
+
+def contender(
+    data: TransformedData, summary: DataSummary, folder: Path, *, evaluated: bool, kept: bool
+) -> Contender:
+    """Trains one model on and on; each run is a `fit` of its own with folders of its own."""
+    keras.utils.set_random_seed(CONFIG.seed)
+    model: Any = default_model(model_context(CONFIG, data, summary))
+    loss = weighted_loss("binary_crossentropy")
+    step = TrainStep(
+        model,
+        create_optimizer(CONFIG.optimizer, EPOCHS),
+        loss,
+        micro_batch_size=CONFIG.global_batch_size,
+    )
+    names = DEFAULT_METRICS["binary"] if kept else ()
+    evaluation = Evaluation(
+        model,
+        loss,
+        dataclasses.replace(data.train, files=data.eval_files).batches(CONFIG.global_batch_size),
+        metrics=[create_metric(name, "binary") for name in names],
+    )
+    number = itertools.count()
+
+    def fit() -> None:
+        own = folder / str(next(number))
+        TrainingLoop(
+            step,
+            data.train.shuffled_batches(
+                CONFIG.global_batch_size,
+                shuffle_buffer_rows=CONFIG.shuffle_buffer_rows,
+                seed=CONFIG.seed,
+            ),
+            epochs=EPOCHS,
+            steps_per_epoch=-(-summary.rows // CONFIG.global_batch_size),
+            evaluate=evaluation if evaluated else None,
+            actions=[ProgressLog(), TensorBoardScalars(str(own))] if kept else [],
+            checkpoints=Checkpoints(str(own / "checkpoints"), step) if kept else None,
+        ).fit()
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            fit()
+
+    return Contender(run)
+
+
+if __name__ == "__main__":
+    main()
