@@ -41,6 +41,48 @@ def test_an_epoch_is_the_same_again_and_unlike_the_next(examples):
     assert fares(epochs(1)) != fares(other_seed(1))
 
 
+@pytest.fixture
+def many_files(tmp_path):
+    """Eleven files of 0 to 500 rows, each row's only feature its number, and their numbers."""
+    files, numbers, row = [], [], 0
+    for i, size in enumerate([300, 0, 129, 1, 500, 128, 127, 256, 40, 2, 77]):
+        files.append(str(tmp_path / f"rows-{i:02d}.gz"))
+        numbers.append(list(range(row, row + size)))
+        with tf.io.TFRecordWriter(files[-1], "GZIP") as writer:
+            for number in numbers[-1]:
+                value = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
+                features = tf.train.Features(feature={"row": value, "y": value})
+                writer.write(tf.train.Example(features=features).SerializeToString())
+        row += size
+    spec = {name: tf.io.FixedLenFeature([1], tf.int64) for name in ("row", "y")}
+    return Examples(tuple(files), spec, "y"), numbers
+
+
+def rows(dataset):
+    return list(itertools.chain(*(b[0]["row"].ravel() for b in dataset.as_numpy_iterator())))
+
+
+def test_several_files_are_read_in_blocks_in_turn_each_time_alike(many_files):
+    examples, numbers = many_files
+    drawn = rows(examples.batches(64))
+    assert sorted(drawn) == list(range(1560))
+    assert rows(examples.batches(64)) == drawn
+    assert drawn[:128] == numbers[0][:128]
+    assert drawn[128] not in numbers[0]
+    for file in numbers:
+        assert [row for row in drawn if row in file] == file
+
+
+def test_several_files_are_shuffled_as_a_whole_and_an_epoch_can_be_continued(many_files):
+    examples, numbers = many_files
+    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=10_000, seed=3)
+    drawn = rows(epochs(1))
+    assert sorted(drawn) == list(range(sum(map(len, numbers))))
+    assert rows(epochs(1).skip(7)) == drawn[7 * 64 :]
+    # Rows of a block do not stay together: of 1,559 neighbours about 2 are neighbours by chance.
+    assert sum(b - a == 1 for a, b in itertools.pairwise(drawn)) < 20
+
+
 def test_weights_are_one_per_row(transformed, examples):
     weighted = Examples(examples.files, examples.feature_spec, "generous", "fare_scaled")
     features, labels, weights = next(iter(weighted.batches(8)))

@@ -1,0 +1,51 @@
+"""Measurements on disk: what stays, what is replaced, what a ratio is."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from benchmarks._result import Limit, Result, Row, load, load_all
+
+FAST = Row("small, K = 8", "Keras fit", ours=[1.0, 3.0, 1.0], baseline=[2.0, 4.0, 10.0])
+OTHER = Row("small, K = 16", "Keras fit", [1.0], [4.0], limit=Limit(0.65), detail="K steps")
+RESULT = Result("step_time", "a machine", (FAST, OTHER), {"compiler": "None was used."})
+
+
+def test_a_ratio_is_the_median_of_the_rounds_ratios_not_the_ratio_of_medians():
+    assert FAST.ratios == [0.5, 0.75, 0.1]
+    assert FAST.ratio == 0.5  # of the medians it would be 1 / 4
+
+
+@pytest.mark.parametrize(("ours", "baseline"), [([1.0], [1.0, 2.0]), ([], [])])
+def test_what_has_no_ratio_is_refused(ours, baseline):
+    with pytest.raises(ValueError, match=r"'small' has \d measurements of ours .* in each round"):
+        Row("small", "Keras fit", ours, baseline)
+
+
+@pytest.mark.parametrize(
+    ("limit", "met", "missed"),
+    [(Limit(0.65), 0.65, 0.66), (Limit(0.9, least=True), 0.9, 0.89)],
+)
+def test_a_limit_holds_up_to_its_value(limit, met, missed):
+    assert limit.is_met(met)
+    assert not limit.is_met(missed)
+
+
+def test_what_was_saved_is_read_again(tmp_path):
+    assert load(RESULT.save(tmp_path)) == RESULT
+    assert load_all(tmp_path) == [RESULT]
+
+
+def test_rows_that_were_not_measured_this_time_stay(tmp_path):
+    RESULT.save(tmp_path)
+    again = dataclasses.replace(OTHER, ours=[2.0], detail="1 step")
+    path = dataclasses.replace(RESULT, rows=(again,), notes={}).save(tmp_path)
+    assert load(path) == dataclasses.replace(RESULT, rows=(FAST, again))
+
+
+def test_rows_of_another_machine_do_not_stay(tmp_path):
+    RESULT.save(tmp_path)
+    elsewhere = Result("step_time", "another machine", (OTHER,))
+    assert load(elsewhere.save(tmp_path)) == elsewhere
