@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks._report import PROGRAMS, table
+from benchmarks._report import PAGE, PROGRAMS, page, table
 from benchmarks._result import RESULTS, load_all
 
 
@@ -17,7 +17,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="only show that each runs")
-    parser.add_argument("--table", action="store_true", help="run none, print what was measured")
+    parser.add_argument(
+        "--table", action="store_true", help="run none: print what was measured, write the page"
+    )
     arguments = parser.parse_args()
     for name in arguments.names:
         if name not in names:
@@ -32,10 +34,11 @@ def main() -> int:
             failed.append(name)
     if not arguments.quick:
         results = load_all()
+        PAGE.write_text(page(results))
         for machine in dict.fromkeys(result.machine for result in results):
             print(f"\n{machine}\n")
             print(table([result for result in results if result.machine == machine]))
-        print(f"\nmeasured: {RESULTS}/*.json; explained: docs/benchmarks.md")
+        print(f"\nmeasured: {RESULTS}/*.json; explained: {PAGE}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return len(failed)

@@ -16,7 +16,7 @@ from trainer_module import TrainStep
 
 BATCH_ROWS = 256
 STEPS_PER_LOOK = 20
-LOOKS = 100
+LOOKS = 50
 # Everything in the taxi CSV that is a number and known before the tip.
 COLUMNS = (
     "fare",

@@ -5,7 +5,7 @@ Only looked at: nothing here depends on this library, and nothing was tuned unti
 
 - **Normalised inputs**: an MLP (64, 32) on the 12 numbers of a taxi ride, as they are and as
   z-scores; seconds and optimizer steps until the held-out loss is as small as the worse of the two
-  ever gets in 2,000 steps of 256 rows, each with Adam at the best of three learning rates. Each
+  ever gets in 1,000 steps of 256 rows, each with Adam at the best of three learning rates. Each
   round has other initial weights and another order of rows.
 - **AdamW against Adam**: the same race on the z-scores, both at 0.001, AdamW with its default
   weight decay of 0.004.

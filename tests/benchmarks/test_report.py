@@ -70,4 +70,5 @@ def test_every_program_has_a_section():
 def test_the_page_in_docs_is_what_was_measured():
     results = load_all()
     assert results
+    # Where a docstring has changed since: `python -m benchmarks --table` writes the page.
     assert _report.PAGE.read_text() == _report.page(results)
