@@ -102,7 +102,7 @@ class EarlyStoppingConfig(_Frozen):
     patience_epochs: int = Field(default=3, ge=1)
     mode: Literal["auto", "min", "max"] = Field(
         default="auto",
-        description="min: smaller is better. auto: min for losses and errors, else max.",
+        description="min: smaller is better. auto: what the name of the metric says.",
     )
     min_delta: float = Field(default=0.0, ge=0, description="A smaller change is no improvement.")
     restore_best: bool = Field(default=True, description="Export the weights of the best epoch.")
@@ -130,7 +130,8 @@ class TrainerConfig(_Frozen):
         default=None, description="Keras name or dotted path; default from the kind of label."
     )
     metrics: tuple[str, ...] | None = Field(
-        default=None, description="Keras names; default from the kind of label."
+        default=None,
+        description="Keras names or dotted paths; default from the kind of label.",
     )
     optimizer: OptimizerConfig = OptimizerConfig()
 

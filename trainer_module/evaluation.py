@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.loss import as_loss_function
+from trainer_module.metrics import check_labels, metric_values
 from trainer_module.split import per_replica
 
 
@@ -34,21 +34,29 @@ class Evaluation:
             model: The model, created in the strategy's scope.
             loss_fn: As `TrainStep` takes it.
             batches: (features, labels) or (features, labels, weights); ragged is fine.
-            metrics: Keras metrics, created in the strategy's scope.
+            metrics: Keras metrics, created in the strategy's scope: any whose variables are sums
+                over rows, as those of Keras are.
             strategy: None is the current one.
+
+        Raises:
+            ValueError: Two metrics have the same name.
         """
         self.model = model
         self.loss_fn = as_loss_function(loss_fn)
         self.batches = batches
         self.metrics = list(metrics)
         self.strategy = strategy or tf.distribute.get_strategy()
+        names = ["loss", *(metric.name for metric in self.metrics)]
+        if len(set(names)) < len(names):
+            raise ValueError(f"metrics: the names {', '.join(names)} repeat; give each its own.")
         self._sums_over = tf.function(self._loop, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
         """Returns the split's loss and metrics.
 
         Raises:
-            ValueError: The split has no row, or weights that add up to 0.
+            ValueError: The split has no row, weights that add up to 0, or labels that a metric
+                cannot be computed from.
         """
         for metric in self.metrics:
             metric.reset_state()
@@ -59,7 +67,7 @@ class Evaluation:
             )
         values = {"loss": numerator / denominator}
         for metric in self.metrics:
-            values[metric.name] = float(metric.result())
+            values.update(metric_values(metric))
         return values
 
     def _loop(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -93,24 +101,9 @@ class Evaluation:
         outputs = self.model(features, training=False)
         numerator, denominator = self.loss_fn(labels, outputs, weight)
         for metric in self.metrics:
+            check_labels(metric, labels, outputs, weight)
             metric.update_state(labels, outputs, sample_weight=weight)
         return tf.cast(numerator, tf.float64), tf.cast(denominator, tf.float64)
-
-
-def is_better(value: float, best: float, *, mode: str, min_delta: float) -> bool:
-    """Returns whether a metric improved; a NaN never does.
-
-    Args:
-        value: The new value.
-        best: The best so far; NaN for none.
-        mode: "min" or "max".
-        min_delta: The least change that counts.
-    """
-    if math.isnan(value):
-        return False
-    if math.isnan(best):
-        return True
-    return value < best - min_delta if mode == "min" else value > best + min_delta
 
 
 Evaluate = Callable[[], dict[str, float]]

@@ -6,9 +6,10 @@ import inspect
 from typing import Any
 
 import keras
+import numpy as np
 
 from trainer_module.model_context import LabelKind
-from trainer_module.names import nearest
+from trainer_module.names import import_dotted, nearest
 
 DEFAULT_METRICS = {
     "binary": ("auc", "accuracy"),
@@ -22,33 +23,165 @@ _AUC_THRESHOLDS = 1000
 def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
     """Returns the metric; call it in the strategy's scope.
 
-    "accuracy" is that of the label's kind: Keras' class of that name compares probabilities with
-    classes for equality.
+    Keras' classes are made as the label's kind means them: its `Accuracy` would compare
+    probabilities with classes for equality, its `F1Score` would call every row of a binary label
+    positive, and those that expect one-hot labels would broadcast classes against probabilities.
+
+    Args:
+        name: Keras' name (`auc`, `TopKCategoricalAccuracy`, `mean_absolute_error`), or the dotted
+            path of a Metric class, of a function without arguments that returns a metric, or of a
+            function (labels, outputs) -> values. The metric is called what follows the last dot.
+        kind: Kind of the label.
 
     Raises:
-        ValueError: Keras has no such metric.
+        ValueError: There is no such metric, or it cannot be made from its name alone.
     """
-    if name.lower() in ("accuracy", "acc"):
+    metric = _own(name) if "." in name else _of_keras(name, kind)
+    metric.name = metric_label(name)
+    return metric
+
+
+def metric_label(name: str) -> str:
+    """Returns how the metric of that name is called in results."""
+    return name.rpartition(".")[2]
+
+
+def metric_values(metric: keras.metrics.Metric) -> dict[str, float]:
+    """Returns the result by name: `f1_score`, or `f1_score/0`, `f1_score/1` for one per class."""
+    result: Any = metric.result()
+    if isinstance(result, dict):
+        return {f"{metric.name}/{key}": float(value) for key, value in result.items()}
+    values = np.asarray(result).reshape(-1)
+    if len(values) == 1:
+        return {metric.name: float(values[0])}
+    return {f"{metric.name}/{i}": float(value) for i, value in enumerate(values)}
+
+
+class OneHotLabels(keras.metrics.Metric):
+    """A metric that expects one-hot labels, on labels that are classes `[rows, 1]` or `[rows]`."""
+
+    def __init__(self, metric: keras.metrics.Metric) -> None:
+        """Wraps the metric and takes its name; call it in the strategy's scope."""
+        super().__init__(name=metric.name, dtype=metric.dtype)
+        self.metric = metric
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds a batch; outputs are `[rows, classes]`."""
+        classes = keras.ops.cast(keras.ops.reshape(y_true, (-1,)), "int32")
+        one_hot = keras.ops.one_hot(classes, y_pred.shape[-1], dtype=y_pred.dtype)
+        self.metric.update_state(one_hot, y_pred, sample_weight=sample_weight)
+
+    def result(self) -> Any:
+        """Returns the metric's result."""
+        return self.metric.result()
+
+    def reset_state(self) -> None:
+        """Starts over."""
+        self.metric.reset_state()
+
+
+def check_labels(metric: keras.metrics.Metric, labels: Any, outputs: Any, weights: Any) -> None:
+    """Raises ValueError where a Keras metric would give a wrong number instead of an error.
+
+    Args:
+        metric: About to be updated.
+        labels: A tensor `[rows, ...]`, or a structure of them, which passes.
+        outputs: The model's.
+        weights: `[rows]`, or None.
+    """
+    if weights is not None and "int" in str(metric.dtype):
+        raise ValueError(
+            f"metric {metric.name!r} counts in {metric.dtype}, where weights lose their fractions: "
+            "create it with dtype='float32'."
+        )
+    ranks = [getattr(getattr(tensor, "shape", None), "rank", None) for tensor in (labels, outputs)]
+    if None in ranks:
+        return
+    label, output = list(labels.shape), list(outputs.shape)
+    width = label[-1] if len(label) == len(output) else 1
+    if width == output[-1] or None in (width, output[-1]) or not _compares_elementwise(metric):
+        return
+    raise ValueError(
+        f"metric {metric.name!r} compares labels of shape {labels.shape} with outputs of shape "
+        f"{outputs.shape} value by value: use its Sparse... variant for labels that are classes, "
+        "or trainer_module.metrics.OneHotLabels(metric)."
+    )
+
+
+def _compares_elementwise(metric: keras.metrics.Metric) -> bool:
+    owner: Any = getattr(metric, "_fn", None) or type(metric)
+    if not getattr(owner, "__module__", "").startswith("keras."):
+        return False  # the user's own knows its labels
+    takes_classes = getattr(metric, "sparse_y_true", False) and not metric.sparse_y_pred
+    return not takes_classes and "sparse" not in getattr(owner, "__name__", "").lower()
+
+
+def _of_keras(name: str, kind: LabelKind) -> keras.metrics.Metric:
+    short = name.lower().replace("_", "")
+    if short in ("accuracy", "acc"):
         if kind == "multiclass":
             return keras.metrics.SparseCategoricalAccuracy(name=name)
         return keras.metrics.BinaryAccuracy(name=name)
-    if name.lower() == "auc":
-        return keras.metrics.AUC(num_thresholds=_AUC_THRESHOLDS, name=name)
+    options: dict[str, Any] = {}
+    if short == "auc":
+        options = {"num_thresholds": _AUC_THRESHOLDS, "multi_label": kind == "multiclass"}
+    elif short in ("f1score", "fbetascore"):
+        options = {"average": "macro"} if kind == "multiclass" else {"threshold": 0.5}
+    elif short.endswith("iou"):
+        options = {"dtype": "float32"}  # Keras' integers would cut the weights' fractions off
+    metric = _by_name(name, options)
+    if kind == "multiclass" and _compares_elementwise(metric):
+        return OneHotLabels(metric)
+    return metric
+
+
+def _by_name(name: str, options: dict[str, Any]) -> keras.metrics.Metric:
     classes = {
         key.lower(): value for key, value in vars(keras.metrics).items() if inspect.isclass(value)
     }
-    kind_of: Any = classes.get(name.lower().replace("_", ""))
-    if kind_of is not None and kind_of is not keras.metrics.Metric:
-        return kind_of(name=name)
-    found: Any
-    try:
-        found = keras.metrics.get(name)
-    except ValueError:
-        found = None
+    found: Any = classes.get(name.lower().replace("_", ""))
+    if found is None or found is keras.metrics.Metric:
+        try:
+            found = keras.metrics.get(name)
+        except ValueError:
+            found = None
     if found is None:
-        known = [key for key in vars(keras.metrics) if not key.startswith("_")]
-        raise ValueError(f"trainer.metrics={name!r} is not a Keras metric; {nearest(name, known)}")
-    if isinstance(found, type):
-        make: Any = found
-        return make(name=name)
-    return keras.metrics.MeanMetricWrapper(found, name=name)
+        known = [key.lower() for key in vars(keras.metrics) if not key.startswith("_")]
+        raise ValueError(
+            f"trainer.metrics={name!r} is not a Keras metric; {nearest(name.lower(), known)}"
+        )
+    if isinstance(found, keras.metrics.Metric):
+        return found  # of an abbreviation, such as mse
+    if not isinstance(found, type):
+        return keras.metrics.MeanMetricWrapper(found, name=name)
+    try:
+        return found(name=name, **options)
+    except TypeError as error:
+        raise ValueError(
+            f"trainer.metrics={name!r} needs arguments ({error}): give the dotted path of a "
+            "function without arguments that returns the metric."
+        ) from None
+
+
+def _own(path: str) -> keras.metrics.Metric:
+    found = import_dotted(path, field="trainer.metrics")
+    if not callable(found):
+        raise ValueError(
+            f"trainer.metrics={path!r} is a {type(found).__name__}: give a keras.metrics.Metric "
+            "class, a function that returns one, or a function (labels, outputs) -> values."
+        )
+    parameters = inspect.signature(found).parameters.values()
+    needed = [
+        p
+        for p in parameters
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(needed) == 2 and not isinstance(found, type):
+        return keras.metrics.MeanMetricWrapper(found, name=metric_label(path))
+    made = found() if not needed else None
+    if not isinstance(made, keras.metrics.Metric):
+        raise ValueError(
+            f"trainer.metrics={path!r} gives no keras.metrics.Metric when it is called without "
+            "arguments: return one from a function, or give a function (labels, outputs) -> values."
+        )
+    return made

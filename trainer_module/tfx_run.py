@@ -22,9 +22,10 @@ from trainer_module.default_model import default_model
 from trainer_module.evaluation import Evaluation
 from trainer_module.export import export_model
 from trainer_module.feature_layout import FeatureLayout
+from trainer_module.improvement import better_mode
 from trainer_module.input_pipeline import DataSummary, Examples, expand, summarise
 from trainer_module.loss import LossFunction, as_loss_function
-from trainer_module.metrics import DEFAULT_METRICS, create_metric
+from trainer_module.metrics import DEFAULT_METRICS, create_metric, metric_label
 from trainer_module.micro_batch_size import MemoryBudgetError, find_micro_batch_size
 from trainer_module.model_context import LabelKind, ModelContext
 from trainer_module.names import import_dotted, nearest
@@ -256,12 +257,16 @@ def _check_names(config: TrainerConfig) -> None:
 
 def _check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:
     stopping = config.early_stopping
-    known = ["loss", *metrics]
-    if stopping is not None and stopping.monitor not in known:
+    if stopping is None:
+        return
+    known = ["loss", *(metric_label(name) for name in metrics)]
+    # A metric with a value per class is called f1_score/0, f1_score/1, ...
+    if stopping.monitor.partition("/")[0] not in known:
         raise ValueError(
             f"trainer.early_stopping.monitor={stopping.monitor!r} is not evaluated; "
             f"{nearest(stopping.monitor, known)}"
         )
+    better_mode(stopping.monitor, stopping.mode, field="trainer.early_stopping.mode")
 
 
 def _open(fn_args: Any, config: TrainerConfig) -> TransformedData:

@@ -1,0 +1,202 @@
+"""What actions leave on disk and in the model, also after a kill."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module.actions import Action, CsvLog, EarlyStopping, EpochEnd, ExportBest
+from trainer_module.checkpoints import Checkpoints
+from trainer_module.evaluation import Evaluation
+from trainer_module.improvement import better_mode
+from trainer_module.train_step import TrainStep
+from trainer_module.training_loop import TrainingLoop
+
+FEATURES, LABELS, _ = full_batch.batch("mlp", 24)
+
+
+class Predictions(Action):
+    """Keeps what the model says at the end of each epoch, and the loss."""
+
+    def __init__(self, model):
+        self.model = model
+        self.losses = []
+        self.outputs = []
+
+    def on_epoch(self, end):
+        self.losses.append(end.metrics["loss"])
+        self.outputs.append(self.model(FEATURES).numpy())
+        return False
+
+
+class KillAfterEpoch(Action):
+    """What SIGKILL would do after the epoch's other actions and before its checkpoint."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch(self, end):
+        if end.epoch == self.epoch:
+            raise KeyboardInterrupt
+        return False
+
+
+def build(strategy, actions_of, folder=None, *, learning_rate=0.02, ema_momentum=None):
+    """A loop of 5 epochs with the actions that `actions_of(model)` gives."""
+    keras.utils.set_random_seed(5)
+    with strategy.scope():
+        model = full_batch.mlp()
+        # Its steps get larger, so that some epoch in the middle is the best.
+        schedule = keras.optimizers.schedules.ExponentialDecay(learning_rate, 5, 4.0)
+        optimizer = keras.optimizers.Adam(schedule)
+    step = TrainStep(
+        model, optimizer, "mse", micro_batch_size=4, strategy=strategy, ema_momentum=ema_momentum
+    )
+    data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS))
+    return TrainingLoop(
+        step,
+        data.batch(6),
+        epochs=5,
+        evaluate=Evaluation(model, "mse", data.batch(10), strategy=strategy),
+        actions=actions_of(model),
+        checkpoints=None if folder is None else Checkpoints(str(folder), step),
+    )
+
+
+def load(path):
+    """The model on disk as a function, without this project's code."""
+    if str(path).endswith(".keras"):
+        return keras.saving.load_model(path)
+    return tf.saved_model.load(path).signatures["serving_default"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "ema_momentum"),
+    [("one_device", "best.keras", None), ("mirrored2", "best", 0.5), ("mirrored2", "a.keras", 0.5)],
+)
+def test_the_best_epoch_is_on_disk(strategies, tmp_path, name, file, ema_momentum):
+    """Reference: the model's own outputs at the end of that epoch, 1e-6 in float32."""
+    path = str(tmp_path / "export" / file)
+    kept = []
+
+    def actions(model):
+        kept.append(Predictions(model))
+        return [ExportBest(model, path), kept[0]]
+
+    build(strategies[name], actions, ema_momentum=ema_momentum).fit()
+    best = int(np.argmin(kept[0].losses))
+    assert 0 < best < 4
+    found = load(path)(tf.constant(FEATURES))
+    found = next(iter(found.values())) if isinstance(found, dict) else found
+    np.testing.assert_allclose(found, kept[0].outputs[best], rtol=1e-6, atol=1e-6)
+    assert np.abs(found - kept[0].outputs[-1]).max() > 1e-3
+    assert [p.name for p in Path(path).parent.iterdir()] == [file]
+
+
+def test_exports_change_nothing_in_training(strategies, tmp_path):
+    """Bit for bit."""
+    weights = []
+    for actions in (lambda model: [], lambda model: [ExportBest(model, str(tmp_path / "best"))]):
+        loop = build(strategies["one_device"], actions)
+        loop.fit()
+        weights.append(loop.train_step.model.get_weights())
+    for plain, exported in zip(*weights, strict=True):
+        np.testing.assert_array_equal(plain, exported)
+
+
+def test_a_kill_repeats_no_row_and_forgets_no_best(strategies, tmp_path):
+    """Reference: the same run without a kill."""
+
+    def run(folder, killed_after):
+        files = str(folder / "epochs.csv"), str(folder / "best.keras")
+        loop = build(
+            strategies["one_device"],
+            lambda model: [
+                CsvLog(files[0]),
+                ExportBest(model, files[1]),
+                KillAfterEpoch(killed_after),
+            ],
+            folder / "checkpoints",
+        )
+        loop.fit()
+        return Path(files[0]).read_text(), load(files[1])(FEATURES).numpy()
+
+    table, outputs = run(tmp_path / "whole", None)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "killed", 4)  # after the best epoch
+    assert run(tmp_path / "killed", None)[0] == table
+    np.testing.assert_array_equal(run(tmp_path / "killed", None)[1], outputs)
+    rows = list(csv.DictReader(table.splitlines()))
+    assert [(row["epoch"], row["step"]) for row in rows] == [
+        (str(epoch), str(4 * epoch)) for epoch in range(1, 6)
+    ]
+    assert all(float(row["eval_loss"]) > 0 and float(row["loss"]) > 0 for row in rows)
+
+
+def test_an_export_that_was_cut_short_leaves_the_best_before_it(tmp_path):
+    model = full_batch.mlp()
+    action = ExportBest(model, str(tmp_path / "best"))
+    action.on_epoch(EpochEnd(1, 1, 0.5, {"loss": 0.5}))
+    first = model(FEATURES).numpy()
+    (tmp_path / "best").rename(tmp_path / "best.before")  # where a kill between two renames ends
+    (tmp_path / "best.writing").mkdir()
+    model.set_weights([w + 1.0 for w in model.get_weights()])
+    action.on_epoch(EpochEnd(2, 2, 0.6, {"loss": 0.6}))  # not better: nothing is written
+    found = load(str(tmp_path / "best.before"))(tf.constant(FEATURES))
+    np.testing.assert_allclose(next(iter(found.values())), first, rtol=1e-6, atol=1e-6)
+    action.on_epoch(EpochEnd(3, 3, 0.4, {"loss": 0.4}))
+    assert [p.name for p in tmp_path.iterdir()] == ["best"]
+
+
+def test_early_stopping_waits_and_puts_the_best_weights_back():
+    model = full_batch.mlp()
+    stopping = EarlyStopping(model, monitor="auc", patience_epochs=2, min_delta=0.01)
+    kept = {}
+    for epoch, auc in enumerate([0.70, 0.80, 0.805, math.nan, 0.99]):
+        model.set_weights([np.full_like(w, epoch) for w in model.get_weights()])
+        kept[epoch] = stopping.on_epoch(EpochEnd(epoch, epoch, 0.0, {"auc": auc}))
+        if kept[epoch]:
+            break
+    # 0.805 is less than min_delta better, NaN never is: two epochs without improvement.
+    assert kept == {0: False, 1: False, 2: False, 3: True}
+    assert stopping.before_export() == {"auc": 0.80}
+    assert all((w == 1).all() for w in model.get_weights())
+
+
+@pytest.mark.parametrize("kind", [EarlyStopping, lambda m, **k: ExportBest(m, "best", **k)])
+def test_what_is_not_evaluated_cannot_be_monitored(kind):
+    action = kind(full_batch.mlp(), monitor="acu", mode="max")
+    with pytest.raises(ValueError, match=r"monitor='acu' is not evaluated; did you mean 'auc'"):
+        action.on_epoch(EpochEnd(1, 1, 0.0, {"loss": 1.0, "auc": 0.5}))
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode"),
+    [
+        ("loss", "min"),
+        ("mean_absolute_error", "min"),
+        ("squared_hinge", "min"),
+        ("kl_divergence", "min"),
+        ("false_positives", "min"),
+        ("auc", "max"),
+        ("sparse_top_k_categorical_accuracy", "max"),
+        ("f1_score/0", "max"),
+    ],
+)
+def test_the_name_of_a_metric_says_which_way_is_better(metric, mode):
+    assert better_mode(metric) == mode
+    assert better_mode(metric, "min") == "min"
+
+
+def test_a_name_that_says_nothing_needs_a_mode():
+    with pytest.raises(ValueError, match=r"mode='auto' does not tell .* larger 'gini' is better"):
+        better_mode("gini")
+    with pytest.raises(ValueError, match=r"mode='best': use 'min', 'max' or 'auto'"):
+        better_mode("gini", "best")

@@ -1,0 +1,27 @@
+"""What happens between calls of the graph; each action is one file.
+
+TrainingLoop(..., actions=[ProgressLog(), CsvLog("run/epochs.csv"),
+                           ExportBest(model, "run/best.keras", monitor="auc"),
+                           EarlyStopping(model, monitor="auc")])
+"""
+
+from __future__ import annotations
+
+from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgress
+from trainer_module.actions.csv_log import CsvLog
+from trainer_module.actions.early_stopping import EarlyStopping
+from trainer_module.actions.export_best import ExportBest
+from trainer_module.actions.progress_log import ProgressLog
+from trainer_module.actions.tensorboard import TensorBoardScalars
+
+__all__ = [
+    "Action",
+    "LoopProgress",
+    "EpochEnd",
+    "FitResult",
+    "ProgressLog",
+    "TensorBoardScalars",
+    "CsvLog",
+    "EarlyStopping",
+    "ExportBest",
+]

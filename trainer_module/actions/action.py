@@ -1,0 +1,115 @@
+"""What an action is told, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from trainer_module.names import nearest
+
+
+class LoopProgress(NamedTuple):
+    """Where training stands after one call of the graph.
+
+    Attributes:
+        step: Optimizer steps taken in all.
+        steps: Of those, the call's.
+        total_steps: Steps of the whole run; None when the number of rows is not known.
+        epoch: Epoch under way, from 1.
+        epochs: Epochs of the whole run; None when it is limited by steps.
+        loss: Mean loss of the call's windows.
+        gradient_norm: Of its last window.
+        learning_rate: Of its last window.
+        rows: Rows of the call's windows.
+        seconds: Duration of the call.
+    """
+
+    step: int
+    steps: int
+    total_steps: int | None
+    epoch: int
+    epochs: int | None
+    loss: float
+    gradient_norm: float
+    learning_rate: float
+    rows: int
+    seconds: float
+
+
+class EpochEnd(NamedTuple):
+    """An epoch's evaluation.
+
+    Attributes:
+        step: Optimizer steps taken in all.
+        epoch: Epochs ended.
+        loss: Mean loss of the epoch's windows, in training.
+        metrics: "loss" and metrics of the eval split; empty without one.
+    """
+
+    step: int
+    epoch: int
+    loss: float
+    metrics: dict[str, float]
+
+    def metric(self, name: str, *, field: str) -> float:
+        """Returns a metric of the eval split.
+
+        Args:
+            name: "loss" or a metric's name.
+            field: Where the user named it, for the error message.
+
+        Raises:
+            ValueError: It is not evaluated.
+        """
+        if name not in self.metrics:
+            raise ValueError(f"{field}={name!r} is not evaluated; {nearest(name, self.metrics)}")
+        return self.metrics[name]
+
+
+class FitResult(NamedTuple):
+    """How training ended.
+
+    Attributes:
+        stopped: "epochs", "steps" or "early_stopping".
+        steps: Optimizer steps taken in all, skipped windows included.
+        epochs: Epochs begun.
+        metrics: Of the last evaluation, or of the best epoch when its weights were restored.
+        skipped: Windows that updated nothing, by reason.
+    """
+
+    stopped: str
+    steps: int
+    epochs: int
+    metrics: dict[str, float]
+    skipped: dict[str, int]
+
+
+class Action:
+    """Called by the training loop between calls of the graph; does nothing by itself."""
+
+    def on_loop(self, progress: LoopProgress) -> None:
+        """After each call of the graph."""
+
+    def on_epoch(self, end: EpochEnd) -> bool:
+        """After each epoch's evaluation; True stops training."""
+        return False
+
+    def before_export(self) -> dict[str, float] | None:
+        """After the last step; may put other weights into the model and return their metrics."""
+        return None
+
+    def on_end(self, result: FitResult) -> None:
+        """When everything is done."""
+
+    def variables(self) -> Sequence[tf.Variable]:
+        """What a checkpoint must hold for the action to continue."""
+        return ()
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold, as JSON."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes back what `state` returned."""

@@ -1,0 +1,86 @@
+"""Stop when nothing improves any more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer_module.actions.action import Action, EpochEnd
+from trainer_module.improvement import Mode, better_mode, is_better
+
+
+class EarlyStopping(Action):
+    """Stops when a metric of the eval split has not improved for some epochs."""
+
+    def __init__(
+        self,
+        model: keras.Model,
+        *,
+        monitor: str = "loss",
+        patience_epochs: int = 3,
+        mode: str = "auto",
+        min_delta: float = 0.0,
+        restore_best: bool = True,
+    ) -> None:
+        """Creates copies of the weights; call it in the strategy's scope.
+
+        Args:
+            model: Whose weights are kept, as they are while `on_epoch` is called.
+            monitor: "loss" or a metric's name.
+            patience_epochs: Epochs without improvement before it stops.
+            mode: "min", "max", or "auto": what the name of the metric says.
+            min_delta: A smaller change is no improvement.
+            restore_best: Keep a copy of the best epoch's weights and put it into the model at the
+                end; costs the memory of the weights once more.
+
+        Raises:
+            ValueError: `mode` is "auto" and the metric's name does not tell.
+        """
+        self.monitor = monitor
+        self.patience_epochs = patience_epochs
+        self.mode: Mode = better_mode(monitor, mode)
+        self.min_delta = min_delta
+        self._weights = [v.value for v in model.variables if v.name != "seed_generator_state"]
+        self._best_weights: list[tf.Variable] = []
+        if restore_best:
+            self._best_weights = [tf.Variable(w, trainable=False) for w in self._weights]
+        self._best = math.nan
+        self._best_metrics: dict[str, float] = {}
+        self._waited = 0
+
+    def on_epoch(self, end: EpochEnd) -> bool:
+        """Compares with the best; True after `patience_epochs` without improvement."""
+        value = end.metric(self.monitor, field="early_stopping.monitor")
+        if is_better(value, self._best, mode=self.mode, min_delta=self.min_delta):
+            self._best, self._best_metrics, self._waited = value, dict(end.metrics), 0
+            for best, weight in zip(self._best_weights, self._weights, strict=False):
+                best.assign(weight)
+            return False
+        self._waited += 1
+        return self._waited >= self.patience_epochs
+
+    def before_export(self) -> dict[str, float] | None:
+        """Puts the best epoch's weights into the model."""
+        if not self._best_weights or not self._best_metrics:
+            return None
+        for best, weight in zip(self._best_weights, self._weights, strict=True):
+            weight.assign(best)
+        return self._best_metrics
+
+    def variables(self) -> Sequence[tf.Variable]:
+        """Returns the best weights."""
+        return self._best_weights
+
+    def state(self) -> dict[str, Any]:
+        """Returns the best value and how long ago it was."""
+        best = None if math.isnan(self._best) else self._best
+        return {"best": best, "metrics": self._best_metrics, "waited": self._waited}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continues where `state` was taken."""
+        self._best = math.nan if state["best"] is None else state["best"]
+        self._best_metrics, self._waited = state["metrics"], state["waited"]
