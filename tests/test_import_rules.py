@@ -22,8 +22,13 @@ ARROWS = {
 # Not part of the library: no room may rest on them.
 OUTSIDE = ("examples", "benchmarks", "tests")
 
-# Where a plain TensorFlow user never comes: what TFX's Trainer calls, and the export.
-TFX_PART_OF_TRAINER = ("trainer_module.run_fn", "trainer_module.tfx_run", "trainer_module.export")
+# Where a plain TensorFlow user never comes: what TFX's Trainer and Tuner call, and the export.
+TFX_PART_OF_TRAINER = (
+    "trainer_module.tfx_run",
+    "trainer_module.tfx_tune",
+    "trainer_module.tfx_data",
+    "trainer_module.export",
+)
 TFX_FAMILY = (
     "tfx",
     "tfx_bsl",

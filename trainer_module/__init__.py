@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from trainer_module.per_example import per_example_gradients
     from trainer_module.strategies import create_strategy
     from trainer_module.tfx_run import run_fn
+    from trainer_module.tfx_tune import tuner_fn
     from trainer_module.train_step import TrainStep
     from trainer_module.training_loop import TrainingLoop
+    from trainer_module.tuner_config import TunerConfig
 
 _MODULE_OF = {
     "FeatureLayout": "feature_layout",
@@ -31,6 +33,7 @@ _MODULE_OF = {
     "TrainStep": "train_step",
     "TrainerConfig": "config",
     "TrainingLoop": "training_loop",
+    "TunerConfig": "tuner_config",
     "accumulate_gradients": "accumulation",
     "create_strategy": "strategies",
     "find_micro_batch_size": "micro_batch_size",
@@ -38,6 +41,7 @@ _MODULE_OF = {
     "mean_gradients": "accumulation",
     "per_example_gradients": "per_example",
     "run_fn": "tfx_run",
+    "tuner_fn": "tfx_tune",
     "weighted_loss": "loss",
 }
 
@@ -49,6 +53,7 @@ __all__ = [
     "TrainStep",
     "TrainerConfig",
     "TrainingLoop",
+    "TunerConfig",
     "accumulate_gradients",
     "create_strategy",
     "find_micro_batch_size",
@@ -56,6 +61,7 @@ __all__ = [
     "mean_gradients",
     "per_example_gradients",
     "run_fn",
+    "tuner_fn",
     "weighted_loss",
 ]
 

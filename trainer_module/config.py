@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from trainer_module.memory_budget import parse_memory_budget
 
 DEFAULT_EPOCHS = 10
+DEFAULT_METRICS = {
+    "binary": ("auc", "accuracy"),
+    "multiclass": ("accuracy",),
+    "regression": ("mean_absolute_error",),
+}
 
 
 class _Frozen(BaseModel):
@@ -30,6 +35,10 @@ class ModelConfig(_Frozen):
     )
     activation: str = Field(
         default="relu", description="Keras name of the dense layers' activation."
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Whatever your own model_fn reads from context.config.model.options.",
     )
 
     @field_validator("hidden_units")
@@ -239,6 +248,11 @@ class TrainerConfig(_Frozen):
     def _fits_together(self) -> TrainerConfig:
         if self.epochs is not None and self.steps is not None:
             raise ValueError(f"epochs={self.epochs} and steps={self.steps}: give one of them")
+        if self.model.options and self.model_fn is None:
+            raise ValueError(
+                f"model.options={self.model.options} are read by no one: the default model has "
+                "none; give model_fn, or leave them out"
+            )
         micro = self.micro_batch_size
         if isinstance(micro, int) and micro > self.global_batch_size:
             raise ValueError(
@@ -259,13 +273,31 @@ class TrainerConfig(_Frozen):
         Raises:
             ValueError: Every wrong field with its value and what would be right.
         """
-        try:
-            return cls.model_validate({} if values is None else values)
-        except ValidationError as error:
-            raise ValueError("\n".join(_describe(e, section) for e in error.errors())) from None
+        return parse_section(cls, {} if values is None else values, section=section)
 
 
-def _describe(error: Any, section: str) -> str:
+Section = TypeVar("Section", bound=BaseModel)
+
+
+def parse_section(model: type[Section], values: Any, *, section: str) -> Section:
+    """Returns a configuration, or one readable error.
+
+    Args:
+        model: What it is.
+        values: Its fields as JSON values.
+        section: How the fields are called in messages.
+
+    Raises:
+        ValueError: Every wrong field with its value and what would be right.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        lines = [_describe(e, section, model) for e in error.errors()]
+        raise ValueError("\n".join(lines)) from None
+
+
+def _describe(error: Any, section: str, model: type[BaseModel]) -> str:
     location = [str(part) for part in error["loc"] if part not in ("int", "literal['auto']")]
     field = ".".join([section, *location])
     message = error["msg"].removeprefix("Value error, ")
@@ -274,10 +306,13 @@ def _describe(error: Any, section: str) -> str:
     if error["type"] == "extra_forbidden":
         from trainer_module.names import nearest
 
-        fields: dict[str, Any] = dict(TrainerConfig.model_fields)
+        fields: dict[str, Any] = dict(model.model_fields)
         for part in location[:-1]:
-            model = fields[part].annotation
-            models = [model, *getattr(model, "__args__", ())]
-            fields = next((m.model_fields for m in models if hasattr(m, "model_fields")), {})
+            if part in fields:
+                declared = fields[part].annotation
+                models = [declared, *getattr(declared, "__args__", ())]
+                fields = next((m.model_fields for m in models if hasattr(m, "model_fields")), {})
         return f"{field} is not a setting: {nearest(location[-1], fields)}"
+    if error["type"] == "missing" or isinstance(error["input"], (dict, BaseModel)):
+        return f"{field}: {message}" if message.endswith("?") else f"{field}: {message}."
     return f"{field}={error['input']!r}: {message}."

@@ -11,11 +11,6 @@ import numpy as np
 from trainer_module.model_context import LabelKind
 from trainer_module.names import import_dotted, nearest
 
-DEFAULT_METRICS = {
-    "binary": ("auc", "accuracy"),
-    "multiclass": ("accuracy",),
-    "regression": ("mean_absolute_error",),
-}
 # Keras' default of 200 thresholds shows AUC to about two decimals.
 _AUC_THRESHOLDS = 1000
 

@@ -24,10 +24,15 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_the_configuration_does_not_wait_for_tensorflow():
-    code = "from trainer_module import TrainerConfig; TrainerConfig.parse({'epochs': 1})"
-    assert not modules_after(code) & {"tensorflow", "keras", "numpy", "tfx"}
+    code = (
+        "from trainer_module import TrainerConfig, TunerConfig\n"
+        "tuning = TunerConfig.parse({'search': {'clip_norm': {'values': [None, 1]}}})\n"
+        "tuning.check(TrainerConfig.parse({'epochs': 1}))"
+    )
+    assert not modules_after(code) & {"tensorflow", "keras", "numpy", "tfx", "keras_tuner"}
 
 
-def test_plain_tensorflow_users_need_neither_tfx_nor_beam():
+def test_plain_tensorflow_users_need_neither_tfx_nor_beam_nor_keras_tuner():
     code = f"from trainer_module import {', '.join(trainer_module.__all__)}"
-    assert not modules_after(code) & {"tfx", "apache_beam", "tensorflow_transform", "tfx_bsl"}
+    with_tfx = {"tfx", "apache_beam", "tensorflow_transform", "tfx_bsl", "keras_tuner"}
+    assert not modules_after(code) & with_tfx

@@ -301,8 +301,28 @@ def test_a_multiclass_label(fn_args):
     assert result.metrics["loss"] == pytest.approx(np.log(24), rel=0.2)  # hours are uniform noise
 
 
-def test_a_tuners_hyperparameters_are_not_ignored_in_silence(fn_args):
-    args = fn_args(**QUICK)
-    args.hyperparameters = {"values": {"learning_rate": 0.1}}
-    with pytest.raises(ValueError, match="got hyperparameters from a Tuner"):
+def test_a_tuners_hyperparameters_take_the_places_that_they_name(fn_args):
+    args = fn_args(**QUICK, epochs=1)
+    args.hyperparameters = {
+        "space": [],
+        "values": {"global_batch_size": 100, "model.hidden_units": "[4]", "tuner/epochs": 7},
+    }
+    assert run_fn(args).steps == 6  # ceil(600 / 100)
+    run = Path(args.model_run_dir)
+    shapes = dict(tf.train.list_variables(tf.train.latest_checkpoint(next(run.glob("*/*")))))
+    assert [4, 1] in shapes.values()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learning_rate": 0.1}, r"trainer.learning_rate is not a .*'optimizer.learning_rate'"),
+        ({"clip_norm": -1}, r"do not fit the Trainer: trainer.clip_norm=-1: use a number above"),
+        ({"micro_batch_size": 64}, r"trainer.micro_batch_size=64 exceeds global_batch_size=32"),
+    ],
+)
+def test_hyperparameters_that_do_not_fit_are_refused(fn_args, values, message):
+    args = fn_args(**QUICK, epochs=1)
+    args.hyperparameters = {"space": [], "values": values}
+    with pytest.raises(ValueError, match=message):
         run_fn(args)

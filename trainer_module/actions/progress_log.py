@@ -13,9 +13,20 @@ from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgr
 class ProgressLog(Action):
     """Writes one line about every second, with the same as a record for programs to read."""
 
-    def __init__(self, every_seconds: float = 1.0) -> None:
-        """Creates the action; `every_seconds` is the least time between two lines."""
+    def __init__(
+        self, every_seconds: float = 1.0, *, trial: tuple[int, int | None] | None = None
+    ) -> None:
+        """Creates the action.
+
+        Args:
+            every_seconds: Least time between two lines.
+            trial: Number of the trial, from 1, and of trials, where training is one of several.
+        """
         self.every_seconds = every_seconds
+        self._prefix, self._also = "", {}
+        if trial is not None:
+            self._prefix = f"trial {trial[0]}/{trial[1] or '?'}: "
+            self._also = {"trial": trial[0], "trials": trial[1]}
         self._last = -math.inf
         self._steps, self._rows, self._seconds = 0, 0, 0.0
 
@@ -40,6 +51,7 @@ class ProgressLog(Action):
         self._steps, self._rows, self._seconds = 0, 0, 0.0
         record = {
             "event": "train",
+            **self._also,
             "step": progress.step,
             "total_steps": progress.total_steps,
             "epoch": progress.epoch,
@@ -49,7 +61,8 @@ class ProgressLog(Action):
             "eta_seconds": eta,
         }
         logging.get_absl_logger().info(
-            "step %d/%s loss %.4f%s",
+            "%sstep %d/%s loss %.4f%s",
+            self._prefix,
             progress.step,
             progress.total_steps or "?",
             progress.loss,
@@ -61,11 +74,9 @@ class ProgressLog(Action):
         """Logs the evaluation."""
         shown = "  ".join(f"{name} {value:.4f}" for name, value in end.metrics.items())
         if end.metrics:
+            record = {"event": "eval", **self._also, "epoch": end.epoch, "metrics": end.metrics}
             logging.get_absl_logger().info(
-                "epoch %d eval: %s",
-                end.epoch,
-                shown,
-                extra={"progress": {"event": "eval", "epoch": end.epoch, "metrics": end.metrics}},
+                "%sepoch %d eval: %s", self._prefix, end.epoch, shown, extra={"progress": record}
             )
         return False
 
@@ -73,13 +84,15 @@ class ProgressLog(Action):
         """Logs how training ended."""
         skipped = {reason: count for reason, count in result.skipped.items() if count}
         logging.get_absl_logger().info(
-            "training ended by %s after %d steps%s",
+            "%straining ended by %s after %d steps%s",
+            self._prefix,
             result.stopped,
             result.steps,
             f", windows skipped: {skipped}" if skipped else "",
             extra={
                 "progress": {
                     "event": "fit_end",
+                    **self._also,
                     "stopped": result.stopped,
                     "steps": result.steps,
                     "skipped": result.skipped,

@@ -1,0 +1,162 @@
+"""What a configuration stands for: model and its inputs, optimizer, loss, options of the step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer_module.config import TrainerConfig
+from trainer_module.default_model import default_model
+from trainer_module.improvement import better_mode
+from trainer_module.input_pipeline import Examples
+from trainer_module.loss import LossFunction, as_loss_function
+from trainer_module.metrics import create_metric, metric_label
+from trainer_module.model_context import LabelKind, ModelContext
+from trainer_module.names import import_dotted, nearest
+from trainer_module.optimizers import create_optimizer, optimizer_class
+
+_DEFAULT_LOSS = {
+    "binary": "binary_crossentropy",
+    "multiclass": "sparse_categorical_crossentropy",
+    "regression": "mean_squared_error",
+}
+
+
+def check_names(config: TrainerConfig) -> None:
+    """Raises ValueError for a name that stands for nothing, before any data is read."""
+    optimizer_class(config.optimizer.name)
+    if config.loss is not None:
+        loss_function(config, "binary")
+    for name in config.metrics or ():
+        create_metric(name, "binary")
+    if config.model_fn is not None:
+        _model_fn(config.model_fn)
+    if config.metrics is not None:
+        check_monitor(config, config.metrics)
+
+
+def check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:
+    """Raises ValueError for early stopping by something that is not among the metrics."""
+    stopping = config.early_stopping
+    if stopping is None:
+        return
+    known = ["loss", *(metric_label(name) for name in metrics)]
+    # A metric with a value per class is called f1_score/0, f1_score/1, ...
+    if stopping.monitor.partition("/")[0] not in known:
+        raise ValueError(
+            f"trainer.early_stopping.monitor={stopping.monitor!r} is not evaluated; "
+            f"{nearest(stopping.monitor, known)}"
+        )
+    better_mode(stopping.monitor, stopping.mode, field="trainer.early_stopping.mode")
+
+
+def loss_function(config: TrainerConfig, kind: LabelKind) -> LossFunction:
+    """Returns the configured loss, or the one that fits the kind of label.
+
+    Raises:
+        ValueError: There is no such loss.
+    """
+    loss: Any = config.loss or _DEFAULT_LOSS[kind]
+    if "." in loss:
+        loss = import_dotted(loss, field="trainer.loss")
+        if isinstance(loss, type):
+            loss = loss()
+    try:
+        return as_loss_function(loss)
+    except ValueError as error:
+        raise ValueError(f"trainer.{error}") from None
+
+
+def build_model(context: ModelContext) -> keras.Model:
+    """Returns what `model_fn` builds, or the default model; call it in the strategy's scope.
+
+    Raises:
+        ValueError: `model_fn` returns no Keras 3 model.
+    """
+    path = context.config.model_fn
+    if path is None:
+        return default_model(context)
+    model = _model_fn(path)(context)
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"trainer.model_fn={path!r} returned {type(model).__module__}.{type(model).__name__}, "
+            "not a keras.Model: return a Keras 3 model (import keras, not tf_keras)."
+        )
+    if not model.built:
+        model(
+            {
+                name: tf.zeros([1, *feature.shape], feature.dtype)
+                for name, feature in context.feature_spec.items()
+            }
+        )
+    return model
+
+
+def build_all(context: ModelContext, total_steps: int) -> tuple[keras.Model, Any, LossFunction]:
+    """Returns model, optimizer and loss; also called in processes that measure memory.
+
+    Args:
+        context: What the model is built from.
+        total_steps: Optimizer steps of the whole run, for the learning-rate schedule.
+
+    Raises:
+        ValueError: As `build_model`, or an option that the optimizer does not take.
+    """
+    config = context.config
+    model = build_model(context)
+    optimizer = create_optimizer(config.optimizer, total_steps)
+    return model, optimizer, loss_function(config, context.label_kind)
+
+
+def step_options(config: TrainerConfig) -> dict[str, Any]:
+    """Returns the arguments of TrainStep that are settings of the same name."""
+    return {
+        "clip_norm": config.clip_norm,
+        "ema_momentum": config.ema_momentum,
+        "non_finite": config.non_finite,
+        "jit_compile": config.jit_compile,
+    }
+
+
+def narrowed(examples: Examples, inputs: Sequence[str]) -> Examples:
+    """Returns the examples with the model's inputs, label and weight only."""
+    spec = {
+        name: feature
+        for name, feature in examples.feature_spec.items()
+        if name in inputs or name in (examples.label, examples.weight)
+    }
+    return dataclasses.replace(examples, feature_spec=spec)
+
+
+def inputs_of(model: keras.Model, context: ModelContext) -> list[str]:
+    """Returns the transformed features that the model takes; all, where it does not say.
+
+    Raises:
+        ValueError: It has an input that is no transformed feature.
+    """
+    tensors = getattr(model, "inputs", None)
+    if not tensors:
+        return list(context.feature_spec)
+    structure = model.input
+    names = list(structure) if isinstance(structure, dict) else [t.name for t in tensors]
+    for name in names:
+        if name not in context.feature_spec:
+            raise ValueError(
+                f"trainer.model_fn={context.config.model_fn!r} returned a model with an input "
+                f"{name!r} that is no transformed feature; {nearest(name, context.feature_spec)}"
+            )
+    return names
+
+
+def _model_fn(path: str) -> Any:
+    function = import_dotted(path, field="trainer.model_fn")
+    if not callable(function):
+        raise ValueError(
+            f"trainer.model_fn={path!r} is a {type(function).__name__}, not a function: give a "
+            "function (ModelContext) -> keras.Model."
+        )
+    return function

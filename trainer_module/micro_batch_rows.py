@@ -1,0 +1,70 @@
+"""The micro-batch size that a configuration asks for, measured where it says auto."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer_module.from_config import build_all, inputs_of, narrowed, step_options
+from trainer_module.input_pipeline import Examples
+from trainer_module.micro_batch_size import MemoryBudgetError, find_micro_batch_size
+from trainer_module.model_context import ModelContext
+
+
+def micro_batch_rows(
+    context: ModelContext,
+    train: Examples,
+    total_steps: int,
+    strategy: tf.distribute.Strategy,
+    *,
+    run_dir: str | None = None,
+    record_dir: str | None = None,
+) -> int:
+    """Returns the rows of a micro-batch on one replica.
+
+    Args:
+        context: What the model is built from.
+        train: The training rows.
+        total_steps: Optimizer steps of the whole run.
+        strategy: Where the replicas are.
+        run_dir: Folder for a note of what was found; None for none.
+        record_dir: Folder that keeps the size for a run that is started again; None for none.
+
+    Raises:
+        MemoryBudgetError: Not even one row fits.
+    """
+    config = context.config
+    if config.micro_batch_size is None:
+        return math.ceil(config.global_batch_size / strategy.num_replicas_in_sync)
+    if config.micro_batch_size != "auto":
+        return config.micro_batch_size
+
+    def first_rows(model: keras.Model) -> Any:
+        rows = narrowed(train, inputs_of(model, context)).batches(1)
+        return next(rows.take(1).as_numpy_iterator())
+
+    try:
+        found = find_micro_batch_size(
+            f"{build_all.__module__}.{build_all.__name__}",
+            first_rows,
+            arguments=(context, total_steps),
+            global_batch_size=config.global_batch_size,
+            strategy=strategy,
+            memory_budget=config.memory_budget,
+            cache_dir=config.memory_cache_dir,
+            record_dir=record_dir,
+            **step_options(config),
+        )
+    except MemoryBudgetError as error:
+        raise MemoryBudgetError(f"trainer.{error}") from None
+    keras.utils.set_random_seed(config.seed)  # as it was: the search has built a model of its own
+    if run_dir is not None:
+        tf.io.gfile.makedirs(run_dir)
+        with tf.io.gfile.GFile(os.path.join(run_dir, "micro_batch_size.json"), "w") as stream:
+            stream.write(json.dumps(found._asdict(), indent=1) + "\n")
+    return found.rows

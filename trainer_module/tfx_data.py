@@ -1,0 +1,67 @@
+"""What TFX hands to a node about the transformed data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from trainer_module.config import TrainerConfig
+from trainer_module.data_context import TransformedData
+from trainer_module.feature_layout import FeatureLayout
+from trainer_module.input_pipeline import Examples, expand
+from trainer_module.names import nearest
+
+
+def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
+    """Returns the transformed files of both splits and what they hold.
+
+    Args:
+        fn_args: TFX's FnArgs: transform_output or transform_graph_path, train_files, eval_files.
+        config: Names the label and the weight where no layout does.
+
+    Raises:
+        ValueError: Files, label or weight are missing, or a feature has no fixed shape.
+    """
+    import tensorflow_transform as tft
+
+    uri = getattr(fn_args, "transform_output", None) or getattr(
+        fn_args, "transform_graph_path", None
+    )
+    if not uri:
+        raise ValueError(
+            "trainer_module needs Transform's output: give the Trainer (and the Tuner) "
+            'transform_graph=transform.outputs["transform_graph"] and '
+            'examples=transform.outputs["transformed_examples"].'
+        )
+    transform_output = tft.TFTransformOutput(uri)
+    spec: dict[str, Any] = transform_output.transformed_feature_spec()
+    layout = FeatureLayout.from_transform_graph(uri)
+    label = config.label or (layout.label.name if layout and layout.label else None)
+    if label is None:
+        raise ValueError(
+            "trainer.label is not set and Transform's output names none: give the transformed "
+            f"feature to predict, one of {', '.join(sorted(spec))}."
+        )
+    weight = config.weight or (layout.weight if layout else None)
+    for field, name in (("label", label), ("weight", weight)):
+        if name is not None and name not in spec:
+            raise ValueError(
+                f"trainer.{field}={name!r} is not among the transformed features; "
+                f"{nearest(name, spec)}"
+            )
+    if layout is not None and layout.missing is not None:
+        spec.pop(layout.missing, None)
+    for name, feature in spec.items():
+        if not isinstance(feature, tf.io.FixedLenFeature):
+            raise ValueError(
+                f"transformed feature {name!r} has a varying number of values per row: make it "
+                "dense in preprocessing_fn (tf.sparse.to_dense and a fixed shape)."
+            )
+    train_files = expand(fn_args.train_files or [], what="the train split of the examples")
+    if not train_files:
+        raise ValueError("the examples have no train split: give the Trainer transformed examples.")
+    eval_files = expand(fn_args.eval_files or [], what="the eval split of the examples")
+    return TransformedData(
+        transform_output, layout, Examples(train_files, spec, label, weight), eval_files
+    )

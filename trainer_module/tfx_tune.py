@@ -1,0 +1,79 @@
+"""TFX's door to the tuner: `tfx.components.Tuner(tuner_fn="trainer_module.tuner_fn", ...)`."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from trainer_module.actions import Action
+from trainer_module.config import DEFAULT_METRICS, TrainerConfig
+from trainer_module.data_context import model_context, unsized_ids
+from trainer_module.from_config import check_names
+from trainer_module.input_pipeline import summarise
+from trainer_module.strategies import create_strategy, grow_gpu_memory
+from trainer_module.tfx_data import open_data
+from trainer_module.tfx_run import check_rows, keras_set_up, train
+from trainer_module.tuner_config import TunerConfig, check_objective
+
+
+class TunerFnResult(NamedTuple):
+    """What TFX's Tuner expects: `tuner.search(**fit_kwargs)` is the search."""
+
+    tuner: Any
+    fit_kwargs: dict[str, Any]
+
+
+def tuner_fn(fn_args: Any) -> TunerFnResult:
+    """Returns a search over the settings of a training on Transform's output.
+
+    Everything comes from `fn_args.custom_config`: `["trainer"]` is the `TrainerConfig` of the
+    training, as the Trainer has it, and `["tuner"]` the `TunerConfig`, both as JSON. A Trainer that
+    is given the Tuner's best hyperparameters trains with them.
+
+    Args:
+        fn_args: TFX's FnArgs: train_files, eval_files, transform_graph_path, working_dir,
+            custom_config.
+
+    Raises:
+        ValueError: A setting that is wrong or does not fit the data; raised before the first trial.
+    """
+    custom = fn_args.custom_config or {}
+    if "tuner" not in custom:
+        raise ValueError(
+            'trainer_module.tuner_fn needs custom_config["tuner"]: give the Tuner what to search, '
+            'such as {"search": {"optimizer.learning_rate": {"min": 1e-4, "max": 0.1}}}.'
+        )
+    config = TrainerConfig.parse(custom.get("trainer"))
+    tuning = TunerConfig.parse(custom["tuner"])
+    tuning.check(config)
+    combinations = list(tuning.combinations(config))
+    for one in {(c.model_fn, c.loss, c.optimizer.name): c for c in combinations}.values():
+        check_names(one)
+    if any(one.micro_batch_size == "auto" for one in combinations):
+        grow_gpu_memory()
+    strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
+    data = open_data(fn_args, config)
+    if not data.eval_files:
+        raise ValueError(
+            "the Tuner compares trials on the eval split, and the examples have none: split the "
+            "data."
+        )
+    summary = summarise(data.train, id_features=unsized_ids(data))
+    check_rows(max(combinations, key=lambda c: c.global_batch_size), summary)
+    names = config.metrics or DEFAULT_METRICS[model_context(config, data, summary).label_kind]
+    check_objective(tuning.objective, names, field="tuner.objective")
+
+    def train_trial(config: TrainerConfig, progress: Action) -> Mapping[str, float]:
+        gc.collect()  # the model before and its functions hold each other, and the device's memory
+        with keras_set_up(config):
+            steps = getattr(fn_args, "train_steps", None)
+            trained = train(config, data, summary, strategy, train_steps=steps, progress=progress)
+        return trained.result.metrics
+
+    # KerasTuner comes with TFX: who uses the rest of the package need not have it.
+    from trainer_module.tuner import SettingsTuner
+
+    directory = getattr(fn_args, "working_dir", None) or tempfile.mkdtemp(prefix="tuner-")
+    return TunerFnResult(SettingsTuner(config, tuning, train_trial, directory=directory), {})

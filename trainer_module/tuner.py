@@ -1,0 +1,196 @@
+"""KerasTuner's search over settings, each trial a training with exact windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras_tuner
+import tensorflow as tf
+from absl import logging
+from keras_tuner.engine import base_tuner
+
+from trainer_module.actions import Action, ProgressLog
+from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
+from trainer_module.hyperparameters import (
+    RESERVED,
+    alternatives,
+    as_choices,
+    setting_values,
+    type_of,
+)
+from trainer_module.improvement import Mode, better_mode, is_better
+from trainer_module.micro_batch_size import MemoryBudgetError
+from trainer_module.names import nearest
+from trainer_module.train_step import NonFiniteError
+from trainer_module.tuner_config import SearchRange, TunerConfig
+
+TrainTrial = Callable[[TrainerConfig, Action], Mapping[str, float]]
+
+
+class SettingsTuner(base_tuner.BaseTuner):
+    """Tries settings of a training, and keeps what each trial reached on the eval split.
+
+        for each set of values that the algorithm proposes:
+            score = train_trial(trainer with the values)[objective]
+
+    A trial that ends in NaN, or that the device has no memory for, has failed, and the search goes
+    on; any other error ends it. KerasTuner's own files are in `directory`.
+    """
+
+    def __init__(
+        self,
+        trainer: TrainerConfig,
+        tuning: TunerConfig,
+        train_trial: TrainTrial,
+        *,
+        directory: str,
+    ) -> None:
+        """Prepares the search.
+
+        Args:
+            trainer: The training whose settings are tried.
+            tuning: What is tried, how and how often; checked against `trainer`.
+            train_trial: Trains as configured, telling the action how it goes, and returns the
+                metrics of the model that it ends with.
+            directory: Folder for KerasTuner's files.
+        """
+        self.trainer = trainer
+        self.tuning = tuning
+        self.train_trial = train_trial
+        self.mode: Mode = better_mode(tuning.objective, tuning.mode, field="tuner.mode")
+        space = search_space(tuning)
+        self.trials = tuning.most_trials
+        if tuning.algorithm == "grid":
+            size = math.prod(len(list(searched.values)) for searched in space.space)
+            self.trials = min(size, self.trials or size)
+        super().__init__(
+            _oracle(tuning, trainer, space, self.mode, self.trials),
+            directory=directory,
+            project_name="tuner",
+            overwrite=True,
+        )
+        self.oracle.verbose = 0
+
+    def run_trial(self, trial: Any, *fit_args: Any, **fit_kwargs: Any) -> dict[str, float]:
+        """Trains with the trial's values and returns {objective: value}."""
+        number = int(trial.trial_id) + 1
+        values = setting_values(trial.hyperparameters.values)
+        config = self.tuning.trial_config(
+            self.trainer, values, epochs=trial.hyperparameters.values.get(f"{RESERVED}epochs")
+        )
+        try:
+            metrics = self.train_trial(config, ProgressLog(trial=(number, self.trials)))
+            score = _score(metrics, self.tuning.objective)
+            if math.isnan(score):
+                raise NonFiniteError(f"{self.tuning.objective} is NaN")
+        except (NonFiniteError, MemoryBudgetError, tf.errors.ResourceExhaustedError) as error:
+            self._tell(number, values, f"failed: {error}", failed=str(error))
+            raise keras_tuner.errors.FailedTrialError(str(error)) from error
+        except Exception as error:
+            raise keras_tuner.errors.FatalError(f"trial {number} with {values}: {error}") from error
+        best, of = self._best(score, number)
+        shown = f"{self.tuning.objective} {score:.4f}, best {best:.4f} of trial {of}"
+        self._tell(
+            number, values, shown, score=score, metrics=dict(metrics), best=best, best_trial=of
+        )
+        return {self.tuning.objective: score}
+
+    def on_search_end(self) -> None:
+        """Refuses to go on without any score.
+
+        Raises:
+            ValueError: Every trial has failed.
+        """
+        trials = list(self.oracle.trials.values())
+        if not any(trial.status == "COMPLETED" for trial in trials):
+            last = trials[-1].message.strip().splitlines()[-1] if trials else ""
+            raise ValueError(
+                f"tuner.search: all {len(trials)} trials failed, the last with {last!r}: search "
+                "smaller learning rates, or set trainer.clip_norm."
+            )
+        # TFX lists this many results, and cannot where there is no limit.
+        self.oracle.max_trials = len(trials)
+
+    def _best(self, score: float, number: int) -> tuple[float, int]:
+        for trial in self.oracle.get_best_trials(1):
+            if trial.status == "COMPLETED" and not is_better(score, trial.score, mode=self.mode):
+                return trial.score, int(trial.trial_id) + 1
+        return score, number
+
+    def _tell(self, number: int, values: Mapping[str, Any], shown: str, **record: Any) -> None:
+        logging.get_absl_logger().info(
+            "trial %d/%s: %s; with %s",
+            number,
+            self.trials or "?",
+            shown,
+            ", ".join(f"{path}={value!r}" for path, value in values.items()),
+            extra={
+                "progress": {
+                    "event": "trial",
+                    "trial": number,
+                    "trials": self.trials,
+                    "objective": self.tuning.objective,
+                    "values": dict(values),
+                    **record,
+                }
+            },
+        )
+
+
+def search_space(tuning: TunerConfig) -> keras_tuner.HyperParameters:
+    """Returns the ranges as KerasTuner's hyperparameters, named by the settings' paths."""
+    space = keras_tuner.HyperParameters()
+    for path, searched in tuning.search.items():
+        if searched.values is not None:
+            space.Choice(path, as_choices(searched.values))
+            continue
+        number = space.Float if _has_fractions(path, searched) else space.Int
+        number(path, searched.min, searched.max, step=searched.step, sampling=searched.sampling)
+    return space
+
+
+def _score(metrics: Mapping[str, float], objective: str) -> float:
+    if objective not in metrics:
+        raise ValueError(
+            f"tuner.objective={objective!r} is not evaluated; {nearest(objective, metrics)}"
+        )
+    return metrics[objective]
+
+
+def _has_fractions(path: str, searched: SearchRange) -> bool:
+    declared = alternatives(type_of(path))
+    given = {type(number) for number in (searched.min, searched.max, searched.step)}
+    return float in declared or (Any in declared and float in given)
+
+
+def _oracle(
+    tuning: TunerConfig,
+    trainer: TrainerConfig,
+    space: keras_tuner.HyperParameters,
+    mode: str,
+    trials: int | None,
+) -> keras_tuner.Oracle:
+    options: dict[str, Any] = {
+        "objective": keras_tuner.Objective(tuning.objective, mode),
+        "hyperparameters": space,
+        # KerasTuner draws its own seed where it is given 0, and counts up from it: far apart, the
+        # draws of two seeds do not overlap.
+        "seed": 1 + tuning.seed * 1_000_003 % (2**31 - 2),
+        # Failures are counted in on_search_end.
+        "max_consecutive_failed_trials": (trials or 10**9) + 1,
+    }
+    oracles = keras_tuner.oracles
+    if tuning.algorithm == "hyperband":
+        oracle = oracles.HyperbandOracle(
+            max_epochs=tuning.epochs or trainer.epochs or DEFAULT_EPOCHS, **options
+        )
+        oracle.max_trials = trials
+        return oracle
+    kinds = {
+        "random": oracles.RandomSearchOracle,
+        "grid": oracles.GridSearchOracle,
+        "bayesian": oracles.BayesianOptimizationOracle,
+    }
+    return kinds[tuning.algorithm](max_trials=trials, **options)

@@ -1,0 +1,270 @@
+"""What a search for better settings may say about itself: the YAML's `tuning:` section."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from trainer_module.config import DEFAULT_METRICS, TrainerConfig, parse_section
+from trainer_module.hyperparameters import alternatives, type_of, with_values
+from trainer_module.improvement import better_mode
+from trainer_module.names import nearest
+
+DEFAULT_TRIALS = 10
+# Combinations of values and of the ends of ranges that are checked before the first trial.
+_MOST_CHECKED = 10_000
+
+_NOT_COMPARABLE = "trials that differ in it cannot be compared"
+_NO_EFFECT = "it does not change what is learned"
+_REFUSED = {
+    "label": _NOT_COMPARABLE,
+    "weight": _NOT_COMPARABLE,
+    "metrics": _NOT_COMPARABLE,
+    "epochs": "give a trial's length as epochs or steps beside search",
+    "steps": "give a trial's length as epochs or steps beside search",
+    "strategy": _NO_EFFECT,
+    "logical_devices": _NO_EFFECT,
+    "steps_per_loop": _NO_EFFECT,
+    "checkpoint_dir": _NO_EFFECT,
+    "checkpoint_every_steps": _NO_EFFECT,
+    "keep_checkpoints": _NO_EFFECT,
+    "tensorboard": _NO_EFFECT,
+    "memory_budget": _NO_EFFECT,
+    "memory_cache_dir": _NO_EFFECT,
+}
+
+
+class SearchRange(BaseModel):
+    """Where a setting's value is looked for: `values`, or from `min` to `max`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    values: tuple[Any, ...] | None = Field(
+        default=None, min_length=1, description="The values to choose from, of any type."
+    )
+    min: int | float | None = Field(default=None, description="Smallest value.")
+    max: int | float | None = Field(default=None, description="Largest value, included.")
+    step: int | float | None = Field(
+        default=None,
+        gt=0,
+        description="Distance of two values, their ratio with sampling: log. null: any value.",
+    )
+    sampling: Literal["linear", "log"] = Field(
+        default="linear", description="log: 0.001 to 0.01 is drawn as often as 0.01 to 0.1."
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> SearchRange:
+        if self.values is not None:
+            if (self.min, self.max, self.step, self.sampling) != (None, None, None, "linear"):
+                raise ValueError("give values, or min and max with step and sampling, not both")
+            return self
+        if self.min is None or self.max is None:
+            raise ValueError("give values: [...], or min and max")
+        if not self.min < self.max:
+            raise ValueError(f"min={self.min} is not below max={self.max}")
+        if self.sampling == "log" and not self.min > 0:
+            raise ValueError(f"sampling: log needs min above 0, not {self.min}")
+        if self.sampling == "log" and self.step is not None and not self.step > 1:
+            raise ValueError(f"with sampling: log, step={self.step} is a ratio: use more than 1")
+        return self
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """All values, or both ends of the range."""
+        return self.values if self.values is not None else (self.min, self.max)
+
+
+class TunerConfig(BaseModel):
+    """Everything that `tuner_fn` takes from `custom_config["tuner"]`.
+
+    Each trial is a training as `custom_config["trainer"]` says, with other values of the settings
+    in `search`. It is judged on the eval split.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    search: dict[str, SearchRange] = Field(
+        min_length=1,
+        description="Dotted path of a training setting (optimizer.learning_rate) to its range.",
+    )
+    algorithm: Literal["random", "grid", "bayesian", "hyperband"] = Field(
+        default="random",
+        description=(
+            "grid: every combination, ten values of a range without step. hyperband: many short "
+            "trials, the best third again and longer."
+        ),
+    )
+    trials: int | None = Field(
+        default=None,
+        ge=1,
+        description="Trainings at most. null: 10, or all there are of grid and hyperband.",
+    )
+    objective: str = Field(
+        default="loss", description="loss, or one of the training's metrics; on the eval split."
+    )
+    mode: Literal["auto", "min", "max"] = Field(
+        default="auto",
+        description="min: smaller is better. auto: what the name of the objective says.",
+    )
+    epochs: int | None = Field(
+        default=None, ge=1, description="Of a trial; null: as in the training. Or give steps."
+    )
+    steps: int | None = Field(default=None, ge=1, description="Of a trial; or give epochs.")
+    seed: int = Field(
+        default=0, ge=0, description="Of the values that are tried; each trial has the training's."
+    )
+
+    @field_validator("search")
+    @classmethod
+    def _settings(cls, search: dict[str, SearchRange]) -> dict[str, SearchRange]:
+        return {path: _typed(path, searched) for path, searched in search.items()}
+
+    @model_validator(mode="after")
+    def _length(self) -> TunerConfig:
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError(f"epochs={self.epochs} and steps={self.steps}: give one of them")
+        if self.algorithm == "hyperband" and self.steps is not None:
+            raise ValueError(f"hyperband counts epochs: give epochs instead of steps={self.steps}")
+        return self
+
+    @property
+    def most_trials(self) -> int | None:
+        """Trainings at most; None for as many as the algorithm has."""
+        if self.trials is None and self.algorithm in ("random", "bayesian"):
+            return DEFAULT_TRIALS
+        return self.trials
+
+    def trial_config(
+        self,
+        trainer: TrainerConfig,
+        values: Mapping[str, Any],
+        *,
+        epochs: int | None = None,
+        section: str = "trainer",
+    ) -> TrainerConfig:
+        """Returns how a trial trains.
+
+        Args:
+            trainer: The training that is tuned.
+            values: Dotted path of a setting to the trial's value.
+            epochs: Of this trial; None for this configuration's.
+            section: How the training's settings are called in messages.
+
+        Raises:
+            ValueError: A value is wrong or does not fit the others.
+        """
+        length: dict[str, Any] = {}
+        if epochs is not None or self.epochs is not None:
+            length = {"epochs": epochs or self.epochs, "steps": None}
+        elif self.steps is not None:
+            length = {"epochs": None, "steps": self.steps}
+        return with_values(trainer, {**length, **values}, section=section)
+
+    def combinations(
+        self, trainer: TrainerConfig, *, section: str = "trainer"
+    ) -> Iterator[TrainerConfig]:
+        """Yields the training with the combinations of values and ends of ranges, 10,000 at most.
+
+        Raises:
+            ValueError: As `trial_config`.
+        """
+        ends = (searched.ends for searched in self.search.values())
+        for combination in itertools.islice(itertools.product(*ends), _MOST_CHECKED):
+            values = dict(zip(self.search, combination, strict=True))
+            yield self.trial_config(trainer, values, section=section)
+
+    def check(
+        self, trainer: TrainerConfig, *, section: str = "trainer", own: str = "tuner"
+    ) -> None:
+        """Refuses what does not fit the training.
+
+        Args:
+            trainer: The training that is tuned.
+            section: How its settings are called in messages.
+            own: How this configuration is called in messages.
+
+        Raises:
+            ValueError: Names the setting, its value and what would be right.
+        """
+        try:
+            for _ in self.combinations(trainer, section=section):
+                pass
+        except ValueError as error:
+            raise ValueError(f"{own}.search: {error}") from None
+        if self.algorithm == "hyperband" and self.epochs is None and trainer.steps is not None:
+            raise ValueError(
+                f"{own}.algorithm=hyperband counts epochs, and {section}.steps={trainer.steps}: "
+                f"give {own}.epochs."
+            )
+        if self.objective == "loss" and "loss" in self.search:
+            raise ValueError(
+                f"{own}.search: {section}.loss is searched, and {own}.objective='loss' is not the "
+                "same number for each: give a metric as the objective."
+            )
+        # The kind of label is known with the data only: any kind's default metrics pass here.
+        names = trainer.metrics or tuple(itertools.chain(*DEFAULT_METRICS.values()))
+        check_objective(self.objective, names, field=f"{own}.objective")
+        better_mode(self.objective, self.mode, field=f"{own}.mode")
+
+    @classmethod
+    def parse(cls, values: Any, *, section: str = "tuner") -> TunerConfig:
+        """Returns the configuration, or one readable error.
+
+        Args:
+            values: What `custom_config["tuner"]` holds: a dict of JSON values.
+            section: How the fields are called in messages.
+
+        Raises:
+            ValueError: Every wrong field with its value and what would be right.
+        """
+        return parse_section(cls, values, section=section)
+
+
+def check_objective(objective: str, metrics: Sequence[str], *, field: str) -> None:
+    """Raises ValueError for an objective that is neither the loss nor one of the metrics."""
+    known = ["loss", *(name.rpartition(".")[2] for name in metrics)]
+    # A metric with a value per class is called f1_score/0, f1_score/1, ...
+    if objective.partition("/")[0] not in known:
+        raise ValueError(f"{field}={objective!r} is not evaluated; {nearest(objective, known)}")
+
+
+def _typed(path: str, searched: SearchRange) -> SearchRange:
+    """Returns the range with its numbers and values as the setting declares them."""
+    declared = type_of(path, field="")
+    if path in _REFUSED:
+        raise ValueError(f"{path} cannot be searched: {_REFUSED[path]}")
+    if searched.values is None:
+        return _typed_range(path, searched, set(alternatives(declared)))
+    adapter = TypeAdapter(declared)
+    values = []
+    for value in searched.values:
+        try:
+            values.append(adapter.dump_python(adapter.validate_python(value), mode="json"))
+        except ValidationError as error:
+            raise ValueError(f"{path}={value!r}: {error.errors()[0]['msg']}") from None
+    return searched.model_copy(update={"values": tuple(values)})
+
+
+def _typed_range(path: str, searched: SearchRange, declared: set[Any]) -> SearchRange:
+    if Any in declared:
+        return searched
+    kind = float if float in declared else int if int in declared else None
+    if kind is None:
+        raise ValueError(f"{path} is no number: give values: [...] instead of min and max")
+    numbers = {"min": searched.min, "max": searched.max, "step": searched.step}
+    numbers = {name: number for name, number in numbers.items() if number is not None}
+    if kind is int and any(number != int(number) for number in numbers.values()):
+        raise ValueError(f"{path} is a whole number: use whole numbers for min, max and step")
+    return searched.model_copy(update={name: kind(n) for name, n in numbers.items()})
