@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from components.normalization_validator.limits import NormalizationLimits
     from components.trainer.component import create_trainer
     from components.trainer.process import prepare_process
+    from components.tuner.component import create_tuner
     from trainer_module.config import TrainerConfig
+    from trainer_module.tuner_config import TunerConfig
 
 __all__ = [
     "NormalizationValidator",
@@ -28,8 +30,10 @@ __all__ = [
     "NormalizationReport",
     "NormalizationBlessing",
     "create_trainer",
+    "create_tuner",
     "prepare_process",
     "TrainerConfig",
+    "TunerConfig",
 ]
 
 _HOME = {
@@ -38,8 +42,10 @@ _HOME = {
     "NormalizationLimits": "components.normalization_validator.limits",
     "NormalizationValidator": "components.normalization_validator.component",
     "create_trainer": "components.trainer.component",
+    "create_tuner": "components.tuner.component",
     "prepare_process": "components.trainer.process",
     "TrainerConfig": "trainer_module.config",
+    "TunerConfig": "trainer_module.tuner_config",
 }
 
 

@@ -1,7 +1,7 @@
 """The graph: one function that builds it for every target.
 
 ExampleGen -> StatisticsGen -> SchemaGen | ImportSchemaGen -> ExampleValidator
-  -> Transform -> NormalizationValidator -> Trainer -> Resolver -> Evaluator -> Pusher
+  -> Transform -> NormalizationValidator -> [Tuner] -> Trainer -> Resolver -> Evaluator -> Pusher
 """
 
 from __future__ import annotations
@@ -44,7 +44,12 @@ def create_pipeline(config: PipelineConfig) -> tfx.dsl.Pipeline:
 def _nodes(config: PipelineConfig) -> list[BaseNode]:
     from tfx import v1 as tfx
 
-    from components import NormalizationLimits, NormalizationValidator, create_trainer
+    from components import (
+        NormalizationLimits,
+        NormalizationValidator,
+        create_trainer,
+        create_tuner,
+    )
 
     examples = data_sources.example_gen(config.data)
     statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
@@ -73,15 +78,27 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         limits=NormalizationLimits.of(config.normalization),
         on_failure=config.normalization.on_failure,
     )
+    training_data = {
+        "examples": transform.outputs["transformed_examples"],
+        "transform_graph": transform.outputs["transform_graph"],
+        "schema": schema.outputs["schema"],
+    }
+    code = _trainer_code(config)
+    tuner = None
+    if config.tuning is not None:
+        tuner = create_tuner(
+            **training_data, trainer=config.training, config=config.tuning, code=code
+        )
     trainer = create_trainer(
-        examples=transform.outputs["transformed_examples"],
-        transform_graph=transform.outputs["transform_graph"],
-        schema=schema.outputs["schema"],
+        **training_data,
         config=config.training,
-        code=_trainer_code(config),
+        hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None,
+        code=code,
     )
-    # Nothing may be trained on features that the validator refused.
-    trainer.add_upstream_node(normalization)
+    trainers = [tuner, trainer] if tuner else [trainer]
+    for node in trainers:
+        # Nothing may be trained on features that the validator refused.
+        node.add_upstream_node(normalization)
     baseline = tfx.dsl.Resolver(
         strategy_class=tfx.dsl.experimental.LatestBlessedModelStrategy,
         model=tfx.dsl.Channel(type=tfx.types.standard_artifacts.Model),
@@ -110,7 +127,7 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         validator,
         transform,
         normalization,
-        trainer,
+        *trainers,
         baseline,
         evaluator,
         pusher,
@@ -128,6 +145,5 @@ def _transform_config(config: PipelineConfig) -> dict[str, Any]:
 
 
 def _trainer_code(config: PipelineConfig) -> str:
-    functions = (config.training.model_fn, config.training.loss)
-    modules = [name.rpartition(".")[0] for name in functions if name and "." in name]
+    modules = [name.rpartition(".")[0] for name in config.training_functions if "." in name]
     return fingerprint(["trainer_module", *modules])

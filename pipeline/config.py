@@ -11,13 +11,13 @@ import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 import pydantic
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from components import NormalizationLimits, TrainerConfig
+from components import NormalizationLimits, TrainerConfig, TunerConfig
 from pipeline.evaluation import EvaluationConfig
 from transform import FeatureSpec, Label
 
@@ -167,6 +167,10 @@ class PipelineConfig(_Section):
     data_schema: SchemaConfig = Field(default_factory=SchemaConfig, alias="schema")
     features: FeatureSpec
     normalization: NormalizationConfig = Field(default_factory=NormalizationConfig)
+    tuning: TunerConfig | None = Field(
+        default=None,
+        description="A search for better settings of the training, before it; null: none.",
+    )
     training: TrainerConfig
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     serving: ServingConfig = Field(default_factory=ServingConfig)
@@ -177,6 +181,13 @@ class PipelineConfig(_Section):
     @pydantic.model_validator(mode="after")
     def _metrics_fit_the_label(self) -> PipelineConfig:
         self.evaluation.check_kind(self.label.kind)
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _tuning_fits_the_training(self) -> PipelineConfig:
+        if self.tuning is not None:
+            kind = self.label.kind
+            self.tuning.check(self.training, label_kind=kind, section="training", own="tuning")
         return self
 
     @property
@@ -192,6 +203,30 @@ class PipelineConfig(_Section):
                 "add label: {column: <name>, kind: binary | multiclass | regression}"
             )
         return self.features.label
+
+    @property
+    def trainings(self) -> tuple[TrainerConfig, ...]:
+        """The training, or every combination of the values that are searched for it."""
+        if self.tuning is None:
+            return (self.training,)
+        return tuple(self.tuning.combinations(self.training, section="training"))
+
+    @property
+    def training_functions(self) -> dict[str, str]:
+        """Dotted path of each function that the trainings name -> the field that names it."""
+        searched = self.tuning.search if self.tuning else {}
+        found = {}
+        for training in self.trainings:
+            metrics = [name for name in training.metrics or () if "." in name]
+            loss = [training.loss] if training.loss and "." in training.loss else []
+            for field, names in (
+                ("model_fn", [training.model_fn] if training.model_fn else []),
+                ("loss", loss),
+                ("metrics", metrics),
+            ):
+                section = "tuning.search" if field in searched else "training"
+                found.update(dict.fromkeys(names, f"{section}.{field}"))
+        return found
 
     @property
     def pipeline_root(self) -> str:
@@ -366,16 +401,19 @@ def _suggest(loc: tuple[int | str, ...]) -> str:
 
 def _accepted_names(loc: tuple[int | str, ...]) -> list[str]:
     model: Any = PipelineConfig
+    is_mapping = False
     for part in loc:
-        if isinstance(part, int):
+        if isinstance(part, int) or is_mapping:
+            is_mapping = False  # a key of a mapping from names of the user's to sections
             continue
         field = next(
             (f for n, f in model.model_fields.items() if part in (n, f.alias)),
             None,
         )
         model = _model_in(field.annotation) if field else None
-        if model is None:
+        if field is None or model is None:
             return []
+        is_mapping = get_origin(field.annotation) is dict
     return _field_names(model)
 
 

@@ -55,7 +55,7 @@ def waiting(text: str, console: Console) -> Live:
 
 
 class PlainView:
-    """One line when a node starts to train or ends: for pipes, CI and log files."""
+    """One line when a node trains, evaluates or ends: for pipes, CI and log files."""
 
     def __init__(self, state: RunState, console: Console):
         self._state = state
@@ -80,7 +80,7 @@ class PlainView:
             if time.monotonic() - self._last_progress >= _PLAIN_PROGRESS_SECONDS:
                 self._last_progress = time.monotonic()
                 self._print(f"{number} {node.name}: {node.detail}")
-        elif event == "eval":
+        elif event in ("eval", "trial"):
             self._print(f"{number} {node.name}: {node.detail}")
 
     def _print(self, text: str) -> None:

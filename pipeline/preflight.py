@@ -50,7 +50,8 @@ def check(config: PipelineConfig) -> data_sources.DataPeek | None:
         _check_columns(config, seen)
         _check_batch(config, seen)
     _check_function(config.features.derive, "features.derive")
-    _check_function(config.training.model_fn, "training.model_fn")
+    for function, field in config.training_functions.items():
+        _check_function(function, field)
     return seen
 
 
@@ -116,10 +117,11 @@ def _check_columns(config: PipelineConfig, seen: data_sources.DataPeek) -> None:
 
 
 def _check_batch(config: PipelineConfig, seen: data_sources.DataPeek) -> None:
-    size = config.training.global_batch_size
+    size = max(training.global_batch_size for training in config.trainings)
+    section = "training" if size == config.training.global_batch_size else "tuning.search"
     if seen.complete and size > seen.rows:
         raise ConfigError(
-            f"training.global_batch_size={size} exceeds the {seen.rows} rows of "
+            f"{section}.global_batch_size={size} exceeds the {seen.rows} rows of "
             f"data.path={config.data.path}: an optimizer step needs a full global batch. "
             f"Use {seen.rows * (100 - config.data.eval_percent) // 100} or less."
         )

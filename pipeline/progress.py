@@ -108,6 +108,10 @@ class RunState:
             node.detail = f"measuring the memory of micro-batches of {record['rows']:,} rows"
         elif event == "train":
             node.detail = _training_text(record)
+        elif event == "trial":
+            node.detail = _trial_text(record)
+        elif "trial" in record:
+            return  # an epoch of a trial: its end is what counts
         elif event == "eval":
             metrics = " ".join(f"{name} {value:.4f}" for name, value in record["metrics"].items())
             node.detail = f"epoch {record['epoch']}: eval {metrics}"
@@ -121,11 +125,27 @@ class RunState:
 
 def _training_text(record: dict[str, Any]) -> str:
     parts = [f"step {record['step']:,}/{record['total_steps']:,}", f"loss {record['loss']:.4f}"]
+    if "trial" in record:
+        parts.insert(0, _trial(record))
     if record.get("examples_per_second"):
         parts.append(f"{record['examples_per_second']:,.0f} examples/s")
     if record.get("eta_seconds") is not None:
         parts.append(f"{duration(record['eta_seconds'])} left")
     return ", ".join(parts)
+
+
+def _trial_text(record: dict[str, Any]) -> str:
+    if "failed" in record:
+        return f"{_trial(record)} failed"
+    return (
+        f"{_trial(record)}: {record['objective']} {record['score']:.4f}, "
+        f"best {record['best']:.4f} of trial {record['best_trial']}"
+    )
+
+
+def _trial(record: dict[str, Any]) -> str:
+    of = f"/{record['trials']}" if record["trials"] else ""
+    return f"trial {record['trial']}{of}"
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The end of a run: nodes, metrics against thresholds, blessed or not, where the model is."""
+"""The end of a run: nodes, trials, metrics against thresholds, verdict, where the model is."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pipeline import trials
 from pipeline.config import PipelineConfig
 from pipeline.evaluation import MEAN_LABEL, METRICS, UNDEFINED_FOR_ONE_CLASS
 from pipeline.progress import RunState, duration
@@ -21,6 +22,7 @@ _MAIN_OUTPUTS = (
     "anomalies",
     "transform_graph",
     "report",
+    "best_hyperparameters",
     "model",
     "evaluation",
 )
@@ -32,6 +34,10 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     console.print()
     console.print(_nodes(config, state, records))
     console.print()
+    results = _output(records, "Tuner", "tuner_results")
+    if config.tuning is not None and results is not None:
+        console.print(trials.table(config.tuning, results.uri))
+        console.print()
     evaluator = records.get("Evaluator")
     if evaluator:
         console.print(_metrics(config, evaluator))

@@ -186,12 +186,19 @@ class TunerConfig(BaseModel):
             yield self.trial_config(trainer, values, section=section)
 
     def check(
-        self, trainer: TrainerConfig, *, section: str = "trainer", own: str = "tuner"
+        self,
+        trainer: TrainerConfig,
+        *,
+        label_kind: str | None = None,
+        section: str = "trainer",
+        own: str = "tuner",
     ) -> None:
         """Refuses what does not fit the training.
 
         Args:
             trainer: The training that is tuned.
+            label_kind: binary, multiclass or regression, which decides the default metrics; None
+                where it is not known yet.
             section: How its settings are called in messages.
             own: How this configuration is called in messages.
 
@@ -213,8 +220,8 @@ class TunerConfig(BaseModel):
                 f"{own}.search: {section}.loss is searched, and {own}.objective='loss' is not the "
                 "same number for each: give a metric as the objective."
             )
-        # The kind of label is known with the data only: any kind's default metrics pass here.
-        names = trainer.metrics or tuple(itertools.chain(*DEFAULT_METRICS.values()))
+        kinds = DEFAULT_METRICS.values() if label_kind is None else [DEFAULT_METRICS[label_kind]]
+        names = trainer.metrics or tuple(itertools.chain(*kinds))
         check_objective(self.objective, names, field=f"{own}.objective")
         better_mode(self.objective, self.mode, field=f"{own}.mode")
 

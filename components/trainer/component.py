@@ -22,6 +22,7 @@ def create_trainer(
     transform_graph: tfx.types.BaseChannel,
     schema: tfx.types.BaseChannel,
     config: TrainerConfig | Mapping[str, Any],
+    hyperparameters: tfx.types.BaseChannel | None = None,
     code: str = "",
 ) -> tfx.components.Trainer:
     """TFX's Trainer that runs `trainer_module.run_fn`.
@@ -31,6 +32,8 @@ def create_trainer(
         transform_graph: channel of the TransformGraph that made them.
         schema: channel of the raw data's Schema.
         config: how to train, as a TrainerConfig or its fields.
+        hyperparameters: channel of a Tuner's best HyperParameters, named by the paths of config's
+            fields (`optimizer.learning_rate`), whose places they take.
         code: fingerprint of the code behind `run_fn` and `config.model_fn`. TFX's cache does not
             see the code of functions named by a dotted path: a changed fingerprint makes it
             train anew.
@@ -47,6 +50,7 @@ def create_trainer(
         examples=examples,
         transform_graph=transform_graph,
         schema=schema,
+        hyperparameters=hyperparameters,
         train_args=tfx.proto.TrainArgs(),
         eval_args=tfx.proto.EvalArgs(),
         custom_config={

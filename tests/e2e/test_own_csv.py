@@ -1,8 +1,12 @@
-"""A stranger's CSV: missing values, NaN, infinities, rare strings, a skewed number to predict."""
+"""A stranger's CSV: missing values, NaN, infinities, rare strings, a skewed number to predict.
+
+Its settings are searched as docs/tuning.md says.
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,8 @@ import yaml
 pytestmark = pytest.mark.slow
 
 ROWS = 1_500
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
+(TUNING,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "optimizer": {"name": "adamw", "learning_rate": 0.02},
             "early_stopping": {"monitor": "loss", "patience_epochs": 4},
         },
+        **yaml.safe_load(TUNING),
         "evaluation": {
             "slices": ["town"],
             "thresholds": {"mean_absolute_error": {"upper_bound": 60.0}},
@@ -73,12 +80,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def shown_trials() -> list:
+    """The table of the page: its heading, then number and values of each trial."""
+    table = re.findall(r"\n(trial  .*?)\n```", PAGE, flags=re.DOTALL)[0].splitlines()
+    rows = [line.split(maxsplit=2) for line in table[1:]]
+    return [table[0], *((number, values) for number, _, values in rows)]
+
+
 def test_from_csv_to_predictions(folder, pipeline):
     result = pipeline("run", "--config", folder / "pipeline.yaml")
     assert result.code == 0, result.output
     assert f"{ROWS:,} rows" in result.output
     assert result.lines("town=Tromsø")
     assert result.lines("blessed: every threshold holds")
+
+    heading, *rows = shown_trials()
+    assert result.lines(heading)
+    for row in rows:  # what is tried follows from the seed, what it reaches not to the last digit
+        assert [line for line in result.lines(row[1]) if row[0] in line.split()[:1]]
+    (best,) = result.lines("Tuner: done in")
+    score = re.findall(r"best ([\d.]+) of trial 3", best)[0]
+    # Trials end after two epochs, where the Trainer with the same values is bit for bit the same.
+    assert score in result.lines("Trainer: epoch 2: eval")[0]
+    assert len(result.lines("Tuner: trial")) >= 3
 
     output = folder / "predictions.csv"
     result = pipeline(

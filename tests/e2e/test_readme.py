@@ -14,6 +14,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+TUNING = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
 OWN_DATA = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
 
 
@@ -127,6 +128,21 @@ def test_the_yaml_of_the_docs_is_a_configuration(tmp_path):
     assert yaml.safe_load(text)["name"] == "houses"
 
 
+def test_the_search_of_the_docs_fits_the_yaml_of_the_docs(tmp_path):
+    from pipeline import load_config
+    from pipeline.config import ConfigError
+
+    (text,), (tuning,) = blocks(OWN_DATA, "yaml"), blocks(TUNING, "yaml")
+    file = tmp_path / "houses.yaml"
+    file.write_text(text + tuning)
+    assert len(load_config(file).trainings) == 4
+    file.write_text(text + tuning.replace("learning_rate", "lerning_rate"))
+    with pytest.raises(ConfigError) as unknown_setting:
+        load_config(file)
+    (shown,) = re.findall(r"^ *(tuning.search: .*)$", TUNING, flags=re.MULTILINE)
+    assert str(unknown_setting.value).endswith(shown)
+
+
 def test_the_errors_of_the_docs_are_those_that_are_printed(tmp_path):
     from pipeline import load_config, preflight
     from pipeline.config import ConfigError
@@ -149,7 +165,9 @@ def test_the_errors_of_the_docs_are_those_that_are_printed(tmp_path):
         assert message.startswith(line.removesuffix(" ..."))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/own-data.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/own-data.md", "docs/tuning.md", "CONTRIBUTING.md"]
+)
 def test_links_lead_somewhere(page):
     file = ROOT / page
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", file.read_text(encoding="utf-8"))

@@ -161,6 +161,50 @@ def test_file_that_is_no_mapping(tmp_path, content, message):
     assert message in refusal(file)
 
 
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        (
+            {"optimizer.lerning_rate": {"values": [0.1]}},
+            "tuning.search: optimizer.lerning_rate is not a setting: did you mean 'optimizer.lear",
+        ),
+        (
+            {"clip_norm": {"mni": 0.1, "max": 1}},
+            "tuning.search.clip_norm.mni: unknown key. Did you mean 'min'? Accepted here: values, ",
+        ),
+        (
+            {"micro_batch_size": {"min": 4, "max": 64}},
+            "tuning.search: training.micro_batch_size=64 exceeds global_batch_size=16",
+        ),
+    ],
+)
+def test_a_search_that_does_not_fit_the_training(write, search, message):
+    file = write(lambda c: c.update(tuning={"search": search}))
+    assert message in refusal(file)
+
+
+def test_an_objective_that_the_labels_kind_does_not_have(write):
+    tuning = {"search": {"clip_norm": {"values": [1]}}, "objective": "mean_absolute_error"}
+    text = refusal(write(lambda c: c.update(tuning=tuning)))
+    assert "tuning.objective='mean_absolute_error' is not evaluated; use one of acc" in text
+
+
+def test_trainings_are_those_that_may_be_tried(write):
+    config = load_config(write())
+    assert config.trainings == (config.training,)
+    search = {"global_batch_size": {"values": [8, 16]}, "loss": {"values": ["mse", "my.loss"]}}
+    tuning = {"search": search, "objective": "auc", "epochs": 3}
+    config = load_config(
+        write(lambda c: c.update(tuning=tuning, training={"metrics": ["auc", "my.metric"]}))
+    )
+    found = [(t.global_batch_size, t.loss, t.epochs) for t in config.trainings]
+    assert found == [(8, "mse", 3), (8, "my.loss", 3), (16, "mse", 3), (16, "my.loss", 3)]
+    assert config.training_functions == {
+        "my.loss": "tuning.search.loss",
+        "my.metric": "training.metrics",
+    }
+
+
 def test_every_error_is_told_at_once(write):
     text = refusal(write(), "data.source=xml", "training.global_batch_size=0")
     assert len(text.splitlines()) == 2

@@ -112,6 +112,26 @@ def test_global_batch_larger_than_the_data(write):
     assert "Use 40 or less" in text
 
 
+def test_searched_global_batch_larger_than_the_data(write):
+    tuning = {"search": {"global_batch_size": {"min": 8, "max": 128}}}
+    text = refusal(write(lambda c: c.update(tuning=tuning)))
+    assert "tuning.search.global_batch_size=128 exceeds the 60 rows" in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"training": {"epochs": 1, "global_batch_size": 16, "metrics": ["no_such_module.metric"]}},
+        {"training": {"epochs": 1, "global_batch_size": 16, "loss": "no_such_module.loss"}},
+        {"tuning": {"search": {"model_fn": {"values": ["no_such_module.build"]}}}},
+    ],
+)
+def test_functions_of_the_training_that_cannot_be_imported(write, change):
+    text = refusal(write(lambda c: c.update(change)))
+    assert "importing no_such_module failed" in text
+    assert "tuning.search.model_fn" in text or "training." in text
+
+
 def test_eval_file_that_lacks_a_column(write, tmp_path):
     (tmp_path / "eval.csv").write_text("amount,age,bought\n1.5,20,1\n")
     text = refusal(write(), "data.eval_path=eval.csv")

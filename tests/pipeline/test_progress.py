@@ -88,6 +88,36 @@ def test_plain_lines(watched):
     assert "[4/5] Trainer: epoch 1: eval auc 0.9000" in lines
 
 
+def test_trials_of_a_search(watched):
+    """Steps and scores are told; the epochs of a trial are not: its end is what counts."""
+    state, logger = watched
+    of = {"trial": 2, "trials": 8}
+    out = io.StringIO()
+    with view(state, Console(file=out, width=200), plain=False):
+        log(logger, "Component %s is running.", "Trainer")
+        for record in (
+            {"event": "train", "step": 5, "total_steps": 50, "loss": 0.25, **of},
+            {"event": "eval", "epoch": 1, "metrics": {"auc": 0.7}, **of},
+            {"event": "fit_end", "steps": 50, "stopped": "epochs", **of},
+            {
+                "event": "trial",
+                "objective": "auc",
+                "score": 0.7,
+                "best": 0.9,
+                "best_trial": 1,
+                **of,
+            },
+            {"event": "trial", "failed": "the loss is NaN", **of, "trial": 3, "trials": None},
+        ):
+            logger.info("...", extra={"progress": record})
+        log(logger, "Component %s is finished.", "Trainer")
+    assert out.getvalue().splitlines()[:3] == [
+        "[4/5] Trainer: trial 2/8, step 5/50, loss 0.2500",
+        "[4/5] Trainer: trial 2/8: auc 0.7000, best 0.9000 of trial 1",
+        "[4/5] Trainer: trial 3 failed",
+    ]
+
+
 def test_live_table(watched):
     state, logger = watched
     out = io.StringIO()

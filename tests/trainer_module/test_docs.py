@@ -32,24 +32,35 @@ def printed(level: int) -> str:
     return output
 
 
-@pytest.mark.slow
-def test_the_trainer_node_trains_the_model_of_the_page(fn_args, tmp_path, monkeypatch):
-    """AUC: the label is a function of the features, but a tenth of the companies is missing."""
+def nodes(program):
+    """What a program defines, behind a Transform of which nothing runs."""
     from tfx import v1 as tfx
 
-    node, model = programs(1)
     artifacts = tfx.types.standard_artifacts
     outputs = {
         "transformed_examples": tfx.dsl.Channel(type=artifacts.Examples),
         "transform_graph": tfx.dsl.Channel(type=artifacts.TransformGraph),
     }
     scope = {"transform": types.SimpleNamespace(outputs=outputs)}
-    exec(node, scope)
-    properties = scope["trainer"].exec_properties
+    exec(program, scope)
+    return scope
+
+
+def function_and_config(node, name):
+    """The function that the node runs, and what is handed to it."""
+    properties = node.exec_properties
+    function = import_dotted(properties[name], field=name)
+    return function, json.loads(properties["custom_config"])
+
+
+@pytest.mark.slow
+def test_the_trainer_node_trains_the_model_of_the_page(fn_args, tmp_path, monkeypatch):
+    """AUC: the label is a function of the features, but a tenth of the companies is missing."""
+    node, model = programs(1)
+    run_fn, config = function_and_config(nodes(node)["trainer"], "run_fn")
     (tmp_path / "my_model.py").write_text(model)
     monkeypatch.syspath_prepend(str(tmp_path))
-    run_fn = import_dotted(properties["run_fn"], field="run_fn")
-    args = fn_args(**json.loads(properties["custom_config"])["trainer"])
+    args = fn_args(**config["trainer"])
     result = run_fn(args)
     sys.modules.pop("my_model")
     assert result.steps == 8 * 5  # ceil(600 / 128)
@@ -57,14 +68,38 @@ def test_the_trainer_node_trains_the_model_of_the_page(fn_args, tmp_path, monkey
     assert (Path(args.serving_model_dir) / "saved_model.pb").is_file()
 
 
-@pytest.mark.parametrize("level", [2, 3])
-def test_plain_tensorflow_prints_what_the_page_says(level, capsys):
+@pytest.mark.slow
+def test_the_tuner_node_finds_what_the_trainer_node_trains_with(fn_args, tmp_path):
+    """As the page says but for two trials instead of twenty."""
+    (program,) = programs(4)
+    found = nodes(program)
+    tuner_fn, config = function_and_config(found["tuner"], "tuner_fn")
+    assert config["tuner"]["trials"] == 20
+    args = fn_args(**config["trainer"])
+    args.custom_config["tuner"] = {**config["tuner"], "trials": 2}
+    args.working_dir = str(tmp_path / "tuner")
+    tuner, fit_kwargs = tuner_fn(args)
+    tuner.search(**fit_kwargs)
+    best = tuner.get_best_hyperparameters()[0]
+    assert set(best.values) == {"optimizer.learning_rate", "model.hidden_units"}
+    assert tuner.oracle.get_best_trials()[0].score > 0.5
+    assert (
+        found["trainer"].inputs["hyperparameters"] is found["tuner"].outputs["best_hyperparameters"]
+    )
+
+
+@pytest.mark.parametrize("level", [2, 3, 5])
+def test_plain_tensorflow_prints_what_the_page_says(level, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (program,) = programs(level)
     exec(program, {"__name__": "__main__"})
     assert capsys.readouterr().out == printed(level)
 
 
 def test_its_links_lead_somewhere():
-    links = re.findall(r"\]\(([^)]+)\)", PAGE)
-    assert len(links) == 3
+    links = re.findall(r"\]\(([^)#]+)\)", PAGE)
+    assert len(links) == 4
     assert [link for link in links if not (DOCS / link).exists()] == []
+    headings = [re.sub(r"[^a-z0-9 _-]", "", level.splitlines()[0].lower()) for level in LEVELS]
+    anchors = re.findall(r"\]\(#([^)]+)\)", PAGE)
+    assert set(anchors) <= {heading.replace(" ", "-") for heading in headings}

@@ -15,30 +15,9 @@ from trainer_module.config import TrainerConfig
 README = Path(__file__).resolve().parents[3] / "components" / "trainer" / "README.md"
 
 
-@pytest.fixture
-def nodes():
-    examples = tfx.components.CsvExampleGen(input_base="rows")
-    statistics_gen = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
-    schema_gen = tfx.components.SchemaGen(statistics=statistics_gen.outputs["statistics"])
-    transform = tfx.components.Transform(
-        examples=examples.outputs["examples"],
-        schema=schema_gen.outputs["schema"],
-        preprocessing_fn="transform.preprocessing_fn",
-    )
-    return {"schema_gen": schema_gen, "transform": transform, "tfx": tfx}
-
-
-def channels(nodes):
-    return {
-        "examples": nodes["transform"].outputs["transformed_examples"],
-        "transform_graph": nodes["transform"].outputs["transform_graph"],
-        "schema": nodes["schema_gen"].outputs["schema"],
-    }
-
-
-def test_the_configuration_reaches_run_fn(nodes):
+def test_the_configuration_reaches_run_fn(channels):
     config = TrainerConfig(global_batch_size=64, micro_batch_size=16, epochs=2)
-    trainer = create_trainer(**channels(nodes), config=config, code="abc")
+    trainer = create_trainer(**channels, config=config, code="abc")
     assert isinstance(trainer, tfx.components.Trainer)
     assert trainer.exec_properties["run_fn"] == "trainer_module.run_fn"
     handed = json.loads(trainer.exec_properties["custom_config"])
@@ -46,10 +25,10 @@ def test_the_configuration_reaches_run_fn(nodes):
     assert handed["code"] == "abc"
 
 
-def test_a_wrong_configuration_is_refused_while_the_graph_is_built(nodes):
+def test_a_wrong_configuration_is_refused_while_the_graph_is_built(channels):
     with pytest.raises(ValueError, match="micro_batch_size"):
         create_trainer(
-            **channels(nodes),
+            **channels,
             config={"global_batch_size": 16, "micro_batch_size": 32, "epochs": 1},
         )
 

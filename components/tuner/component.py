@@ -1,0 +1,62 @@
+"""The Tuner node of a pipeline: `trainer_module.tuner_fn` and its configuration, checked early.
+
+It is TFX's own Tuner and has no executor of its own: what it adds is that a wrong configuration is
+refused while the graph is built, and not once the node runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfx import v1 as tfx
+
+from trainer_module.config import TrainerConfig
+from trainer_module.tuner_config import TunerConfig
+
+TUNER_FN = "trainer_module.tuner_fn"
+
+
+def create_tuner(
+    *,
+    examples: tfx.types.BaseChannel,
+    transform_graph: tfx.types.BaseChannel,
+    schema: tfx.types.BaseChannel,
+    trainer: TrainerConfig | Mapping[str, Any],
+    config: TunerConfig | Mapping[str, Any],
+    code: str = "",
+) -> tfx.components.Tuner:
+    """TFX's Tuner that runs `trainer_module.tuner_fn`.
+
+    Args:
+        examples: channel of transformed Examples with the splits `train` and `eval`.
+        transform_graph: channel of the TransformGraph that made them.
+        schema: channel of the raw data's Schema.
+        trainer: the training that is tuned, as a TrainerConfig or its fields.
+        config: what is searched and how, as a TunerConfig or its fields.
+        code: fingerprint of the code behind `tuner_fn` and the functions that `trainer` names; see
+            `create_trainer`.
+
+    Returns:
+        The node, with the outputs `best_hyperparameters` and `tuner_results`.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) a field of a configuration is wrong.
+        ValueError: what is searched does not fit the training.
+    """
+    training = TrainerConfig.model_validate(trainer)
+    tuning = TunerConfig.model_validate(config)
+    tuning.check(training)
+    return tfx.components.Tuner(
+        tuner_fn=TUNER_FN,
+        examples=examples,
+        transform_graph=transform_graph,
+        schema=schema,
+        train_args=tfx.proto.TrainArgs(),
+        eval_args=tfx.proto.EvalArgs(),
+        custom_config={
+            "trainer": training.model_dump(mode="json", exclude_none=True),
+            "tuner": tuning.model_dump(mode="json", exclude_defaults=True),
+            "code": code,
+        },
+    )

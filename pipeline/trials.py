@@ -1,0 +1,46 @@
+"""What a search for better settings found: one line per trial, the best first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from components import TunerConfig
+
+_MOST_ROWS = 10
+# Where TFX's Tuner writes the trials that came to a score, the best first.
+_RESULTS = "tuner_results.json"
+# KerasTuner's entry for the epochs of a trial of Hyperband.
+_EPOCHS = "tuner/epochs"
+
+
+def table(tuning: TunerConfig, uri: str) -> Table:
+    """The trials with their scores and values.
+
+    Args:
+        tuning: what was searched.
+        uri: folder of the Tuner's output `tuner_results`.
+    """
+    trials = json.loads((Path(uri) / _RESULTS).read_text(encoding="utf-8"))
+    columns = [*tuning.search, *([_EPOCHS] if any(_EPOCHS in trial for trial in trials) else [])]
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("trial", tuning.objective, *columns):
+        result.add_column(heading.removeprefix("tuner/"), justify="right", no_wrap=True)
+    for trial in trials[:_MOST_ROWS]:
+        result.add_row(
+            str(int(trial["trial_id"]) + 1),
+            f"{trial['score']:.4f}",
+            *(_value(trial[column]) for column in columns),
+            style="bold" if trial is trials[0] else "",
+        )
+    if len(trials) > _MOST_ROWS:
+        result.add_row(Text(f"and {len(trials) - _MOST_ROWS} more", style="dim"))
+    return result
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
