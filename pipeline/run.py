@@ -52,7 +52,9 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
     state = RunState([])
     try:
         with views.waiting("loading TFX and checking the configuration", console):
-            prepare_process(config.training)
+            # Of trainings that a search may try, one that measures memory asks for the most.
+            auto = (one for one in config.trainings if one.micro_batch_size == "auto")
+            prepare_process(next(auto, config.training))
             preflight.check(config)
             runner, pipeline = _prepare(config)
         state = RunState.of(node.id for node in pipeline.components)
