@@ -6,6 +6,9 @@ Who does the same work in the same process, in turns:
   `steps_per_execution` 1, K and 10 K.
 - **Full batch**: a hand-written `tf.function` that takes the rows of the window at once, the limit
   for any accumulation (if they fit into memory).
+- **Accumulation by hand**: one `tf.function` that adds up the micro-batches' gradients in a loop of
+  the graph and applies them, without weights, ragged rows or a check of anything; what
+  micro-batches of this size cost on this machine, whoever runs them.
 - **Loop of tf.functions**: what one finds in answers to "gradient accumulation in TensorFlow 2":
   one `tf.function` that adds a micro-batch's gradients to variables, one that applies them, a
   Python loop around both.
@@ -37,6 +40,7 @@ NAMES = {
     "keras": "Keras fit",
     "keras_jit": "Keras fit",
     "full": "full batch",
+    "hand": "accumulation by hand",
     "loop": "loop of tf.functions",
     "eager": "eager loop",
 }
@@ -45,10 +49,11 @@ LIMITS = {
     "keras": dict.fromkeys(MODELS, 0.65),
     "keras_jit": {},
     "full": {name: 1.15 for name, workload in MODELS.items() if workload.compute_bound},
+    "hand": {},
     "loop": {"small": 0.3, "medium": 0.6},
     "eager": {},
 }
-CONTENDERS = ("ours", "keras", "full", "loop", "eager")
+CONTENDERS = ("ours", "keras", "full", "hand", "loop", "eager")
 WITH_XLA = ("ours_jit", "keras_jit")
 # Every measurement takes a multiple of it: steps_per_execution = 10 K then takes whole windows.
 STEPS = 10
@@ -198,6 +203,29 @@ def full(workload: Workload, window: int) -> tuple[keras.Model, Contender]:
     return model, Contender(lambda steps: train(tf.constant(steps)), STEPS)
 
 
+def hand(workload: Workload, window: int) -> tuple[keras.Model, Contender]:
+    """The least that accumulation in one graph has to do, many steps per call."""
+    model, optimizer = workload.model(), _optimizer()
+    optimizer.build(model.trainable_variables)
+    loss_fn = keras.losses.get(workload.loss)
+    variables = [v.value for v in model.trainable_variables]
+    batches = iter(_batches(workload, window, workload.micro_batch_rows))
+
+    @tf.function
+    def train(steps: tf.Tensor) -> None:
+        for _ in tf.range(steps):
+            sums = [tf.zeros_like(v) for v in variables]
+            for _ in tf.range(window):
+                features, labels = next(batches)
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean(loss_fn(labels, model(features, training=True))) / window
+                gradients = tape.gradient(loss, variables)
+                sums = [total + g for total, g in zip(sums, gradients, strict=True)]
+            optimizer.apply(sums, model.trainable_variables)
+
+    return model, Contender(lambda steps: train(tf.constant(steps)), STEPS)
+
+
 def loop(workload: Workload, window: int, *, graph: bool = True) -> tuple[keras.Model, Contender]:
     """Accumulators in variables, a Python loop over micro-batches."""
     model, optimizer = workload.model(), _optimizer()
@@ -234,6 +262,7 @@ MAKERS: dict[str, Callable[..., tuple[keras.Model, Contender]]] = {
     "ours": ours,
     "ours_jit": functools.partial(ours, jit=True),
     "full": full,
+    "hand": hand,
     "loop": loop,
     "eager": functools.partial(loop, graph=False),
 }
