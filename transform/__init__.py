@@ -7,8 +7,8 @@
     )
 
 `import transform` needs pydantic only; TensorFlow is imported by the first use of
-`transform.preprocessing_fn` (or `dense_numbers`, `dense_texts`), so that a configuration is parsed
-and refused in no time.
+`transform.preprocessing_fn` (or `dense_numbers`, `dense_texts`, `column_chains`), so that a
+configuration is parsed and refused in no time.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ from transform.spec_group import Group
 from transform.spec_scale import Clip, Constant, ScaleByKey, ZScoreByKey
 
 if TYPE_CHECKING:
+    from transform.chains import column_chains
     from transform.inputs import dense_numbers, dense_texts
     from transform.preprocessing import preprocessing_fn
 
 _LAZY = {
+    "column_chains": "transform.chains",
     "preprocessing_fn": "transform.preprocessing",
     "dense_numbers": "transform.inputs",
     "dense_texts": "transform.inputs",
@@ -72,6 +74,7 @@ __all__ = [
     "ScaleByKey",
     "Vocabulary",
     "ZScoreByKey",
+    "column_chains",
     "dense_numbers",
     "dense_texts",
     "preprocessing_fn",

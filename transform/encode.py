@@ -21,6 +21,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from transform.block import Block, IdCount
+from transform.fitted import keep
 from transform.impute import clip
 from transform.inputs import DenseColumns
 from transform.layout import ASSET
@@ -81,7 +82,7 @@ def encode(
 
 def _integer(columns: DenseColumns, members: _Members) -> Block:
     raw = columns.numbers(members.names)
-    x = filled_numbers(raw, members.imputed)
+    x = filled_numbers(raw, members.imputed, members.names)
     sizes = np.asarray([option.size for option in members.options], np.int64)
     # Compared as float64: a value that int64 cannot hold is out of range, not wrapped around.
     inside = tf.logical_and(x >= 0, x < sizes.astype(np.float64))
@@ -92,13 +93,15 @@ def _integer(columns: DenseColumns, members: _Members) -> Block:
 
 def _bucketize(columns: DenseColumns, members: _Members) -> Block:
     raw = clip(columns.numbers(members.names), [group.clip for group in members.groups])
-    filled = filled_numbers(raw, members.imputed)
+    filled = filled_numbers(raw, members.imputed, members.names)
     counts = np.asarray([option.buckets for option in members.options], np.int64)
     parts, order = [], []
     for buckets in dict.fromkeys(counts.tolist()):  # one analyzer per number of buckets
         which = np.flatnonzero(counts == buckets)
         x, y = (_columns_at(tensor, which, len(counts)) for tensor in (raw, filled))
-        parts.append(bucket_ids(y, quantile_boundaries(x, buckets)))
+        boundaries = quantile_boundaries(x, buckets)
+        boundaries = keep(boundaries, "boundaries", [members.names[i] for i in which])
+        parts.append(bucket_ids(y, boundaries))
         order += which.tolist()
     ids = parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
     ids = _reorder(ids, np.argsort(order))
@@ -123,7 +126,7 @@ def bucket_ids(x: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
 
 def _vocabulary(columns: DenseColumns, members: _Members, files: Mapping[str, str]) -> Block:
     raw = columns.texts(members.names)
-    texts = filled_texts(raw, members.imputed)
+    texts = filled_texts(raw, members.imputed, members.names)
     ids, sizes = [], []
     for i, (name, option) in enumerate(zip(members.names, members.options, strict=True)):
         column_ids, size = vocabulary_ids(raw[:, i], texts[:, i], option, files[name])
@@ -195,7 +198,7 @@ def vocabulary_names(names: Sequence[str]) -> dict[str, str]:
 
 def _hash(columns: DenseColumns, members: _Members) -> Block:
     raw = columns.texts(members.names)
-    texts = filled_texts(raw, members.imputed)
+    texts = filled_texts(raw, members.imputed, members.names)
     buckets = np.asarray([option.buckets for option in members.options], np.int64)
     ids = hash_ids(texts, buckets)
     return _block(members, ids, tf.equal(raw, ""), [IdCount(int(n) + 1) for n in buckets])

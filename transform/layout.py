@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -74,7 +74,8 @@ class FeatureLayout(_Model):
     """What Transform wrote, column by column.
 
     Bit `i % 32` of `packed_missing[:, i // 32]` is 1 where the source of `columns[i]` was
-    missing: absent, NaN, infinite, or an empty string.
+    missing: absent, NaN, infinite, or an empty string. `features` is the spec that made the
+    columns, as `FeatureSpec.model_validate` takes it.
     """
 
     columns: tuple[Column, ...]
@@ -82,6 +83,7 @@ class FeatureLayout(_Model):
     label: LayoutLabel | None = None
     weight: str | None = None
     label_sources: tuple[str, ...] = ()
+    features: dict[str, Any] | None = None
 
     def names(self, output: str = PACKED_FLOAT) -> list[str]:
         """Names of the columns of `output`, by position."""

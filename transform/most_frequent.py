@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from transform import compat
+from transform.fitted import keep
 
 COUNTED = 4096  # of a column without many equal values: about 1 MB, and 0.025 % of the rows
 
@@ -42,24 +44,27 @@ def most_frequent(x: tf.Tensor) -> tf.Tensor:
     return values
 
 
-def filled_texts(texts: tf.Tensor, wanted: list[bool]) -> tf.Tensor:
+def filled_texts(texts: tf.Tensor, wanted: list[bool], names: Sequence[str]) -> tf.Tensor:
     """Each column's most frequent text in place of empty ones, where `wanted` says so."""
-    return _filled(texts, tf.equal(texts, ""), wanted)
+    return _filled(texts, tf.equal(texts, ""), wanted, names)
 
 
-def filled_numbers(x: tf.Tensor, wanted: list[bool]) -> tf.Tensor:
+def filled_numbers(x: tf.Tensor, wanted: list[bool], names: Sequence[str]) -> tf.Tensor:
     """Each column's most frequent number in place of NaN, where `wanted` says so."""
-    return _filled(x, tf.math.is_nan(x), wanted)
+    return _filled(x, tf.math.is_nan(x), wanted, names)
 
 
-def _filled(x: tf.Tensor, missing: tf.Tensor, wanted: list[bool]) -> tf.Tensor:
+def _filled(
+    x: tf.Tensor, missing: tf.Tensor, wanted: list[bool], names: Sequence[str]
+) -> tf.Tensor:
     members = np.flatnonzero(wanted)
     if not members.size:
         return x
     part = x if members.size == len(wanted) else tf.gather(x, members, axis=1)
     # Every column has a place; that of an unwanted one is never taken.
     place = np.maximum(np.cumsum(wanted) - 1, 0)
-    values = tf.gather(most_frequent(part), place)
+    found = keep(most_frequent(part), "most_frequent", [names[int(i)] for i in members])
+    values = tf.gather(found, place)
     return tf.where(tf.logical_and(missing, np.asarray(wanted)), values, x)
 
 

@@ -12,15 +12,16 @@ import numpy as np
 import tensorflow as tf
 
 from transform.block import Block
+from transform.fitted import keep
 from transform.impute import clip, fill_values, limit
 from transform.inputs import DenseColumns
-from transform.order import order_statistics
+from transform.order import OrderStatistics, order_statistics, wants_quantiles
 from transform.output_columns import INDICATOR_SUFFIX, ResolvedGroup
 from transform.per_key import KeyedMoments, moments_of_keys, z_score
 from transform.scale import scale
 from transform.spec_group import Group
 from transform.spec_scale import ScaleByKey
-from transform.statistics import column_statistics
+from transform.statistics import ColumnStatistics, column_statistics
 
 
 def scaled(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Block]:
@@ -32,15 +33,16 @@ def scaled(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Block
     analyzed = clip(columns.numbers(names), [group.clip for group in owners])
     missing = tf.math.is_nan(analyzed)
     statistics = column_statistics(analyzed)
-    order = order_statistics(analyzed, owners)
-    filling = fill_values(analyzed, owners, statistics, order)
+    order = _kept_order(order_statistics(analyzed, owners), owners, names)
+    filling = keep(fill_values(analyzed, owners, statistics, order), "filling", names)
     x = analyzed
     if any(group.clips_by_quantiles for group in owners):
         x = limit(x, order.low, order.high)
         statistics = statistics.limited(order.low, order.high)
+    statistics = ColumnStatistics(*tf.unstack(keep(tf.stack(statistics), "statistics", names)))
     filled = tf.where(missing, filling, x)
     result = scale(filled, [group.kind for group in owners], statistics, order)
-    result = _scaled_by_key(result, analyzed, filled, owners, columns)
+    result = _scaled_by_key(result, analyzed, filled, owners, names, columns)
     blocks = [Block(names, to_float32(result), names, missing, (None,) * len(names))]
     marked = [i for i, group in enumerate(owners) if group.missing_indicator]
     if marked:
@@ -52,11 +54,26 @@ def scaled(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Block
     return blocks
 
 
+def _kept_order(
+    order: OrderStatistics, owners: Sequence[Group], names: Sequence[str]
+) -> OrderStatistics:
+    """`order` under the names of the columns."""
+    if not any(wants_quantiles(group) for group in owners):
+        return order
+    quantiles = order.quantiles
+    vectors = tf.unstack(keep(tf.stack(order[:-1]), "order", names), 5)
+    if quantiles is not None:
+        gaussian = [n for n, group in zip(names, owners, strict=True) if group.kind == "gaussian"]
+        quantiles = keep(quantiles, "quantiles", gaussian)
+    return OrderStatistics(*vectors, quantiles=quantiles)
+
+
 def _scaled_by_key(
     result: tf.Tensor,
     x: tf.Tensor,
     filled: tf.Tensor,
     owners: Sequence[Group],
+    names: Sequence[str],
     columns: DenseColumns,
 ) -> tf.Tensor:
     """`result` with the columns in their place that are scaled per key.
@@ -73,7 +90,9 @@ def _scaled_by_key(
     end = len(owners)
     for key, members in by.items():
         part = tf.gather(x, members, axis=1)
-        moments = _moments(part, key, [owners[i] for i in members], columns)
+        moments = _moments(
+            part, key, [owners[i] for i in members], [names[i] for i in members], columns
+        )
         by_mean = [owners[i].filling == "mean" for i in members]
         missing = tf.logical_and(tf.math.is_nan(part), by_mean)
         own = tf.where(missing, moments.mean, tf.gather(filled, members, axis=1))
@@ -84,12 +103,12 @@ def _scaled_by_key(
 
 
 def _moments(
-    x: tf.Tensor, key: str, groups: Sequence[Group], columns: DenseColumns
+    x: tf.Tensor, key: str, groups: Sequence[Group], names: Sequence[str], columns: DenseColumns
 ) -> KeyedMoments:
     limits = [g.scale.z_score.max_keys for g in groups if isinstance(g.scale, ScaleByKey)]
     where = f"group {groups[0].name!r}: scale.z_score.by={key!r}"
     keys = columns.texts([key])[:, 0]
-    return moments_of_keys(x, keys, max_keys=min(limits), where=where)
+    return moments_of_keys(x, keys, max_keys=min(limits), where=where, names=names)
 
 
 def to_float32(x: tf.Tensor) -> tf.Tensor:

@@ -43,7 +43,7 @@ def one_hot(columns: DenseColumns, groups: Sequence[ResolvedGroup]) -> Block:
     owner = np.asarray([i for i, _ in pairs])
     raw = columns.texts(names)
     missing = tf.equal(raw, "")
-    texts = filled_texts(raw, imputed)
+    texts = filled_texts(raw, imputed, names)
     wanted = tf.constant([value for _, value in pairs])
     hit = tf.cast(tf.equal(tf.gather(texts, owner, axis=1), wanted), tf.float32)
     owned = owner[:, np.newaxis] == np.arange(len(names))  # [values, columns]

@@ -46,7 +46,7 @@ def order_statistics(x: tf.Tensor, groups: Sequence[Group]) -> OrderStatistics:
     n = len(groups)
     zero = tf.zeros([n], tf.float64)
     low, high = tf.fill([n], np.float64(-np.inf)), tf.fill([n], np.float64(np.inf))
-    members = [i for i, group in enumerate(groups) if _wants_quantiles(group)]
+    members = [i for i, group in enumerate(groups) if wants_quantiles(group)]
     if not members:
         return OrderStatistics(low, high, zero, zero, zero, None)
     bounds = {i: _bound_levels(groups[i]) for i in members if groups[i].clips_by_quantiles}
@@ -79,7 +79,8 @@ def order_statistics(x: tf.Tensor, groups: Sequence[Group]) -> OrderStatistics:
     return OrderStatistics(low, high, lower, median, upper, every)
 
 
-def _wants_quantiles(group: Group) -> bool:
+def wants_quantiles(group: Group) -> bool:
+    """Whether a column's median, quartiles or bounds are of use to its group."""
     by_rank = group.scale in ("robust", "gaussian")
     return by_rank or group.filling == "median" or group.clips_by_quantiles
 

@@ -15,12 +15,14 @@ are taken for one with probability 5e-12.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from transform import compat
+from transform.fitted import keep
 from transform.statistics import merge_moments
 
 _COUNT, _MEAN, _M2, _MIN, _MAX = range(5)
@@ -39,7 +41,9 @@ def fingerprint(keys: tf.Tensor) -> tf.Tensor:
     return tf.strings.to_hash_bucket_fast(keys, int(_FINGERPRINTS))
 
 
-def moments_of_keys(x: tf.Tensor, keys: tf.Tensor, *, max_keys: int, where: str) -> KeyedMoments:
+def moments_of_keys(
+    x: tf.Tensor, keys: tf.Tensor, *, max_keys: int, where: str, names: Sequence[str]
+) -> KeyedMoments:
     """Analyzes every column of `x` per key, and looks up each row's.
 
     Args:
@@ -47,6 +51,7 @@ def moments_of_keys(x: tf.Tensor, keys: tf.Tensor, *, max_keys: int, where: str)
         keys: string `[batch]`.
         max_keys: the analysis fails beyond.
         where: what its error calls group and column of keys.
+        names: of the columns of `x`.
 
     Raises (from Beam, during the analysis):
         ValueError: there are more than `max_keys` keys.
@@ -54,6 +59,7 @@ def moments_of_keys(x: tf.Tensor, keys: tf.Tensor, *, max_keys: int, where: str)
     prints = fingerprint(keys)
     combiner = KeyedMomentsCombiner(x.shape[1], max_keys, where)
     known, moments = compat.combine(combiner, prints, x, name="moments_of_keys")
+    moments = keep(moments, "moments_of_keys", names)
     all_rows = tf.size(known) - 1  # the last row of both
     at = tf.searchsorted(known, prints, side="left")
     row = tf.where(tf.equal(tf.gather(known, at), prints), at, all_rows)

@@ -96,6 +96,7 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
         label=label,
         weight=spec.weight,
         label_sources=_label_sources(spec, used, columns, inputs),
+        features=spec.model_dump(mode="json", exclude_defaults=True),
     )
     _write_layout(layout, batch_size(columns[[*used, *spec.passthrough][0]]))
     return outputs

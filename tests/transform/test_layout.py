@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from transform import FeatureLayout
+from transform import FeatureLayout, FeatureSpec
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "feature_layout_v1.json"
 
@@ -18,6 +18,15 @@ def test_json_is_the_documented_format() -> None:
     assert json.loads(layout.to_json()) == json.loads(text)
     assert layout.to_json().isascii()
     assert "\n" not in layout.to_json()  # it is one line of an asset
+
+
+def test_it_holds_the_spec_that_made_it() -> None:
+    text = DATA.read_text()
+    features = FeatureSpec.model_validate(FeatureLayout.from_json(text).features)
+    kinds = [group.kind for group in features.groups]
+    assert kinds == ["z_score", "vocabulary", "integer", "min_max"]
+    dumped = features.model_dump(mode="json", exclude_defaults=True)
+    assert dumped == json.loads(text)["features"]
 
 
 def test_names_label_a_packed_vector() -> None:
