@@ -62,7 +62,7 @@ def baseline(data: str, name: str, *, statistics: bool = False, **config: Any) -
     return Work(data, f"benchmarks._transform_baselines.{name}", config, statistics)
 
 
-def in_turns(works: Mapping[str, Work], *, rounds: int) -> dict[str, list[Run]]:
+def in_turns(works: dict[str, Work], *, rounds: int) -> dict[str, list[Run]]:
     """Runs A B C, C B A, A B C, ... and says what each took."""
     found: dict[str, list[Run]] = {name: [] for name in works}
     for index in range(rounds):
