@@ -6,6 +6,8 @@ allocator keep. Imports do not count, tracing and building the Beam graph do.
 
 from __future__ import annotations
 
+import importlib
+import json
 import multiprocessing
 import re
 import tempfile
@@ -94,7 +96,7 @@ def execute(work: Work) -> Run:
     from tfx.components.transform import executor
 
     module, _, name = work.function.rpartition(".")
-    getattr(__import__(module, fromlist=[name]), name)
+    getattr(importlib.import_module(module), name)
     with tempfile.TemporaryDirectory() as folder:
         inputs, outputs, properties = _artifacts(work, work.keep or folder)
         context = executor.Executor.Context(
@@ -116,8 +118,6 @@ def peak_memory() -> int:
 
 def _artifacts(work: Work, folder: str) -> tuple[Any, Any, dict[str, Any]]:
     """What a TFX pipeline hands to the executor."""
-    import json
-
     from tfx.types import artifact_utils, standard_artifacts
 
     def artifact(kind: Any, uri: str) -> list[Any]:
