@@ -11,12 +11,15 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
+from trainer_module.batch_checks import check_batch, count_rows
 from trainer_module.gradients import (
     MicroBatchGradients,
     micro_batch_gradients,
+    refuse_assignments,
     regularisation_gradients,
 )
 from trainer_module.loss import LossFunction, as_loss_function
+from trainer_module.row_independence import check_rows_are_independent
 
 AddedLosses = Literal["mean", "sum"]
 
@@ -111,9 +114,11 @@ def accumulate_gradients(
     loss_fn = as_loss_function(loss_fn)
     added_losses = added_losses or default_added_losses(model)
     data = (features, labels, sample_weight)
+    rows = count_rows(*data)
     if description is None:
-        description = describe(model, loss_fn, features, labels, sample_weight)
-    rows = tf.shape(tf.nest.flatten(data)[0])[0]
+        description = describe(
+            model, loss_fn, features, labels, sample_weight, added_losses=added_losses
+        )
 
     def micro_batch(index: Any, part: Any) -> MicroBatchGradients:
         return micro_batch_gradients(
@@ -176,9 +181,20 @@ def micro_batches_at_once(size: float) -> int:
 
 
 def describe(
-    model: keras.Model, loss_fn: LossFunction, features: Any, labels: Any, sample_weight: Any = None
+    model: keras.Model,
+    loss_fn: LossFunction,
+    features: Any,
+    labels: Any,
+    sample_weight: Any = None,
+    *,
+    added_losses: AddedLosses,
 ) -> Description:
-    """Returns which sums a model's window has, by tracing one micro-batch of the data's shapes."""
+    """Returns which sums a model's window has, by tracing one micro-batch of the data's shapes.
+
+    Raises:
+        ValueError: The loss depends on no variable, or rows influence each other.
+    """
+    check_batch(features, labels, sample_weight)
     found: list[tuple[Any, Any]] = []
     variables = model.trainable_variables
     wide = any(variable.dtype == "float64" for variable in variables)
@@ -201,6 +217,8 @@ def describe(
 
     signature = tf.nest.map_structure(spec, (features, labels, sample_weight))
     traced = tf.function(probe, autograph=False).get_concrete_function(*signature)
+    refuse_assignments(traced.graph)
+    check_rows_are_independent(model, loss_fn, signature, added_losses=added_losses)
     gradients, added = found[0]
     return Description(
         has_gradient=tuple(g is not None for g in gradients),

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.loss import as_loss_function
+from trainer_module.loss import as_loss_function, loss_sums
 from trainer_module.metrics import check_labels, metric_values
 from trainer_module.split import per_replica
 
@@ -99,7 +99,7 @@ class Evaluation:
         features, labels, *rest = batch
         weight = rest[0] if rest else None
         outputs = self.model(features, training=False)
-        numerator, denominator = self.loss_fn(labels, outputs, weight)
+        numerator, denominator = loss_sums(self.loss_fn, labels, outputs, weight)
         for metric in self.metrics:
             check_labels(metric, labels, outputs, weight)
             metric.update_state(labels, outputs, sample_weight=weight)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.loss import LossFunction
+from trainer_module.loss import LossFunction, loss_sums
 
 # One layer may draw this many times within a micro-batch before two micro-batches share a key.
 _DRAWS_PER_MICRO_BATCH = 1024
@@ -66,7 +66,7 @@ def micro_batch_gradients(
     with tf.GradientTape(persistent=True) as tape:
         with scope:
             outputs = model(features, training=True)
-        numerator, denominator = loss_fn(labels, outputs, sample_weight)
+        numerator, denominator = loss_sums(loss_fn, labels, outputs, sample_weight)
         scaled = numerator if loss_scale is None else numerator * _cast(loss_scale, numerator)
         added = tf.add_n([_wide(loss) for loss in scope.losses]) if scope.losses else None
         scaled_added = (
@@ -122,15 +122,32 @@ def _seed_at(state: Any, position: Sequence[Any]) -> tf.Tensor:
     return seed
 
 
+def refuse_assignments(graph: Any) -> None:
+    """Raises ValueError if a traced micro-batch assigns to a tf.Variable: Keras does not see it."""
+    handles = {id(inner): outer for outer, inner in graph.captures}
+    for operation in graph.get_operations():
+        if not operation.type.startswith(("Assign", "ResourceScatter")):
+            continue
+        handle = handles.get(id(operation.inputs[0]))
+        names = [v.name for v in graph.variables if v.handle is handle] or [operation.name]
+        raise ValueError(_UPDATES.format(names=names[0]))
+
+
+_UPDATES = (
+    "the model updates {names} while it is called with training=True: state that depends on a "
+    "micro-batch would make the result depend on its size. Use LayerNormalization or "
+    "GroupNormalization in place of BatchNormalization, set layer.trainable = False to freeze its "
+    "statistics, leave metrics and stateful=True out of layers, and give random layers a "
+    "keras.random.SeedGenerator that they own."
+)
+
+
 def _refuse_updates(model: keras.Model, scope: Any, seeds: list[Any]) -> None:
     updated = set(scope.state_mapping) - {id(seed) for seed in seeds}
     if updated:
         known = {id(v): v.path for v in model.variables}
-        names = sorted(known.get(key, "a seed or state outside the model") for key in updated)
-        raise ValueError(
-            f"the model updates {', '.join(names)} while it is called with training=True: state "
-            "that depends on a micro-batch would make the result depend on its size. Use "
-            "LayerNormalization or GroupNormalization in place of BatchNormalization, set "
-            "layer.trainable = False to freeze its statistics, and give random layers a "
-            "keras.random.SeedGenerator that they own."
-        )
+        for layer in model._flatten_layers():
+            states = [*layer.metrics_variables, *tf.nest.flatten(getattr(layer, "states", ()))]
+            known |= {id(v): f"a state of layer {layer.path!r}" for v in states}
+        names = {known.get(key, "a seed or state outside the model") for key in updated}
+        raise ValueError(_UPDATES.format(names=", ".join(sorted(names))))

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
+from trainer_module.labels import align, same_shape, zero_where_unweighted
 from trainer_module.names import nearest
 
 Reduction = Literal["weighted_mean", "mean"]
@@ -39,6 +40,9 @@ def weighted_loss(
         reduction: "weighted_mean" divides by Σ w_i; "mean" by the number of values whatever their
             weights, which is what Keras calls "sum_over_batch_size".
 
+    Weights below 0 have no mean: "weighted_mean" then gives a denominator of NaN, and `TrainStep`
+    treats the window as not finite; "mean" takes them. Where a weight is 0 any label will do.
+
     Losses per token (`[batch, time]`) are summed over tokens: the denominator counts tokens, those
     that the model's mask leaves out excepted. Per-row weights `[batch]` hold for each token.
 
@@ -55,8 +59,10 @@ def weighted_loss(
 
     def sums(labels: Any, outputs: Any, sample_weight: Any = None) -> LossSums:
         values, weights = _values_and_weights(values_of, labels, outputs, sample_weight)
-        counted = weights if reduction == "weighted_mean" else _mask_like(outputs, values)
-        return LossSums(tf.reduce_sum(values * weights), tf.reduce_sum(counted))
+        numerator = tf.reduce_sum(values * weights)
+        if reduction == "mean":
+            return LossSums(numerator, tf.reduce_sum(_mask_like(outputs, values)))
+        return LossSums(numerator, _sum_of_weights(weights, given=sample_weight is not None))
 
     return sums
 
@@ -76,8 +82,16 @@ def _several_outputs(losses: Any, loss_weights: Any, reduction: Reduction) -> Lo
     functions = {key: _values_function(losses[key]) for key in keys}
 
     def sums(labels: Any, outputs: Any, sample_weight: Any = None) -> LossSums:
+        if isinstance(sample_weight, (Mapping, list, tuple)):
+            raise ValueError(
+                f"sample_weight is a {type(sample_weight).__name__}: several outputs share one sum "
+                "of weights, so give one tensor of weights for all of them, or write a loss "
+                "function that returns (numerator, denominator)."
+            )
         total, weights = None, None
         for key in keys:
+            _check_has(key, labels, "labels")
+            _check_has(key, outputs, "the model's outputs")
             values, weights = _values_and_weights(
                 functions[key], labels[key], outputs[key], sample_weight
             )
@@ -91,10 +105,32 @@ def _several_outputs(losses: Any, loss_weights: Any, reduction: Reduction) -> Lo
             total = term if total is None else total + term
         assert total is not None
         assert weights is not None
-        counted = weights if reduction == "weighted_mean" else tf.ones_like(weights)
-        return LossSums(total, tf.reduce_sum(counted))
+        if reduction == "mean":
+            return LossSums(total, tf.reduce_sum(tf.ones_like(weights)))
+        return LossSums(total, _sum_of_weights(weights, given=sample_weight is not None))
 
     return sums
+
+
+def _check_has(key: Any, structure: Any, what: str) -> None:
+    is_named = isinstance(structure, Mapping)
+    if not is_named and not isinstance(structure, (list, tuple)):
+        raise ValueError(f"the loss has an output {key!r}, but {what} are not a dict or a list.")
+    have = list(structure) if is_named else list(range(len(structure)))
+    if key not in have:
+        raise ValueError(
+            f"the loss has an output {key!r}, but {what} have {', '.join(map(repr, have))}: the "
+            "losses, the labels and the model's outputs need the same keys."
+        )
+
+
+def _sum_of_weights(weights: tf.Tensor, *, given: bool) -> tf.Tensor:
+    """Returns Σ w_i; NaN if some w_i < 0, for which w_i / Σ w_i would be no share of a mean."""
+    total = tf.reduce_sum(weights)
+    if not given:
+        return total
+    nan = tf.constant(float("nan"), total.dtype)
+    return tf.where(tf.reduce_any(weights < 0), nan, total)
 
 
 def _values_function(loss: Any) -> Callable[[Any, Any], tf.Tensor]:
@@ -107,12 +143,18 @@ def _values_function(loss: Any) -> Callable[[Any, Any], tf.Tensor]:
                 f"loss {loss.name!r} has reduction='sum', whose gradient grows with the batch: "
                 "use the default reduction; the sums over the window are taken by the trainer."
             )
-        strict = type(loss).__module__.startswith("keras.") and "sparse" not in loss.name
-        return _same_rank(loss.call, strict=strict)
+        return _aligned(loss.call, strict=_compares_values(type(loss)))
     if not callable(loss):
         raise ValueError(f"loss={loss!r}: give a Keras loss, its name, or a function.")
-    module, name = getattr(loss, "__module__", ""), getattr(loss, "__name__", "")
-    return _same_rank(loss, strict=module.startswith("keras.") and "sparse" not in name)
+    return _aligned(loss, strict=_compares_values(loss))
+
+
+def _compares_values(loss: Any) -> bool:
+    """Returns whether it is one of Keras' losses of labels that are shaped like the outputs."""
+    if not getattr(loss, "__module__", "").startswith("keras."):
+        return False
+    name = getattr(loss, "__name__", "").lower()
+    return not any(other in name for other in ("sparse", "ctc", "circle"))
 
 
 def loss_names() -> list[str]:
@@ -131,25 +173,22 @@ def _by_name(name: str) -> Any:
     return found() if inspect.isclass(found) else found
 
 
-def _same_rank(values_of: Callable[[Any, Any], Any], *, strict: bool) -> Callable[[Any, Any], Any]:
-    """Gives labels the outputs' rank first: [batch] against [batch, 1] would broadcast."""
+def _aligned(values_of: Callable[[Any, Any], Any], *, strict: bool) -> Callable[[Any, Any], Any]:
+    """Gives labels the outputs' rank first, and with `strict` insists on their shape."""
 
     def call(labels: Any, outputs: Any) -> tf.Tensor:
+        if isinstance(outputs, (Mapping, list, tuple)):
+            keys = list(outputs) if isinstance(outputs, Mapping) else list(range(len(outputs)))
+            raise ValueError(
+                f"the model has several outputs, {', '.join(map(repr, keys))}: give one loss for "
+                "each, as weighted_loss({output: loss, ...})."
+            )
         labels, outputs = tf.convert_to_tensor(labels), tf.convert_to_tensor(outputs)
         if outputs.dtype in (tf.float16, tf.bfloat16):
             outputs = tf.cast(outputs, tf.float32)
-        label_rank, output_rank = labels.shape.rank, outputs.shape.rank
-        if label_rank is not None and output_rank is not None:
-            if label_rank == output_rank - 1 and outputs.shape[-1] == 1:
-                labels = labels[..., tf.newaxis]
-            elif label_rank == output_rank + 1 and labels.shape[-1] == 1:
-                labels = tf.squeeze(labels, -1)
-        if strict and not labels.shape[1:].is_compatible_with(outputs.shape[1:]):
-            raise ValueError(
-                f"labels of shape {labels.shape} do not fit outputs of shape {outputs.shape}: the "
-                "loss would broadcast one against the other. Check the last layer's units, or use "
-                "sparse_categorical_crossentropy for integer classes."
-            )
+        labels, outputs = align(labels, outputs)
+        if strict:
+            labels, outputs = same_shape(labels, outputs)
         return tf.convert_to_tensor(values_of(labels, outputs))
 
     return call
@@ -169,6 +208,8 @@ def _mask_like(outputs: Any, values: tf.Tensor) -> tf.Tensor:
 def _values_and_weights(
     values_of: Callable[[Any, Any], tf.Tensor], labels: Any, outputs: Any, sample_weight: Any
 ) -> tuple[tf.Tensor, tf.Tensor]:
+    labels = zero_where_unweighted(labels, sample_weight)
+    labels = zero_where_unweighted(labels, _mask_of(outputs))
     values = values_of(labels, outputs)
     if values.shape.rank == 0:
         raise ValueError(
@@ -214,5 +255,41 @@ def as_loss_function(loss: Any) -> LossFunction:
         )
     if getattr(loss, "__module__", "").startswith("keras."):
         return weighted_loss(loss)
+    try:
+        inspect.signature(loss).bind("labels", "outputs", "sample_weight")
+    except TypeError:
+        raise ValueError(
+            f"loss function {getattr(loss, '__name__', loss)!r} does not take (labels, outputs, "
+            "sample_weight): give weighted_loss(...) of it if it returns one loss per row, or "
+            "return (numerator, denominator) from those three."
+        ) from None
     function: Any = loss
     return function
+
+
+def loss_sums(loss_fn: LossFunction, labels: Any, outputs: Any, sample_weight: Any) -> LossSums:
+    """Returns the two sums of a loss function that somebody else may have written.
+
+    Raises:
+        ValueError: It returned something else than two scalars of at least 32 bits.
+    """
+    found = loss_fn(labels, outputs, sample_weight)
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        raise ValueError(
+            f"the loss function returned {found!r}: return (numerator, denominator), the weighted "
+            "sum of the rows' losses and the sum of their weights; or give weighted_loss(...) of "
+            "a function (labels, outputs) -> one loss per row."
+        )
+    sums = LossSums(*map(tf.convert_to_tensor, found))
+    for name, value in zip(sums._fields, sums, strict=True):
+        if value.shape.rank != 0:
+            raise ValueError(
+                f"the loss function's {name} has shape {value.shape}: return the sum over all "
+                "rows, a scalar (tf.reduce_sum)."
+            )
+        if value.dtype in (tf.float16, tf.bfloat16):
+            raise ValueError(
+                f"the loss function's {name} is {value.dtype.name}, which cannot count rows: cast "
+                "labels and outputs to float32 before summing."
+            )
+    return sums

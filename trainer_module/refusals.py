@@ -44,6 +44,14 @@ def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
         )
     if not model.trainable_variables:
         raise ValueError(f"model {model.name!r} has no trainable variables: nothing to train.")
+    for variable in model.trainable_variables:
+        if not getattr(variable, "overwrite_with_gradient", False):
+            continue
+        raise ValueError(
+            f"variable {variable.path!r} takes its gradient for its new value, as float8 "
+            "quantisation does: such values do not add up over micro-batches. Train in "
+            "mixed_bfloat16 and quantise afterwards."
+        )
     for path in stateful_layers(model):
         raise ValueError(
             f"layer {path!r} is a BatchNormalization in training mode, whose statistics would be "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from trainer_module.accumulation import (
     describe,
     mean_gradients,
 )
+from trainer_module.batch_checks import check_batch
 from trainer_module.loss import as_loss_function
 from trainer_module.loss_scale import LossScale
 from trainer_module.reduction import all_reduce, finite_flags, unscale
@@ -160,7 +162,7 @@ class TrainStep:
             self.averages = []
             if ema_momentum is not None:
                 self.averages = [
-                    tf.Variable(v.value, trainable=False, name=f"ema_{i}")
+                    tf.Variable(_wide(v.value), trainable=False, name=f"ema_{i}")
                     for i, v in enumerate(self._variables)
                 ]
         self._step_functions: dict[Any, Any] = {}
@@ -177,6 +179,7 @@ class TrainStep:
         Raises:
             NonFiniteError: The window is not finite and `non_finite` is "raise".
         """
+        self._check_variables()
         report = self._traced(_three(batch))
         if bool(report.failed):
             self._raise_non_finite(report)
@@ -192,6 +195,7 @@ class TrainStep:
         Raises:
             NonFiniteError: As `__call__`.
         """
+        self._check_variables()
         last, count, exhausted, loss, weights, rows = self._loop_function(
             iterator, tf.constant(num_steps, tf.int64)
         )
@@ -225,7 +229,7 @@ class TrainStep:
         """Puts the EMA into the model for the length of a `with` block; nothing without EMA."""
         kept = [v.value.read_value() for v in self._variables] if self.averages else []
         for variable, average in zip(self._variables, self.averages, strict=False):
-            variable.value.assign(average)
+            variable.value.assign(tf.cast(average, variable.dtype))
         try:
             yield
         finally:
@@ -235,7 +239,16 @@ class TrainStep:
     def use_averages(self) -> None:
         """Puts the EMA into the model for good; nothing without EMA."""
         for variable, average in zip(self._variables, self.averages, strict=False):
-            variable.value.assign(average)
+            variable.value.assign(tf.cast(average, variable.dtype))
+
+    def _check_variables(self) -> None:
+        now = self.model.trainable_variables
+        if len(now) != len(self._variables) or any(map(operator.is_not, now, self._variables)):
+            raise ValueError(
+                f"the model has {len(now)} trainable variables, and had others "
+                f"({len(self._variables)}) when TrainStep was made: a layer was frozen, unfrozen "
+                "or added since. Make a new TrainStep (and optimizer) for them."
+            )
 
     def _traced(self, batch: tuple[Any, Any, Any]) -> StepReport:
         """Runs one window; another number of rows does not trace again."""
@@ -245,6 +258,7 @@ class TrainStep:
                 "distributed", tf.function(self._window, autograph=False, reduce_retracing=True)
             )
             return function(batch)
+        check_batch(*batch)
         flat = [tf.convert_to_tensor(tensor) for tensor in flat]
         specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in flat]
         # None is a leaf of tf.nest: the structure also says where there is no weight.
@@ -383,7 +397,7 @@ class TrainStep:
         if momentum is not None:
 
             def update(average: Any, value: Any) -> None:
-                average.assign(momentum * average + (1.0 - momentum) * value)
+                average.assign(momentum * average + (1.0 - momentum) * _wide(value))
 
             for average, variable in zip(self.averages, self._variables, strict=True):
                 self.strategy.extended.update(average, update, args=(variable.value,), group=False)
@@ -420,7 +434,9 @@ class TrainStep:
     def _describe(self, parts: Any) -> None:
         if self._description is None:
             local = _first_replica(self.strategy, parts)
-            self._description = describe(self.model, self.loss_fn, *local)
+            self._description = describe(
+                self.model, self.loss_fn, *local, added_losses=self.added_losses
+            )
 
     def _dtype(self) -> tf.DType:
         wide = any(variable.dtype == "float64" for variable in self._variables)
@@ -437,8 +453,9 @@ class TrainStep:
         raise NonFiniteError(
             f"step {int(self.step.numpy()) + 1}: {where} is not finite (loss "
             f"{float(report.loss)}); the variables are those of the step before. Look for NaN or "
-            "infinite values in the features, labels and weights, lower the learning rate or set "
-            'clip_norm, or set non_finite="skip" to leave such windows out.'
+            "infinite values in the features, labels and weights, and for weights below 0; lower "
+            'the learning rate or set clip_norm; or set non_finite="skip" to leave such windows '
+            "out."
         )
 
 
@@ -452,6 +469,12 @@ def _three(batch: Any) -> tuple[Any, Any, Any]:
         )
     features, labels, *rest = batch
     return features, labels, rest[0] if rest else None
+
+
+def _wide(value: Any) -> tf.Tensor:
+    """Returns 16 bits as float32: in bfloat16 a momentum of 0.999 would be 1."""
+    value = tf.convert_to_tensor(value)
+    return tf.cast(value, tf.float32) if value.dtype.size == 2 else value
 
 
 def _counter(name: str) -> tf.Variable:

@@ -41,12 +41,10 @@ def strategies():
 @pytest.fixture
 def float64():
     """Models built in this test compute in float64."""
-    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
-    keras.config.set_floatx("float64")
-    keras.config.set_dtype_policy("float64")
-    yield
-    keras.config.set_floatx(floatx)
-    keras.config.set_dtype_policy(policy)
+    import full_batch
+
+    with full_batch.precision("float64"):
+        yield
 
 
 @pytest.fixture(scope="session")

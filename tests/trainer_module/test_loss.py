@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import weighted_loss
+from trainer_module.loss import as_loss_function, loss_sums
 
 random = np.random.default_rng(0)
 CASES = {
@@ -82,3 +83,77 @@ def test_a_loss_for_the_whole_batch_is_refused():
 def test_what_cannot_be_meant_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         weighted_loss(**options)
+
+
+def test_weights_below_0_have_no_mean():
+    """Their shares of Σ w are no shares: NaN, so that a window of them is not finite."""
+    labels, outputs = CASES["huber"]
+    weights = np.array([1, 1, -0.5, 0, 2, 3], "float32")
+    assert np.isnan(sums(weighted_loss("mse"), labels, outputs, weights)[1])
+    two = weighted_loss({"a": "mse", "b": "mse"})
+    labels_of, outputs_of = ({"a": x, "b": x} for x in (labels.astype("float32"), outputs))
+    assert np.isnan(float(two(labels_of, outputs_of, weights)[1]))
+    # By the number of rows they are what they are, as an advantage in policy gradients.
+    numerator, denominator = sums(weighted_loss("mse", reduction="mean"), labels, outputs, weights)
+    wanted = np.sum(weights * ((labels - outputs) ** 2)[:, 0])
+    assert (numerator, denominator) == (pytest.approx(wanted, rel=1e-6), 6)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (lambda y, p, w: tf.reduce_mean((y - p) ** 2), r"returned .*shape=\(\).*weighted_loss"),
+        (lambda y, p, w: ((y - p)[:, 0] ** 2, 6.0), r"numerator has shape \(6,\): return the sum"),
+        (lambda y, p, w: (1.0, tf.ones([6])), r"denominator has shape \(6,\)"),
+        (lambda y, p, w: (tf.cast(1, "bfloat16"), 6.0), "numerator is bfloat16.*cast .* float32"),
+        (lambda y, p, w: (1.0, tf.constant(6, "float16")), "denominator is float16"),
+    ],
+)
+def test_own_functions_return_two_sums(found, message):
+    labels, outputs = (tf.constant(x, tf.float32) for x in CASES["huber"])
+    with pytest.raises(ValueError, match=message):
+        loss_sums(found, labels, outputs, None)
+
+
+def test_own_functions_take_three_arguments():
+    with pytest.raises(
+        ValueError, match=r"'<lambda>' does not take .*sample_weight.*weighted_loss"
+    ):
+        as_loss_function(lambda labels, outputs: (labels - outputs) ** 2)
+
+
+TWO = {"a": tf.zeros([2, 1]), "b": tf.zeros([2, 1])}
+
+
+@pytest.mark.parametrize(
+    ("labels", "outputs", "weights", "message"),
+    [
+        ({"a": TWO["a"]}, TWO, None, "output 'b', but labels have 'a'"),
+        (TWO, {"a": TWO["a"]}, None, "output 'b', but the model's outputs have 'a'"),
+        (TWO["a"], TWO, None, "output 'a', but labels are not a dict or a list"),
+        (TWO, TWO, TWO, "sample_weight is a dict: several outputs share one sum of weights"),
+        (TWO, {**TWO, "b": tf.zeros([2, 3, 1])}, None, r"'b' has shape \(2, 3\): several outputs"),
+        (TWO, TWO, tf.zeros([2, 3]), "have more axes than losses"),
+    ],
+)
+def test_several_outputs_need_their_labels_and_one_weight_per_row(
+    labels, outputs, weights, message
+):
+    per_row = {key: lambda y, p: tf.reduce_sum((y - p) ** 2, -1) for key in "ab"}
+    with pytest.raises(ValueError, match=message):
+        weighted_loss(per_row)(labels, outputs, weights)
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(2)])
+def test_several_outputs_need_several_losses(weights):
+    with pytest.raises(ValueError, match=r"several outputs, 'a', 'b': give one loss for each"):
+        weighted_loss("mse")(TWO, TWO, weights)
+
+
+def test_labels_of_another_shape_than_the_outputs():
+    """Sequences of classes against logits over time. Reference: Keras on each row."""
+    labels, logits = np.array([[1, 2], [3, 1]]), random.normal(size=(2, 6, 5)).astype("float32")
+    weights = np.array([1.0, 3.0], "float32")
+    numerator, denominator = sums(weighted_loss("ctc"), labels, logits, weights)
+    rows = [float(keras.losses.CTC()(labels[i : i + 1], logits[i : i + 1])) for i in range(2)]
+    assert numerator / denominator == pytest.approx(np.average(rows, weights=weights), rel=1e-6)

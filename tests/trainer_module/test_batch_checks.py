@@ -1,0 +1,61 @@
+"""Batches that a step could misread in silence are refused, with what to do instead."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import TrainStep, accumulate_gradients
+from trainer_module.batch_checks import check_batch, count_rows
+
+X, Y, W = np.zeros((4, 5)), np.zeros((4, 1)), np.zeros(4)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ((X, Y[:1]), "labels have 1 rows where other tensors of the batch have 4"),
+        ((X[:1], Y), "labels have 4 rows where other tensors of the batch have 1"),
+        (({"a": X, "b": X[:2]}, Y), "features have 2 rows"),
+        ((X, Y, W[:1]), "sample_weight have 1 rows"),
+        ((X, Y, np.float32(1)), "sample_weight hold a single number, which has no rows"),
+        ((X.tolist(), Y), r"features hold a single number.*np.asarray"),
+        ((tf.ragged.constant([[1], [2, 3]]), Y), r"RaggedTensor.*to_tensor\(\)"),
+        ((tf.sparse.from_dense(X), Y), r"SparseTensor.*tf.sparse.to_dense"),
+        ((tf.TensorSpec(None), Y), "unknown rank"),
+    ],
+)
+def test_what_has_no_rows_or_other_rows_is_refused(batch, message):
+    with pytest.raises(ValueError, match=message):
+        check_batch(*batch)
+
+
+def test_rows_are_counted():
+    assert int(count_rows({"a": X, "b": X}, [Y], None)) == 4
+    assert int(count_rows(X[:0], Y[:0], W[:0])) == 0
+
+
+def test_a_step_refuses_them_before_and_while_it_runs():
+    """Pitfall: one label for all rows would broadcast, and labels too many would be dropped."""
+    model, optimizer = full_batch.mlp(), keras.optimizers.SGD(0.1)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=64)
+    features, labels, _ = full_batch.batch("mlp")
+    with pytest.raises(ValueError, match="labels have 1 rows"):
+        step((features, labels[:1]))
+    rows = tf.data.Dataset.from_tensor_slices
+    for wrong in (5, 12):
+        batches = tf.data.Dataset.zip(
+            (rows(features).batch(11), rows(labels).repeat().batch(wrong))
+        )
+        with pytest.raises(tf.errors.InvalidArgumentError, match="differ in rows"):
+            step.run(iter(batches), 1)
+    assert int(optimizer.iterations.numpy()) == 0
+
+
+def test_your_own_step_refuses_them_too():
+    features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
+    with pytest.raises(ValueError, match="labels have 5 rows"):
+        accumulate_gradients(full_batch.mlp(), "mse", features, labels[:5], micro_batch_size=2)

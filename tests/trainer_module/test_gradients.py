@@ -1,0 +1,163 @@
+"""What layers do besides computing: random masks, state, losses of their own."""
+
+from __future__ import annotations
+
+import itertools
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import TrainStep, accumulate_gradients
+
+FEATURES = 16
+
+
+def total_output(labels, outputs, sample_weight):
+    return tf.reduce_sum(outputs), tf.cast(tf.shape(labels)[0], tf.float32)
+
+
+def masks(strategy, seed, micro_batch_size=1, steps=2):
+    """Returns which inputs dropout kept, bools [steps, 4 rows, FEATURES].
+
+    Row i is 4^i everywhere, so that the kernel's update, Σ_i 2 mask_i 4^i / 4, holds every mask as
+    a digit.
+    """
+    keras.utils.set_random_seed(seed)
+    with strategy.scope():
+        nested = keras.Sequential([keras.layers.Dropout(0.5)])
+        kernel = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+        model = keras.Sequential([keras.Input((FEATURES,)), nested, kernel])
+        optimizer = keras.optimizers.SGD(1.0)
+    step = TrainStep(
+        model, optimizer, total_output, micro_batch_size=micro_batch_size, strategy=strategy
+    )
+    rows = np.tile(4.0 ** np.arange(4, dtype="float32")[:, None], FEATURES)
+    found = []
+    for _ in range(steps):
+        before = model.get_weights()[0]
+        step((rows, np.zeros((4, 1), "float32")))
+        total = np.rint(4 * (before - model.get_weights()[0])[:, 0]).astype(int)
+        digits = [(total // 4**i) % 4 for i in range(4)]
+        assert set(np.unique(digits)) == {0, 2}
+        found.append(np.array(digits) == 2)
+    return np.array(found)
+
+
+def test_dropout_masks_differ_by_micro_batch_replica_and_step_and_repeat_by_seed(strategies):
+    """Two replicas of two micro-batches; dropout is in a model within the model."""
+    strategy = strategies["mirrored2"]
+    first = masks(strategy, seed=1)
+    for one, other in itertools.combinations(first.reshape(8, FEATURES), 2):
+        assert np.any(one != other)
+    assert 0.3 < first.mean() < 0.7
+    np.testing.assert_array_equal(masks(strategy, seed=1), first)
+    assert np.any(masks(strategy, seed=2) != first)
+    # Rows of one micro-batch have masks of their own too.
+    (whole,) = masks(strategies["none"], seed=1, micro_batch_size=4, steps=1)
+    assert len({tuple(row) for row in whole}) == 4
+
+
+class Counting(keras.layers.Layer):
+    """Counts calls, in something that Keras tracks or does not."""
+
+    def __init__(self, kind):
+        super().__init__(name="tally")
+        self.kind = kind
+        self.seen = {
+            "weight": lambda: self.add_weight(shape=(), trainable=False, name="seen"),
+            "metric": lambda: keras.metrics.Sum(name="seen"),
+            "tf": lambda: tf.Variable(0.0, trainable=False, name="seen"),
+            "random": lambda: None,
+        }[kind]()
+
+    def call(self, x):
+        if self.kind == "metric":
+            self.seen.update_state(1.0)
+        elif self.kind == "random":
+            return x + keras.random.normal(keras.ops.shape(x))
+        else:
+            self.seen.assign_add(1.0)
+        return x
+
+
+def with_layer(layer):
+    return keras.Sequential([keras.Input((5,)), layer, keras.layers.Dense(1)])
+
+
+def stateful_lstm():
+    layers = [keras.Input(batch_shape=(11, 5)), keras.layers.Reshape((5, 1))]
+    layers += [keras.layers.LSTM(2, stateful=True, name="lstm"), keras.layers.Dense(1)]
+    return keras.Sequential(layers)
+
+
+def spectral():
+    layer = keras.layers.Dense(3, name="inner")
+    return with_layer(keras.layers.SpectralNormalization(layer, name="spectral"))
+
+
+@pytest.mark.parametrize(
+    ("build", "named"),
+    [
+        (lambda: with_layer(Counting("weight")), "tally/seen"),
+        (lambda: with_layer(Counting("metric")), "a state of layer '.*tally'"),
+        (lambda: with_layer(Counting("tf")), "seen:0"),
+        (lambda: with_layer(Counting("random")), "a seed or state outside the model"),
+        (stateful_lstm, "a state of layer '.*lstm'"),
+        (spectral, "spectral/vector_u"),
+    ],
+    ids=["weight", "metric", "tf.Variable", "global seed", "stateful RNN", "SpectralNormalization"],
+)
+def test_layers_that_update_state_are_refused_by_name(build, named):
+    """Pitfall: in a loop of micro-batches the state would change K times, or not at all."""
+    features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
+    model = build()
+    states = [variable.numpy() for variable in model.variables]
+    message = rf"updates .*{named}.* while it is called with training=True.*LayerNormalization"
+    with pytest.raises(ValueError, match=message):
+        accumulate_gradients(model, "mse", features, labels, micro_batch_size=2)
+    for before, variable in zip(states, model.variables, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), before)
+    for layer in model.layers:
+        if isinstance(getattr(layer, "seen", None), tf.Variable):
+            assert float(layer.seen) == 0
+
+
+class Subclassed(keras.Model):
+    """Normalises by learned statistics, and penalises the hidden layer's mean square."""
+
+    def __init__(self, features):
+        super().__init__()
+        self.normalise = keras.layers.Normalization()
+        self.normalise.adapt(features)
+        self.hidden = keras.layers.Dense(4, activation="tanh")
+        self.out = keras.layers.Dense(1)
+
+    def call(self, x):
+        hidden = self.hidden(self.normalise(x))
+        self.add_loss(0.3 * keras.ops.mean(hidden**2))
+        return self.out(hidden)
+
+
+@pytest.mark.parametrize("name", ["none", "mirrored2"])
+def test_a_subclassed_model_with_a_loss_and_fixed_statistics_of_its_own(float64, strategies, name):
+    """Windows of 11 and 7 rows. Reference: full_batch.train, 1e-12."""
+    windows = [full_batch.batch("mlp", rows, rows) for rows in (11, 7)]
+
+    def build():
+        keras.utils.set_random_seed(1)
+        model = Subclassed(windows[0][0])
+        model(windows[0][0])
+        return model, keras.optimizers.Adam(0.05)
+
+    strategy = strategies[name]
+    with strategy.scope():
+        model, optimizer = build()
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=2, strategy=strategy)
+    for window in windows:
+        step(window)
+    alone, reference = build()
+    weights, _ = full_batch.train(alone, reference, "mlp", windows)
+    assert full_batch.error(model.get_weights(), weights) < 1e-12

@@ -1,0 +1,151 @@
+"""What TrainStep refuses, each with its message: the name, the value and what to do instead."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import TrainStep, accumulate_gradients
+
+
+def batch_norm():
+    return keras.Sequential(
+        [
+            keras.Input((5,)),
+            keras.layers.Dense(3),
+            keras.layers.BatchNormalization(name="bn"),
+            keras.layers.Dense(1),
+        ]
+    )
+
+
+def test_batch_normalisation_is_refused_unless_frozen():
+    model = batch_norm()
+    with pytest.raises(ValueError, match=r"bn' is a BatchNormalization in training mode.*Layer"):
+        TrainStep(model, keras.optimizers.SGD(), "mse", micro_batch_size=2)
+    model.get_layer("bn").trainable = False
+    step = TrainStep(model, keras.optimizers.SGD(), "mse", micro_batch_size=2)
+    assert bool(step(full_batch.batch("mlp")).applied)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clipnorm": 1.0}, "clipnorm=1.0: leave it out"),
+        ({"global_clipnorm": 1.0}, "global_clipnorm=1.0.*clip_norm of TrainStep"),
+        ({"clipvalue": 1.0}, "clipvalue=1.0: leave it out; it would change the direction"),
+        ({"use_ema": True}, "use_ema=True.*ema_momentum"),
+        ({"gradient_accumulation_steps": 4}, "gradient_accumulation_steps=4.*micro_batch_size"),
+        ({"loss_scale_factor": 8.0}, "loss_scale_factor=8.0.*TrainStep scales losses itself"),
+    ],
+)
+def test_optimizer_options_that_act_per_replica_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        TrainStep(full_batch.mlp(), keras.optimizers.SGD(**options), "mse", micro_batch_size=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"micro_batch_size": 0}, "micro_batch_size=0: use at least 1"),
+        ({"micro_batch_size": True}, "micro_batch_size=True: use a whole number"),
+        ({"micro_batch_size": 2.5}, "micro_batch_size=2.5: use a whole number"),
+        ({"clip_norm": -1.0}, "clip_norm=-1.0: use a number above 0, or None"),
+        ({"clip_norm": float("nan")}, "clip_norm=nan: use a number above 0"),
+        ({"ema_momentum": 1.0}, "ema_momentum=1.0: use a number from 0 to below 1"),
+        ({"non_finite": "ignore"}, "non_finite='ignore': use 'raise' or 'skip'"),
+        ({"added_losses": "max"}, "added_losses='max': use 'mean' or 'sum'"),
+        ({"loss_fn": "crossentropy"}, "loss='crossentropy' is not a Keras loss; did you mean"),
+        ({"loss_fn": keras.losses.MeanSquaredError(reduction="sum")}, "reduction='sum'"),
+        ({"optimizer": "sgd"}, "optimizer='sgd' is not a Keras optimizer"),
+        (
+            {"optimizer": keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())},
+            "LossScaleOptimizer decides per replica",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_the_constructor(options, message):
+    given = {
+        "optimizer": keras.optimizers.SGD(),
+        "loss_fn": "mse",
+        "micro_batch_size": 2,
+        **options,
+    }
+    with pytest.raises(ValueError, match=message):
+        TrainStep(full_batch.mlp(), **given)
+
+
+def frozen():
+    model = full_batch.mlp()
+    model.trainable = False
+    return model
+
+
+def float8():
+    model = full_batch.mlp()
+    model.layers[0].quantize("float8")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: keras.Sequential([keras.layers.Dense(1)]), r"is not built: .*Input.*model.build"),
+        (frozen, "has no trainable variables: nothing to train"),
+        (float8, r"takes its gradient for its new value.*float8.*mixed_bfloat16"),
+    ],
+)
+def test_models_that_cannot_be_trained_so_are_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        TrainStep(build(), keras.optimizers.SGD(), "mse", micro_batch_size=2)
+
+
+def test_a_model_or_optimizer_of_another_strategy_is_refused(strategies):
+    strategy = strategies["mirrored2"]
+    given = {"loss_fn": "mse", "micro_batch_size": 2, "strategy": strategy}
+    with pytest.raises(ValueError, match=r"model .* not created under this strategy.*scope"):
+        TrainStep(full_batch.mlp(), keras.optimizers.SGD(), **given)
+    with strategy.scope():
+        model = full_batch.mlp()
+    with pytest.raises(ValueError, match=r"optimizer .* not created under this strategy.*scope"):
+        TrainStep(model, keras.optimizers.SGD(), **given)
+
+
+def test_a_loss_of_no_variable_is_refused():
+    features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
+
+    def loss(labels, outputs, sample_weight):
+        return tf.reduce_sum(labels), tf.cast(tf.size(labels), tf.float32)
+
+    with pytest.raises(ValueError, match=r"depends on no trainable variable: .*outputs"):
+        accumulate_gradients(full_batch.mlp(), loss, features, labels, micro_batch_size=2)
+
+
+def test_layers_frozen_after_the_step_was_made_are_refused():
+    """Pitfall: what is traced already would go on training them."""
+    model = full_batch.mlp()
+    step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=4)
+    features, labels, _ = full_batch.batch("mlp")
+    step((features, labels))
+    trained = model.get_weights()
+    model.layers[0].trainable = False
+    message = r"has 2 trainable variables, and had others \(4\).*frozen.*new TrainStep"
+    with pytest.raises(ValueError, match=message):
+        step((features, labels))
+    batches = tf.data.Dataset.from_tensors((features, labels))
+    with pytest.raises(ValueError, match=message):
+        step.run(iter(batches), 1)
+    assert full_batch.error(model.get_weights(), trained) == 0
+    # A new one leaves them alone, with the optimizer that knows all variables.
+    TrainStep(model, step.optimizer, "mse", micro_batch_size=4)((features, labels))
+    assert full_batch.error(model.get_weights()[:2], trained[:2]) == 0
+    assert full_batch.error(model.get_weights()[2:], trained[2:]) > 1e-3
+
+
+def test_labels_that_would_broadcast_are_refused():
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(), "mse", micro_batch_size=2)
+    with pytest.raises(ValueError, match=r"labels of shape .* do not fit outputs"):
+        step((np.zeros((4, 5), "float32"), np.zeros((4, 3), "float32")))

@@ -1,0 +1,80 @@
+"""What a batch has to be: dense tensors that agree on the number of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+_PARTS = ("features", "labels", "sample_weight")
+
+
+def check_batch(features: Any, labels: Any, sample_weight: Any = None) -> None:
+    """Looks at what is known without values.
+
+    Args:
+        features: Tensor, array or spec `[rows, ...]`, or a structure of them, as is `labels`.
+        labels: Where it has other rows, the loss could broadcast them, or rows would be left out.
+        sample_weight: `[rows]` or `[rows, ...]`, or None.
+
+    Raises:
+        ValueError: Something without rows, without a known rank, with other rows, or not dense.
+    """
+    found: int | None = None
+    for part, structure in zip(_PARTS, (features, labels, sample_weight), strict=True):
+        for tensor in tf.nest.flatten(structure):
+            if tensor is None:
+                continue
+            rows = _shape(tensor, part)[0]
+            if found is not None and rows is not None and rows != found:
+                raise ValueError(
+                    f"{part} have {rows} rows where other tensors of the batch have {found}: give "
+                    "one for each row."
+                )
+            found = rows if found is None else found
+
+
+def count_rows(features: Any, labels: Any, sample_weight: Any = None) -> tf.Tensor:
+    """Returns the number of rows, a scalar int32 tensor, after `check_batch`.
+
+    Raises:
+        ValueError: See `check_batch`.
+        InvalidArgumentError: When it runs, if only then the number of rows is known and differs.
+    """
+    check_batch(features, labels, sample_weight)
+    first, *others = [
+        tf.convert_to_tensor(tensor)
+        for tensor in tf.nest.flatten((features, labels, sample_weight))
+        if tensor is not None
+    ]
+    rows = tf.shape(first)[0]
+    unknown = [t for t in others if t.shape[0] is None or first.shape[0] is None]
+    checks = [
+        tf.debugging.assert_equal(
+            tf.shape(tensor)[0], rows, "features, labels and sample_weight differ in rows."
+        )
+        for tensor in unknown
+    ]
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return tf.identity(rows)
+
+
+def _shape(tensor: Any, part: str) -> tf.TensorShape:
+    if isinstance(tensor, (tf.RaggedTensor, tf.SparseTensor)):
+        how = "to_tensor()" if isinstance(tensor, tf.RaggedTensor) else "tf.sparse.to_dense"
+        raise ValueError(
+            f"{part} hold a {type(tensor).__name__}: rows are cut from dense tensors only; make it "
+            f"one in the input pipeline ({how})."
+        )
+    shape = tf.TensorShape(getattr(tensor, "shape", ()))
+    if shape.rank is None:
+        raise ValueError(
+            f"{part} hold a tensor of unknown rank: say its shape in the input pipeline, such as "
+            "tf.ensure_shape(tensor, [None, 5])."
+        )
+    if shape.rank == 0:
+        raise ValueError(
+            f"{part} hold a single number, which has no rows: give a tensor or array [rows, ...] "
+            "(of a list of numbers, np.asarray)."
+        )
+    return shape
