@@ -17,6 +17,14 @@ Who does the same work in the same process, in turns:
 All have the same weights to begin with, rows, order of rows, optimizer (Adam) and cached tf.data
 input; before anything is timed, the weights after 10 steps must agree. None uses XLA, which is
 Keras' own choice on a CPU (`jit_compile="auto"`); `--only ours_jit,keras_jit` measures both with.
+
+How the table reads, on two cores. Where accumulation by hand takes as long as ours (MLPs and
+convolution), what is above the full batch is what small kernels cost: 32 or 64 rows at a time make
+less of two cores than 256 to 1,024 do. Where it takes less (the transformer block), ours can still
+gain. `fit` loses by what it does per micro-batch, which weighs less the more a micro-batch computes
+itself: at its best `steps_per_execution` it spends most of the larger models' time in the same
+matrix products. Its own times differ by up to a factor of two between rounds of one run: read the
+brackets.
 """
 
 from __future__ import annotations
