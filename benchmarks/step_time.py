@@ -21,9 +21,9 @@ Keras' own choice on a CPU (`jit_compile="auto"`); `--only ours_jit,keras_jit` m
 How the table reads, on two cores. Where accumulation by hand takes as long as ours (MLPs and
 convolution), what is above the full batch is what small kernels cost: 32 or 64 rows at a time make
 less of two cores than 256 to 1,024 do. Where it takes less (the transformer block), ours can still
-gain. `fit` loses by what it does per micro-batch, which weighs less the more a micro-batch computes
-itself: at its best `steps_per_execution` it spends most of the larger models' time in the same
-matrix products. Its own times differ by up to a factor of two between rounds of one run: read the
+gain. Small kernels are also what `fit` spends its time in, so that ours cannot take much less of it
+than accumulation by hand does. `fit`'s own times differ by up to a factor of two between rounds of
+one run, and absolute times between runs (a row's two columns are always of one run): read the
 brackets.
 """
 
