@@ -4,12 +4,13 @@ Their preprocessing knows nothing of this project: no packed features, no layout
 process of its own by its own script, with `TF_USE_LEGACY_KERAS` unset as its users have it. What
 had to be chosen beside `run_fn` and `custom_config`: the template's nodes are switched on as its
 comments say, Beam's runner is named (DirectRunner would try to download Prism first), and penguin's
-optional Tuner is off.
+Tuner has our `tuner_fn`.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -141,6 +142,12 @@ def penguin_example(tmp_path_factory: pytest.TempPathFactory) -> Reused:
         "epochs": 20,
         "optimizer": {"learning_rate": 0.01},
     }
+    tuner = {
+        "search": {"optimizer.learning_rate": {"values": [1e-5, 0.02]}},
+        "algorithm": "grid",
+        "objective": "accuracy",
+        "epochs": 5,
+    }
     script = folder / "penguin_pipeline_local.py"
     edit(
         script,
@@ -149,7 +156,10 @@ def penguin_example(tmp_path_factory: pytest.TempPathFactory) -> Reused:
                 "components.Trainer(run_fn='trainer_module.run_fn', "
                 f"custom_config={{'trainer': {trainer}}},"
             ),
-            r"enable_tuning=\(.*\)": "enable_tuning=False",
+            r"components\.Tuner\(\s*module_file=module_file,": (
+                "components.Tuner(tuner_fn='trainer_module.tuner_fn', "
+                f"custom_config={{'trainer': {trainer}, 'tuner': {tuner}}},"
+            ),
             # Its own --runner flag parses Beam's arguments too.
             r"\['DirectRunner', 'FlinkRunner',": "['FnApiRunner', 'DirectRunner', 'FlinkRunner',",
             r"_beam_pipeline_args_by_runner\[flags\.FLAGS\.runner\]": RUNNER,
@@ -198,6 +208,22 @@ def test_the_penguin_example_pushes_a_model_that_knows_the_species(penguin_examp
     assert predicted.shape == (len(rows), 3)
     np.testing.assert_allclose(predicted.sum(axis=1), 1.0, rtol=1e-5)
     assert np.mean(predicted.argmax(axis=1) == truth) > 0.9
+
+
+def test_penguins_trainer_takes_what_its_tuner_found(penguin_example):
+    """20 steps at a learning rate of 0.00001 teach nothing; at 0.02 they teach much."""
+    (file,) = penguin_example.artifacts.glob("Tuner/tuner_results/*/tuner_results.json")
+    best, worst = json.loads(file.read_text())
+    assert (best["optimizer.learning_rate"], worst["optimizer.learning_rate"]) == (0.02, 1e-5)
+    assert best["score"] > worst["score"]
+    (events,) = penguin_example.artifacts.glob("Trainer/model_run/*/train/events*")
+    rates = {
+        float(tf.make_ndarray(value.tensor))
+        for event in tf.compat.v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+        if value.tag == "learning_rate"
+    }
+    assert rates == {np.float32(0.02)}
 
 
 def test_penguins_bulk_inferrer_reads_the_model_in_a_session(penguin_example):
