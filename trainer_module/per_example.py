@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer_module.batch_checks import check_batch
 from trainer_module.chunks import map_chunks
 from trainer_module.gradients import micro_batch_gradients
 from trainer_module.loss import as_loss_function
@@ -48,8 +49,10 @@ def per_example_gradients(
         it; with `reduce`, its results `[rows, ...]`.
 
     Raises:
-        ValueError: chunk_size below 1, or a layer that updates state when called.
+        ValueError: chunk_size below 1, tensors that differ in rows, or a layer that updates state
+            when called.
     """
+    check_batch(features, labels, sample_weight)
     loss_fn = as_loss_function(loss_fn)
     variables = model.trainable_variables
     data = tf.nest.map_structure(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import TrainStep, accumulate_gradients
+from trainer_module import TrainStep, accumulate_gradients, per_example_gradients
 from trainer_module.batch_checks import check_batch, count_rows
 
 X, Y, W = np.zeros((4, 5)), np.zeros((4, 1)), np.zeros(4)
@@ -55,7 +55,10 @@ def test_a_step_refuses_them_before_and_while_it_runs():
     assert int(optimizer.iterations.numpy()) == 0
 
 
-def test_your_own_step_refuses_them_too():
+@pytest.mark.parametrize(
+    ("function", "size"), [(accumulate_gradients, "micro_batch"), (per_example_gradients, "chunk")]
+)
+def test_your_own_step_refuses_them_too(function, size):
     features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
     with pytest.raises(ValueError, match="labels have 5 rows"):
-        accumulate_gradients(full_batch.mlp(), "mse", features, labels[:5], micro_batch_size=2)
+        function(full_batch.mlp(), "mse", features, labels[:5], **{f"{size}_size": 2})

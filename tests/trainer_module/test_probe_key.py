@@ -52,7 +52,7 @@ def test_the_same_step_has_the_same_key():
         {"loss": weighted_loss("mse")},
         {"optimizer": keras.optimizers.Adam},
     ],
-    ids=str,
+    ids=["model", "loss name", "loss object", "loss function", "optimizer"],
 )
 def test_another_step_has_another_key(arguments):
     assert key(**arguments) != key()
