@@ -11,7 +11,7 @@ import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pydantic
 import yaml
@@ -22,6 +22,9 @@ from pipeline.evaluation import EvaluationConfig
 from transform import FeatureSpec, Label
 
 PACKAGE_SCHEME = "package://"
+
+Source = Literal["csv", "tfrecord", "parquet"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 
 
 class ConfigError(ValueError):
@@ -35,7 +38,7 @@ class _Section(BaseModel):
 class DataConfig(_Section):
     """Where the rows come from."""
 
-    source: Literal["csv", "tfrecord", "parquet"] = Field(
+    source: Source = Field(
         default="csv",
         description="File format: CSV with a header line, TFRecord of tf.Example, or Parquet.",
     )

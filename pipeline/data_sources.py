@@ -72,8 +72,13 @@ def resolve(path: str, field: str) -> Path:
     return Path(str(resource))
 
 
-def files(path: str, field: str) -> list[Path]:
+def files(path: str, field: str, *, base: str = "the YAML's own folder") -> list[Path]:
     """The local files that a path or glob names, sorted.
+
+    Args:
+        path: file, glob or `package://...`.
+        field: what an error calls it.
+        base: where relative paths start, for the error.
 
     Raises:
         ConfigError: there is none, or one is empty or not a file.
@@ -82,8 +87,7 @@ def files(path: str, field: str) -> list[Path]:
     found = [Path(name) for name in sorted(glob.glob(str(resolved)))]
     if not found:
         raise ConfigError(
-            f"{field}={path}: no such file. Relative paths start at the YAML's own folder "
-            f"(looked for {resolved})."
+            f"{field}={path}: no such file. Relative paths start at {base} (looked for {resolved})."
         )
     for file in found:
         if file.is_dir():
@@ -97,8 +101,18 @@ def files(path: str, field: str) -> list[Path]:
     return found
 
 
-def peek(data: DataConfig, field: Literal["path", "eval_path"] = "path") -> DataPeek | None:
+def peek(
+    data: DataConfig,
+    field: Literal["path", "eval_path"] = "path",
+    *,
+    label: str | None = None,
+) -> DataPeek | None:
     """Reads the first rows of the data.
+
+    Args:
+        data: where they are.
+        field: which of its paths.
+        label: what an error calls that path; None: its place in the YAML.
 
     Returns:
         What they show, or None for data on a remote file system.
@@ -109,7 +123,7 @@ def peek(data: DataConfig, field: Literal["path", "eval_path"] = "path") -> Data
     path = getattr(data, field)
     if is_remote(path):
         return None
-    label = f"data.{field}"
+    label = label or f"data.{field}"
     found = files(path, label)
     try:
         result = {"csv": _peek_csv, "tfrecord": _peek_tfrecord, "parquet": _peek_parquet}[
@@ -204,7 +218,7 @@ def _common_folder(first: str, second: str) -> str:
     return "/".join(parts) or "/"
 
 
-def _wider(known: ColumnType, text: str) -> ColumnType:
+def wider(known: ColumnType, text: str) -> ColumnType:
     """The type of a column after one more value, as TFX's CSV reader infers it."""
     if not text or known == "string":
         return known
@@ -220,9 +234,13 @@ def _wider(known: ColumnType, text: str) -> ColumnType:
         return "string"
 
 
-def _peek_csv(found: list[Path]) -> DataPeek:
-    columns: dict[str, ColumnType] = {}
-    rows = 0
+def csv_rows(found: Iterable[Path]) -> Iterator[tuple[list[str], list[str]]]:
+    """Header and cells of each row, as TFX reads them.
+
+    Raises:
+        ConfigError: a file is no CSV, its header is unusable, or a row has more or fewer cells.
+    """
+    known: list[str] = []
     for file in found:
         with file.open(newline="", encoding="utf-8") as stream:
             try:
@@ -230,10 +248,10 @@ def _peek_csv(found: list[Path]) -> DataPeek:
                 _check_first_line(first_line, file)
                 # Exactly as TFX splits it.
                 header = first_line.strip().split(",")
-                _check_header(header, columns, file)
+                _check_header(header, known, file)
+                known = header
                 reader = csv.reader(stream)
-                columns = columns or dict.fromkeys(header, "unknown")
-                for row in islice(reader, PEEKED_ROWS - rows + 1):
+                for row in reader:
                     if not row:
                         continue
                     if len(row) != len(header):
@@ -241,15 +259,23 @@ def _peek_csv(found: list[Path]) -> DataPeek:
                             f"{file}, line {reader.line_num + 1}: {len(row)} cells under a header "
                             f"of {len(header)} columns. Correct it, or quote cells with commas."
                         )
-                    rows += 1
-                    if rows > PEEKED_ROWS:
-                        return DataPeek(columns, PEEKED_ROWS, complete=False)
-                    for name, cell in zip(header, row, strict=True):
-                        columns[name] = _wider(columns[name], cell)
+                    yield header, row
             except (UnicodeDecodeError, csv.Error) as error:
                 raise ConfigError(
                     f"{file} is no UTF-8 CSV file ({error}). Set data.source to its format."
                 ) from None
+
+
+def _peek_csv(found: list[Path]) -> DataPeek:
+    columns: dict[str, ColumnType] = {}
+    rows = 0
+    for header, row in csv_rows(found):
+        columns = columns or dict.fromkeys(header, "unknown")
+        rows += 1
+        if rows > PEEKED_ROWS:
+            return DataPeek(columns, PEEKED_ROWS, complete=False)
+        for name, cell in zip(header, row, strict=True):
+            columns[name] = wider(columns[name], cell)
     return DataPeek(columns, rows, complete=True)
 
 
@@ -267,17 +293,17 @@ def _check_first_line(line: str, file: Path) -> None:
         )
 
 
-def _check_header(header: list[str], columns: dict[str, ColumnType], file: Path) -> None:
+def _check_header(header: list[str], known: list[str], file: Path) -> None:
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated or not all(header):
         raise ConfigError(
             f"{file}: the first line must name every column once; "
             + (f"repeated: {', '.join(repeated)}." if repeated else "one name is empty.")
         )
-    if columns and list(columns) != header:
+    if known and known != header:
         raise ConfigError(
             f"{file}: its header differs from the first file's: "
-            f"{', '.join(sorted(set(columns) ^ set(header))) or 'another order of columns'}. "
+            f"{', '.join(sorted(set(known) ^ set(header))) or 'another order of columns'}. "
             "All CSV files of one data set need the same header."
         )
 
@@ -327,7 +353,7 @@ def _peek_tfrecord(found: list[Path]) -> DataPeek:
         None: "unknown",
     }
     try:
-        for serialized in islice(_tfrecords(found), PEEKED_ROWS + 1):
+        for serialized in islice(tfrecords(found), PEEKED_ROWS + 1):
             rows += 1
             if rows > PEEKED_ROWS:
                 return DataPeek(columns, PEEKED_ROWS, complete=False)
@@ -345,7 +371,12 @@ def _peek_tfrecord(found: list[Path]) -> DataPeek:
     return DataPeek(columns, rows, complete=True)
 
 
-def _tfrecords(found: Iterable[Path]) -> Iterator[bytes]:
+def tfrecords(found: Iterable[Path]) -> Iterator[bytes]:
+    """The serialized records of the files.
+
+    Raises:
+        ConfigError: a file is compressed, which Beam would not see.
+    """
     import tensorflow as tf
 
     for file in found:

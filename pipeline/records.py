@@ -32,8 +32,11 @@ class NodeRecord:
         return artifacts[-1] if artifacts else None
 
 
-def latest_run(metadata_path: Path, pipeline: str) -> dict[str, NodeRecord]:
-    """The finished nodes of a pipeline's latest run by name; empty when it never ran."""
+def latest_run(metadata_path: Path, pipeline: str | None = None) -> dict[str, NodeRecord]:
+    """The finished nodes of a pipeline's latest run by name; empty when it never ran.
+
+    Without `pipeline`, those of the latest run of any.
+    """
     from ml_metadata import MetadataStore
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
@@ -46,12 +49,12 @@ def latest_run(metadata_path: Path, pipeline: str) -> dict[str, NodeRecord]:
     runs = [
         run
         for run in store.get_contexts_by_type("pipeline_run")
-        if any(c.name == pipeline for c in store.get_parent_contexts_by_context(run.id))
-        or run.properties["pipeline_id"].string_value == pipeline
+        if pipeline in (None, _pipeline_name(store, run))
     ]
     if not runs:
         return {}
     run = max(runs, key=lambda context: context.id)
+    pipeline = _pipeline_name(store, run)
     records: dict[str, NodeRecord] = {}
     finished = {mlmd.Execution.COMPLETE, mlmd.Execution.CACHED}
     for execution in store.get_executions_by_context(run.id):
@@ -76,6 +79,11 @@ def latest_run(metadata_path: Path, pipeline: str) -> dict[str, NodeRecord]:
             )
         records[name] = NodeRecord(name, outputs)
     return records
+
+
+def _pipeline_name(store: Any, run: Any) -> str:
+    parents = store.get_parent_contexts_by_context(run.id)
+    return parents[0].name if parents else run.properties["pipeline_id"].string_value
 
 
 def _node_name(store: Any, execution: int, pipeline: str) -> str:

@@ -1,0 +1,288 @@
+"""What TFDV measures of each column of a file, for `features suggest`.
+
+Up to `MAX_ROWS` rows, spread evenly over the file, go through TFDV's own statistics. NaN,
+infinities and empty texts are left out before, because Transform takes them as missing: TFDV's
+count of missing values is then Transform's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline import data_sources
+from pipeline.config import ConfigError, DataConfig, Source
+
+if TYPE_CHECKING:
+    from tensorflow_metadata.proto.v0 import statistics_pb2
+
+MAX_ROWS = 100_000
+TOP_VALUES = 1_000
+_AS_TEXT = "\x1f"  # before an int column's name: the same values, counted as texts
+_SUFFIXES: dict[str, Source] = {".csv": "csv", ".parquet": "parquet", ".tfrecord": "tfrecord"}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Of the values present."""
+
+    minimum: float
+    maximum: float
+    mean: float
+    std: float
+    zeros: int
+    percentiles: tuple[float, ...]  # 101: of 0, 1, ... 100 %
+
+    def at(self, percent: int) -> float:
+        """A percentile."""
+        return self.percentiles[percent]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Of the values present, ints as decimal text."""
+
+    distinct: int
+    top: tuple[tuple[str, int], ...]  # the most frequent, with their counts
+    average_length: float
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """One column.
+
+    Attributes:
+        type: as Transform will see it; unknown where no row has a value.
+        rows: rows measured.
+        missing: those without a value.
+        several: a row may hold more than one value.
+        numbers: of an int or float column.
+        texts: of a string or int column.
+    """
+
+    name: str
+    type: data_sources.ColumnType
+    rows: int
+    missing: int
+    several: bool = False
+    numbers: Numbers | None = None
+    texts: Texts | None = None
+
+    @property
+    def present(self) -> int:
+        return self.rows - self.missing
+
+    @property
+    def missing_share(self) -> float:
+        return self.missing / self.rows
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """All columns of a file.
+
+    Attributes:
+        rows: rows in the file.
+        every: each `every`-th of them was measured.
+    """
+
+    rows: int
+    every: int
+    columns: tuple[ColumnFacts, ...]
+
+
+def measure(path: str, *, source: Source | None = None, max_rows: int = MAX_ROWS) -> DataFacts:
+    """Reads a file and measures its columns.
+
+    Args:
+        path: a file, a glob, or `package://...`.
+        source: its format; None: by its name.
+        max_rows: rows measured at most, at least half as many of a longer file.
+
+    Raises:
+        ConfigError: no such file, an empty one, one of another format or without a row.
+    """
+    data = DataConfig(source=source or _source_of(path), path=path)
+    found = data_sources.files(path, "--input", base="the working directory")
+    try:
+        data_sources.peek(data, label="--input")
+        read = {"csv": _read_csv, "parquet": _read_parquet, "tfrecord": _read_tfrecord}
+        rows, every, columns = read[data.source](found, max_rows)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("data.source", "--source")) from None
+    return DataFacts(rows, every, _facts(columns))
+
+
+def _source_of(path: str) -> Source:
+    suffixes = Path(path.removesuffix(".gz")).suffixes
+    for suffix in reversed(suffixes):
+        if suffix.lower() in _SUFFIXES:
+            return _SUFFIXES[suffix.lower()]
+    raise ConfigError(
+        f"--input={path}: its name does not tell its format; add --source csv, parquet or tfrecord"
+    )
+
+
+def spread(rows: Iterable[Any], limit: int) -> tuple[int, int, list[Any]]:
+    """Every 2^k-th row, with the smallest k that keeps at most `limit`: count, 2^k, rows."""
+    kept: list[Any] = []
+    every, count = 1, 0
+    for row in rows:
+        if count % every == 0:
+            if len(kept) == limit:
+                kept, every = kept[::2], every * 2
+                if count % every == 0:
+                    kept.append(row)
+            else:
+                kept.append(row)
+        count += 1
+    return count, every, kept
+
+
+_Rows = list[list[Any] | None]  # a column: the values of each row
+
+
+def _read_csv(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]]:
+    pairs = data_sources.csv_rows(found)
+    header, first = next(pairs)
+    count, every, rows = spread(chain([first], (row for _, row in pairs)), limit)
+    columns: dict[str, _Rows] = {}
+    for name, cells in zip(header, zip(*rows, strict=True), strict=True):
+        kind: data_sources.ColumnType = "unknown"
+        for cell in cells:
+            kind = data_sources.wider(kind, cell)
+        parse = {"int": int, "float": float}.get(kind, str)
+        columns[name] = [[parse(cell)] if cell else None for cell in cells]
+    return count, every, columns
+
+
+def _read_parquet(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    files = [pyarrow.parquet.ParquetFile(file) for file in found]
+    count = sum(file.metadata.num_rows for file in files)
+    every = 1
+    while count > every * limit:
+        every *= 2
+    columns: dict[str, _Rows] = {}
+    start = 0
+    for file in files:
+        for batch in file.iter_batches():
+            wanted = pa.array(np.arange(-start % every, batch.num_rows, every))
+            for name, column in batch.to_pydict().items():
+                rows = [column[i] for i in wanted.to_pylist()]
+                rows = [r if r is None or isinstance(r, list) else [r] for r in rows]
+                columns.setdefault(name, []).extend(rows)
+            start += batch.num_rows
+    return count, every, columns
+
+
+def _read_tfrecord(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]]:
+    from tfx_bsl.coders import example_coder
+
+    count, every, records = spread(data_sources.tfrecords(found), limit)
+    batch = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch(records)
+    return count, every, batch.to_pydict()
+
+
+def _facts(columns: dict[str, _Rows]) -> tuple[ColumnFacts, ...]:
+    import pyarrow as pa
+    import tensorflow_data_validation as tfdv
+    from tensorflow_data_validation.statistics import stats_impl
+
+    arrays: dict[str, pa.Array] = {}
+    for name, rows in columns.items():
+        cleaned = [_present_values(row) for row in rows]
+        kind = _type_of(cleaned)
+        if kind in ("int", "float"):
+            parse, dtype = (int, pa.int64()) if kind == "int" else (float, pa.float64())
+            numbers = [None if row is None else [parse(v) for v in row] for row in cleaned]
+            arrays[name] = pa.array(numbers, pa.list_(dtype))
+        if kind in ("int", "string"):
+            texts = [None if row is None else [str(v) for v in row] for row in cleaned]
+            label = name if kind == "string" else _AS_TEXT + name
+            arrays[label] = pa.array(texts, pa.list_(pa.string()))
+    options = tfdv.StatsOptions(
+        num_top_values=1,
+        num_rank_histogram_buckets=TOP_VALUES,
+        num_quantiles_histogram_buckets=100,
+        epsilon=0.001,
+    )
+    # As tfdv.generate_statistics_from_dataframe does, which takes no lists.
+    batch = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+    found = stats_impl.generate_statistics_in_memory(batch, options) if arrays else None
+    features = {f.path.step[0]: f for f in found.datasets[0].features} if found else {}
+    return tuple(_column(name, len(rows), features) for name, rows in columns.items())
+
+
+def _present_values(row: Sequence[Any] | None) -> list[Any] | None:
+    """The values that Transform does not take as missing; None where there is none."""
+    values = []
+    for value in row or ():
+        text = value.decode(errors="replace") if isinstance(value, bytes) else value
+        if text is None or text == "" or (isinstance(text, float) and not math.isfinite(text)):
+            continue
+        values.append(text)
+    return values or None
+
+
+def _type_of(rows: Sequence[list[Any] | None]) -> data_sources.ColumnType:
+    found: data_sources.ColumnType = "unknown"
+    for value in chain.from_iterable(row for row in rows if row):
+        if isinstance(value, str):
+            return "string"
+        if isinstance(value, float) or abs(value) >= 2**63:  # TFX reads such an int as a float
+            found = "float"
+        elif found == "unknown":
+            found = "int"
+    return found
+
+
+def _column(
+    name: str, rows: int, features: Mapping[str, statistics_pb2.FeatureNameStatistics]
+) -> ColumnFacts:
+    feature, counted = features.get(name), features.get(_AS_TEXT + name)
+    if feature is None:
+        return ColumnFacts(name, "unknown", rows, missing=rows)
+    kind = feature.WhichOneof("stats")
+    common = getattr(feature, kind).common_stats
+    texts = feature if kind == "string_stats" else counted
+    numbers = feature.num_stats if kind == "num_stats" else None
+    return ColumnFacts(
+        name=name,
+        type="string" if numbers is None else "int" if counted is not None else "float",
+        rows=rows,
+        missing=rows - common.num_non_missing,
+        several=common.max_num_values > 1,
+        numbers=None if numbers is None else _numbers(numbers),
+        texts=None if texts is None else _texts(texts.string_stats),
+    )
+
+
+def _numbers(found: statistics_pb2.NumericStatistics) -> Numbers:
+    (quantiles,) = (h for h in found.histograms if h.type == h.QUANTILES)
+    edges = [(0.0, quantiles.buckets[0].low_value)]
+    for bucket in quantiles.buckets:
+        edges.append((edges[-1][0] + bucket.sample_count, bucket.high_value))
+    counts, values = (np.asarray(side) for side in zip(*edges, strict=True))
+    percentiles = np.interp(np.linspace(0.0, counts[-1], 101), counts, values)
+    return Numbers(
+        minimum=found.min,
+        maximum=found.max,
+        mean=found.mean,
+        std=found.std_dev,
+        zeros=found.num_zeros,
+        percentiles=tuple(percentiles.tolist()),
+    )
+
+
+def _texts(found: statistics_pb2.StringStatistics) -> Texts:
+    top = [(b.label, round(b.sample_count)) for b in found.rank_histogram.buckets]
+    return Texts(found.unique, tuple(top), found.avg_length)

@@ -1,0 +1,415 @@
+"""Which step fits a column, and why: the rules of `features suggest`.
+
+Pure: the facts of a column in, a proposal out. In the order of the rules, first match:
+
+    no value, mostly missing, constant, an own value per row    left out
+    dates                                                        encode: date
+    few different values                                         encode: one_hot
+    codes                                                        encode: integer or vocabulary
+    texts                                                        encode: vocabulary or hash
+    numbers                                                      scale, by skew and outliers
+
+Skew is Bowley's, of the 10th, 50th and 90th percentile, in [-1, 1]: robust against outliers, and
+known without the rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.column_facts import ColumnFacts, Numbers, Texts
+
+MOSTLY_MISSING = 0.95
+INDICATOR_SHARE = 0.01  # from here on, that a value is missing is told to the model
+OWN_VALUE = 0.5  # different texts per row: beyond, a text names its row
+FEW = 10  # different values that get a 0/1 column each
+MANY = 1_000  # different values that get an id each, if none is shared
+CODES = 100  # different ints that count as codes where each is frequent
+ROWS_PER_CODE = 20
+SKEWED = 0.3
+OUTLYING = 6.0  # interquartile ranges beyond the quartiles
+FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
+LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is no unit for a network
+HASH_LARGEST = 1 << 16
+_DAY = 86_400
+_EPOCHS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
+_FIRST, _LAST = 631_152_000, 2_840_140_800  # 1990 and 2060, in seconds since 1970
+_SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d*)?)?([Zz]|[+-]\d{2}:?\d{2})?)?")
+_OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[./]\d{1,2}[./].*")
+_DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
+_ID_NAME = re.compile(r"(^|[_ ])(id|uuid|guid|key|index|row|number|no)$", re.IGNORECASE)
+_CODE_NAME = re.compile(
+    r"(^|[_ ])(code|type|kind|class|category|zip|zipcode|postcode|area|region|district|tract|group|id)"
+    r"([_ ]|$)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a group does; columns with equal steps share a group.
+
+    Attributes:
+        name: of the group, made unique later.
+        options: of the group in the YAML, all but name and columns.
+        why: the rule, in a sentence.
+    """
+
+    name: str
+    options: dict[str, Any]
+    why: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A step for a column, or None: left out; `measured` are the numbers that decided."""
+
+    column: str
+    step: Step | None
+    measured: str
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a rule knows beside the column: all names, and that every `every`-th row was read."""
+
+    names: Collection[str] = field(default_factory=frozenset)
+    every: int = 1
+
+
+def propose(facts: ColumnFacts, around: Surroundings) -> Proposal:
+    """The step that fits a column."""
+    if facts.present == 0:
+        return Proposal(facts.name, None, "no row has a value")
+    if facts.missing_share > MOSTLY_MISSING:
+        return Proposal(facts.name, None, f"{facts.missing_share:.1%} of the rows have no value")
+    if facts.several:
+        return _several(facts)
+    if facts.texts is not None and facts.texts.distinct == 1:
+        return Proposal(facts.name, None, f"constant: always {_shown(facts.texts.top[0][0])}")
+    if facts.numbers is not None and facts.numbers.minimum == facts.numbers.maximum:
+        return Proposal(facts.name, None, f"constant: always {facts.numbers.minimum:g}")
+    if facts.numbers is None:
+        assert facts.texts is not None
+        return _text(facts, facts.texts, around)
+    if facts.texts is not None:
+        special = _int(facts, facts.numbers, facts.texts, around)
+        if special is not None:
+            return special
+    return _number(facts, facts.numbers, around)
+
+
+def label_of(facts: ColumnFacts) -> dict[str, Any]:
+    """The `label:` of a column.
+
+    Raises:
+        ValueError: nothing can be learned from it, or it is no label.
+    """
+    name = facts.name
+    if facts.present == 0:
+        raise ValueError(f"--label={name}: no row has a value; use another column")
+    if facts.several:
+        raise ValueError(f"--label={name}: rows hold several values; use a column with one")
+    values = facts.texts
+    if facts.numbers is not None and facts.numbers.minimum == facts.numbers.maximum:
+        raise ValueError(f"--label={name}: constant, nothing can be learned; use another column")
+    if values is not None and values.distinct == 1:
+        raise ValueError(f"--label={name}: constant, nothing can be learned; use another column")
+    if facts.numbers is None:
+        assert values is not None
+        if values.distinct == 2:  # the rarer one is what is looked for
+            return {"column": name, "kind": "binary", "positive": values.top[-1][0]}
+        if values.distinct > MANY or values.distinct > OWN_VALUE * facts.present:
+            raise ValueError(
+                f"--label={name}: {values.distinct:,} different texts in {facts.present:,} rows "
+                "are no classes; use another column"
+            )
+        return {"column": name, "kind": "multiclass"}
+    low, high = facts.numbers.minimum, facts.numbers.maximum
+    if _zero_or_one(facts, facts.numbers):
+        return {"column": name, "kind": "binary"}
+    if values is not None and values.distinct == 2:
+        return {"column": name, "kind": "binary", "positive": int(high)}
+    if values is not None and low == 0 and high < CODES and values.distinct == high + 1:
+        return {"column": name, "kind": "multiclass"}
+    return {"column": name, "kind": "regression"}
+
+
+def _several(facts: ColumnFacts) -> Proposal:
+    if facts.texts is None:
+        return Proposal(facts.name, None, "rows hold several floats; derive columns from them")
+    if facts.texts.distinct <= FEW:
+        option: dict[str, Any] = {"values": _listed(facts.texts)}
+    else:
+        option = {"top_k": min(facts.texts.distinct, CODES)}
+    step = Step(
+        facts.name,
+        {"encode": {"multi_hot": option}},
+        "Rows hold several values: a 0/1 column for each.",
+    )
+    return Proposal(facts.name, step, f"{facts.texts.distinct:,} different values")
+
+
+def _text(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposal:
+    name, distinct = facts.name, texts.distinct
+    date = _text_date(facts, texts, around)
+    if date is not None:
+        return date
+    counted = sum(count for _, count in texts.top)
+    numeric = sum(count for text, count in texts.top if _is_number(text))
+    if numeric >= 0.9 * counted and distinct > FEW:
+        other = next((text for text, _ in texts.top if not _is_number(text)), "")
+        return Proposal(
+            name,
+            None,
+            f"numbers but for texts like {_shown(other)}: leave such cells empty to scale it",
+        )
+    if distinct > OWN_VALUE * facts.present and distinct > FEW:
+        return Proposal(
+            name,
+            None,
+            f"{distinct:,} different texts in {facts.present:,} rows, {texts.average_length:.0f} "
+            "characters on average: ids or free text",
+        )
+    return _category(facts, texts, around)
+
+
+def _category(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposal:
+    name, distinct = facts.name, texts.distinct
+    values = _listed(texts)
+    outputs = {f"{name}={value}" for value in values} | {f"{name}_other", f"{name}_missing"}
+    if distinct <= FEW and not outputs & set(around.names):
+        step = Step(
+            name,
+            {"encode": {"one_hot": {"values": values}}},
+            f"At most {FEW} different values: a 0/1 column for each, one for any other and one for "
+            "missing.",
+        )
+        return Proposal(name, step, f"{distinct} values, {_top(facts, texts)}")
+    if distinct <= MANY:
+        step = Step(
+            "categories",
+            {"encode": {"vocabulary": {}}},
+            f"More than {FEW} and at most {MANY:,} different values: an id for each, by frequency.",
+        )
+        return Proposal(name, step, f"{distinct:,} values, {_top(facts, texts)}")
+    buckets = min(1 << (distinct - 1).bit_length(), HASH_LARGEST)
+    step = Step(
+        "many_values",
+        {"encode": {"hash": {"buckets": buckets}}},
+        f"More than {MANY:,} different values: ids by hash, nothing to learn or to keep.",
+    )
+    return Proposal(name, step, f"{distinct:,} values, {_top(facts, texts)}")
+
+
+def _int(
+    facts: ColumnFacts, numbers: Numbers, texts: Texts, around: Surroundings
+) -> Proposal | None:
+    """Dates, ids, flags and codes; None: a number like any other."""
+    name, distinct = facts.name, texts.distinct
+    date = _epoch_date(facts, numbers, around)
+    if date is not None:
+        return date
+    span = numbers.maximum - numbers.minimum + 1
+    dense = span <= 1.1 * facts.present * around.every
+    if distinct == facts.present > FEW and (dense or _ID_NAME.search(name)):
+        return Proposal(name, None, f"{distinct:,} different ints in as many rows: ids")
+    if _zero_or_one(facts, numbers):
+        return _flag(facts, numbers, around)
+    if distinct <= FEW:
+        return _category(facts, texts, around)
+    frequent = facts.present >= ROWS_PER_CODE * distinct
+    if numbers.minimum >= 0 and numbers.maximum < CODES and frequent:
+        size = int(numbers.maximum) + 1
+        step = Step(
+            f"codes_below_{size}",
+            {"encode": {"integer": {"size": size}}},
+            f"Few small ints, each in {ROWS_PER_CODE} rows or more on average: codes, an id for "
+            "each. (If they are amounts, scale them: scale: z_score.)",
+        )
+        measured = f"{distinct} values of {numbers.minimum:g} to {numbers.maximum:g}"
+        return Proposal(name, step, measured)
+    if _CODE_NAME.search(name):
+        return _category(facts, texts, around)
+    return None
+
+
+def _number(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Proposal:
+    if _zero_or_one(facts, numbers):
+        return _flag(facts, numbers, around)
+    p10, p25, p50, p75, p90 = (numbers.at(level) for level in (10, 25, 50, 75, 90))
+    p1, p99 = numbers.at(1), numbers.at(99)
+    skew = _bowley(p10, p50, p90)
+    middle = p75 - p25
+    if middle == 0:
+        measured = (
+            f"half of the values are {p50:g}, range {numbers.minimum:g} to {numbers.maximum:g}"
+        )
+        return _scaled(
+            facts, around, "ranked", {"scale": "gaussian"}, measured, "median",
+            "Half of the values or more are one: by rank, whatever the rest.",
+        )  # fmt: skip
+    spread = f"median {p50:.4g}, 99 % below {p99:.4g}, largest {numbers.maximum:.4g}"
+    if abs(skew) >= SKEWED:
+        if numbers.minimum >= 0 and math.log1p(p99) <= LOG_LARGEST:
+            logs = _bowley(*(math.log1p(value) for value in (p10, p50, p90)))
+            if abs(logs) < SKEWED:
+                return _scaled(
+                    facts, around, "skewed", {"scale": "log1p"},
+                    f"skew {skew:+.2f}, of log(1 + x) {logs:+.2f}; {spread}", "median",
+                    f"Skew of {SKEWED} or more (0: symmetric), and less after log(1 + x).",
+                )  # fmt: skip
+        return _scaled(
+            facts, around, "ranked", {"scale": "gaussian"}, f"skew {skew:+.2f}; {spread}", "median",
+            f"Skew of {SKEWED} or more that a logarithm does not mend: by rank, to a normal "
+            "distribution.",
+        )  # fmt: skip
+    beyond = max(numbers.maximum - p75, p25 - numbers.minimum) / middle
+    if beyond > OUTLYING:
+        return _scaled(
+            facts, around, "outliers",
+            {"clip": {"quantiles": [0.001, 0.999] if facts.present >= 10_000 else [0.01, 0.99]},
+             "scale": "robust"},
+            f"outliers up to {beyond:.0f} interquartile ranges away; {spread}", "median",
+            f"Symmetric, with values more than {OUTLYING:g} interquartile ranges beyond the "
+            "quartiles: these are clipped, and median and quartiles do not see them.",
+        )  # fmt: skip
+    if (p99 - p1) / middle < FLAT:
+        return _scaled(
+            facts, around, "even", {"scale": "min_max"},
+            f"evenly spread over {numbers.minimum:.4g} to {numbers.maximum:.4g}", "mean",
+            "Evenly spread between two ends, without tails: to [0, 1].",
+        )  # fmt: skip
+    return _scaled(
+        facts, around, "numbers", {"scale": "z_score"},
+        f"mean {numbers.mean:.4g}, standard deviation {numbers.std:.4g}, skew {skew:+.2f}, "
+        f"{beyond:.1f} interquartile ranges beyond the quartiles at most", "mean",
+        f"Skew below {SKEWED} and no value more than {OUTLYING:g} interquartile ranges beyond the "
+        "quartiles.",
+    )  # fmt: skip
+
+
+def _flag(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Proposal:
+    ones = 1.0 - numbers.zeros / facts.present
+    return _scaled(
+        facts, around, "flags", {"scale": "none"}, f"1 in {ones:.1%}", "most_frequent",
+        "0 and 1 already.",
+    )  # fmt: skip
+
+
+def _scaled(
+    facts: ColumnFacts,
+    around: Surroundings,
+    name: str,
+    options: dict[str, Any],
+    measured: str,
+    impute: str,
+    why: str,
+) -> Proposal:
+    """The step with what missing values need."""
+    if not facts.missing:
+        return Proposal(facts.name, Step(name, options, why), measured)
+    measured += f"; {facts.missing_share:.1%} missing"
+    options = {"impute": impute, **options}
+    why += f" Missing values become the {impute.replace('most_frequent', 'most frequent value')}"
+    indicator = f"{facts.name}_missing"
+    if facts.missing_share < INDICATOR_SHARE or indicator in around.names:
+        step = Step(f"{name}_imputed", options, why + ".")
+        return Proposal(facts.name, step, measured)
+    why += f"; {INDICATOR_SHARE:.0%} or more are missing: a 0/1 column says where."
+    options = {"impute": impute, "missing_indicator": True, **options}
+    return Proposal(facts.name, Step(f"{name}_with_missing", options, why), measured)
+
+
+def _text_date(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposal | None:
+    labels = [text for text, _ in texts.top]
+    if all(_ISO.fullmatch(text) for text in labels):
+        first, last = min(labels), max(labels)
+        has_time = any(len(text) > len("2013-05-06") for text in labels)
+        return _date(facts, around, has_time, first[:7] != last[:7], f"{first} to {last}", {})
+    if all(_OTHER_DATE.fullmatch(text) for text in labels):
+        return Proposal(
+            facts.name,
+            None,
+            f"dates like {_shown(labels[0])}: write them as 2013-05-06 to encode their parts",
+        )
+    return None
+
+
+def _epoch_date(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Proposal | None:
+    named = _DATE_NAME.search(facts.name) is not None
+    first, last = (_FIRST, _LAST) if named else (_SURE_FIRST, _SURE_LAST)
+    for unit, per_second in _EPOCHS.items():
+        low, high = numbers.minimum / per_second, numbers.maximum / per_second
+        if first <= low and high <= last:
+            import datetime
+
+            shown = (
+                datetime.datetime.fromtimestamp(s, datetime.timezone.utc).date()
+                for s in (low, high)
+            )
+            options = {} if unit == "seconds" else {"unit": unit}
+            long = high - low > 60 * _DAY
+            text = "{} to {}".format(*shown)
+            return _date(facts, around, True, long, f"{unit} since 1970: {text}", options)
+    return None
+
+
+def _date(
+    facts: ColumnFacts,
+    around: Surroundings,
+    has_time: bool,
+    months: bool,
+    measured: str,
+    options: dict[str, Any],
+) -> Proposal:
+    parts = ["hour"] if has_time else []
+    parts += ["weekday", *(["month"] if months else ["day"])]
+    parts = [part for part in parts if f"{facts.name}_{part}" not in around.names]
+    if not parts:
+        return Proposal(facts.name, None, f"a date whose parts are columns already; {measured}")
+    step = Step(
+        f"dates_{'_'.join(parts)}",
+        {"encode": {"date": {"parts": parts, **options}}},
+        "Dates: an id for each part that comes back.",
+    )
+    return Proposal(facts.name, step, measured)
+
+
+def _zero_or_one(facts: ColumnFacts, numbers: Numbers) -> bool:
+    """Zeros, and as many ones as the mean says."""
+    inside = numbers.minimum == 0 and numbers.maximum == 1
+    ones = facts.present - numbers.zeros
+    return inside and math.isclose(numbers.mean * facts.present, ones, rel_tol=1e-9)
+
+
+def _bowley(low: float, middle: float, high: float) -> float:
+    return (low + high - 2.0 * middle) / (high - low) if high > low else 0.0
+
+
+def _listed(texts: Texts) -> list[str]:
+    return [text for text, _ in texts.top]
+
+
+def _top(facts: ColumnFacts, texts: Texts) -> str:
+    value, count = texts.top[0]
+    missing = f"; {facts.missing_share:.1%} missing" if facts.missing else ""
+    return f"most often {_shown(value)} ({count / facts.present:.0%}){missing}"
+
+
+def _shown(text: str) -> str:
+    short = text if len(text) <= 30 else text[:29] + "…"
+    return repr(short)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

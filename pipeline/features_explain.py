@@ -1,0 +1,206 @@
+"""`features explain`: what a finished run did with each column, with its fitted numbers.
+
+The chains come from the run's transform graph, rows and missing values of unscaled columns from its
+statistics; both are read, nothing is computed from the data again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.config import ConfigError, PipelineConfig
+from pipeline.records import NodeRecord, latest_run
+
+if TYPE_CHECKING:
+    from tensorflow_metadata.proto.v0 import statistics_pb2
+
+    from transform.chains import Chain, Step
+
+TRAIN_SPLIT = "train"
+SHOWN_VALUES = 4  # of a list, in the table; --json has all of them
+PIPE_WIDTH = 160
+_SHORT = {"standard_deviation": "std", "lower_quartile": "q25", "upper_quartile": "q75"}
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A column's chain, and how many of the train split's rows lack a value.
+
+    `missing` is a share in [0, 1]; None where neither scaler nor statistics count it: for a cross
+    and for a derived column that is encoded.
+    """
+
+    chain: Chain
+    missing: float | None
+
+
+def explain(records: Mapping[str, NodeRecord]) -> list[Explained]:
+    """Reads the chains of a run.
+
+    Args:
+        records: the nodes of the run (`latest_run`).
+
+    Raises:
+        ConfigError: the run has no finished Transform, its artifact is gone, or it was made by
+            another `preprocessing_fn`.
+    """
+    from transform import column_chains
+
+    transform = records.get("Transform")
+    graph = transform.output("transform_graph") if transform else None
+    if graph is None:
+        raise ConfigError(
+            "the latest run has no finished Transform; run `python -m pipeline run` until it has"
+        )
+    if not Path(graph.uri).is_dir():
+        raise ConfigError(
+            f"the run's transform graph is gone from {graph.uri}; run it again with "
+            "--set metadata.cache=false"
+        )
+    try:
+        chains = column_chains(graph.uri)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    rows, missing = _missing_rows(_statistics(records))
+    return [Explained(chain, _missing_share(chain, rows, missing)) for chain in chains]
+
+
+def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
+    """The latest run of a configuration.
+
+    Raises:
+        ConfigError: it has not run here.
+    """
+    records = latest_run(config.metadata_path, config.name)
+    if not records:
+        raise ConfigError(
+            f"pipeline {config.name} has not run yet: {config.metadata_path} knows no run of it; "
+            "run it first, with `python -m pipeline run --config ...`"
+        )
+    return records
+
+
+def run_of_folder(folder: Path) -> dict[str, NodeRecord]:
+    """The latest run in an output folder.
+
+    Raises:
+        ConfigError: the folder holds none.
+    """
+    metadata = folder / "metadata.sqlite"
+    if not metadata.is_file():
+        raise ConfigError(
+            f"--run={folder}: no metadata.sqlite there; name the output.folder of a run, or use "
+            "--config"
+        )
+    records = latest_run(metadata)
+    if not records:
+        raise ConfigError(f"--run={folder}: its metadata.sqlite knows no run with a finished node")
+    return records
+
+
+def show(explained: Sequence[Explained], *, as_json: bool) -> None:
+    """Prints a table, or JSON with every number in full."""
+    if as_json:
+        print(json.dumps([_record(one) for one in explained], indent=1, allow_nan=False))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_WIDTH)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("column", overflow="fold")
+    table.add_column("group", overflow="fold")
+    table.add_column("missing", justify="right", no_wrap=True)
+    table.add_column("chain", overflow="fold")
+    table.add_column("becomes", overflow="fold")
+    for one in explained:
+        chain = one.chain
+        table.add_row(
+            *(chain.column, chain.group),
+            "-" if one.missing is None else f"{one.missing:.2%}",
+            "\n".join(map(step_text, chain.steps)),
+            _several(chain.outputs, ", "),
+        )
+    # Column names are the user's: brackets in them are no markup.
+    console.print(table, markup=False, highlight=False)
+
+
+def step_text(step: Step) -> str:
+    """One line: `scale z_score: mean 11.8, std 11.5`."""
+    parts = []
+    for name, value in step.numbers.items():
+        if name == "note":
+            parts.append(str(value))
+        elif value is not None:
+            label = _SHORT.get(name, name).replace("quantile_", "q").replace("_", " ")
+            parts.append(f"{'' if name == 'value' else label + ' '}{_text(value)}")
+    return f"{step.name} {step.kind}" + (f": {', '.join(parts)}" if parts else "")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return f"[{_several([_text(one) for one in value], ', ')}]"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _several(values: Sequence[str], separator: str) -> str:
+    more = len(values) - SHOWN_VALUES
+    if more <= 1:
+        return separator.join(values)
+    return separator.join([*values[: SHOWN_VALUES - 1], f"... {more + 1} more"])
+
+
+def _record(one: Explained) -> dict[str, Any]:
+    record = asdict(one.chain)
+    return {**record, "missing": one.missing}
+
+
+def _statistics(
+    records: Mapping[str, NodeRecord],
+) -> statistics_pb2.DatasetFeatureStatistics | None:
+    from tensorflow_metadata.proto.v0 import statistics_pb2
+
+    node = records.get("StatisticsGen")
+    output = node.output("statistics") if node else None
+    file = Path(output.uri) / f"Split-{TRAIN_SPLIT}" / "FeatureStats.pb" if output else None
+    if file is None or not file.is_file():
+        return None
+    parsed = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
+    return parsed.datasets[0]
+
+
+def _missing_rows(
+    statistics: statistics_pb2.DatasetFeatureStatistics | None,
+) -> tuple[int, dict[str, int]]:
+    """Rows of the train split, and per raw column those without a value as Transform means it."""
+    if statistics is None:
+        return 0, {}
+    missing = {}
+    for feature in statistics.features:
+        kind = feature.WhichOneof("stats")
+        common = getattr(feature, kind).common_stats
+        absent = statistics.num_examples - common.num_non_missing
+        if kind == "num_stats":
+            absent += max((h.num_nan for h in feature.num_stats.histograms), default=0)
+        elif kind == "string_stats":
+            buckets = feature.string_stats.rank_histogram.buckets
+            absent += round(sum(b.sample_count for b in buckets if b.label == ""))
+        missing["".join(feature.path.step) or feature.name] = absent
+    return statistics.num_examples, missing
+
+
+def _missing_share(chain: Chain, rows: int, missing: Mapping[str, int]) -> float | None:
+    if not rows:
+        return None
+    if chain.count is not None:
+        return 1.0 - chain.count / rows
+    absent = missing.get(chain.column)
+    return None if absent is None else absent / rows

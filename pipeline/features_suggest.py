@@ -1,0 +1,213 @@
+"""`features suggest`: a first `features:` section for a data file, with the reasons as comments."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.column_facts import DataFacts, measure
+from pipeline.config import ConfigError, Source
+from pipeline.data_sources import DataPeek
+from pipeline.feature_rules import Proposal, Step, Surroundings, label_of, propose
+from transform import FeatureSpec
+from transform.column_types import nearest
+from transform.spec_common import OTHERS, is_glob
+
+WIDTH = 100
+SHOWN_COLUMNS = 12  # of a group, in its comment
+FEW_ROWS = 200
+
+
+def suggest_file(
+    path: str,
+    *,
+    source: Source | None = None,
+    label: str | None = None,
+    output: Path | None = None,
+    force: bool = False,
+) -> None:
+    """Writes the suggestion for a data file, or prints it.
+
+    Args:
+        path: a CSV, Parquet or TFRecord file, a glob of them, or `package://...`.
+        source: its format; None: by its name.
+        label: the column to predict.
+        output: YAML file to write; None: standard output.
+        force: overwrite `output` where it exists.
+
+    Raises:
+        ConfigError: the data cannot be read, has no such label or no usable column; or `output`
+            exists or cannot be written.
+    """
+    if output is not None and output.exists() and not force:
+        raise ConfigError(
+            f"--output={output}: exists already; name another file, or add --force to overwrite it"
+        )
+    text = suggest(measure(path, source=source), path, label=label)
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=output.parent, delete=False
+        ) as stream:
+            stream.write(text)
+        os.chmod(stream.name, 0o644)
+        os.replace(stream.name, output)
+    except OSError as error:
+        raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
+    print(f"{output}: features of {path}. Read its comments before you use it.")
+
+
+def suggest(data: DataFacts, path: str, *, label: str | None = None) -> str:
+    """The section as YAML text, checked as `python -m pipeline run` will check it.
+
+    Raises:
+        ConfigError: no such label, nothing can be learned from it, or no column is usable.
+    """
+    names = [column.name for column in data.columns]
+    target = None
+    if label is not None:
+        if label not in names:
+            raise ConfigError(f"--label={label}: not in {path}; {nearest(label, names)}")
+        (facts,) = (column for column in data.columns if column.name == label)
+        try:
+            target = label_of(facts)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+    around = Surroundings(frozenset(names), data.every)
+    proposals = [propose(column, around) for column in data.columns if column.name != label]
+    groups = grouped(proposals)
+    if not groups:
+        reasons = "; ".join(f"{p.column}: {p.measured}" for p in proposals)
+        raise ConfigError(f"--input={path}: no column is usable as a feature ({reasons})")
+    text = _render(data, path, groups, [p for p in proposals if p.step is None], target)
+    types = {column.name: column.type for column in data.columns}
+    spec = FeatureSpec.model_validate(yaml.safe_load(text)["features"])
+    several = {column.name for column in data.columns if column.several}
+    schema = DataPeek(types, data.rows, complete=True).schema()
+    for feature in schema.feature:
+        if feature.name in several:
+            feature.value_count.max = 2
+    spec.check(schema)
+    return text
+
+
+@dataclass(frozen=True)
+class SuggestedGroup:
+    """Columns with equal steps."""
+
+    name: str
+    step: Step
+    members: tuple[Proposal, ...]
+
+
+def grouped(proposals: Sequence[Proposal]) -> list[SuggestedGroup]:
+    """Groups of equal options, in the order of their first columns, each with a name of its own."""
+    members: dict[str, list[Proposal]] = {}
+    for proposal in proposals:
+        if proposal.step is not None:
+            members.setdefault(json.dumps(proposal.step.options), []).append(proposal)
+    groups: list[SuggestedGroup] = []
+    taken: set[str] = set()
+    for alike in members.values():
+        step = alike[0].step
+        assert step is not None
+        name, number = step.name, 1
+        while name in taken:
+            number += 1
+            name = f"{step.name}_{number}"
+        taken.add(name)
+        groups.append(SuggestedGroup(name, step, tuple(alike)))
+    return groups
+
+
+def _render(
+    data: DataFacts,
+    path: str,
+    groups: Sequence[SuggestedGroup],
+    left_out: Sequence[Proposal],
+    label: dict[str, Any] | None,
+) -> str:
+    measured = "all" if data.every == 1 else f"every {data.every}th row"
+    lines = [
+        f"# Suggested for {path}: {data.rows:,} rows, {len(data.columns)} columns "
+        f"(statistics of {measured}).",
+        "# A start, by statistics alone: they do not know what a column means.",
+    ]
+    if data.rows < FEW_ROWS:
+        lines.append(f"# With fewer than {FEW_ROWS} rows, check every choice.")
+    lines += ["features:", "  groups:"]
+    for group in groups:
+        lines += _comment(group.step.why, "    # ")
+        for proposal in group.members[:SHOWN_COLUMNS]:
+            lines += _comment(f"{proposal.column}: {proposal.measured}", "    #   ")
+        more = len(group.members) - SHOWN_COLUMNS
+        if more > 0:
+            lines.append(f"    #   ... and {more} more")
+        lines.append(f"    - name: {_flow(group.name)}")
+        lines += _list("      columns: ", [_pattern(p.column) for p in group.members])
+        lines += [
+            line
+            for key, value in group.step.options.items()
+            for line in textwrap.wrap(
+                f"{key}: {_flow(value)}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8,
+                break_long_words=False, break_on_hyphens=False,
+            )
+        ]  # fmt: skip
+    if label is not None:
+        lines.append(f"  label: {_flow(label)}")
+    else:
+        lines += [
+            "  # To train, add what is to be predicted (or run this with --label NAME):",
+            "  # label: {column: NAME, kind: binary}    # or multiclass, or regression",
+        ]
+    if left_out:
+        lines.append("  # Left out:")
+        for proposal in left_out:
+            lines += _comment(f"{proposal.column}: {proposal.measured}", "  #   ")
+    return "\n".join(lines) + "\n"
+
+
+def _comment(text: str, indent: str) -> list[str]:
+    flat = " ".join(text.split())
+    return textwrap.wrap(flat, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
+
+
+def _pattern(name: str) -> str:
+    """The column's name as `columns:` takes it: one that looks like a glob is escaped as one."""
+    if name == OTHERS:
+        return "other[s]"
+    return glob.escape(name) if is_glob(name) else name
+
+
+def _list(start: str, values: Sequence[str]) -> list[str]:
+    """`start[a, b, c]`, broken between values."""
+    texts = [_flow(value) for value in values]
+    lines, line = [], start + "["
+    for i, text in enumerate(texts):
+        piece = text + ("]" if i == len(texts) - 1 else ",")
+        if len(line) + len(piece) + 1 > WIDTH and not line.endswith("["):
+            lines.append(line)
+            line = " " * 8 + piece
+        else:
+            line += piece if line.endswith("[") else f" {piece}"
+    return [*lines, line]
+
+
+def _flow(value: Any) -> str:
+    """YAML on one line."""
+    text = yaml.safe_dump(
+        value, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
