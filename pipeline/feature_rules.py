@@ -44,7 +44,8 @@ _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[
 _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
 _ID_NAME = re.compile(r"(^|[_ ])(id|uuid|guid|key|index|row|number|no)$", re.IGNORECASE)
 _CODE_NAME = re.compile(
-    r"(^|[_ ])(code|type|kind|class|category|zip|zipcode|postcode|area|region|district|tract|group|id)"
+    r"(^|[_ ])(code|type|kind|class|category|zip|zipcode|postcode|area|region|district|tract|group"
+    r"|id)"
     r"([_ ]|$)",
     re.IGNORECASE,
 )

@@ -1,0 +1,93 @@
+"""`features explain` of the taxi run.
+
+Reference: NumPy in float64 on the tf.Examples of the train split; tolerance
+1e-6 relative.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def examples(folder: Path) -> list[Any]:
+    """The raw rows of the train split."""
+    import tensorflow as tf
+
+    (found,) = folder.glob("artifacts/CsvExampleGen/examples/*/Split-train/*.gz")
+    records = tf.data.TFRecordDataset(str(found), "GZIP").as_numpy_iterator()
+    return [tf.train.Example.FromString(record).features.feature for record in records]
+
+
+def column(rows: list[Any], name: str) -> np.ndarray:
+    """A raw number column in float64, NaN where missing."""
+    lists = [getattr(row[name], row[name].WhichOneof("kind") or "float_list").value for row in rows]
+    return np.asarray([values[0] if values else np.nan for values in lists], np.float64)
+
+
+@pytest.fixture(scope="module")
+def explained(taxi, pipeline) -> dict[str, Any]:
+    result = pipeline("features", "explain", "--run", taxi.folder, "--json")
+    assert result.code == 0, result.output
+    return {
+        record["column"]: record
+        for record in json.loads(result.output[result.output.index("[\n") :])
+    }
+
+
+def numbers(record: dict[str, Any], step: str) -> dict[str, Any]:
+    (found,) = (s["numbers"] for s in record["steps"] if s["name"] == step)
+    return found
+
+
+def test_taxi_s_numbers_equal_numpy(taxi, explained):
+    rows = examples(taxi.folder)
+    latitude = column(rows, "dropoff_latitude")
+    present = latitude[~np.isnan(latitude)]
+    record = explained["dropoff_latitude"]
+    assert record["missing"] == pytest.approx(np.mean(np.isnan(latitude)), rel=1e-6)
+    assert record["missing"] > 0.02
+    assert record["count"] == present.size
+    assert numbers(record, "impute")["value"] == pytest.approx(present.mean(), rel=1e-6)
+    assert numbers(record, "scale") == {
+        "mean": pytest.approx(present.mean(), rel=1e-6),
+        "standard_deviation": pytest.approx(present.std(), rel=1e-6),
+    }
+    stamp = column(rows, "trip_start_timestamp")
+    assert numbers(explained["trip_start_timestamp"], "scale") == {
+        "min": stamp.min(),
+        "max": stamp.max(),
+    }
+    minutes = np.clip(column(rows, "trip_seconds") / 60.0, 0.0, 100.0)  # a derived column
+    assert numbers(explained["minutes"], "clip") == {"min": 0.0, "max": 100.0}
+    assert numbers(explained["minutes"], "scale")["mean"] == pytest.approx(
+        np.nanmean(minutes), rel=1e-6
+    )
+    companies = [row["company"].bytes_list.value for row in rows]
+    known = {values[0] for values in companies if values}
+    assert numbers(explained["company"], "encode")["values"] == len(known)
+    lacking = sum(not values for values in companies) / len(rows)
+    assert explained["company"]["missing"] == pytest.approx(lacking, rel=1e-6)
+
+
+def test_the_table_shows_each_column(taxi, explained, pipeline):
+    result = pipeline("features", "explain", "--run", taxi.folder)
+    assert result.code == 0, result.output
+    for name, record in explained.items():
+        assert result.lines(f"{name} "), name
+        assert any(record["group"] in line for line in result.lines(f"{name} "))
+    mean = numbers(explained["minutes"], "scale")["mean"]
+    assert result.lines(f"scale z_score: mean {mean:.6g}, std ")
+
+
+def test_what_did_not_run_cannot_be_explained(tmp_path, capsys):
+    from pipeline.cli import main
+
+    assert main(["features", "explain", "--run", str(tmp_path)]) == 2
+    assert "no metadata.sqlite there" in capsys.readouterr().err

@@ -1,0 +1,84 @@
+"""What `features explain` prints of a chain, and what it counts as missing in TFDV's statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import features_explain
+from pipeline.cli import main
+from pipeline.config import ConfigError
+from pipeline.features_explain import Explained, show, step_text
+from pipeline.records import NodeRecord, OutputArtifact
+
+CHAINS = pytest.importorskip("transform.chains")
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (("scale", "z_score", {"mean": 11.87, "standard_deviation": 1 / 3}),
+         "scale z_score: mean 11.87, std 0.333333"),
+        (("clip", "quantiles", {"quantiles": [0.01, 0.99], "min": 0.5, "max": None}),
+         "clip quantiles: quantiles [0.01, 0.99], min 0.5"),
+        (("impute", "most_frequent", {"value": "Cash"}), "impute most_frequent: Cash"),
+        (("scale", "gaussian", {"quantile_0.5": 7.0}), "scale gaussian: q0.5 7"),
+        (("scale", "log1p", {}), "scale log1p"),
+        (("encode", "vocabulary", {"oov_buckets": 1, "values": 1234}),
+         "encode vocabulary: oov buckets 1, values 1,234"),
+        (("encode", "one_hot", {"values": list("abcdef")}),
+         "encode one_hot: values [a, b, c, ... 3 more]"),
+        (("scale", "z_score", {"note": "constant (2.5): 0 everywhere"}),
+         "scale z_score: constant (2.5): 0 everywhere"),
+    ],
+)  # fmt: skip
+def test_a_step_is_one_line(step: Any, text: str) -> None:
+    assert step_text(CHAINS.Step(*step)) == text
+
+
+def test_a_name_with_brackets_is_shown_as_it_is(capsys: Any) -> None:
+    chain = CHAINS.Chain("price [red]", "g", (CHAINS.Step("scale", "none"),), ("price [red]",), 3)
+    show([Explained(chain, 0.25)], as_json=False)
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line.split("  ") == ["price [red]", "g", " 25.00%", "scale none", "price [red]"]
+
+
+def test_missing_is_what_transform_takes_as_missing() -> None:
+    """Reference: counted by hand; 6 rows."""
+    import pyarrow as pa
+    from tensorflow_data_validation.statistics import stats_impl
+
+    nan = float("nan")
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([[1.0], [nan], None, [2.0], [3.0], None]),
+            pa.array([["a"], [""], None, ["a"], ["b"], ["b"]]),
+            pa.array([[1], [2], [3], [4], [5], None]),
+        ],
+        ["x", "s", "i"],
+    )
+    (statistics,) = stats_impl.generate_statistics_in_memory(batch).datasets
+    assert features_explain._missing_rows(statistics) == (6, {"x": 3, "s": 2, "i": 1})
+
+
+def test_a_pipeline_that_has_not_run_is_told(write: Any, capsys: Any) -> None:
+    assert main(["features", "explain", "--config", str(write())]) == 2
+    assert "pipeline small has not run yet" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="has no finished Transform"):
+        features_explain.explain({"StatisticsGen": NodeRecord("StatisticsGen")})
+
+
+def test_a_graph_that_is_gone_is_told(tmp_path: Path) -> None:
+    gone = OutputArtifact(str(tmp_path / "gone"), {})
+    records = {"Transform": NodeRecord("Transform", {"transform_graph": [gone]})}
+    with pytest.raises(ConfigError, match=r"is gone from .*gone; run it again with --set"):
+        features_explain.explain(records)
+
+
+def test_a_graph_of_another_preprocessing_fn_is_told(tmp_path: Path) -> None:
+    other = OutputArtifact(str(tmp_path), {})
+    records = {"Transform": NodeRecord("Transform", {"transform_graph": [other]})}
+    with pytest.raises(ConfigError, match="has no feature layout with its specification"):
+        features_explain.explain(records)
