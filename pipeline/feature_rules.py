@@ -91,10 +91,10 @@ def propose(facts: ColumnFacts, around: Surroundings) -> Proposal:
         return Proposal(facts.name, None, f"{facts.missing_share:.1%} of the rows have no value")
     if facts.several:
         return _several(facts)
-    if facts.texts is not None and facts.texts.distinct == 1:
-        return Proposal(facts.name, None, f"constant: always {_shown(facts.texts.top[0][0])}")
     if facts.numbers is not None and facts.numbers.minimum == facts.numbers.maximum:
         return Proposal(facts.name, None, f"constant: always {facts.numbers.minimum:g}")
+    if facts.texts is not None and facts.texts.distinct == 1:
+        return Proposal(facts.name, None, f"constant: always {_shown(facts.texts.top[0][0])}")
     if facts.numbers is None:
         assert facts.texts is not None
         return _text(facts, facts.texts, around)

@@ -157,14 +157,7 @@ def _render(
             lines.append(f"    #   ... and {more} more")
         lines.append(f"    - name: {_flow(group.name)}")
         lines += _list("      columns: ", [_pattern(p.column) for p in group.members])
-        lines += [
-            line
-            for key, value in group.step.options.items()
-            for line in textwrap.wrap(
-                f"{key}: {_flow(value)}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8,
-                break_long_words=False, break_on_hyphens=False,
-            )
-        ]  # fmt: skip
+        lines += [f"      {key}: {_flow(value)}" for key, value in group.step.options.items()]
     if label is not None:
         lines.append(f"  label: {_flow(label)}")
     else:
@@ -207,7 +200,8 @@ def _list(start: str, values: Sequence[str]) -> list[str]:
 
 def _flow(value: Any) -> str:
     """YAML on one line."""
+    # In a list: between brackets, a text needs more quotes than on a line of its own.
     text = yaml.safe_dump(
-        value, default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True
+        [value], default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True
     )
-    return text.removesuffix("\n").removesuffix("\n...")
+    return text.strip()[1:-1]
