@@ -162,7 +162,7 @@ def _clip_step(source: str, group: Group, fitted: _Fitted) -> Step:
 
 def _impute_step(source: str, group: Group, fitted: _Fitted) -> Step:
     filling = group.filling
-    if not isinstance(filling, str):
+    if isinstance(filling, (int, float)):
         return Step("impute", "constant", {"value": filling})
     if filling == "mean" and group.by is not None:
         return Step("impute", "mean of the key")
