@@ -16,7 +16,7 @@ import yaml
 
 from pipeline.column_facts import DataFacts, measure
 from pipeline.config import ConfigError, Source
-from pipeline.data_sources import DataPeek
+from pipeline.data_sources import ColumnType, DataPeek
 from pipeline.feature_rules import Proposal, Step, Surroundings, label_of, propose
 from transform import FeatureSpec
 from transform.column_types import nearest
@@ -92,7 +92,7 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> str:
         reasons = "; ".join(f"{p.column}: {p.measured}" for p in proposals)
         raise ConfigError(f"--input={path}: no column is usable as a feature ({reasons})")
     text = _render(data, path, groups, [p for p in proposals if p.step is None], target)
-    types = {column.name: column.type for column in data.columns}
+    types: dict[str, ColumnType] = {column.name: column.type for column in data.columns}
     spec = FeatureSpec.model_validate(yaml.safe_load(text)["features"])
     several = {column.name for column in data.columns if column.several}
     schema = DataPeek(types, data.rows, complete=True).schema()
