@@ -1,14 +1,14 @@
-"""Draws the pictures of docs/normalisation.md and writes its tables: `python docs/pictures.py`.
+"""Draws the pictures of docs/normalisation.md: `python docs/pictures.py`.
 
-One real, skewed column, the fares of TFX's taxi rides, before and after each scaler, and a small
-one with every difficulty. The scalers are `transform`'s own functions and combiners.
+One real, skewed column, the fares of TFX's taxi rides, before and after each scaler. The
+scalers are `transform`'s own functions and combiners.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from transform.output_columns import ResolvedGroup
 from transform.spec_group import Group
 
 TAXI = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"
-PAGE = Path(__file__).parent / "normalisation.md"
 FOLDER = Path(__file__).parent / "pictures"
 CHAINS: dict[str, Mapping[str, Any]] = {
     "z_score": {"scale": "z_score"},
@@ -40,7 +39,6 @@ CHAINS: dict[str, Mapping[str, Any]] = {
     "log1p": {"scale": "log1p"},
     "gaussian": {"scale": "gaussian"},
 }
-SMALL = np.asarray([1, 2, 3, 4, np.nan, np.inf, 100], np.float32)
 BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"
 STYLE = {
     "font.size": 9,
@@ -67,41 +65,6 @@ def main() -> None:
     with plt.rc_context(STYLE):
         draw_before_and_after(fares, outputs, folder / "scalers.png")
         draw_curves(fares, outputs, folder / "curves.png")
-    text = PAGE.read_text(encoding="utf-8")
-    text = filled(text, "fares", fares_table(fares, outputs))
-    PAGE.write_text(filled(text, "small", small_table()), encoding="utf-8")
-
-
-def filled(page: str, name: str, lines: Sequence[str]) -> str:
-    """The page with `lines` between `<!-- name -->` and `<!-- /name -->`."""
-    start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-    before, _, rest = page.partition(start)
-    return before + start + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
-
-
-def fares_table(fares: np.ndarray, outputs: Mapping[str, np.ndarray]) -> list[str]:
-    """Markdown: what each scaler makes of the fares."""
-    lines = [
-        "| fare | smallest | median | 99 % below | largest | mean | std |",
-        "| --- |" + " ---: |" * 6,
-    ]
-    for title, values in {"as it is": fares, **outputs}.items():
-        numbers = [*np.percentile(values, [0, 50, 99, 100]), values.mean(), values.std()]
-        name = title if title == "as it is" else f"`{title}`"
-        lines.append(f"| {name} | " + " | ".join(f"{_rounded(n):.2f}" for n in numbers) + " |")
-    return lines
-
-
-def small_table() -> list[str]:
-    """Markdown: what each scaler makes of a missing value, an outlier and a constant column."""
-    lines = ["| | 1 | 2 | 3 | 4 | missing (NaN) | inf | 100 | constant column |"]
-    lines.append("| --- |" + " ---: |" * 8)
-    for kind in ("z_score", "min_max", "robust", "gaussian", "log1p", "none"):
-        values = apply_chain(SMALL, {"scale": kind})
-        constant = apply_chain(np.full(3, 5.0, np.float32), {"scale": kind})
-        numbers = [*values, constant[0]]
-        lines.append(f"| `{kind}` | " + " | ".join(f"{_rounded(n):.2f}" for n in numbers) + " |")
-    return lines
 
 
 def _rounded(number: float) -> float:
