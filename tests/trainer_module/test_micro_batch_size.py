@@ -26,7 +26,7 @@ from trainer_module.probe_process import _environment, run_probe
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "micro-batch-size.md").read_text()
 MODEL, PROGRAM = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-BUDGET = "280MiB"
+BUDGET = "300MiB"
 KERAS_OPTIONS = {
     "floatx": "float32",
     "dtype_policy": "float32",
@@ -183,7 +183,7 @@ def test_a_run_keeps_its_size(page, no_probe, tmp_path):
     again = find(page, **elsewhere)
     assert again == first._replace(source="record")
     with pytest.raises(no_probe):  # another budget is another wish
-        find(page, **elsewhere, memory_budget="279MiB")
+        find(page, **elsewhere, memory_budget="299MiB")
 
 
 @pytest.mark.slow
@@ -266,6 +266,16 @@ def test_run_fn_trains_as_with_that_number(fn_args, tmp_path, monkeypatch):
     assert run_fn(auto).metrics == result.metrics
     found = json.loads((Path(auto.model_run_dir) / "micro_batch_size.json").read_text())
     assert found["source"] == "record"
+
+    # Another budget is looked up anew, and the run goes on from its checkpoint.
+    auto.custom_config["trainer"].update(
+        memory_cache_dir=str(tmp_path / "cache"), memory_budget="3GiB"
+    )
+    assert run_fn(auto).metrics == result.metrics
+    found = json.loads((Path(auto.model_run_dir) / "micro_batch_size.json").read_text())
+    assert (found["source"], found["budget"]) == ("cache", 3 << 30)
+    checkpoints = Path(auto.model_run_dir) / "checkpoints"
+    assert len([entry for entry in checkpoints.iterdir() if entry.is_dir()]) == 1
 
     fixed = fn_args(**settings, micro_batch_size=32)
     fixed.model_run_dir = str(tmp_path / "fixed")
