@@ -187,7 +187,9 @@ def _missing_rows(
     for feature in statistics.features:
         kind = feature.WhichOneof("stats")
         common = getattr(feature, kind).common_stats
-        absent = statistics.num_examples - common.num_non_missing
+        # A row whose list of values is empty counts as present there, unlike in Transform.
+        present = common.tot_num_values if common.max_num_values <= 1 else common.num_non_missing
+        absent = statistics.num_examples - present
         if kind == "num_stats":
             absent += max((h.num_nan for h in feature.num_stats.histograms), default=0)
         elif kind == "string_stats":
