@@ -49,7 +49,8 @@ def test_make_run_and_make_test_are_what_these_tests_run():
     assert COMMANDS[:2] == ["make run", "make test"]
     # The `taxi` fixture runs this very command, and this is one of the tests of the other.
     assert "python -m pipeline run --config examples/taxi/pipeline.yaml" in makes("run")
-    assert re.search(r"python -m pytest -n 2 --dist loadgroup *$", makes("test"), flags=re.MULTILINE)
+    whole = r"python -m pytest -n 2 --dist loadgroup *$"
+    assert re.search(whole, makes("test"), flags=re.MULTILINE)
 
 
 def test_no_command_is_left_untested():
