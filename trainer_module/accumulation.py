@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
-import os
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -19,14 +17,10 @@ from trainer_module.gradients import (
     regularisation_gradients,
 )
 from trainer_module.loss import LossFunction, as_loss_function
+from trainer_module.overlap import bytes_per_row, micro_batches_at_once
 from trainer_module.row_independence import check_rows_are_independent
 
 AddedLosses = Literal["mean", "sum"]
-
-# Several micro-batches at once may hold this much together, and there is little to gain from more
-# of them: on 2 cores 2 took 0.75 of the time of 1, and 4 no less.
-_BYTES_AT_ONCE = 64 * 2**20
-_MOST_AT_ONCE = 4
 
 
 class GradientSum(NamedTuple):
@@ -165,21 +159,6 @@ def accumulate_gradients(
     )
 
 
-def micro_batches_at_once(size: float) -> int:
-    """Returns how many micro-batches may be under way together.
-
-    The gradients of two micro-batches do not depend on each other, so that the kernels of small
-    ones keep several cores busy; each costs its own activations, so that large ones are held one
-    at a time. The sums are the same to the bit: they are added in the micro-batches' order.
-
-    Args:
-        size: Bytes that one micro-batch may hold (see `Description`).
-    """
-    if size <= 0:
-        return 1
-    return int(max(1, min(_BYTES_AT_ONCE // size, _MOST_AT_ONCE, os.cpu_count() or 1)))
-
-
 def describe(
     model: keras.Model,
     loss_fn: LossFunction,
@@ -224,27 +203,8 @@ def describe(
         has_gradient=tuple(g is not None for g in gradients),
         has_added_gradient=None if added is None else tuple(g is not None for g in added),
         accumulator_dtype=tf.float64 if wide else tf.float32,
-        bytes_per_row=_bytes_per_row(traced.graph),
+        bytes_per_row=bytes_per_row(traced.graph),
     )
-
-
-def _bytes_per_row(graph: Any) -> float:
-    """Returns the bytes of all tensors of a trace that have a dimension of rows, at one row."""
-    sizes: dict[str, int] = {}
-    for operation in graph.get_operations():
-        # Gradients of broadcasts are sums of a rank that the trace does not know: none is larger
-        # than what it sums.
-        largest_input = max((sizes.get(tensor.name, 0) for tensor in operation.inputs), default=0)
-        for tensor in operation.outputs:
-            if tensor.dtype == tf.variant:
-                return math.inf
-            if tensor.dtype == tf.resource:
-                continue
-            if tensor.shape.rank is None:
-                sizes[tensor.name] = largest_input
-            elif None in tensor.shape.as_list():
-                sizes[tensor.name] = math.prod(n or 1 for n in tensor.shape) * tensor.dtype.size
-    return sum(sizes.values())
 
 
 def mean_gradients(

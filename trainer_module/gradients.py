@@ -68,7 +68,7 @@ def micro_batch_gradients(
             outputs = model(features, training=True)
         numerator, denominator = loss_sums(loss_fn, labels, outputs, sample_weight)
         scaled = numerator if loss_scale is None else numerator * _cast(loss_scale, numerator)
-        added = tf.add_n([_wide(loss) for loss in scope.losses]) if scope.losses else None
+        added = tf.add_n([widened(loss) for loss in scope.losses]) if scope.losses else None
         scaled_added = (
             added if added is None or loss_scale is None else added * _cast(loss_scale, added)
         )
@@ -88,7 +88,7 @@ def regularisation_gradients(model: keras.Model) -> tuple[tf.Tensor | None, list
     if not regularised:
         return None, [None] * len(model.trainable_variables)
     with tf.GradientTape() as tape:
-        total = tf.add_n([_wide(tf.convert_to_tensor(v.regularizer(v))) for v in regularised])
+        total = tf.add_n([widened(tf.convert_to_tensor(v.regularizer(v))) for v in regularised])
     return total, tape.gradient(total, [v.value for v in model.trainable_variables])
 
 
@@ -101,7 +101,8 @@ def stateful_layers(model: keras.Model) -> list[str]:
     ]
 
 
-def _wide(x: Any) -> tf.Tensor:
+def widened(x: Any) -> tf.Tensor:
+    """Returns 16-bit floats as float32, all else as it is."""
     x = tf.convert_to_tensor(x)
     return tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
 

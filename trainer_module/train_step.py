@@ -19,6 +19,7 @@ from trainer_module.accumulation import (
     mean_gradients,
 )
 from trainer_module.batch_checks import check_batch
+from trainer_module.gradients import widened
 from trainer_module.loss import as_loss_function
 from trainer_module.loss_scale import LossScale
 from trainer_module.reduction import all_reduce, finite_flags, unscale
@@ -162,7 +163,7 @@ class TrainStep:
             self.averages = []
             if ema_momentum is not None:
                 self.averages = [
-                    tf.Variable(_wide(v.value), trainable=False, name=f"ema_{i}")
+                    tf.Variable(widened(v.value), trainable=False, name=f"ema_{i}")
                     for i, v in enumerate(self._variables)
                 ]
         self._step_functions: dict[Any, Any] = {}
@@ -360,9 +361,8 @@ class TrainStep:
         # The division and the regularisers may overflow too: what is applied is what is checked.
         present = [g for g in gradients if g is not None]
         norm = tf.linalg.global_norm(present)
-        dtype = self._dtype()
-        sums = [tf.cast(x, dtype) for x in (total.numerator, loss, norm)]
-        is_finite = tf.reduce_all(tf.math.is_finite(tf.stack(sums)))
+        numerator, loss, norm = (tf.cast(x, self._dtype()) for x in (total.numerator, loss, norm))
+        is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
         # The norm says whether all elements are finite; which are not is asked for when one is not.
         finite = tf.cond(
             is_finite,
@@ -381,8 +381,8 @@ class TrainStep:
             # float16 overflows by design until the scale fits; at 1 there is nothing to lower.
             failed = tf.logical_and(failed, scale <= 1.0)
         report = StepReport(
-            loss=tf.cast(loss, self._dtype()),
-            gradient_norm=tf.cast(norm, self._dtype()),
+            loss=loss,
+            gradient_norm=norm,
             weight_sum=total.denominator,
             rows=total.rows,
             applied=applied,
@@ -397,7 +397,8 @@ class TrainStep:
         if momentum is not None:
 
             def update(average: Any, value: Any) -> None:
-                average.assign(momentum * average + (1.0 - momentum) * _wide(value))
+                # In bfloat16 a momentum of 0.999 would be 1.
+                average.assign(momentum * average + (1.0 - momentum) * widened(value))
 
             for average, variable in zip(self.averages, self._variables, strict=True):
                 self.strategy.extended.update(average, update, args=(variable.value,), group=False)
@@ -469,12 +470,6 @@ def _three(batch: Any) -> tuple[Any, Any, Any]:
         )
     features, labels, *rest = batch
     return features, labels, rest[0] if rest else None
-
-
-def _wide(value: Any) -> tf.Tensor:
-    """Returns 16 bits as float32: in bfloat16 a momentum of 0.999 would be 1."""
-    value = tf.convert_to_tensor(value)
-    return tf.cast(value, tf.float32) if value.dtype.size == 2 else value
 
 
 def _counter(name: str) -> tf.Variable:
