@@ -7,6 +7,7 @@ Reference: NumPy in float64 on the tf.Examples of the train split; tolerance
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,16 @@ def test_the_table_shows_each_column(taxi, explained, pipeline):
         assert any(record["group"] in line for line in result.lines(f"{name} "))
     mean = numbers(explained["minutes"], "scale")["mean"]
     assert result.lines(f"scale z_score: mean {mean:.6g}, std ")
+
+
+def test_the_page_shows_what_it_prints(taxi, pipeline):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "normalisation.md").read_text("utf-8")
+    (shown,) = re.findall(r"```\n(column .*?)```", page, flags=re.DOTALL)
+    printed = [
+        line.rstrip()
+        for line in pipeline("features", "explain", "--run", taxi.folder).output.splitlines()
+    ]
+    assert [line for line in shown.splitlines() if line not in printed] == []
 
 
 def test_what_did_not_run_cannot_be_explained(tmp_path, capsys):

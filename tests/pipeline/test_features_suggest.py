@@ -19,6 +19,7 @@ from pipeline.cli import main
 from transform import FeatureSpec
 
 TAXI = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "normalisation.md"
 ROWS = 600
 
 
@@ -92,6 +93,14 @@ def whole_configuration(features: str, data: str, folder: Path) -> Path:
     file = folder / "pipeline.yaml"
     file.write_text(yaml.safe_dump(rest) + features, encoding="utf-8")
     return file
+
+
+def test_the_page_shows_what_it_writes(suggested: Any) -> None:
+    text, _ = suggested(TAXI, "trip_miles")
+    (groups,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    found = re.findall(r"(?: {4}#.*\n)+(?: {4,}[^#\n]*\n)+", groups)
+    assert len(found) == 2
+    assert [group for group in found if group not in text] == []
 
 
 def test_taxi_rides(suggested: Any, tmp_path: Path) -> None:
