@@ -20,13 +20,11 @@ class Workload(NamedTuple):
         shape: Of one row's features.
         micro_batch_rows: Rows of one micro-batch.
         loss: Keras name.
-        compute_bound: Whether a micro-batch's arithmetic takes longer than starting its kernels.
     """
 
     build: Callable[[], keras.Model]
     shape: tuple[int, ...]
     micro_batch_rows: int
-    compute_bound: bool = True
     loss: str = "mean_squared_error"
 
     def model(self) -> keras.Model:
@@ -75,10 +73,16 @@ def _transformer(length: int, width: int) -> Callable[[], keras.Model]:
 
 
 MODELS = {
-    "small": Workload(_mlp(20, (64, 32)), (20,), 32, compute_bound=False),
+    "small": Workload(_mlp(20, (64, 32)), (20,), 32),
     "medium": Workload(_mlp(256, (512, 512, 256)), (256,), 64),
-    "convolution": Workload(_convolution(16, (16, 32, 64)), (16, 16, 3), 32),
+    "convolution": Workload(_convolution(16, (16, 32, 64)), (16, 16, 3), 64),
     "transformer": Workload(_transformer(32, 64), (32, 64), 16),
+}
+# The same with micro-batches so large that arithmetic is nearly all that a step does.
+COMPUTE_BOUND = {
+    "medium_256": MODELS["medium"]._replace(micro_batch_rows=256),
+    "convolution_256": MODELS["convolution"]._replace(micro_batch_rows=256),
+    "transformer_64": MODELS["transformer"]._replace(micro_batch_rows=64),
 }
 # Whose activations are far larger than their weights.
 LARGE_MODELS = {
@@ -90,4 +94,7 @@ TITLES = {
     "medium": "medium MLP",
     "convolution": "convolution",
     "transformer": "transformer block",
+    "medium_256": "medium MLP, 256 rows a micro-batch",
+    "convolution_256": "convolution, 256 rows a micro-batch",
+    "transformer_64": "transformer block, 64 rows a micro-batch",
 }

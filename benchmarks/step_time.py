@@ -9,6 +9,10 @@ Who does the same work in the same process, in turns:
 - **Accumulation by hand**: one `tf.function` that adds up the micro-batches' gradients in a loop of
   the graph and applies them, without weights, ragged rows or a check of anything; what
   micro-batches of this size cost on this machine, whoever runs them.
+- **Gradients alone**: the same loop without adding anything up: each micro-batch's gradients, the
+  last of which are applied. No accumulation of micro-batches of this size can take less, so where
+  this takes more than 1.1 of the full batch, the step is not bound by its arithmetic, and nothing
+  is wanted of us beside the full batch.
 - **Loop of tf.functions**: what one finds in answers to "gradient accumulation in TensorFlow 2":
   one `tf.function` that adds a micro-batch's gradients to variables, one that applies them, a
   Python loop around both.
@@ -18,11 +22,10 @@ All have the same weights to begin with, rows, order of rows, optimizer (Adam) a
 input; before anything is timed, the weights after 10 steps must agree. None uses XLA, which is
 Keras' own choice on a CPU (`jit_compile="auto"`); `--only ours_jit,keras_jit` measures both with.
 
-How the table reads, on two cores. Where accumulation by hand takes as long as ours (MLPs and
-convolution), what is above the full batch is what small kernels cost: 32 or 64 rows at a time make
-less of two cores than 256 to 1,024 do. Where it takes less (the transformer block), ours can still
-gain. Small kernels are also what `fit` spends its time in, so that ours cannot take much less of it
-than accumulation by hand does. `fit`'s own times differ by up to a factor of two between rounds of
+How the table reads, on two cores: 16 to 64 rows at a time make less of two cores than 128 to 1,024
+do, whoever takes them (gradients alone), and most of what `fit` needs beyond that is what ours
+saves. With 64 to 256 rows a micro-batch the arithmetic is all that counts, so that ours comes near
+the full batch, and `fit` too. `fit`'s own times differ by up to a factor of two between rounds of
 one run, and absolute times between runs (a row's two columns are always of one run): read the
 brackets.
 """
@@ -40,7 +43,7 @@ import tensorflow as tf
 
 from benchmarks import _report
 from benchmarks._measure import Contender, seconds_per_run
-from benchmarks._models import MODELS, TITLES, Workload
+from benchmarks._models import COMPUTE_BOUND, MODELS, TITLES, Workload
 from benchmarks._result import Limit, Row
 from trainer_module import TrainStep
 
@@ -49,19 +52,24 @@ NAMES = {
     "keras_jit": "Keras fit",
     "full": "full batch",
     "hand": "accumulation by hand",
+    "alone": "gradients alone",
     "loop": "loop of tf.functions",
     "eager": "eager loop",
 }
 # The largest ratio wanted, by baseline and model.
 LIMITS = {
-    "keras": dict.fromkeys(MODELS, 0.65),
+    "keras": dict.fromkeys(MODELS, 0.65),  # beside the others even a full batch takes more
     "keras_jit": {},
-    "full": {name: 1.15 for name, workload in MODELS.items() if workload.compute_bound},
+    "full": dict.fromkeys((*MODELS, *COMPUTE_BOUND), 1.15),
     "hand": {},
+    "alone": {},
     "loop": {"small": 0.3, "medium": 0.6},
     "eager": {},
 }
-CONTENDERS = ("ours", "keras", "full", "hand", "loop", "eager")
+CONTENDERS = ("ours", "keras", "full", "hand", "alone", "loop", "eager")
+# A step is bound by its arithmetic where its micro-batches' gradients take at most so much of the
+# full batch's time.
+COMPUTE_BOUND_RATIO = 1.1
 WITH_XLA = ("ours_jit", "keras_jit")
 # Every measurement takes a multiple of it: steps_per_execution = 10 K then takes whole windows.
 STEPS = 10
@@ -71,7 +79,8 @@ WINDOWS_OF_DATA = 4
 def main() -> None:
     """Runs the cells that the arguments name, and keeps those with ours and a baseline."""
     parser = _report.parser(__file__, rounds=7)
-    parser.add_argument("--models", type=_names, default=tuple(MODELS), help=",".join(MODELS))
+    workloads = {**MODELS, **COMPUTE_BOUND}
+    parser.add_argument("--models", type=_names, default=tuple(workloads), help=",".join(workloads))
     parser.add_argument("--windows", type=_numbers, default=(8, 16), help="micro-batches: 8,16")
     known = ",".join((*CONTENDERS, *WITH_XLA))
     parser.add_argument("--only", type=_names, default=CONTENDERS, help=known)
@@ -82,7 +91,7 @@ def main() -> None:
     rows: list[Row] = []
     for model in models:
         for window in windows:
-            times = cell(MODELS[model], window, rounds=rounds, only=arguments.only)
+            times = cell(workloads[model], window, rounds=rounds, only=arguments.only)
             for name, values in times.items():
                 median, low, high = (1e3 * f(values) for f in (statistics.median, min, max))
                 print(f"{model} K={window} {name:9} {median:.3f} ms ({low:.3f} to {high:.3f})")
@@ -97,12 +106,19 @@ def comparisons(model: str, window: int, times: dict[str, list[float]]) -> list[
     for name, limits in LIMITS.items():
         mine = f"ours{'_jit' if name.endswith('_jit') else ''}"
         found = {key: values for key, values in times.items() if key.split("/")[0] == name}
-        if mine not in times or not found:
+        if mine not in times or not found or (name == "full" and "alone" not in times):
             continue
         best = min(found, key=lambda key: statistics.median(found[key]))
         _, _, steps = best.partition("/")
+        detail = f"steps_per_execution={steps}" if steps else ""
         what = f"{TITLES[model]}, K = {window}{', XLA' if name.endswith('_jit') else ''}"
         limit = limits.get(model)
+        if name == "full":
+            bound = statistics.median(
+                alone / full for alone, full in zip(times["alone"], times["full"], strict=True)
+            )
+            detail = f"gradients alone take {bound:.2f} of it"
+            limit = limit if bound <= COMPUTE_BOUND_RATIO else None
         rows.append(
             Row(
                 what=what,
@@ -110,7 +126,7 @@ def comparisons(model: str, window: int, times: dict[str, list[float]]) -> list[
                 ours=times[mine],
                 baseline=found[best],
                 limit=None if limit is None else Limit(limit),
-                detail=f"steps_per_execution={steps}" if steps else "",
+                detail=detail,
             )
         )
     return rows
@@ -134,7 +150,7 @@ def cell(
         else:
             makers[name] = functools.partial(MAKERS[name], workload, window)
     made = {name: make() for name, make in makers.items()}
-    check_same_work(workload, made)
+    check_same_work(workload, {name: pair for name, pair in made.items() if name != "alone"})
     times = seconds_per_run(
         {name: contender for name, (_, contender) in made.items()}, rounds=rounds
     )
@@ -211,7 +227,9 @@ def full(workload: Workload, window: int) -> tuple[keras.Model, Contender]:
     return model, Contender(lambda steps: train(tf.constant(steps)), STEPS)
 
 
-def hand(workload: Workload, window: int) -> tuple[keras.Model, Contender]:
+def hand(
+    workload: Workload, window: int, *, accumulate: bool = True
+) -> tuple[keras.Model, Contender]:
     """The least that accumulation in one graph has to do, many steps per call."""
     model, optimizer = workload.model(), _optimizer()
     optimizer.build(model.trainable_variables)
@@ -228,7 +246,9 @@ def hand(workload: Workload, window: int) -> tuple[keras.Model, Contender]:
                 with tf.GradientTape() as tape:
                     loss = tf.reduce_mean(loss_fn(labels, model(features, training=True))) / window
                 gradients = tape.gradient(loss, variables)
-                sums = [total + g for total, g in zip(sums, gradients, strict=True)]
+                if accumulate:
+                    gradients = [total + g for total, g in zip(sums, gradients, strict=True)]
+                sums = gradients
             optimizer.apply(sums, model.trainable_variables)
 
     return model, Contender(lambda steps: train(tf.constant(steps)), STEPS)
@@ -271,6 +291,7 @@ MAKERS: dict[str, Callable[..., tuple[keras.Model, Contender]]] = {
     "ours_jit": functools.partial(ours, jit=True),
     "full": full,
     "hand": hand,
+    "alone": functools.partial(hand, accumulate=False),
     "loop": loop,
     "eager": functools.partial(loop, graph=False),
 }

@@ -53,6 +53,26 @@ def test_gradients_are_those_of_the_full_batch(float64, kind, micro_batch_size):
     assert full_batch.error(gradients, expected) < 1e-12
 
 
+@pytest.mark.parametrize("table_rows", [2, 12, 13, 500])
+def test_tables_smaller_and_larger_than_what_is_looked_up(float64, table_rows):
+    """Four rows of three ids look up 12 rows; two of the ids are seen again and again."""
+    ids = np.random.default_rng(0).integers(0, 2, [12, 3])
+    ids[:, 2] = table_rows - 1
+    x = keras.Input((3,), dtype="int64")
+    table = keras.layers.Embedding(table_rows, 2, embeddings_initializer="glorot_uniform")
+    model = keras.Model(x, keras.layers.Dense(1)(keras.layers.Flatten()(table(x))))
+    data = (
+        tf.constant(ids),
+        tf.reshape(tf.linspace(tf.constant(-1.0, tf.float64), 2.0, 12), [12, 1]),
+    )
+    total = tf.function(accumulate_gradients)(model, "mse", *data, micro_batch_size=4)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum((model(data[0]) - data[1]) ** 2)
+    expected = tape.gradient(loss, [v.value for v in model.trainable_variables])
+    expected = [tf.convert_to_tensor(g) for g in expected]
+    assert full_batch.error(total.gradients, expected) < 1e-12
+
+
 @pytest.mark.parametrize("kind", ["mlp", "regularised", "embeddings"])
 def test_compiled_by_xla_they_are_the_same(float64, kind):
     model = full_batch.MODELS[kind]()
