@@ -19,58 +19,15 @@ from trainer_module.accumulation import (
     mean_gradients,
 )
 from trainer_module.batch_checks import check_batch
-from trainer_module.gradients import widened
 from trainer_module.loss import as_loss_function
 from trainer_module.loss_scale import LossScale
+from trainer_module.moving_average import MovingAverage
 from trainer_module.reduction import all_reduce, finite_flags, unscale
 from trainer_module.refusals import check_model, check_optimizer, check_options
+from trainer_module.reports import LoopReport, StepReport, non_finite_error
 from trainer_module.split import per_replica
 
 NonFinite = Literal["raise", "skip"]
-
-
-class NonFiniteError(ArithmeticError):
-    """A window's loss or gradient was NaN or infinite; the variables are those before it."""
-
-
-class StepReport(NamedTuple):
-    """One window, as scalar tensors.
-
-    Attributes:
-        loss: The loss that the window's gradient is the slope of, regularisation included.
-        gradient_norm: Global norm of g before clipping.
-        weight_sum: Σ w_i.
-        rows: Rows of the global batch.
-        applied: Whether the window updated the variables.
-        failed: Whether it was not finite and `non_finite="raise"` holds.
-        finite: One bool for the loss and one per trainable variable.
-    """
-
-    loss: tf.Tensor
-    gradient_norm: tf.Tensor
-    weight_sum: tf.Tensor
-    rows: tf.Tensor
-    applied: tf.Tensor
-    failed: tf.Tensor
-    finite: tf.Tensor
-
-
-class LoopReport(NamedTuple):
-    """Several windows.
-
-    Attributes:
-        steps: Windows taken from the iterator, the failed one excepted.
-        loss: Mean of the windows' losses, weighted by their Σ w_i; NaN when that is 0.
-        gradient_norm: That of the last window.
-        rows: Rows of all windows.
-        exhausted: Whether the iterator had fewer windows than asked for.
-    """
-
-    steps: int
-    loss: float
-    gradient_norm: float
-    rows: int
-    exhausted: bool
 
 
 class _Reduced(NamedTuple):
@@ -143,7 +100,6 @@ class TrainStep:
         self.loss_fn = as_loss_function(loss_fn)
         self.micro_batch_size = micro_batch_size
         self.clip_norm = clip_norm
-        self.ema_momentum = ema_momentum
         self.non_finite = non_finite
         self.added_losses: AddedLosses = added_losses or default_added_losses(model)
         self.jit_compile = jit_compile
@@ -160,12 +116,9 @@ class TrainStep:
             self.skipped_non_finite = _counter("skipped_non_finite")
             self.skipped_loss_scale = _counter("skipped_loss_scale")
             self.loss_scale = LossScale() if float16 else None
-            self.averages = []
-            if ema_momentum is not None:
-                self.averages = [
-                    tf.Variable(widened(v.value), trainable=False, name=f"ema_{i}")
-                    for i, v in enumerate(self._variables)
-                ]
+            self._average = (
+                None if ema_momentum is None else MovingAverage(self._variables, ema_momentum)
+            )
         self._step_functions: dict[Any, Any] = {}
         self._loop_function = tf.function(self._windows, autograph=False, reduce_retracing=True)
 
@@ -183,7 +136,7 @@ class TrainStep:
         self._check_variables()
         report = self._traced(_three(batch))
         if bool(report.failed):
-            self._raise_non_finite(report)
+            raise non_finite_error(report, self._variables, int(self.step.numpy()))
         return report
 
     def run(self, iterator: Iterator[Any], num_steps: int) -> LoopReport:
@@ -201,7 +154,7 @@ class TrainStep:
             iterator, tf.constant(num_steps, tf.int64)
         )
         if bool(last.failed):
-            self._raise_non_finite(last)
+            raise non_finite_error(last, self._variables, int(self.step.numpy()))
         return LoopReport(
             steps=int(count),
             loss=float(loss) / float(weights) if float(weights) else float("nan"),
@@ -225,22 +178,19 @@ class TrainStep:
         own = [self.step, self.skipped_empty, self.skipped_non_finite, self.skipped_loss_scale]
         return own + self.averages + ([scale.scale, scale.finite_windows] if scale else [])
 
-    @contextlib.contextmanager
-    def averaged(self) -> Iterator[None]:
+    @property
+    def averages(self) -> list[tf.Variable]:
+        """The EMA, one tf.Variable per trainable variable; empty without."""
+        return [] if self._average is None else self._average.values
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
         """Puts the EMA into the model for the length of a `with` block; nothing without EMA."""
-        kept = [v.value.read_value() for v in self._variables] if self.averages else []
-        for variable, average in zip(self._variables, self.averages, strict=False):
-            variable.value.assign(tf.cast(average, variable.dtype))
-        try:
-            yield
-        finally:
-            for variable, value in zip(self._variables, kept, strict=False):
-                variable.value.assign(value)
+        return contextlib.nullcontext() if self._average is None else self._average.in_use()
 
     def use_averages(self) -> None:
         """Puts the EMA into the model for good; nothing without EMA."""
-        for variable, average in zip(self._variables, self.averages, strict=False):
-            variable.value.assign(tf.cast(average, variable.dtype))
+        if self._average is not None:
+            self._average.use()
 
     def _check_variables(self) -> None:
         now = self.model.trainable_variables
@@ -393,15 +343,8 @@ class TrainStep:
 
     def _apply(self, gradients: list[Any]) -> tf.Tensor:
         self.strategy.run(self._apply_on_replica, args=(gradients,))
-        momentum = self.ema_momentum
-        if momentum is not None:
-
-            def update(average: Any, value: Any) -> None:
-                # In bfloat16 a momentum of 0.999 would be 1.
-                average.assign(momentum * average + (1.0 - momentum) * widened(value))
-
-            for average, variable in zip(self.averages, self._variables, strict=True):
-                self.strategy.extended.update(average, update, args=(variable.value,), group=False)
+        if self._average is not None:
+            self._average.update(self.strategy)
         return tf.constant(0)
 
     def _apply_on_replica(self, gradients: list[Any]) -> None:
@@ -442,22 +385,6 @@ class TrainStep:
     def _dtype(self) -> tf.DType:
         wide = any(variable.dtype == "float64" for variable in self._variables)
         return tf.float64 if wide else tf.float32
-
-    def _raise_non_finite(self, report: StepReport) -> None:
-        finite = report.finite.numpy()
-        names = [v.path for v, ok in zip(self._variables, finite[1:], strict=True) if not ok]
-        where = "the loss" if not finite[0] else "the gradient's norm"
-        if names:
-            where = f"the gradient of {', '.join(names[:5])}"
-        if len(names) > 5:
-            where += f" and {len(names) - 5} more"
-        raise NonFiniteError(
-            f"step {int(self.step.numpy()) + 1}: {where} is not finite (loss "
-            f"{float(report.loss)}); the variables are those of the step before. Look for NaN or "
-            "infinite values in the features, labels and weights, and for weights below 0; lower "
-            'the learning rate or set clip_norm; or set non_finite="skip" to leave such windows '
-            "out."
-        )
 
 
 def _three(batch: Any) -> tuple[Any, Any, Any]:

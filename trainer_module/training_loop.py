@@ -13,7 +13,8 @@ from absl import logging
 from trainer_module.actions import Action, EpochEnd, FitResult, LoopProgress
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.evaluation import Evaluate
-from trainer_module.train_step import LoopReport, TrainStep
+from trainer_module.reports import LoopReport
+from trainer_module.train_step import TrainStep
 
 _SECONDS_PER_LOOP = 0.5
 _MOST_STEPS_PER_LOOP = 10_000

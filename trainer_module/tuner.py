@@ -23,7 +23,7 @@ from trainer_module.hyperparameters import (
 from trainer_module.improvement import Mode, better_mode, is_better
 from trainer_module.micro_batch_size import MemoryBudgetError
 from trainer_module.names import nearest
-from trainer_module.train_step import NonFiniteError
+from trainer_module.reports import NonFiniteError
 from trainer_module.tuner_config import SearchRange, TunerConfig
 
 TrainTrial = Callable[[TrainerConfig, Action], Mapping[str, float]]

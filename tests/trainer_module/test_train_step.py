@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.train_step import NonFiniteError, TrainStep
+from trainer_module.reports import NonFiniteError
+from trainer_module.train_step import TrainStep
 
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.05, momentum=0.9),

@@ -1,0 +1,59 @@
+"""The exponential moving average of the variables: one update per window that was applied."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from trainer_module.gradients import widened
+
+
+class MovingAverage:
+    """ema = m * ema + (1 - m) * variable, beginning with the variable.
+
+    Attributes:
+        values: One tf.Variable per variable, float32 for 16-bit ones: in bfloat16 a momentum of
+            0.999 would be 1.
+    """
+
+    def __init__(self, variables: Sequence[Any], momentum: float) -> None:
+        """Creates its variables: call it in the strategy's scope.
+
+        Args:
+            variables: Keras variables.
+            momentum: m, from 0 to below 1.
+        """
+        self.momentum = momentum
+        self._variables = list(variables)
+        self.values = [
+            tf.Variable(widened(v.value), trainable=False, name=f"ema_{i}")
+            for i, v in enumerate(self._variables)
+        ]
+
+    def update(self, strategy: tf.distribute.Strategy) -> None:
+        """Takes the variables' values of now into the average, in cross-replica context."""
+
+        def assign(average: Any, value: Any) -> None:
+            average.assign(self.momentum * average + (1.0 - self.momentum) * widened(value))
+
+        for average, variable in zip(self.values, self._variables, strict=True):
+            strategy.extended.update(average, assign, args=(variable.value,), group=False)
+
+    def use(self) -> None:
+        """Puts the average into the variables for good."""
+        for variable, average in zip(self._variables, self.values, strict=True):
+            variable.value.assign(tf.cast(average, variable.dtype))
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Puts the average into the variables for the length of a `with` block."""
+        kept = [variable.value.read_value() for variable in self._variables]
+        self.use()
+        try:
+            yield
+        finally:
+            for variable, value in zip(self._variables, kept, strict=True):
+                variable.value.assign(value)

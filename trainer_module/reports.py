@@ -1,0 +1,75 @@
+"""What a window, and a loop over windows, tell about themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+
+class StepReport(NamedTuple):
+    """One window, as scalar tensors.
+
+    Attributes:
+        loss: The loss that the window's gradient is the slope of, regularisation included.
+        gradient_norm: Global norm of g before clipping.
+        weight_sum: Σ w_i.
+        rows: Rows of the global batch.
+        applied: Whether the window updated the variables.
+        failed: Whether it was not finite and `non_finite="raise"` holds.
+        finite: One bool for the loss and one per trainable variable.
+    """
+
+    loss: tf.Tensor
+    gradient_norm: tf.Tensor
+    weight_sum: tf.Tensor
+    rows: tf.Tensor
+    applied: tf.Tensor
+    failed: tf.Tensor
+    finite: tf.Tensor
+
+
+class LoopReport(NamedTuple):
+    """Several windows.
+
+    Attributes:
+        steps: Windows taken from the iterator, the failed one excepted.
+        loss: Mean of the windows' losses, weighted by their Σ w_i; NaN when that is 0.
+        gradient_norm: That of the last window.
+        rows: Rows of all windows.
+        exhausted: Whether the iterator had fewer windows than asked for.
+    """
+
+    steps: int
+    loss: float
+    gradient_norm: float
+    rows: int
+    exhausted: bool
+
+
+class NonFiniteError(ArithmeticError):
+    """A window's loss or gradient was NaN or infinite; the variables are those before it."""
+
+
+def non_finite_error(report: StepReport, variables: Sequence[Any], step: int) -> NonFiniteError:
+    """Returns the error of a failed window: where it is not finite, and what to look at.
+
+    Args:
+        report: Of the window.
+        variables: The model's trainable variables, as `report.finite` counts them.
+        step: Optimizer steps until then.
+    """
+    finite = report.finite.numpy()
+    names = [v.path for v, ok in zip(variables, finite[1:], strict=True) if not ok]
+    where = "the loss" if not finite[0] else "the gradient's norm"
+    if names:
+        where = f"the gradient of {', '.join(names[:5])}"
+    if len(names) > 5:
+        where += f" and {len(names) - 5} more"
+    return NonFiniteError(
+        f"step {step + 1}: {where} is not finite (loss {float(report.loss)}); the variables are "
+        "those of the step before. Look for NaN or infinite values in the features, labels and "
+        "weights, and for weights below 0; lower the learning rate or set clip_norm; or set "
+        'non_finite="skip" to leave such windows out.'
+    )
