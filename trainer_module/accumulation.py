@@ -18,6 +18,7 @@ from trainer_module.gradients import (
 )
 from trainer_module.loss import LossFunction, as_loss_function
 from trainer_module.overlap import bytes_per_row, micro_batches_at_once
+from trainer_module.random_ops import refuse_stateful_draws
 from trainer_module.row_independence import check_rows_are_independent
 
 AddedLosses = Literal["mean", "sum"]
@@ -171,7 +172,8 @@ def describe(
     """Returns which sums a model's window has, by tracing one micro-batch of the data's shapes.
 
     Raises:
-        ValueError: The loss depends on no variable, or rows influence each other.
+        ValueError: The loss depends on no variable, rows influence each other, or random numbers
+            are drawn that no seed decides.
     """
     check_batch(features, labels, sample_weight)
     found: list[tuple[Any, Any]] = []
@@ -197,6 +199,7 @@ def describe(
     signature = tf.nest.map_structure(spec, (features, labels, sample_weight))
     traced = tf.function(probe, autograph=False).get_concrete_function(*signature)
     refuse_assignments(traced.graph)
+    refuse_stateful_draws(traced.graph)
     check_rows_are_independent(model, loss_fn, signature, added_losses=added_losses)
     gradients, added = found[0]
     return Description(

@@ -1,0 +1,152 @@
+"""Random numbers: by Keras' seeds they may be drawn anywhere, by TensorFlow's own state nowhere."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import pytest
+import tensorflow as tf
+
+from trainer_module import TrainStep, accumulate_gradients, weighted_loss
+
+ops = keras.ops
+
+
+class Layer(keras.layers.Layer):
+    """Calls a function, with a seed generator and a tf.random.Generator of its own."""
+
+    def __init__(self, function):
+        super().__init__(name="noisy")
+        self.function = function
+        self.seeds = keras.random.SeedGenerator(1)
+        self.generator = tf.random.Generator.from_seed(1)
+
+    def call(self, x):
+        return self.function(self, x)
+
+
+def with_layer(layer, shape=(5,)):
+    layers = [keras.Input(shape), layer, keras.layers.Flatten(), keras.layers.Dense(1)]
+    return keras.Sequential(layers)
+
+
+def gradients(model, features, loss="mse"):
+    labels = tf.zeros([len(features), 1])
+    return accumulate_gradients(model, loss, features, labels, micro_batch_size=2)
+
+
+def in_a_branch(layer, x):
+    return tf.cond(tf.reduce_sum(x) > 0, lambda: x + tf.random.normal(tf.shape(x)), lambda: x)
+
+
+def in_a_loop(layer, x):
+    def body(i, x):
+        return i + 1, x * tf.random.uniform(tf.shape(x))
+
+    return tf.while_loop(lambda i, x: i < 2, body, (0, x))[1]
+
+
+@tf.function
+def scrambled(x):
+    return tf.transpose(tf.random.shuffle(tf.transpose(x)))
+
+
+@tf.function
+def calling(x):
+    return in_a_branch(None, x)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "inside"),
+    [
+        (lambda layer, x: tf.nn.dropout(x, 0.5), "RandomUniform", ""),
+        (lambda layer, x: tf.nn.dropout(x, 0.5, seed=1), "RandomUniform", ""),
+        (lambda layer, x: x + tf.random.normal(tf.shape(x)), "RandomStandardNormal", ""),
+        (lambda layer, x: x + layer.generator.normal(tf.shape(x)), "RngReadAndSkip", ""),
+        (lambda layer, x: x * tf.random.gamma([5], 1.0), "RandomGamma", ""),
+        (in_a_branch, "RandomStandardNormal", "cond/"),
+        (in_a_loop, "RandomUniform", "while/"),
+        (lambda layer, x: scrambled(x), "RandomShuffle", "[^']*Call/"),
+        (lambda layer, x: calling(x), "RandomStandardNormal", "[^']*Call/cond/"),
+    ],
+)
+def test_draws_that_no_seed_decides_are_refused_by_name(function, kind, inside):
+    features, _, _ = map(tf.constant, full_batch.batch("mlp"))
+    message = rf"draws random numbers by {kind} at '[^']*noisy\w*/{inside}.*{kind}', .*layers.Drop"
+    with pytest.raises(ValueError, match=message):
+        gradients(with_layer(Layer(function)), features)
+
+
+def test_a_train_step_refuses_before_its_first_window(strategies):
+    """A Lambda in a model within the model, on two replicas."""
+    strategy = strategies["mirrored2"]
+    with strategy.scope():
+        noise = keras.layers.Lambda(lambda x: x + tf.random.normal(tf.shape(x)), name="noise")
+        model = with_layer(keras.Sequential([keras.Input((5,)), noise]))
+        optimizer = keras.optimizers.SGD(0.1)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=2, strategy=strategy)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=r"RandomStandardNormal at '.*noise\w*/"):
+        step(full_batch.batch("mlp")[:2])
+    assert full_batch.error(model.get_weights()[:1], before[:1]) == 0
+
+
+def test_negatives_that_a_loss_draws_are_refused():
+    table = tf.constant(tf.random.stateless_normal([50, 3], (0, 0)))
+
+    def loss(labels, outputs):
+        labels = tf.cast(labels, tf.int64)
+        return tf.nn.sampled_softmax_loss(table, tf.zeros([50]), labels, outputs, 5, 50)
+
+    features, _, _ = map(tf.constant, full_batch.batch("mlp"))
+    with pytest.raises(ValueError, match=r"the model or its loss .* by LogUniformCandidateSampler"):
+        gradients(full_batch.mlp(3), features, weighted_loss(loss))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda layer, x: keras.random.dropout(x, 0.5, seed=layer.seeds),
+        lambda layer, x: x + keras.random.normal(ops.shape(x), seed=layer.seeds),
+        lambda layer, x: x * keras.random.uniform((5,), seed=layer.seeds),
+        lambda layer, x: x * keras.random.truncated_normal((5,), seed=layer.seeds),
+        lambda layer, x: x * keras.random.gamma((5,), 1.0, seed=layer.seeds),
+        lambda layer, x: x * keras.random.binomial((5,), 9.0, 0.5, seed=layer.seeds),
+        lambda layer, x: x + ops.cast(keras.random.randint((5,), 0, 9, seed=layer.seeds), x.dtype),
+        lambda layer, x: keras.random.shuffle(x, axis=1, seed=layer.seeds),
+        lambda layer, x: x + ops.cast(keras.random.categorical(x, 5, seed=layer.seeds), x.dtype),
+        lambda layer, x: x + tf.random.stateless_normal([5], (0, 1)),
+    ],
+)
+def test_draws_by_keras_seeds_pass(function):
+    features, _, _ = map(tf.constant, full_batch.batch("mlp"))
+    assert float(gradients(with_layer(Layer(function)), features).rows) == full_batch.ROWS
+
+
+def attention():
+    x = keras.Input((4, 3))
+    return keras.Model(
+        x,
+        keras.layers.Dense(1)(
+            keras.layers.Flatten()(keras.layers.MultiHeadAttention(1, 2, dropout=0.5)(x, x))
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (lambda: with_layer(keras.layers.GaussianNoise(0.5)), (5,)),
+        (lambda: with_layer(keras.layers.AlphaDropout(0.5)), (5,)),
+        (lambda: with_layer(keras.layers.SpatialDropout1D(0.5), (4, 3)), (4, 3)),
+        (lambda: with_layer(keras.layers.LSTM(2, dropout=0.5), (4, 3)), (4, 3)),
+        (lambda: with_layer(keras.layers.GRU(2, recurrent_dropout=0.5), (4, 3)), (4, 3)),
+        (lambda: with_layer(keras.layers.RandomFlip(), (6, 6, 3)), (6, 6, 3)),
+        (lambda: with_layer(keras.layers.RandomRotation(0.1), (6, 6, 3)), (6, 6, 3)),
+        (attention, (4, 3)),
+    ],
+    ids=["noise", "alpha", "spatial", "lstm", "gru", "flip", "rotation", "attention"],
+)
+def test_random_layers_of_keras_pass(build, shape):
+    features = tf.random.stateless_uniform([3, *shape], (0, 0))
+    assert float(gradients(build(), features).rows) == 3

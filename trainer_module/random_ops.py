@@ -1,0 +1,83 @@
+"""Random numbers that no seed decides: refused, since no run could be repeated or continued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+# Each draws from a state of the kernel's or of a tf.random.Generator: what a micro-batch gets
+# depends on how often anybody drew before. Keras' own draws are stateless operations.
+_DRAWS = frozenset(
+    {
+        "FixedUnigramCandidateSampler",
+        "LearnedUnigramCandidateSampler",
+        "LogUniformCandidateSampler",
+        "Multinomial",
+        "NonDeterministicInts",
+        "ParameterizedTruncatedNormal",
+        "RandomCrop",
+        "RandomGamma",
+        "RandomPoisson",
+        "RandomPoissonV2",
+        "RandomShuffle",
+        "RandomStandardNormal",
+        "RandomUniform",
+        "RandomUniformInt",
+        "RngReadAndSkip",
+        "RngSkip",
+        "SampleDistortedBoundingBox",
+        "SampleDistortedBoundingBoxV2",
+        "StatefulRandomBinomial",
+        "StatefulStandardNormal",
+        "StatefulStandardNormalV2",
+        "StatefulTruncatedNormal",
+        "StatefulUniform",
+        "StatefulUniformFullInt",
+        "StatefulUniformInt",
+        "ThreadUnsafeUnigramCandidateSampler",
+        "TruncatedNormal",
+        "UniformCandidateSampler",
+    }
+)
+
+
+def refuse_stateful_draws(graph: Any) -> None:
+    """Looks through a traced micro-batch and the functions that it calls.
+
+    Raises:
+        ValueError: It draws random numbers other than as a function of seeds, as tf.random.normal
+            and tf.nn.dropout do.
+    """
+    definition = graph.as_graph_def()
+    functions = {function.signature.name: function for function in definition.library.function}
+    for kind, name in _draws(definition.node, "", functions, set()):
+        raise ValueError(
+            f"the model or its loss draws random numbers by {kind} at {name!r}, from a state that "
+            "neither the seed nor a checkpoint decides: no run could be repeated, or continued as "
+            "if it had not stopped. Take keras.layers.Dropout for tf.nn.dropout; in a layer of "
+            "your own make self.seeds = keras.random.SeedGenerator(seed) in __init__ and call "
+            "keras.random.normal(shape, seed=self.seeds) for tf.random.normal."
+        )
+
+
+def _draws(
+    nodes: Any, scope: str, functions: dict[str, Any], seen: set[str]
+) -> Iterator[tuple[str, str]]:
+    """Operation and name of each draw, also in branches, loops and calls."""
+    for node in nodes:
+        if node.op in _DRAWS:
+            yield node.op, scope + node.name
+        for called in _called(node):
+            if called in functions and called not in seen:
+                seen.add(called)
+                yield from _draws(
+                    functions[called].node_def, f"{scope}{node.name}/", functions, seen
+                )
+
+
+def _called(node: Any) -> Iterator[str]:
+    yield node.op
+    for value in node.attr.values():
+        if value.HasField("func"):
+            yield value.func.name
+        yield from (function.name for function in value.list.func)
