@@ -42,6 +42,8 @@ def weighted_loss(
 
     Weights below 0 have no mean: "weighted_mean" then gives a denominator of NaN, and `TrainStep`
     treats the window as not finite; "mean" takes them. Where a weight is 0 any label will do.
+    A window of weights that are all 0 is empty and updates nothing, except with "mean", which has
+    rows to divide by: it is a step whose gradient is that of the regularisers alone.
 
     Losses per token (`[batch, time]`) are summed over tokens: the denominator counts tokens, those
     that the model's mask leaves out excepted. Per-row weights `[batch]` hold for each token.

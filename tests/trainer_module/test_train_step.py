@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer_module.loss import weighted_loss
 from trainer_module.reports import NonFiniteError
 from trainer_module.train_step import TrainStep
 
@@ -110,6 +111,40 @@ def test_a_window_without_weight_changes_nothing_and_is_counted(float64, strateg
     assert step.skipped == {"empty": 2, "non_finite": 0, "loss_scale": 0}
     assert int(step.optimizer.iterations.numpy()) == 2
     assert int(step.step.numpy()) == 4
+
+
+@pytest.mark.parametrize("name", ["none", "mirrored2"])
+def test_a_mean_over_rows_counts_rows_of_no_weight_as_keras_does(float64, strategies, name):
+    """Momentum, weight decay and ∇R go on. Reference: Keras' own step on the full batch, 1e-12."""
+    batches = without_zero_sums(windows("mlp", (11, 7, 11)))
+    features, labels, weights = batches[1]
+    batches[1] = features, labels, np.zeros_like(weights)
+
+    def build(loss=None):
+        keras.utils.set_random_seed(1)
+        model = full_batch.mlp(kernel_regularizer="l2")
+        optimizer = keras.optimizers.SGD(0.05, momentum=0.9, weight_decay=0.01)
+        model.compile(optimizer, loss, jit_compile=False)
+        return model, optimizer
+
+    model, _ = build("mean_squared_error")
+    expected = []
+    for batch in batches:
+        model.train_on_batch(*batch)
+        expected.append(model.get_weights())
+    strategy = strategies[name]
+    with strategy.scope():
+        model, optimizer = build()
+    loss = weighted_loss("mean_squared_error", reduction="mean")
+    step = TrainStep(model, optimizer, loss, micro_batch_size=2, strategy=strategy)
+    for batch, after in zip(batches, expected, strict=True):
+        report = step(batch)
+        assert bool(report.applied)
+        assert full_batch.error(model.get_weights(), after) < 1e-12
+    assert full_batch.error(expected[1], expected[0]) > 1e-3
+    report = step((features[:0], labels[:0], weights[:0]))
+    assert not bool(report.applied)
+    assert step.skipped == {"empty": 1, "non_finite": 0, "loss_scale": 0}
 
 
 @pytest.mark.parametrize("name", ["none", "mirrored2"])
