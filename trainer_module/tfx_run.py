@@ -115,6 +115,7 @@ def train(
     strategy: tf.distribute.Strategy,
     *,
     run_dir: str | None = None,
+    record_dir: str | None = None,
     train_steps: int | None = None,
     progress: Action | None = None,
 ) -> Trained:
@@ -126,6 +127,8 @@ def train(
         summary: Of its training rows.
         strategy: Where.
         run_dir: Folder for checkpoints and TensorBoard; None for neither.
+        record_dir: Folder that keeps the micro-batch size that "auto" finds; None: that of the
+            checkpoints.
         train_steps: TFX's number of steps, where the configuration gives none.
         progress: Tells how it goes; None for a `ProgressLog`.
 
@@ -143,7 +146,12 @@ def train(
     if run_dir is not None:
         checkpoint_dir = config.checkpoint_dir or os.path.join(run_dir, "checkpoints")
     micro_batch = micro_batch_rows(
-        context, data.train, total_steps, strategy, run_dir=run_dir, record_dir=checkpoint_dir
+        context,
+        data.train,
+        total_steps,
+        strategy,
+        run_dir=run_dir,
+        record_dir=record_dir or checkpoint_dir,
     )
     with strategy.scope():
         model, optimizer, loss_fn = build_all(context, total_steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import tempfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -65,15 +66,26 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     names = config.metrics or DEFAULT_METRICS[model_context(config, data, summary).label_kind]
     check_objective(tuning.objective, names, field="tuner.objective")
 
+    directory = getattr(fn_args, "working_dir", None) or tempfile.mkdtemp(prefix="tuner-")
+
     def train_trial(config: TrainerConfig, progress: Action) -> Mapping[str, float]:
         gc.collect()  # the model before and its functions hold each other, and the device's memory
         with keras_set_up(config):
             steps = getattr(fn_args, "train_steps", None)
-            trained = train(config, data, summary, strategy, train_steps=steps, progress=progress)
+            trained = train(
+                config,
+                data,
+                summary,
+                strategy,
+                # Trials that need the same memory get the same size, whatever this process has
+                # kept of the memory of those before (on GPUs, all that they had at most).
+                record_dir=os.path.join(directory, "micro_batch_size"),
+                train_steps=steps,
+                progress=progress,
+            )
         return trained.result.metrics
 
     # KerasTuner comes with TFX: who uses the rest of the package need not have it.
     from trainer_module.tuner import SettingsTuner
 
-    directory = getattr(fn_args, "working_dir", None) or tempfile.mkdtemp(prefix="tuner-")
     return TunerFnResult(SettingsTuner(config, tuning, train_trial, directory=directory), {})

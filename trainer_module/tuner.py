@@ -84,7 +84,10 @@ class SettingsTuner(base_tuner.BaseTuner):
             metrics = self.train_trial(config, ProgressLog(trial=(number, self.trials)))
             score = _score(metrics, self.tuning.objective)
             if math.isnan(score):
-                raise NonFiniteError(f"{self.tuning.objective} is NaN")
+                raise NonFiniteError(
+                    f"{self.tuning.objective} is NaN: search smaller learning rates, or set "
+                    "trainer.clip_norm."
+                )
         except (NonFiniteError, MemoryBudgetError, tf.errors.ResourceExhaustedError) as error:
             self._tell(number, values, f"failed: {error}", failed=str(error))
             raise keras_tuner.errors.FailedTrialError(str(error)) from error
@@ -107,8 +110,7 @@ class SettingsTuner(base_tuner.BaseTuner):
         if not any(trial.status == "COMPLETED" for trial in trials):
             last = trials[-1].message.strip().splitlines()[-1] if trials else ""
             raise ValueError(
-                f"tuner.search: all {len(trials)} trials failed, the last with {last!r}: search "
-                "smaller learning rates, or set trainer.clip_norm."
+                f"tuner.search: all {len(trials)} trials failed, the last with {last!r}"
             )
         # TFX lists this many results, and cannot where there is no limit.
         self.oracle.max_trials = len(trials)

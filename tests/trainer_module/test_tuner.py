@@ -190,6 +190,38 @@ def test_a_trial_that_diverges_has_failed_and_the_search_goes_on(search, records
         )
 
 
+@pytest.mark.slow
+def test_trials_find_their_micro_batch_size_once_and_fail_where_there_is_none(
+    search, fn_args, records, tmp_path
+):
+    """[8] needs 60 MiB, [4096, 4096] some 400. Reference: run_fn with that size, to the bit."""
+    ranges = {
+        "optimizer.learning_rate": {"values": [0.01, 0.02]},
+        "model.hidden_units": {"values": [[8], [4096, 4096]]},
+    }
+    auto = {"memory_budget": "200MiB", "memory_cache_dir": str(tmp_path / "cache")}
+    tuner = search(
+        {"search": ranges, "algorithm": "grid", "trials": 3, "objective": "auc"},
+        micro_batch_size="auto",
+        **auto,
+    )
+    found = [(t.status, t.hyperparameters.values) for t in tuner.oracle.trials.values()]
+    assert [(status, values["model.hidden_units"]) for status, values in found] == [
+        ("COMPLETED", "[8]"),
+        ("FAILED", "[4096, 4096]"),
+        ("COMPLETED", "[8]"),
+    ]
+    failed = next(r for r in records if r["event"] == "trial" and "failed" in r)
+    assert failed["failed"].startswith("trainer.memory_budget='200MiB' is 200.0 MiB, and a step of")
+    assert [r["rows"] for r in records if r["event"] == "memory_probe"] == [1, 64, 1]
+    sizes = [(r["rows"], r["source"]) for r in records if r["event"] == "micro_batch_size"]
+    assert sizes == [(64, "measured"), (64, "record")]
+    score, values = trials(tuner)[0]
+    rate = {"learning_rate": values["optimizer.learning_rate"]}
+    settings = {"model": {"hidden_units": [8]}, "micro_batch_size": 64, "optimizer": rate}
+    assert run_fn(fn_args(**{**TRAINER, **settings})).metrics["auc"] == score
+
+
 @pytest.mark.parametrize(
     ("tuner", "trainer", "message"),
     [
