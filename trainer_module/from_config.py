@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from trainer_module.config import TrainerConfig
 from trainer_module.default_model import default_model
@@ -110,6 +111,19 @@ def build_all(context: ModelContext, total_steps: int) -> tuple[keras.Model, Any
     model = build_model(context)
     optimizer = create_optimizer(config.optimizer, total_steps)
     return model, optimizer, loss_function(config, context.label_kind)
+
+
+def tell_what_compile_said(model: keras.Model, config: TrainerConfig) -> None:
+    """A model_fn may come from a pipeline of Keras' own `fit`, whose choices have no say here."""
+    if model.compiled:
+        logging.warning(
+            "trainer.model_fn=%r returned a compiled model: its optimizer, loss and metrics are "
+            "not used, but trainer.optimizer (%s), trainer.loss (%s) and trainer.metrics are. Set "
+            "them there, and leave out model.compile.",
+            config.model_fn,
+            config.optimizer.name,
+            config.loss or "by the kind of label",
+        )
 
 
 def step_options(config: TrainerConfig) -> dict[str, Any]:

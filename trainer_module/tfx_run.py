@@ -28,6 +28,7 @@ from trainer_module.from_config import (
     inputs_of,
     narrowed,
     step_options,
+    tell_what_compile_said,
 )
 from trainer_module.hyperparameters import with_hyperparameters
 from trainer_module.input_pipeline import DataSummary, Examples, summarise
@@ -156,6 +157,7 @@ def train(
     with strategy.scope():
         model, optimizer, loss_fn = build_all(context, total_steps)
         metrics = [create_metric(name, context.label_kind) for name in names]
+    tell_what_compile_said(model, config)
     # What the model does not take is not read: files may hold many more features.
     inputs = inputs_of(model, context)
     examples = narrowed(data.train, inputs)

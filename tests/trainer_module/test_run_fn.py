@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl import logging as absl_logging
 
 from trainer_module import run_fn
 
@@ -81,8 +82,6 @@ def test_progress_is_told_as_records(fn_args):
         def emit(self, record):
             if hasattr(record, "progress"):
                 records.append(record.progress)
-
-    from absl import logging as absl_logging
 
     handler = Keep()
     logger = absl_logging.get_absl_logger()
@@ -159,6 +158,21 @@ def test_a_model_of_the_user(fn_args, monkeypatch):
     assert set(result.metrics) == {"loss", "auc"}
     _, raw = signature(args.serving_model_dir, "raw")
     assert set(raw.structured_input_signature[1]) == {"fare"}  # found: nothing else is needed
+
+
+def test_what_compile_said_is_told_to_have_no_say(fn_args, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    told = []
+    monkeypatch.setattr(absl_logging, "warning", lambda text, *values: told.append(text % values))
+    results = {}
+    for name in ("fare_only", "compiled"):
+        args = fn_args(**QUICK, epochs=1, model_fn=f"user_model.{name}")
+        args.model_run_dir += name
+        results[name] = run_fn(args).metrics
+    assert results["compiled"] == results["fare_only"]
+    (text,) = (text for text in told if "compile" in text)
+    assert text.startswith("trainer.model_fn='user_model.compiled' returned a compiled model")
+    assert "but trainer.optimizer (adamw), trainer.loss (by the kind of label) and" in text
 
 
 @pytest.mark.parametrize(
