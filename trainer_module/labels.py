@@ -38,8 +38,14 @@ def same_shape(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
         outputs: `[batch, ...]`; `[batch]` becomes `[batch, 1]`.
 
     Raises:
-        ValueError: The shapes differ. Where that shows at run time only, InvalidArgumentError.
+        ValueError: The shapes differ, or labels are strings. Where a shape shows at run time only,
+            InvalidArgumentError.
     """
+    if labels.dtype == tf.string:
+        raise ValueError(
+            "labels are strings: give numbers, such as the ids that keras.layers.StringLookup "
+            "gives classes in the input pipeline."
+        )
     if not labels.shape[1:].is_compatible_with(outputs.shape[1:]):
         raise ValueError(
             f"labels of shape {labels.shape} do not fit outputs of shape {outputs.shape}: the "

@@ -210,6 +210,12 @@ def _mask_like(outputs: Any, values: tf.Tensor) -> tf.Tensor:
 def _values_and_weights(
     values_of: Callable[[Any, Any], tf.Tensor], labels: Any, outputs: Any, sample_weight: Any
 ) -> tuple[tf.Tensor, tf.Tensor]:
+    if labels is None:
+        raise ValueError(
+            "the batch has no labels, and the loss compares them with the outputs: give (features, "
+            "labels), or a loss function (labels, outputs, sample_weight) -> (numerator, "
+            "denominator) that looks at the outputs alone."
+        )
     labels = zero_where_unweighted(labels, sample_weight)
     labels = zero_where_unweighted(labels, _mask_of(outputs))
     values = values_of(labels, outputs)

@@ -36,7 +36,13 @@ def check_options(
 
 
 def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    """Raises ValueError for a model whose window would not be exact, or of another strategy."""
+    """Raises ValueError for a model of another library, or strategy, or with no exact window."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"model={type(model).__module__}.{type(model).__name__} is not a Keras 3 model: build "
+            "it with `import keras`. Where TF_USE_LEGACY_KERAS is not 0, as TFX leaves it, "
+            "tf.keras is another library."
+        )
     if not model.built or not model.variables:
         raise ValueError(
             f"model {model.name!r} is not built: give it an Input, or call model.build(shape) in "
@@ -83,7 +89,10 @@ def check_optimizer(optimizer: Any, strategy: tf.distribute.Strategy) -> None:
             "optimizer; TrainStep scales losses itself for float16 models."
         )
     if not isinstance(optimizer, keras.optimizers.Optimizer):
-        raise ValueError(f"optimizer={optimizer!r} is not a Keras optimizer (keras.optimizers).")
+        raise ValueError(
+            f"optimizer={optimizer!r} is not a Keras 3 optimizer: give one, such as "
+            "keras.optimizers.Adam(1e-3)."
+        )
     for option, instead in _TAKEN_OVER.items():
         value = getattr(optimizer, option, None)
         if value:

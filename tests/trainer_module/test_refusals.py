@@ -60,7 +60,8 @@ def test_optimizer_options_that_act_per_replica_are_refused(options, message):
         ({"added_losses": "max"}, "added_losses='max': use 'mean' or 'sum'"),
         ({"loss_fn": "crossentropy"}, "loss='crossentropy' is not a Keras loss; did you mean"),
         ({"loss_fn": keras.losses.MeanSquaredError(reduction="sum")}, "reduction='sum'"),
-        ({"optimizer": "sgd"}, "optimizer='sgd' is not a Keras optimizer"),
+        ({"optimizer": "sgd"}, "optimizer='sgd' is not a Keras 3 optimizer: give one"),
+        ({"optimizer": keras.optimizers.SGD}, "optimizer=<class .*SGD'> is not .*: give one"),
         (
             {"optimizer": keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())},
             "LossScaleOptimizer decides per replica",
@@ -76,6 +77,12 @@ def test_what_cannot_be_meant_is_refused_in_the_constructor(options, message):
     }
     with pytest.raises(ValueError, match=message):
         TrainStep(full_batch.mlp(), **given)
+
+
+def legacy():
+    import tf_keras
+
+    return tf_keras.Sequential([tf_keras.layers.Input((5,)), tf_keras.layers.Dense(1)])
 
 
 def frozen():
@@ -94,6 +101,7 @@ def float8():
     ("build", "message"),
     [
         (lambda: keras.Sequential([keras.layers.Dense(1)]), r"is not built: .*Input.*model.build"),
+        (legacy, r"model=tf_keras.*Sequential is not a Keras 3 model: .*import keras"),
         (frozen, "has no trainable variables: nothing to train"),
         (float8, r"takes its gradient for its new value.*float8.*mixed_bfloat16"),
     ],
@@ -145,7 +153,15 @@ def test_layers_frozen_after_the_step_was_made_are_refused():
     assert full_batch.error(model.get_weights()[2:], trained[2:]) > 1e-3
 
 
-def test_labels_that_would_broadcast_are_refused():
+def test_a_batch_without_labels_is_refused_by_a_loss_of_labels():
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(), "mse", micro_batch_size=2)
+    with pytest.raises(ValueError, match=r"no labels.*give \(features, labels\), or a loss"):
+        step((np.zeros((4, 5), "float32"), None))
+
+
+def test_labels_that_would_broadcast_or_are_no_numbers_are_refused():
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(), "mse", micro_batch_size=2)
+    with pytest.raises(ValueError, match=r"labels are strings: give numbers.*StringLookup"):
+        step((np.zeros((4, 5), "float32"), np.array([["a"], ["b"], ["b"], ["a"]])))
     with pytest.raises(ValueError, match=r"labels of shape .* do not fit outputs"):
         step((np.zeros((4, 5), "float32"), np.zeros((4, 3), "float32")))
