@@ -184,7 +184,7 @@ def describe(
         sums = micro_batch_gradients(
             model, loss_fn, features, labels, sample_weight, random_position=(0,), loss_scale=None
         )
-        if all(gradient is None for gradient in sums.gradients):
+        if all(gradient is None for gradient in (*sums.gradients, *(sums.added_gradients or ()))):
             raise ValueError(
                 "the loss depends on no trainable variable: check that the model has trainable "
                 "layers and that the loss function uses the outputs that it is given."

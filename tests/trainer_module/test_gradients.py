@@ -161,3 +161,40 @@ def test_a_subclassed_model_with_a_loss_and_fixed_statistics_of_its_own(float64,
     alone, reference = build()
     weights, _ = full_batch.train(alone, reference, "mlp", windows)
     assert full_batch.error(model.get_weights(), weights) < 1e-12
+
+
+class Autoencoder(keras.Model):
+    """Learns from nothing but what it gives to add_loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.out = keras.layers.Dense(5)
+
+    def call(self, x):
+        self.add_loss(keras.ops.mean((self.out(x) - x) ** 2))
+        return self.out(x)
+
+
+@pytest.mark.parametrize("name", ["none", "mirrored2"])
+def test_a_model_that_learns_from_add_loss_alone(float64, strategies, name):
+    """Reference: the same model by mean squared error of its input, 1e-12."""
+
+    def rows_alone(labels, outputs, sample_weight):
+        return tf.zeros([], outputs.dtype), tf.cast(tf.shape(outputs)[0], outputs.dtype)
+
+    features, _, _ = full_batch.batch("mlp")
+    found = []
+    for build, loss in (
+        (Autoencoder, rows_alone),
+        (lambda: keras.Sequential([keras.layers.Dense(5)]), "mse"),
+    ):
+        keras.utils.set_random_seed(1)
+        with strategies[name].scope():
+            model = build()
+            model(features)
+            optimizer = keras.optimizers.Adam(0.05)
+        step = TrainStep(model, optimizer, loss, micro_batch_size=2, strategy=strategies[name])
+        for _ in range(3):
+            report = step((features, features))
+        found.append([*model.get_weights(), report.loss.numpy()])
+    assert full_batch.error(*found) < 1e-12
