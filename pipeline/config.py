@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from components import NormalizationLimits, TrainerConfig, TunerConfig
+from pipeline.engines.presets import BeamConfig, Engine, InMemory
 from pipeline.evaluation import EvaluationConfig
 from transform import FeatureSpec, Label
 
@@ -93,45 +94,6 @@ class ServingConfig(_Section):
     )
 
 
-class BeamConfig(_Section):
-    """How Beam runs the data-parallel nodes (ExampleGen, statistics, Transform, Evaluator)."""
-
-    engine: Literal["in_memory", "multi_processing"] = Field(
-        default="in_memory",
-        description="One process, or `workers` processes, on this machine (Beam's FnApiRunner).",
-    )
-    workers: int = Field(
-        default=1,
-        ge=1,
-        description="Number of worker processes; more than 1 needs engine: multi_processing.",
-    )
-    extra_args: tuple[str, ...] = Field(
-        default=(), description="Further Beam pipeline options, each `--name=value`."
-    )
-
-    @pydantic.model_validator(mode="after")
-    def _engine_can_use_workers(self) -> BeamConfig:
-        if self.engine == "in_memory" and self.workers > 1:
-            raise ValueError(
-                f"workers={self.workers} needs engine: multi_processing "
-                "(engine: in_memory has one worker)"
-            )
-        return self
-
-    def pipeline_args(self) -> list[str]:
-        """Beam's own command-line options for this engine.
-
-        FnApiRunner is named because `DirectRunner` first tries to download the Prism runner.
-        """
-        args = ["--runner=FnApiRunner"]
-        if self.engine == "multi_processing":
-            args += [
-                "--direct_running_mode=multi_processing",
-                f"--direct_num_workers={self.workers}",
-            ]
-        return [*args, *self.extra_args]
-
-
 class MetadataConfig(_Section):
     """The metadata store: what ran, on what, and what may be reused."""
 
@@ -177,7 +139,7 @@ class PipelineConfig(_Section):
     training: TrainerConfig
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     serving: ServingConfig = Field(default_factory=ServingConfig)
-    beam: BeamConfig = Field(default_factory=BeamConfig)
+    beam: BeamConfig = Field(default_factory=InMemory)
     metadata: MetadataConfig = Field(default_factory=MetadataConfig)
     output: OutputConfig
 
@@ -304,6 +266,29 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
         raise ConfigError(_explain(error, path, raw, tree)) from None
 
 
+def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
+    """An engine's preset without a pipeline around it.
+
+    Args:
+        engine: as `beam.engine` in the YAML.
+        overrides: `beam.field=value` strings.
+
+    Raises:
+        ConfigError: no such engine, or a field of it is wrong.
+    """
+    raw: dict[str, Any] = {"beam": {"engine": engine}}
+    for override in overrides:
+        _apply_override(raw, override)
+
+    class Beam(_Section):
+        beam: BeamConfig
+
+    try:
+        return Beam.model_validate(raw).beam
+    except pydantic.ValidationError as error:
+        raise ConfigError(_explain(error, Path(f"--engine {engine}"), raw, None)) from None
+
+
 def json_schema() -> str:
     """JSON Schema of the YAML, for editors (`# yaml-language-server: $schema=...`)."""
     return json.dumps(PipelineConfig.model_json_schema(by_alias=True), indent=2)
@@ -363,11 +348,11 @@ def _explain(error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.N
     """One line per wrong field: file, line, field, value, what would be accepted."""
     lines = []
     for item in error.errors():
-        loc = _without_union_tags(item["loc"], raw)
+        loc = _without_union_tags(item["loc"], raw, missing=item["type"] == "missing")
         field = ".".join(str(part) for part in loc) or "the whole file"
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
-            lines.append(f"{field}: unknown key. {_suggest(loc)}")
+            lines.append(f"{field}: unknown key. {_suggest(item['loc'])}")
         elif item["type"] == "missing":
             lines.append(f"{field}: required, but not there. Add it.")
         elif isinstance(item["input"], dict | list | tuple | BaseModel):
@@ -379,7 +364,9 @@ def _explain(error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.N
     return "\n".join(dict.fromkeys(lines))
 
 
-def _without_union_tags(loc: tuple[int | str, ...], raw: Any) -> tuple[int | str, ...]:
+def _without_union_tags(
+    loc: tuple[int | str, ...], raw: Any, *, missing: bool
+) -> tuple[int | str, ...]:
     """Drops the parts of a pydantic location that name a branch of a union, not a YAML key."""
     kept: list[int | str] = []
     node: Any = raw
@@ -387,8 +374,8 @@ def _without_union_tags(loc: tuple[int | str, ...], raw: Any) -> tuple[int | str
         here: Any = dict(enumerate(node)) if isinstance(node, list) else node
         if isinstance(here, dict) and part in here:
             node = here[part]
-        elif depth < len(loc) - 1 or not isinstance(node, dict):
-            continue  # a union's branch; at the end of a mapping it is a key that is missing
+        elif depth < len(loc) - 1 or not missing or not isinstance(node, dict):
+            continue  # a union's branch, not the key that is missing
         kept.append(part)
     return tuple(kept)
 
@@ -403,31 +390,38 @@ def _suggest(loc: tuple[int | str, ...]) -> str:
 
 
 def _accepted_names(loc: tuple[int | str, ...]) -> list[str]:
-    model: Any = PipelineConfig
+    """Keys of the model at a pydantic location, which names the branch taken in each union."""
+    models: list[type[BaseModel]] = [PipelineConfig]
     is_mapping = False
     for part in loc:
         if isinstance(part, int) or is_mapping:
             is_mapping = False  # a key of a mapping from names of the user's to sections
             continue
-        field = next(
-            (f for n, f in model.model_fields.items() if part in (n, f.alias)),
-            None,
-        )
-        model = _model_in(field.annotation) if field else None
-        if field is None or model is None:
-            return []
-        is_mapping = get_origin(field.annotation) is dict
-    return _field_names(model)
+        fields = [
+            field
+            for model in models
+            for name, field in model.model_fields.items()
+            if part in (name, field.alias)
+        ]
+        if fields:
+            models = _models_in(fields[0].annotation)
+            is_mapping = get_origin(fields[0].annotation) is dict
+        else:
+            models = [model for model in models if part == _branch(model)] or models
+    return _field_names(models[0]) if models else []
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _model_in(argument)
-        if found:
-            return found
-    return None
+        return [annotation]
+    arguments = getattr(annotation, "__args__", ())
+    return [model for argument in arguments for model in _models_in(argument)]
+
+
+def _branch(model: type[BaseModel]) -> str:
+    """What pydantic calls a model's branch of a union: an engine its name, others their class."""
+    engine = model.model_fields.get("engine")
+    return engine.default if engine else model.__name__
 
 
 def _field_names(model: type[BaseModel]) -> list[str]:

@@ -14,7 +14,8 @@ from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
 from pipeline import data_sources
-from pipeline.config import BeamConfig, DataConfig
+from pipeline.config import DataConfig
+from pipeline.engines.presets import Engine, InMemory, MultiProcessing
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -68,7 +69,7 @@ def read_back(example: bytes) -> dict[str, Any]:
 
 
 def run_example_gen(
-    data: DataConfig, folder: Path, beam: BeamConfig | None = None
+    data: DataConfig, folder: Path, beam: Engine | None = None
 ) -> dict[str, list[dict[str, Any]]]:
     """Runs the node alone and reads what it wrote: split -> rows."""
     tfx.orchestration.LocalDagRunner().run(
@@ -79,7 +80,7 @@ def run_example_gen(
             metadata_connection_config=metadata.sqlite_metadata_connection_config(
                 str(folder / "metadata.sqlite")
             ),
-            beam_pipeline_args=(beam or BeamConfig()).pipeline_args(),
+            beam_pipeline_args=(beam or InMemory()).pipeline_args(),
         )
     )
     splits: dict[str, list[dict[str, Any]]] = {}
@@ -107,7 +108,7 @@ def test_every_row_arrives_once(source, tmp_path):
 @pytest.mark.slow
 def test_several_beam_processes_write_the_same_rows(tmp_path):
     write_csv(tmp_path / "rows.csv", ROWS)
-    beam = BeamConfig(engine="multi_processing", workers=2)
+    beam = MultiProcessing(workers=2)
     assert "--direct_num_workers=2" in beam.pipeline_args()
     splits = run_example_gen(DataConfig(path=str(tmp_path / "rows.csv")), tmp_path, beam)
     assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))

@@ -1,0 +1,133 @@
+"""An engine's pipeline options, checked by Beam's own parser and validator, and explained.
+
+Beam drops an option that it does not know with a line in the log, and runs. Here it is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import functools
+import io
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline.config import ConfigError
+from pipeline.engines.presets import Dataflow, Engine, Flink, Spark
+
+RUNNER_OPTIONS = Path(__file__).parent / "job_server_options.json"
+"""What Beam's Flink and Spark job servers answer to DescribePipelineOptions."""
+
+
+def check_options(engine: Engine) -> dict[str, Any]:
+    """Lets Beam parse and validate the options of an engine.
+
+    Args:
+        engine: the `beam:` section.
+
+    Returns:
+        What Beam understood: option -> value, only those that differ from Beam's defaults.
+
+    Raises:
+        ConfigError: an option that neither Beam nor the engine's job server knows, a value of the
+            wrong type, or what Beam's own PipelineOptionsValidator objects to.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    add_runner_options = functools.partial(_add_options, runner_options(engine))
+    options = PipelineOptions(engine.pipeline_args())
+    printed = io.StringIO()
+    logger = logging.getLogger("apache_beam.options.pipeline_options")
+    logger.addFilter(_nothing)  # it would warn of what is refused below
+    try:
+        with contextlib.redirect_stderr(printed):
+            everything = options.get_all_options(
+                drop_default=True, add_extra_args_fn=add_runner_options, retain_unknown_options=True
+            )
+            known = options.get_all_options(drop_default=True, add_extra_args_fn=add_runner_options)
+    except SystemExit:
+        reason = printed.getvalue().strip().rpartition("error: ")[2]
+        raise ConfigError(f"beam.extra_args: {reason}.") from None
+    finally:
+        logger.removeFilter(_nothing)
+    unknown = sorted(set(everything) - set(known))
+    if unknown:
+        raise ConfigError(_unknown_option(unknown[0], engine))
+    _validate(engine, options)
+    return known
+
+
+def explain(engine: Engine) -> str:
+    """The checked options, one a line, each with what it is for.
+
+    Raises:
+        ConfigError: as `check_options`.
+    """
+    check_options(engine)
+    lines = [(str(option), option.why) for option in engine.options()]
+    lines += [(argument, "beam.extra_args") for argument in engine.extra_args]
+    width = max(len(option) for option, _ in lines)
+    return "\n".join(f"{option:<{width}}  {why}" for option, why in lines)
+
+
+def runner_options(engine: Engine) -> Mapping[str, str]:
+    """Options that the engine's job server knows beside those of Beam's Python SDK: name -> type.
+
+    They are those of Beam's own job server of the release that the file names.
+    """
+    if isinstance(engine, Flink | Spark):
+        return json.loads(RUNNER_OPTIONS.read_text(encoding="utf-8"))[engine.name]
+    return {}
+
+
+def _add_options(options: Mapping[str, str], parser: Any) -> None:
+    """Adds a job server's options to Beam's parser, as Beam's PortableRunner does."""
+    for name, kind in options.items():
+        keywords: dict[str, Any] = {"action": "store"}
+        if kind == "BOOLEAN":
+            keywords = {"action": "store_true"}
+        elif kind == "ARRAY":
+            keywords = {"action": "append"}
+        elif kind == "INTEGER":
+            keywords["type"] = int
+        elif kind == "NUMBER":
+            keywords["type"] = float
+        # What Beam's Python SDK has under the same name stays.
+        with contextlib.suppress(Exception):
+            parser.add_argument(f"--{name}", **keywords)
+
+
+def _unknown_option(name: str, engine: Engine) -> str:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    own = runner_options(engine)
+    near = difflib.get_close_matches(name, [*PipelineOptions([]).get_all_options(), *own], n=1)
+    hint = f"Did you mean --{near[0]}?" if near else "Remove it."
+    who = f"neither Beam nor its {engine.name} job server has an" if own else "Beam has no"
+    return f"beam.extra_args: {who} option --{name}. {hint}"
+
+
+def _validate(engine: Engine, options: Any) -> None:
+    from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+
+    # Not given Dataflow's runner, which would make it create a bucket where temp_location is wrong.
+    validator = PipelineOptionsValidator(options, runner=None)
+    errors = validator.validate()
+    if isinstance(engine, Dataflow):
+        google = options.view_as(GoogleCloudOptions)
+        errors += validator.validate_cloud_options(google)
+        errors += validator.validate_gcs_path(google, "temp_location")
+        if google.staging_location:
+            errors += validator.validate_gcs_path(google, "staging_location")
+        errors += validator.validate_num_workers(options.view_as(WorkerOptions))
+        errors += validator.validate_worker_region_zone(options.view_as(WorkerOptions))
+    if errors:
+        raise ConfigError(f"beam (engine: {engine.name}): {' '.join(errors)}")
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
