@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config import SOURCES, ConfigError, json_schema, load_config
+from pipeline.engines import cli as engines
 
 _EPILOG = """\
 examples:
@@ -20,6 +21,7 @@ examples:
   python -m pipeline features explain --config my.yaml
   python -m pipeline predict --model output/taxi/serving_model --input rows.csv
   python -m pipeline schema > pipeline.schema.json     # completion and checks in your editor
+  python -m pipeline flink start                       # then: run ... --set beam.engine=flink
 """
 
 
@@ -113,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_features_commands(
         features.add_subparsers(title="commands", required=True, metavar="COMMAND")
     )
+    engines.add_commands(commands)
     return parser
 
 

@@ -1,0 +1,92 @@
+"""Flink's configuration for a session cluster on one small machine: every memory size is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# Flink's own list for Java 17 (its default env.java.opts.all), of what its serializers reach into.
+_OPENED = (
+    *("java.base/sun.net.util", "java.base/java.lang", "java.base/java.net", "java.base/java.io"),
+    *("java.base/java.nio", "java.base/sun.nio.ch", "java.base/java.lang.reflect"),
+    *("java.base/java.text", "java.base/java.time", "java.base/java.util"),
+    *("java.base/java.util.concurrent", "java.base/java.util.concurrent.atomic"),
+    "java.base/java.util.concurrent.locks",
+)
+
+JAVA_OPTIONS = (
+    "-XX:+UseSerialGC",  # one collector thread, less memory: several JVMs share a few cores
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+)
+
+# Sizes of a TaskManager in MB, as the JVM gets them and as Flink is told.
+_HEAP, _TASK_HEAP = 512, 384
+_NETWORK, _OFF_HEAP = 256, 192
+_METASPACE = 256
+
+TASK_MANAGER_MEMORY = (
+    f"-Xmx{_HEAP}m",
+    f"-XX:MaxDirectMemorySize={_NETWORK + _OFF_HEAP}m",
+    f"-XX:MaxMetaspaceSize={_METASPACE}m",
+)
+
+
+def write_configuration(
+    folder: Path, *, host: str, rest_port: int, rpc_port: int, slots: int, temporary: Path
+) -> None:
+    """Writes `config.yaml` and `log4j.properties`.
+
+    Args:
+        folder: Flink's `--configDir`.
+        host: the only address that anything listens on.
+        rest_port: of the REST endpoint.
+        rpc_port: where TaskManagers find the JobManager.
+        slots: slots of each TaskManager.
+        temporary: for everything that Flink writes.
+    """
+    options = {
+        "jobmanager.rpc.address": host,
+        "jobmanager.bind-host": host,
+        "jobmanager.rpc.port": rpc_port,
+        "rest.address": host,
+        "rest.bind-address": host,
+        "rest.port": rest_port,
+        "taskmanager.host": host,
+        "taskmanager.bind-host": host,
+        "taskmanager.numberOfTaskSlots": slots,
+        # A job's tasks on both TaskManagers, so that the loss of one is noticed and survived.
+        "cluster.evenly-spread-out-slots": "true",
+        "taskmanager.cpu.cores": 1,
+        "taskmanager.memory.framework.heap.size": f"{_HEAP - _TASK_HEAP}mb",
+        "taskmanager.memory.task.heap.size": f"{_TASK_HEAP}mb",
+        "taskmanager.memory.framework.off-heap.size": "128mb",
+        "taskmanager.memory.task.off-heap.size": f"{_OFF_HEAP - 128}mb",
+        "taskmanager.memory.managed.size": "128mb",
+        "taskmanager.memory.jvm-metaspace.size": f"{_METASPACE}mb",
+        "taskmanager.memory.jvm-overhead.min": "192mb",
+        "taskmanager.memory.jvm-overhead.max": "192mb",
+        # A Beam pipeline has hundreds of shuffles, each of which wants buffers: with Flink's
+        # defaults jobs end in "Insufficient number of network buffers". 8 KB segments give four
+        # times the buffers of the same memory; 64 is enough for a sort-shuffle to work.
+        "taskmanager.memory.network.min": f"{_NETWORK}mb",
+        "taskmanager.memory.network.max": f"{_NETWORK}mb",
+        "taskmanager.memory.segment-size": "8kb",
+        "taskmanager.network.sort-shuffle.min-buffers": 64,
+        # A killed TaskManager is given up after 15 seconds (here in milliseconds), not 50.
+        "heartbeat.interval": 2_000,
+        "heartbeat.timeout": 15_000,
+        "io.tmp.dirs": temporary,
+        "process.working-dir": temporary / "work",
+    }
+    text = "".join(f"{name}: {value}\n" for name, value in options.items())
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    (folder / "log4j.properties").write_text(_LOG4J, encoding="utf-8")
+
+
+_LOG4J = """\
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = Console
+appender.console.name = Console
+appender.console.type = CONSOLE
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %-5p %c{1} %m%n
+"""

@@ -1,0 +1,123 @@
+"""What a Flink cluster says about itself: versions, slots, jobs and TaskManagers over REST."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+TIMEOUT_SECONDS = 5.0
+
+
+class FlinkError(Exception):
+    """Nobody answers, or not as Flink does."""
+
+
+class Overview(NamedTuple):
+    """The cluster as a whole."""
+
+    version: str
+    task_managers: int
+    slots: int
+    free_slots: int
+    running: int
+    finished: int
+    failed: int
+    cancelled: int
+
+
+class TaskManager(NamedTuple):
+    """One TaskManager."""
+
+    id: str
+    host: str
+    slots: int
+    free_slots: int
+
+
+def overview(address: str) -> Overview:
+    """Asks for versions, slots and jobs.
+
+    Args:
+        address: `host:port` of the REST endpoint.
+
+    Raises:
+        FlinkError: nobody answers within 5 seconds, or not as Flink does.
+    """
+    answer = _get(address, "overview")
+    try:
+        return Overview(
+            version=answer["flink-version"],
+            task_managers=answer["taskmanagers"],
+            slots=answer["slots-total"],
+            free_slots=answer["slots-available"],
+            running=answer["jobs-running"],
+            finished=answer["jobs-finished"],
+            failed=answer["jobs-failed"],
+            cancelled=answer["jobs-cancelled"],
+        )
+    except (KeyError, TypeError):
+        raise FlinkError("what answers there is not Flink") from None
+
+
+def task_managers(address: str) -> list[TaskManager]:
+    """Asks who has registered with the JobManager.
+
+    Raises:
+        FlinkError: as `overview`.
+    """
+    answer = _get(address, "taskmanagers")
+    return [
+        # `pekko.tcp://flink@host:port/user/rpc/taskmanager_0`
+        TaskManager(
+            found["id"],
+            urlsplit(found["path"]).hostname or "",
+            found["slotsNumber"],
+            found["freeSlots"],
+        )
+        for found in answer["taskmanagers"]
+    ]
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host name or address is one of this machine's own."""
+    try:
+        addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return any(_can_bind(str(address)) for address in addresses)
+
+
+def _can_bind(address: str) -> bool:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def _get(address: str, path: str) -> Any:
+    # Never through a proxy, which could not reach an address of this network.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"http://{address}/{path}", timeout=TIMEOUT_SECONDS) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        raise FlinkError(f"what answers there is not Flink (HTTP {error.code})") from None
+    except urllib.error.URLError as error:
+        raise FlinkError(f"nobody answers ({_reason(error.reason)})") from None
+    except TimeoutError:
+        raise FlinkError(f"no answer within {TIMEOUT_SECONDS:.0f} seconds") from None
+    except (OSError, ValueError):  # another protocol, or no JSON
+        raise FlinkError("what answers there is not Flink") from None
+
+
+def _reason(reason: object) -> str:
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror.lower()
+    return str(reason)

@@ -1,0 +1,87 @@
+"""Background processes that outlive the command that started them, and are found again.
+
+A process is known by its id and its start time, so that another process that got the same id later
+is never taken for it, nor stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Background:
+    """One process."""
+
+    name: str
+    pid: int
+    created: float  # seconds since the epoch, as psutil says it
+    log: str
+
+    def process(self) -> psutil.Process | None:
+        """The process, when it still runs."""
+        try:
+            found = psutil.Process(self.pid)
+            if abs(found.create_time() - self.created) > 1 or found.status() == "zombie":
+                return None
+        except psutil.NoSuchProcess:
+            return None
+        return found
+
+    def last_line(self) -> str:
+        """What it wrote last that says why, for the message when it has died."""
+        try:
+            lines = Path(self.log).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return "it wrote nothing"
+        # Of a Java stack trace the innermost cause, of a Python one the last line.
+        causes = [line for line in lines if line.startswith("Caused by: ")]
+        said = [line for line in lines if line.strip() and not line.lstrip().startswith("at ")]
+        return (causes or said or ["it wrote nothing"])[-1].strip()
+
+
+def start(name: str, command: Sequence[str], log: Path) -> Background:
+    """Starts a process in a session of its own, so that Ctrl-C does not reach it.
+
+    Args:
+        name: for messages.
+        command: the program and its arguments.
+        log: file that gets what it writes.
+    """
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Background(name, process.pid, psutil.Process(process.pid).create_time(), str(log))
+
+
+def stop(processes: Sequence[Background]) -> None:
+    """Asks all to end, with their children, and kills what has not ended after ten seconds."""
+    running: list[psutil.Process] = []
+    for background in processes:
+        process = background.process()
+        if process:
+            running += [process, *process.children(recursive=True)]
+    for process in running:
+        _unless_gone(process.terminate)
+    _, stubborn = psutil.wait_procs(running, timeout=_STOP_SECONDS)
+    for process in stubborn:
+        _unless_gone(process.kill)
+    psutil.wait_procs(stubborn, timeout=_STOP_SECONDS)
+
+
+def _unless_gone(action: Callable[[], None]) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        action()

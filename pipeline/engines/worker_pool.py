@@ -1,0 +1,121 @@
+"""Python workers for `environment: external`: a process for each that the engine asks for.
+
+    python -m pipeline worker-pool --port 50000     # beside each of the engine's machines
+
+Beam's own `apache_beam.runners.worker.worker_pool_main` speaks the same protocol and has two
+traps: it starts whatever `python` is first on PATH, and where that one lacks Beam the job waits for
+ever without a word; and it never reads the pipe that it gives a worker as standard output, which
+stops a worker that prints 64 KiB. This pool starts the Python that it runs on, and lets workers
+write where it writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+from concurrent import futures
+from typing import Any
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+
+_STOP_SECONDS = 5.0
+
+
+class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Starts and stops one process per worker."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, subprocess.Popen] = {}
+        self._lock = threading.Lock()
+
+    def StartWorker(self, request: Any, context: Any) -> Any:
+        """Called by the engine; the worker then connects to the endpoint that it is given."""
+        command = [
+            *(sys.executable, "-m", "pipeline.engines.worker_pool"),
+            *(request.worker_id, request.control_endpoint.url),
+        ]
+        logging.info("worker %s for %s", request.worker_id, request.control_endpoint.url)
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        except OSError as error:
+            return beam_fn_api_pb2.StartWorkerResponse(error=f"{sys.executable}: {error}")
+        with self._lock:
+            self._workers[request.worker_id] = process
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(self, request: Any, context: Any) -> Any:
+        """Called by the engine when a worker is no longer needed."""
+        with self._lock:
+            process = self._workers.pop(request.worker_id, None)
+        if process:
+            _stop(process)
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def stop(self) -> None:
+        """Ends every worker."""
+        with self._lock:
+            workers, self._workers = list(self._workers.values()), {}
+        for process in workers:
+            process.terminate()
+        for process in workers:
+            _stop(process)
+
+
+def serve(host: str, port: int) -> None:
+    """Serves until the process is asked to end.
+
+    Args:
+        host: address to listen on. Whoever can reach it can run code here.
+        port: 0 takes a free one, which the log names.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
+    pool = WorkerPool()
+    server = grpc.server(
+        futures.ThreadPoolExecutor(max_workers=16),
+        options=[("grpc.so_reuseport", 0)],  # a second pool on the same port is a mistake
+    )
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    try:
+        bound = server.add_insecure_port(f"{host}:{port}")
+    except RuntimeError:
+        bound = 0
+    if not bound:
+        raise OSError(
+            f"cannot listen on {host}:{port}: the address is taken, or not this machine's"
+        )
+    server.start()
+    logging.info("worker pool at %s:%d, workers run %s", host, bound, sys.executable)
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked.set())
+    asked.wait()
+    server.stop(0)
+    pool.stop()
+
+
+def _stop(process: subprocess.Popen) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _work(worker_id: str, control_endpoint: str) -> None:
+    """One worker, in a process of its own."""
+    from apache_beam.runners.worker.sdk_worker import SdkHarness
+
+    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {worker_id} %(message)s")
+    SdkHarness(control_endpoint, worker_id=worker_id).run()
+
+
+if __name__ == "__main__":
+    _work(*sys.argv[1:])
