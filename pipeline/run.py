@@ -13,7 +13,9 @@ from rich.console import Console
 from components import prepare_process
 from pipeline import console as views
 from pipeline import logs, preflight, summary
+from pipeline.beam_errors import own_words
 from pipeline.config import ConfigError, PipelineConfig
+from pipeline.engines.preflight import check_engine
 from pipeline.progress import ProgressHandler, RunState, duration
 from pipeline.records import latest_run
 
@@ -57,6 +59,8 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
             prepare_process(next(auto, config.training))
             preflight.check(config)
             runner, pipeline = _prepare(config)
+        with views.waiting(f"asking Beam's engine ({config.beam.name})", console):
+            check_engine(config)
         state = RunState.of(node.id for node in pipeline.components)
         handler = _watch(state, config)
         try:
@@ -106,27 +110,6 @@ def _watch(state: RunState, config: PipelineConfig) -> ProgressHandler:
     handler = ProgressHandler(state, row_counts=_row_counts(config))
     logging.getLogger("absl").addHandler(handler)
     return handler
-
-
-def own_words(error: BaseException) -> str:
-    """The sentence that the failing code itself wrote, without the layers around it.
-
-    Beam repeats the whole traceback inside the message of the exception that it raises, followed
-    by `[while running '<step>']`.
-    """
-    while error.__cause__ is not None and "[while running" not in str(error):
-        error = error.__cause__
-    text = str(error).strip()
-    if "Traceback (most recent call last)" in text:
-        last = text.rpartition("\n  File ")[2]
-        # Below the last frame: its source line (indented), then the message, to the end.
-        lines = last.splitlines()[1:]
-        while lines and (lines[0].startswith("    ") or not lines[0].strip()):
-            lines.pop(0)
-        text = "\n".join(lines).strip() or text
-    else:
-        text = f"{type(error).__name__}: {text}"
-    return text.partition(" [while running")[0].strip()
 
 
 def _row_counts(config: PipelineConfig):

@@ -152,24 +152,26 @@ def start(
     ]
     pool = ["-m", "pipeline", "worker-pool", "--port", str(ports.worker_pool)]
     commands = {
-        "JobManager": [java, "-Xmx512m", *flink, *master],
+        "JobManager": ["-Xmx512m", *flink, *master],
         **{
-            f"TaskManager-{i}": [java, *TASK_MANAGER_MEMORY, *flink, *worker]
+            f"TaskManager-{i}": [*TASK_MANAGER_MEMORY, *flink, *worker]
             for i in range(1, task_managers + 1)
         },
-        "job server": [java, "-Xmx512m", *jvm, "-cp", files.job_server_class_path, *job_server],
-        "worker pool": [sys.executable, *pool],
+        "job-server": ["-Xmx512m", *jvm, "-cp", files.job_server_class_path, *job_server],
     }
     started: list[Background] = []
     try:
-        for name, command in commands.items():
-            log = folder / "log" / f"{name.replace(' ', '-')}.log"
-            started.append(processes.start(name, command, log))
-            cluster = Cluster(folder, ports, tuple(started))
-            cluster.save()
+        for name, arguments in commands.items():
+            # A file of arguments: with its class path on it, a command line fills a screen of `ps`.
+            file = folder / "conf" / f"{name}.args"
+            file.write_text("".join(f'"{argument}"\n' for argument in arguments))
+            started.append(processes.start(name, [java, f"@{file}"], folder / "log"))
+        started.append(processes.start("worker-pool", [sys.executable, *pool], folder / "log"))
+        cluster = Cluster(folder, ports, tuple(started))
+        cluster.save()
         _wait_until_ready(cluster, task_managers)
     except BaseException:
-        cluster.stop()
+        Cluster(folder, ports, tuple(started)).stop()
         raise
     return cluster
 
@@ -179,8 +181,8 @@ def status(cluster: Cluster) -> str:
     lines = []
     where = {
         "JobManager": f"http://{cluster.rest}",
-        "job server": f"{HOST}:{cluster.ports.job_server}",
-        "worker pool": f"{HOST}:{cluster.ports.worker_pool}",
+        "job-server": f"{HOST}:{cluster.ports.job_server}",
+        "worker-pool": f"{HOST}:{cluster.ports.worker_pool}",
     }
     for background in cluster.processes:
         process = background.process()

@@ -170,6 +170,12 @@ class JobServerEngine(Engine):
         ),
     )
 
+    probe_seconds: int = Field(
+        default=60,
+        ge=1,
+        description="How long the tiny job that a run begins with may take, in seconds.",
+    )
+
     @pydantic.model_validator(mode="after")
     def _image_and_docker_go_together(self) -> JobServerEngine:
         if self.environment == "docker" and self.worker_image is None:

@@ -48,14 +48,15 @@ class Background:
         return (causes or said or ["it wrote nothing"])[-1].strip()
 
 
-def start(name: str, command: Sequence[str], log: Path) -> Background:
+def start(name: str, command: Sequence[str], folder: Path) -> Background:
     """Starts a process in a session of its own, so that Ctrl-C does not reach it.
 
     Args:
-        name: for messages.
+        name: for messages, and of its log.
         command: the program and its arguments.
-        log: file that gets what it writes.
+        folder: gets the log of what it writes.
     """
+    log = folder / f"{name}.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from pipeline.console import view
 from pipeline.progress import ProgressHandler, RunState, duration
-from pipeline.run import own_words
+from pipeline.beam_errors import own_words
 
 NODES = ["CsvExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
 

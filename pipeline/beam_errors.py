@@ -1,0 +1,24 @@
+"""What code that failed inside Beam said itself, without the layers around it."""
+
+from __future__ import annotations
+
+
+def own_words(error: BaseException) -> str:
+    """The sentence that the failing code itself wrote, without the layers around it.
+
+    Beam repeats the whole traceback inside the message of the exception that it raises, followed
+    by `[while running '<step>']`.
+    """
+    while error.__cause__ is not None and "[while running" not in str(error):
+        error = error.__cause__
+    text = str(error).strip()
+    if "Traceback (most recent call last)" in text:
+        last = text.rpartition("\n  File ")[2]
+        # Below the last frame: its source line (indented), then the message, to the end.
+        lines = last.splitlines()[1:]
+        while lines and (lines[0].startswith("    ") or not lines[0].strip()):
+            lines.pop(0)
+        text = "\n".join(lines).strip() or text
+    else:
+        text = f"{type(error).__name__}: {text}"
+    return text.partition(" [while running")[0].strip()

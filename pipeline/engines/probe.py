@@ -1,0 +1,148 @@
+"""A first, tiny job: can the engine start workers, are they like us, do they see our folders?
+
+Each worker that the job reaches writes what it is into a folder that this process made; so a
+folder that is not shared is noticed, too.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import secrets
+import shutil
+import threading
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.fingerprint import fingerprint
+
+PACKAGES = ("apache-beam", "tfx", "tensorflow", "tensorflow-transform", "tfx-bsl")
+OURS = ("pipeline", "components", "transform", "trainer_module")
+"""Packages of this project that workers run."""
+
+UNSEEN = "the worker does not see the folder"
+_TOKEN = "made-by-the-submitting-process"
+_ELEMENTS_PER_WORKER = 4
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a process runs on."""
+
+    host: str
+    python: str  # major.minor: what pickled code depends on
+    packages: dict[str, str]  # name -> version, "none" where it is not installed
+    project: str  # fingerprint of this project's sources
+    unseen: tuple[str, ...] = ()  # paths that it was asked for and does not see
+
+    @classmethod
+    def here(cls, paths: Sequence[str] = ()) -> Surroundings:
+        """Those of this process."""
+        return cls(
+            host=platform.node(),
+            python=".".join(platform.python_version_tuple()[:2]),
+            packages={name: _version(name) for name in PACKAGES},
+            project=fingerprint(OURS),
+            unseen=tuple(path for path in paths if not os.path.exists(path)),
+        )
+
+
+class NoAnswerError(Exception):
+    """The job did not end in time."""
+
+
+def run_probe(
+    pipeline_args: Sequence[str],
+    folder: Path,
+    paths: Sequence[str],
+    *,
+    workers: int,
+    seconds: float,
+) -> list[Surroundings]:
+    """Runs the job.
+
+    Args:
+        pipeline_args: Beam's command line.
+        folder: an existing folder that workers should see.
+        paths: further files and folders that workers should see.
+        workers: how many workers the job should reach.
+        seconds: how long it may take.
+
+    Returns:
+        What each worker said, at least one.
+
+    Raises:
+        NoAnswerError: it took longer; the job is cancelled.
+        Exception: what Beam raises when the job cannot be submitted or fails.
+    """
+    meeting = folder / f".preflight-{secrets.token_hex(4)}"
+    meeting.mkdir()
+    try:
+        (meeting / _TOKEN).touch()
+        job = _Job(pipeline_args, meeting, paths, workers)
+        job.run(seconds)
+        said = [json.loads(file.read_text()) for file in sorted(meeting.glob("*.json"))]
+    finally:
+        shutil.rmtree(meeting, ignore_errors=True)
+    return [Surroundings(**{**fields, "unseen": tuple(fields["unseen"])}) for fields in said]
+
+
+def look_around(element: int, folder: str, paths: Sequence[str]) -> None:
+    """What the job does, in a worker."""
+    if not Path(folder, _TOKEN).exists():
+        raise FileNotFoundError(f"{UNSEEN} {Path(folder).parent} (host {platform.node()})")
+    seen = json.dumps(asdict(Surroundings.here(paths)))
+    Path(folder, f"{uuid.uuid4().hex}.json").write_text(seen)
+
+
+class _Job:
+    """The job in a thread of its own, because submitting may hang as well as running."""
+
+    def __init__(
+        self, pipeline_args: Sequence[str], folder: Path, paths: Sequence[str], workers: int
+    ) -> None:
+        self._args = list(pipeline_args)
+        self._look = {"folder": str(folder), "paths": list(paths)}
+        self._elements = workers * _ELEMENTS_PER_WORKER
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def run(self, seconds: float) -> None:
+        thread = threading.Thread(target=self._submit_and_wait, daemon=True, name="preflight")
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            if self._result is not None:
+                self._result.cancel()
+            raise NoAnswerError(f"no end within {seconds:.0f} seconds")
+        if self._error is not None:
+            raise self._error
+
+    def _submit_and_wait(self) -> None:
+        try:
+            import apache_beam as beam
+            from apache_beam.options.pipeline_options import PipelineOptions
+
+            pipeline = beam.Pipeline(options=PipelineOptions(self._args))
+            _ = (
+                pipeline
+                | "Preflight" >> beam.Create(range(self._elements))
+                | "Spread" >> beam.Reshuffle()
+                | "LookAround" >> beam.Map(look_around, **self._look)
+            )
+            self._result = pipeline.run()
+            self._result.wait_until_finish()
+        except BaseException as error:
+            self._error = error
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
