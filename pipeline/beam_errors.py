@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+# `Pipeline <job> failed in state FAILED: java.io.IOException: <the engine's words>`
+_JOB_FAILED = re.compile(r"Pipeline \S+ failed in state \w+: (?:[\w.$]+(?:Exception|Error): )*")
+
 
 def own_words(error: BaseException) -> str:
     """The sentence that the failing code itself wrote, without the layers around it.
@@ -19,6 +24,8 @@ def own_words(error: BaseException) -> str:
         while lines and (lines[0].startswith("    ") or not lines[0].strip()):
             lines.pop(0)
         text = "\n".join(lines).strip() or text
+    elif found := _JOB_FAILED.match(text):
+        text = text[found.end() :]
     else:
         text = f"{type(error).__name__}: {text}"
     return text.partition(" [while running")[0].strip()

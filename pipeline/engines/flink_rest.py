@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import urllib.error
@@ -113,7 +114,7 @@ def _get(address: str, path: str) -> Any:
         raise FlinkError(f"nobody answers ({_reason(error.reason)})") from None
     except TimeoutError:
         raise FlinkError(f"no answer within {TIMEOUT_SECONDS:.0f} seconds") from None
-    except (OSError, ValueError):  # another protocol, or no JSON
+    except (OSError, ValueError, http.client.HTTPException):  # another protocol, or no JSON
         raise FlinkError("what answers there is not Flink") from None
 
 

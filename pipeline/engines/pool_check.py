@@ -20,6 +20,9 @@ from apache_beam.portability.api import (
     endpoints_pb2,
 )
 
+_ANSWER_SECONDS = 10.0
+_STOP_SECONDS = 20.0
+
 
 class _Control(beam_fn_api_pb2_grpc.BeamFnControlServicer):
     """The engine's end: takes note of the worker that connects, and has no work for it."""
@@ -58,22 +61,21 @@ def start_worker(pool: str, seconds: float) -> str:
     try:
         with grpc.insecure_channel(pool) as channel:
             stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+            request = beam_fn_api_pb2.StartWorkerRequest(
+                worker_id=worker_id,
+                control_endpoint=endpoint,
+                logging_endpoint=endpoint,
+                artifact_endpoint=endpoint,
+                provision_endpoint=endpoint,
+            )
             try:
-                answer = stub.StartWorker(
-                    beam_fn_api_pb2.StartWorkerRequest(
-                        worker_id=worker_id,
-                        control_endpoint=endpoint,
-                        logging_endpoint=endpoint,
-                        artifact_endpoint=endpoint,
-                        provision_endpoint=endpoint,
-                    ),
-                    timeout=seconds,
-                )
-                if answer.error:
-                    return f"it cannot start a worker: {answer.error.strip()}."
-                control.connected.get(timeout=seconds)
+                answer = stub.StartWorker(request, timeout=_ANSWER_SECONDS)
             except grpc.RpcError as error:
                 return f"what answers there is no worker pool ({error.code().name})."
+            if answer.error:
+                return f"it cannot start a worker: {answer.error.strip()}."
+            try:
+                control.connected.get(timeout=seconds)
             except queue.Empty:
                 return (
                     f"the worker that it started did not connect within {seconds:.0f} seconds. "
@@ -82,12 +84,9 @@ def start_worker(pool: str, seconds: float) -> str:
                 )
             finally:
                 control.release()
-                _stop_worker(stub, worker_id)
+                with contextlib.suppress(grpc.RpcError):
+                    stop = beam_fn_api_pb2.StopWorkerRequest(worker_id=worker_id)
+                    stub.StopWorker(stop, timeout=_STOP_SECONDS)
     finally:
         server.stop(0)
     return ""
-
-
-def _stop_worker(stub: Any, worker_id: str) -> None:
-    with contextlib.suppress(grpc.RpcError):
-        stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id=worker_id), timeout=20)
