@@ -75,6 +75,14 @@ class Cluster:
         """`host:port` of Flink's REST endpoint."""
         return f"{HOST}:{self.ports.rest}"
 
+    def addresses(self) -> dict[str, str]:
+        """The fields of `beam:` in the YAML that say where the cluster is."""
+        return {
+            "job_endpoint": f"{HOST}:{self.ports.job_server}",
+            "rest": self.rest,
+            "worker_pool": f"{HOST}:{self.ports.worker_pool}",
+        }
+
     def task_managers(self) -> list[Background]:
         """The TaskManagers' processes."""
         return [process for process in self.processes if process.name.startswith("TaskManager")]
