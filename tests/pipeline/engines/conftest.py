@@ -1,0 +1,237 @@
+"""The same Transform node on any engine: its inputs, the run, and what it wrote."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.config import load_config
+from pipeline.data_sources import files
+from pipeline.engines import flink_cluster
+from pipeline.engines.presets import Engine, InMemory
+
+ROOT = Path(__file__).resolve().parents[3]
+TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
+ROW = "row_number"
+"""A column beside the data's own, handed on unchanged: engines write rows in any order."""
+
+Columns = Mapping[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class Node:
+    """Inputs of a Transform node."""
+
+    examples: Path  # Split-train and Split-eval below
+    schema: Path
+    features: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a Transform node wrote."""
+
+    splits: dict[str, dict[str, np.ndarray]]  # split -> output -> values, rows by number
+    vocabularies: dict[str, list[str]]
+
+
+def taxi_columns(rows: int) -> Columns:
+    """The first rides of the taxi data, missing values as None."""
+    (file,) = files(load_config(TAXI).data.path, "data.path")
+    columns: dict[str, list[Any]] = {}
+    with file.open(newline="") as stream:
+        for row, _ in zip(csv.DictReader(stream), range(rows), strict=False):
+            for name, text in row.items():
+                columns.setdefault(name, []).append(text or None)
+    return {name: _typed(texts) for name, texts in columns.items()}
+
+
+def wide_columns(rows: int, columns: int = 60) -> Columns:
+    """Numbers with missing values, NaN and tails, small integers, and texts, 20 columns each."""
+    rng = np.random.default_rng(0)
+    made: dict[str, list[Any]] = {}
+    for i in range(columns // 3):
+        numbers = rng.lognormal(mean=i % 5, sigma=1 + i % 3, size=rows)
+        numbers[rng.random(rows) < 0.02] = np.nan
+        gone = rng.random(rows) < 0.05
+        made[f"x{i}"] = [None if g else float(v) for g, v in zip(gone, numbers, strict=True)]
+        made[f"n{i}"] = [int(v) for v in rng.integers(0, 5 + i, rows)]
+        made[f"t{i}"] = [f"word {v}" for v in rng.zipf(1.5, rows) % (10 + i)]
+    made["y"] = [int(v) for v in rng.integers(0, 2, rows)]
+    return made
+
+
+WIDE_FEATURES: dict[str, Any] = {
+    "groups": [
+        {"name": "scaled", "columns": [f"x{i}" for i in range(10)], "scale": "z_score"},
+        {
+            "name": "ranked",
+            "columns": [f"x{i}" for i in range(10, 15)],
+            "clip": {"quantiles": [0.01, 0.99]},
+            "scale": "robust",
+        },
+        {"name": "ranged", "columns": [f"x{i}" for i in range(15, 20)], "scale": "min_max"},
+        {"name": "keyed", "columns": ["n0", "n1"], "scale": {"z_score": {"by": "t0"}}},
+        {"name": "numbers", "columns": "n*", "impute": "most_frequent", "scale": "gaussian"},
+        {"name": "words", "columns": "t*", "encode": {"vocabulary": {"top_k": 12}}},
+    ],
+    "label": {"column": "y", "kind": "binary"},
+    "passthrough": [ROW],
+}
+
+
+@pytest.fixture(scope="session")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Node]:
+    """The two specifications, with their data."""
+    taxi = load_config(TAXI).features.model_dump(mode="json", exclude_none=True)
+    return {
+        "taxi": _node(
+            tmp_path_factory.mktemp("taxi"), taxi_columns(900), {**taxi, "passthrough": [ROW]}
+        ),
+        "wide": _node(tmp_path_factory.mktemp("wide"), wide_columns(900), WIDE_FEATURES),
+    }
+
+
+@pytest.fixture(scope="session")
+def in_memory(
+    nodes: dict[str, Node], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Written]:
+    """What the in-memory runner writes: the reference of every other engine."""
+    folder = tmp_path_factory.mktemp("in-memory")
+    return {name: run_transform(node, InMemory(), folder / name) for name, node in nodes.items()}
+
+
+@pytest.fixture(scope="session")
+def transform() -> Callable[[Node, Engine, Path], Written]:
+    """`transform(node, engine, folder)` runs the node."""
+    return run_transform
+
+
+@pytest.fixture(scope="session")
+def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flink_cluster.Cluster]:
+    """A Flink cluster of its own, on free ports, stopped at the end."""
+    cluster = flink_cluster.start(
+        tmp_path_factory.mktemp("flink"), flink_cluster.Ports(0, 0, 0)
+    )
+    yield cluster
+    cluster.stop()
+
+
+def run_transform(node: Node, engine: Engine, folder: Path) -> Written:
+    """TFX's Transform executor on an engine, as the pipeline runs it."""
+    from tfx.components.transform.executor import Executor
+    from tfx.types import artifact_utils, standard_artifacts
+
+    examples = standard_artifacts.Examples()
+    examples.uri = str(node.examples)
+    examples.split_names = artifact_utils.encode_split_names(["train", "eval"])
+    schema = standard_artifacts.Schema()
+    schema.uri = str(node.schema)
+    graph, transformed = standard_artifacts.TransformGraph(), standard_artifacts.Examples()
+    graph.uri, transformed.uri = str(folder / "graph"), str(folder / "examples")
+    context = Executor.Context(
+        beam_pipeline_args=engine.pipeline_args(), tmp_dir=str(folder / "tmp"), unique_id="1"
+    )
+    Executor(context).Do(
+        {"examples": [examples], "schema": [schema]},
+        {"transform_graph": [graph], "transformed_examples": [transformed]},
+        {
+            "preprocessing_fn": "transform.preprocessing_fn",
+            "custom_config": _json({"features": node.features, "code": ""}),
+            "disable_statistics": 1,
+        },
+    )
+    return _read(folder / "graph", folder / "examples")
+
+
+def _read(graph: Path, examples: Path) -> Written:
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    specification = tft.TFTransformOutput(str(graph)).transformed_feature_spec()
+    splits = {}
+    for split in ("train", "eval"):
+        parts = [str(part) for part in (examples / f"Split-{split}").iterdir()]
+        records = list(tf.data.TFRecordDataset(parts, "GZIP").as_numpy_iterator())
+        parsed = tf.io.parse_example(records, specification)
+        values = {name: _dense(tensor).numpy() for name, tensor in parsed.items()}
+        order = np.argsort(values[ROW].reshape(-1))
+        splits[split] = {name: value[order] for name, value in values.items()}
+    assets = graph / "transform_fn" / "assets"
+    vocabularies = {file.name: file.read_text().splitlines() for file in sorted(assets.iterdir())}
+    return Written(splits, vocabularies)
+
+
+def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
+    """Two files in the train split, so that several workers have something to read."""
+    import tensorflow as tf
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    columns = {**columns, ROW: list(range(len(next(iter(columns.values())))))}
+    rows = [
+        _example(dict(zip(columns, values, strict=True)))
+        for values in zip(*columns.values(), strict=True)
+    ]
+    third = len(rows) // 3
+    for split, part, chunk in (
+        ("train", 0, rows[:third]),
+        ("train", 1, rows[third : 2 * third]),
+        ("eval", 0, rows[2 * third :]),
+    ):
+        target = folder / "examples" / f"Split-{split}" / f"part-{part}.gz"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tf.io.TFRecordWriter(str(target), "GZIP") as writer:
+            for row in chunk:
+                writer.write(row)
+    schema = schema_pb2.Schema()
+    for name, values in columns.items():
+        value = next((v for v in values if v is not None), 0.0)
+        kind = {int: schema_pb2.INT, float: schema_pb2.FLOAT, str: schema_pb2.BYTES}[type(value)]
+        schema.feature.add(name=name, type=kind)
+    (folder / "schema").mkdir()
+    (folder / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
+    return Node(folder / "examples", folder / "schema", features)
+
+
+def _example(row: Mapping[str, Any]) -> bytes:
+    import tensorflow as tf
+
+    example = tf.train.Example()
+    for name, value in row.items():
+        feature = example.features.feature[name]
+        if isinstance(value, str):
+            feature.bytes_list.value.append(value.encode())
+        elif isinstance(value, int):
+            feature.int64_list.value.append(value)
+        elif value is not None:
+            feature.float_list.value.append(value)
+    return example.SerializeToString()
+
+
+def _typed(texts: list[str | None]) -> list[Any]:
+    """Cells of a CSV column as integers, else numbers, else texts."""
+    for kind in (int, float):
+        try:
+            return [None if text is None else kind(text) for text in texts]
+        except ValueError:
+            continue
+    return list(texts)
+
+
+def _dense(tensor: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor
+
+
+def _json(value: Any) -> str:
+    from tfx.utils import json_utils
+
+    return json_utils.dumps(value)

@@ -1,0 +1,68 @@
+"""Every engine writes what the in-memory runner writes: the taxi specification and a wide one.
+
+Reference: the in-memory runner's output, rows matched by number. Numbers that come from sums may
+differ by rounding (engines add in another order): 1e-6 absolute on values of order 1. All else is
+equal bit for bit: integers, labels, texts, vocabularies. Quantiles come from a sketch that is
+exact for as few rows as these.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.engines.presets import Engine, Flink, MultiProcessing, Portable
+
+pytestmark = pytest.mark.slow
+
+SPECIFICATIONS = ("taxi", "wide")
+
+
+def assert_same(found, expected) -> None:
+    assert found.vocabularies == expected.vocabularies
+    assert set(found.splits) == set(expected.splits) == {"train", "eval"}
+    for split, outputs in expected.splits.items():
+        assert set(found.splits[split]) == set(outputs)
+        for name, values in outputs.items():
+            seen = found.splits[split][name]
+            assert seen.dtype == values.dtype
+            if np.issubdtype(values.dtype, np.floating):
+                np.testing.assert_allclose(seen, values, rtol=1e-6, atol=1e-6, err_msg=name)
+            else:
+                np.testing.assert_array_equal(seen, values, err_msg=name)
+
+
+@pytest.mark.parametrize("specification", SPECIFICATIONS)
+@pytest.mark.parametrize(
+    "engine", [MultiProcessing(workers=2), Portable()], ids=lambda engine: engine.name
+)
+def test_engines_of_this_process(
+    engine: Engine, specification: str, nodes, in_memory, transform, tmp_path
+):
+    found = transform(nodes[specification], engine, tmp_path)
+    assert_same(found, in_memory[specification])
+
+
+@pytest.mark.flink
+@pytest.mark.parametrize("specification", SPECIFICATIONS)
+@pytest.mark.parametrize("environment", ["loopback", "external"])
+def test_flink(environment, specification, flink, nodes, in_memory, transform, tmp_path):
+    engine = Flink.model_validate({"environment": environment, **flink.addresses()})
+    found = transform(nodes[specification], engine, tmp_path)
+    assert_same(found, in_memory[specification])
+
+
+def test_another_spec_differs(nodes, in_memory, transform, tmp_path):
+    """The comparison can fail: one clipped group changes what it compares."""
+    from dataclasses import replace
+
+    taxi = nodes["taxi"]
+    groups = [
+        {**group, "clip": {"min": 0, "max": 9}} if group["name"] == "size" else group
+        for group in taxi.features["groups"]
+    ]
+    changed = replace(taxi, features={**taxi.features, "groups": groups})
+    from pipeline.engines.presets import InMemory
+
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        assert_same(transform(changed, InMemory(), tmp_path), in_memory["taxi"])
