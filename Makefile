@@ -12,7 +12,7 @@ LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" .
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast lint bench lock clean
+.PHONY: help setup run test test-fast test-flink flink flink-status flink-stop lint bench lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -27,7 +27,19 @@ test: setup  ## every test, in two processes
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not flink" $(ARGS)
+
+test-flink: setup  ## the tests that start a Flink cluster (needs Java and Maven)
+	@$(BIN)/python -m pytest -m flink tests/pipeline/engines $(ARGS)
+
+flink: setup  ## start a Flink cluster on this machine, for beam.engine=flink
+	@$(BIN)/python -m pipeline flink start $(ARGS)
+
+flink-status: setup  ## its processes, slots and jobs
+	@$(BIN)/python -m pipeline flink status $(ARGS)
+
+flink-stop: setup  ## end it
+	@$(BIN)/python -m pipeline flink stop $(ARGS)
 
 lint: setup  ## ruff and pyright
 	@failed=0; for check in "ruff check ." "ruff format --check ." pyright; do \

@@ -12,7 +12,10 @@ import yaml
 
 from .conftest import ROOT
 
-TARGETS = {"help", "setup", "run", "test", "test-fast", "lint", "bench", "lock", "clean"}
+TARGETS = {
+    *("help", "setup", "run", "test", "test-fast", "test-flink", "lint", "bench", "lock", "clean"),
+    *("flink", "flink-status", "flink-stop"),
+}
 
 
 def test_help_lists_every_target(checkout, own_environment):
@@ -34,17 +37,21 @@ def test_hooks_fetch_nothing():
             assert hook["entry"].startswith(".venv/bin/")
 
 
-def test_ci_runs_both_and_fails_with_either(checkout, machine, own_environment):
+def test_ci_runs_all_and_fails_with_any(checkout, machine, own_environment):
     shutil.copytree(ROOT / ".ci", checkout.path / ".ci")
     log = checkout.path / "log"
     environment = own_environment | {"PATH": f"{machine.bin}{os.pathsep}{own_environment['PATH']}"}
     (machine.bin / "make").unlink()
-    for failing, status in {"lint": 1, "test": 1, "neither": 0}.items():
+    for failing, status in {"lint": 1, "test": 1, "test-flink": 1, "none": 0}.items():
         log.unlink(missing_ok=True)
         machine.script("make", f'echo "$1 CI=$CI" >> "{log}"; [ "$1" != {failing} ]')
         done = subprocess.run(
             ["bash", ".ci/run"], cwd=checkout.path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == status, done.stderr
-        assert log.read_text().splitlines() == ["lint CI=true", "test CI=true"]
-        assert (f"failed: make {failing}" in done.stderr) == bool(status)
+        assert log.read_text().splitlines() == [
+            "lint CI=true",
+            "test CI=true",
+            "test-flink CI=true",
+        ]
+        assert (f"failed: make {failing}\n" in done.stderr) == bool(status)
