@@ -8,9 +8,9 @@ import logging
 import pytest
 from rich.console import Console
 
+from pipeline.beam_errors import own_words
 from pipeline.console import view
 from pipeline.progress import ProgressHandler, RunState, duration
-from pipeline.beam_errors import own_words
 
 NODES = ["CsvExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
 

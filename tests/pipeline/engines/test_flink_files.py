@@ -70,7 +70,7 @@ def test_a_failed_download_leaves_nothing_behind(cache, monkeypatch, tmp_path):
     program(bin_folder, "mvn", "echo '[ERROR] Could not transfer artifact x'; exit 1")
     monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
     monkeypatch.setattr(flink_files, "_fetch_flink", lambda folder: folder.mkdir())
-    with pytest.raises(ConfigError, match="Maven could not fetch.*Could not transfer artifact x"):
+    with pytest.raises(ConfigError, match=r"Maven could not fetch.*Could not transfer artifact x"):
         flink_files.ensure_files(lambda text: None)
     assert [file.name for file in cache.iterdir()] == [".flink-1.19.3-beam-2.62.0.lock"]
 
@@ -80,7 +80,7 @@ def test_another_jar_than_the_known_one_is_refused(cache, tmp_path):
     files.flink.mkdir(parents=True)
     files.beam.mkdir(parents=True)
     (files.flink / "flink-dist-1.19.3.jar").write_text("not the jar")
-    with pytest.raises(ConfigError, match="of 175 jars are not what flink_jars.sha256 says"):
+    with pytest.raises(ConfigError, match=r"of 175 jars are not what flink_jars\.sha256 says"):
         flink_files.check_files(files)
 
 

@@ -1,0 +1,121 @@
+"""A real Flink cluster: a lost TaskManager, mistakes made there, the whole pipeline."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import ConfigError, load_config
+from pipeline.engines import flink_cluster, flink_rest
+from pipeline.engines.options import runner_options
+from pipeline.engines.preflight import check_engine
+from pipeline.engines.presets import Flink
+
+pytestmark = pytest.mark.flink
+
+ROOT = Path(__file__).resolve().parents[3]
+TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
+
+
+def overrides(cluster: flink_cluster.Cluster, *more: str) -> list[str]:
+    addresses = [f"beam.{name}={value}" for name, value in cluster.addresses().items()]
+    return ["beam.engine=flink", *addresses, *more]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("environment", ["loopback", "external"])
+def test_preflight_passes(environment, flink, write):
+    check_engine(load_config(write(), overrides(flink, f"beam.environment={environment}")))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("beam.parallelism=9", "exceeds the 4 slots of Flink"),
+        ("beam.job_endpoint={rest}", "what answers there is no Beam job server"),
+        ("beam.rest={job_endpoint}", "what answers there is not Flink"),
+    ],
+)
+def test_mistakes(change, message, flink, write):
+    change = change.format(**flink.addresses())
+    with pytest.raises(ConfigError) as caught:
+        check_engine(load_config(write(), overrides(flink, change)))
+    assert message in str(caught.value)
+
+
+def test_the_recorded_options_are_the_job_servers(flink):
+    import grpc
+    from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+
+    with grpc.insecure_channel(flink.addresses()["job_endpoint"]) as channel:
+        answer = beam_job_api_pb2_grpc.JobServiceStub(channel).DescribePipelineOptions(
+            beam_job_api_pb2.DescribePipelineOptionsRequest(), timeout=20
+        )
+    kinds = beam_job_api_pb2.PipelineOptionType.Enum
+    assert {option.name: kinds.Name(option.type) for option in answer.options} == runner_options(
+        Flink()
+    )
+
+
+@pytest.mark.timeout(400)
+def test_the_whole_taxi_pipeline(flink, tmp_path):
+    """Every Beam node on Flink; the model reaches the thresholds of the example."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pipeline", "run", "--config", str(TAXI)),
+            *(f"--set={override}" for override in overrides(flink)),
+            f"--set=output.folder={tmp_path}",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "blessed: every threshold holds" in done.stdout
+    assert "15,002 rows" in done.stdout
+    # The tiny job of the preflight, and five Beam nodes.
+    assert flink_rest.overview(flink.rest).finished >= 6
+
+
+@pytest.mark.timeout(400)
+def test_a_killed_task_manager(nodes, in_memory, transform, tmp_path, tmp_path_factory):
+    """The job recovers or fails with a message; a rerun gives the right result."""
+    cluster = flink_cluster.start(tmp_path_factory.mktemp("killed"), flink_cluster.Ports(0, 0, 0))
+    try:
+        engine = Flink.model_validate(cluster.addresses())
+        victim = cluster.task_managers()[0]
+        killer = threading.Thread(target=_kill_once_running, args=(cluster, victim.pid))
+        killer.start()
+        first, failure = None, ""
+        try:
+            first = transform(nodes["taxi"], engine, tmp_path / "first")
+        except Exception as error:  # what Beam makes of Flink's words
+            failure = str(error)
+        killer.join()
+        assert first is not None or "TaskManager" in failure  # Flink names what was lost
+        assert victim.process() is None
+        assert not flink_cluster.is_healthy(cluster)
+        again = transform(nodes["taxi"], engine, tmp_path / "again")
+        for written in filter(None, (first, again)):
+            assert written.vocabularies == in_memory["taxi"].vocabularies
+            for split, outputs in in_memory["taxi"].splits.items():
+                for name, values in outputs.items():
+                    assert written.splits[split][name] == pytest.approx(values, rel=1e-6, abs=1e-6)
+    finally:
+        cluster.stop()
+
+
+def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:
+    while flink_rest.overview(cluster.rest).running == 0:
+        time.sleep(0.2)
+    time.sleep(3)  # into the analysis
+    os.kill(pid, signal.SIGKILL)
