@@ -97,16 +97,19 @@ def _add_worker_pool(commands: Any) -> None:
 
 
 def _beam_options(arguments: argparse.Namespace) -> int:
-    logging.disable(logging.WARNING)  # Beam's remarks on what is not installed
-    from pipeline.engines.options import explain
-
     engine = arguments.engine
+    chosen = None
     if arguments.config:
-        config = load_config(arguments.config, arguments.set)
-        if engine in (None, config.beam.name):
-            print(explain(config.beam))
-            return 0
-    print(explain(load_engine(engine or "in_memory", arguments.set)))
+        chosen = load_config(arguments.config, arguments.set).beam
+    if chosen is None or engine not in (None, chosen.name):
+        chosen = load_engine(engine or "in_memory", arguments.set)
+    logging.disable(logging.WARNING)  # Beam's remarks on what is not installed
+    try:
+        from pipeline.engines.options import explain
+
+        print(explain(chosen))
+    finally:
+        logging.disable(logging.NOTSET)
     return 0
 
 

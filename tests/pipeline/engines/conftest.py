@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.config import ConfigError, load_config
+from pipeline.config import load_config
 from pipeline.data_sources import files
-from pipeline.engines import flink_cluster, flink_files, java
+from pipeline.engines import flink_cluster
 from pipeline.engines.presets import Engine, InMemory
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -116,14 +115,10 @@ def transform() -> Callable[[Node, Engine, Path], Written]:
 
 @pytest.fixture(scope="session")
 def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flink_cluster.Cluster]:
-    """A Flink cluster of its own, on free ports, stopped at the end."""
-    try:
-        java.find_java()
-        flink_files.ensure_files()
-    except ConfigError as error:
-        if shutil.which("java") and shutil.which("mvn"):
-            raise
-        pytest.skip(str(error))  # it names the packages to install
+    """A Flink cluster of its own, on free ports, stopped at the end.
+
+    Without Java and Maven it fails, and names the packages to install.
+    """
     cluster = flink_cluster.start(tmp_path_factory.mktemp("flink"), flink_cluster.Ports(0, 0, 0))
     yield cluster
     cluster.stop()
