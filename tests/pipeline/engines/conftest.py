@@ -52,16 +52,18 @@ def taxi_columns(rows: int) -> Columns:
     return {name: _typed(texts) for name, texts in columns.items()}
 
 
-def wide_columns(rows: int, columns: int = 60) -> Columns:
-    """Numbers with missing values, NaN and tails, small integers, and texts, 20 columns each."""
+def wide_columns(rows: int) -> Columns:
+    """60 numbers with missing values, NaN and tails, 55 small integers, 5 texts and a label."""
     rng = np.random.default_rng(0)
     made: dict[str, list[Any]] = {}
-    for i in range(columns // 3):
+    for i in range(60):
         numbers = rng.lognormal(mean=i % 5, sigma=1 + i % 3, size=rows)
         numbers[rng.random(rows) < 0.02] = np.nan
         gone = rng.random(rows) < 0.05
         made[f"x{i}"] = [None if g else float(v) for g, v in zip(gone, numbers, strict=True)]
+    for i in range(55):
         made[f"n{i}"] = [int(v) for v in rng.integers(0, 5 + i, rows)]
+    for i in range(5):  # few: each vocabulary is an analyzer of its own
         made[f"t{i}"] = [f"word {v}" for v in rng.zipf(1.5, rows) % (10 + i)]
     made["y"] = [int(v) for v in rng.integers(0, 2, rows)]
     return made
@@ -69,15 +71,22 @@ def wide_columns(rows: int, columns: int = 60) -> Columns:
 
 WIDE_FEATURES: dict[str, Any] = {
     "groups": [
-        {"name": "scaled", "columns": [f"x{i}" for i in range(10)], "scale": "z_score"},
+        {
+            "name": "scaled",
+            "columns": [f"x{i}" for i in range(30)],
+            "impute": "mean",
+            "missing_indicator": True,
+            "scale": "z_score",
+        },
         {
             "name": "ranked",
-            "columns": [f"x{i}" for i in range(10, 15)],
+            "columns": [f"x{i}" for i in range(30, 45)],
             "clip": {"quantiles": [0.01, 0.99]},
             "scale": "robust",
         },
-        {"name": "ranged", "columns": [f"x{i}" for i in range(15, 20)], "scale": "min_max"},
+        {"name": "ranged", "columns": "x*", "scale": "min_max"},
         {"name": "keyed", "columns": ["n0", "n1"], "scale": {"z_score": {"by": "t0"}}},
+        {"name": "binned", "columns": ["n2", "n3"], "encode": {"bucketize": {"buckets": 4}}},
         {"name": "numbers", "columns": "n*", "impute": "most_frequent", "scale": "gaussian"},
         {"name": "words", "columns": "t*", "encode": {"vocabulary": {"top_k": 12}}},
     ],
