@@ -1,9 +1,7 @@
 """Every engine writes what the in-memory runner writes: the taxi specification and a wide one.
 
-Reference: the in-memory runner's output, rows matched by number. Numbers that come from sums may
-differ by rounding (engines add in another order): 1e-6 absolute on values of order 1. All else is
-equal bit for bit: integers, labels, texts, vocabularies. Quantiles come from a sketch that is
-exact for as few rows as these.
+Reference: the in-memory runner's output, compared by `conftest.assert_same`. Quantiles come from a
+sketch that is exact for as few rows as these.
 """
 
 from __future__ import annotations
@@ -15,23 +13,11 @@ import pytest
 
 from pipeline.engines.presets import Engine, Flink, MultiProcessing, Portable
 
+from .conftest import assert_same
+
 pytestmark = pytest.mark.slow
 
 SPECIFICATIONS = ("taxi", "wide")
-
-
-def assert_same(found, expected) -> None:
-    assert found.vocabularies == expected.vocabularies
-    assert set(found.splits) == set(expected.splits) == {"train", "eval"}
-    for split, outputs in expected.splits.items():
-        assert set(found.splits[split]) == set(outputs)
-        for name, values in outputs.items():
-            seen = found.splits[split][name]
-            assert seen.dtype == values.dtype
-            if np.issubdtype(values.dtype, np.floating):
-                np.testing.assert_allclose(seen, values, rtol=1e-6, atol=1e-6, err_msg=name)
-            else:
-                np.testing.assert_array_equal(seen, values, err_msg=name)
 
 
 @pytest.mark.parametrize("specification", SPECIFICATIONS)

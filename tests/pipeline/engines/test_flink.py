@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -18,10 +17,9 @@ from pipeline.engines.options import runner_options
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.presets import Flink
 
-pytestmark = pytest.mark.flink
+from .conftest import ROOT, TAXI, assert_same
 
-ROOT = Path(__file__).resolve().parents[3]
-TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
+pytestmark = pytest.mark.flink
 
 
 def overrides(cluster: flink_cluster.Cluster, *more: str) -> list[str]:
@@ -35,20 +33,28 @@ def test_preflight_passes(environment, flink, write):
     check_engine(load_config(write(), overrides(flink, f"beam.environment={environment}")))
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(90)
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("changes", "message"),
     [
-        ("beam.parallelism=9", "exceeds the 4 slots of Flink"),
-        ("beam.job_endpoint={rest}", "what answers there is no Beam job server"),
-        ("beam.rest={job_endpoint}", "what answers there is not Flink"),
+        (["parallelism=9"], "exceeds the 4 slots of Flink"),
+        (["parallelism=9", "rest=null", "probe_seconds=15"], "no end within 15 seconds"),
+        (["job_endpoint={rest}"], "what answers there is no Beam job server"),
+        (["rest={job_endpoint}"], "what answers there is not Flink"),
+        (["environment=external", "worker_pool={rest}"], "what answers there is no worker pool"),
+        (["environment=docker", "worker_image=no/image"], "a first tiny job failed"),
     ],
 )
-def test_mistakes(change, message, flink, write):
-    change = change.format(**flink.addresses())
+def test_mistakes(changes, message, flink, write):
+    """Each is refused in time, and leaves nothing behind that takes slots from the next run."""
+    changes = [f"beam.{change.format(**flink.addresses())}" for change in changes]
     with pytest.raises(ConfigError) as caught:
-        check_engine(load_config(write(), overrides(flink, change)))
+        check_engine(load_config(write(), overrides(flink, *changes)))
     assert message in str(caught.value)
+    deadline = time.monotonic() + 30
+    while flink_rest.overview(flink.rest).free_slots < 4:
+        assert time.monotonic() < deadline, "a refused run's job still has slots"
+        time.sleep(0.5)
 
 
 def test_the_recorded_options_are_the_job_servers(flink):
@@ -101,15 +107,13 @@ def test_a_killed_task_manager(nodes, in_memory, transform, tmp_path, tmp_path_f
         except Exception as error:  # what Beam makes of Flink's words
             failure = str(error)
         killer.join()
-        assert first is not None or "TaskManager" in failure  # Flink names what was lost
         assert victim.process() is None
         assert not flink_cluster.is_healthy(cluster)
+        assert _interruptions(cluster) > 0, "the job did not need the TaskManager that was killed"
+        assert first is not None or "TaskManager" in failure  # Flink names what was lost
         again = transform(nodes["taxi"], engine, tmp_path / "again")
         for written in filter(None, (first, again)):
-            assert written.vocabularies == in_memory["taxi"].vocabularies
-            for split, outputs in in_memory["taxi"].splits.items():
-                for name, values in outputs.items():
-                    assert written.splits[split][name] == pytest.approx(values, rel=1e-6, abs=1e-6)
+            assert_same(written, in_memory["taxi"])
     finally:
         cluster.stop()
 
@@ -119,3 +123,10 @@ def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:
         time.sleep(0.2)
     time.sleep(3)  # into the analysis
     os.kill(pid, signal.SIGKILL)
+
+
+def _interruptions(cluster: flink_cluster.Cluster) -> int:
+    """How many jobs started again or failed."""
+    jobs = flink_rest._get(cluster.rest, "jobs")["jobs"]
+    times = [flink_rest._get(cluster.rest, f"jobs/{job['id']}")["timestamps"] for job in jobs]
+    return sum(bool(time["RESTARTING"] or time["FAILING"]) for time in times)

@@ -1,11 +1,12 @@
 """Every configuration mistake ends within seconds, in words that name it; none in a hang.
 
 The mistakes are real: ports on which nobody, something else or something silent listens, a pool
-whose `python` lacks Beam, a pool with other sources of this project.
+whose `python` lacks Beam, one with other packages and sources, one that does not see a folder.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -21,9 +23,11 @@ from pipeline.config import ConfigError, PipelineConfig, load_config
 from pipeline.engines import flink_rest, preflight
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.presets import Flink
-from pipeline.engines.probe import UNSEEN, look_around
+from pipeline.engines.probe import UNSEEN, Surroundings, look_around
+from pipeline.engines.worker_check import _compare
 
 ROOT = Path(__file__).resolve().parents[3]
+WORKER_POOL = [sys.executable, "-m", "pipeline", "worker-pool"]
 
 
 def refusal(config: PipelineConfig) -> str:
@@ -153,21 +157,69 @@ def test_a_pool_whose_python_lacks_beam(write, tmp_path, nobody, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_pool_like_this_process_passes_and_one_with_other_sources_does_not(
-    write, tmp_path, nobody
-):
-    command = [sys.executable, "-m", "pipeline", "worker-pool"]
-    port = f"--port={nobody.rpartition(':')[2]}"
+def test_a_pool_like_this_process_passes_and_another_one_does_not(write, tmp_path, nobody):
     config = load_config(write(), external(nobody))
-    with pool(command, port, address=nobody, environment={"PYTHONPATH": str(ROOT)}):
+    port = f"--port={nobody.rpartition(':')[2]}"
+    with pool(WORKER_POOL, port, address=nobody, environment={"PYTHONPATH": str(ROOT)}):
         check_engine(config)
-    for package in ("pipeline", "components", "transform", "trainer_module"):
-        shutil.copytree(ROOT / package, tmp_path / "old" / package)
-    with (tmp_path / "old" / "transform" / "scale.py").open("a") as source:
-        source.write("# changed\n")
     old = tmp_path / "old"
-    with pool(command, port, address=nobody, environment={"PYTHONPATH": str(old)}, folder=old):
-        assert "other sources of this project than this process" in refusal(config)
+    for package in ("pipeline", "components", "transform", "trainer_module"):
+        shutil.copytree(ROOT / package, old / package)
+    with (old / "transform" / "scale.py").open("a") as source:
+        source.write("# changed\n")
+    (old / "tfx-0.1.dist-info").mkdir()  # found before the environment's own
+    (old / "tfx-0.1.dist-info" / "METADATA").write_text("Name: tfx\nVersion: 0.1\n")
+    with pool(WORKER_POOL, port, address=nobody, environment={"PYTHONPATH": str(old)}, folder=old):
+        text = refusal(config)
+    assert f"has tfx 0.1, here it is {version('tfx')}; other sources of this project" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"python": "3.9"}, "has Python 3.9, here it is 3."),
+        ({"packages": {}}, "has apache-beam None, here it is"),
+        ({"project": "0"}, "has other sources of this project than this process"),
+    ],
+)
+def test_a_worker_that_is_not_like_this_process(changes, message, write):
+    worker = dataclasses.replace(Surroundings.here(), host="far", **changes)
+    with pytest.raises(ConfigError) as caught:
+        _compare(worker, load_config(write()), "beam.engine=flink, environment=external")
+    text = str(caught.value)
+    assert text.startswith("beam.engine=flink, environment=external: a worker on far has ")
+    assert message in text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("hidden", "message"),
+    [
+        ("data", "data.path={folder}/data/rows.csv: a worker on"),
+        ("out", "workers do not see output.folder={folder}/out. Use a folder that is shared"),
+    ],
+)
+def test_a_folder_that_workers_do_not_see(hidden, message, write, tmp_path, nobody):
+    """The pool runs where an empty file system lies over the folder, as on another machine."""
+    unshare = ["unshare", "--map-root-user", "--mount"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody make a mount namespace")
+    for folder in ("data", "out"):
+        (tmp_path / folder).mkdir()
+    config = load_config(
+        write(lambda config: config["data"].update(path="data/rows.csv")), external(nobody)
+    )
+    (tmp_path / "rows.csv").rename(tmp_path / "data" / "rows.csv")
+    covered = f'mount -t tmpfs none "{tmp_path / hidden}" && exec "$@"'
+    with pool(
+        [*unshare, "sh", "-c", covered, "sh", *WORKER_POOL],
+        f"--port={nobody.rpartition(':')[2]}",
+        address=nobody,
+        environment={"PYTHONPATH": str(ROOT)},
+    ):
+        text = refusal(config)
+    assert message.format(folder=tmp_path) in text
 
 
 def external(address: str) -> list[str]:
