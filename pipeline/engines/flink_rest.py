@@ -48,7 +48,7 @@ def overview(address: str) -> Overview:
     Raises:
         FlinkError: nobody answers within 5 seconds, or not as Flink does.
     """
-    answer = _get(address, "overview")
+    answer = _ask(address, "overview")
     try:
         return Overview(
             version=answer["flink-version"],
@@ -70,7 +70,7 @@ def task_managers(address: str) -> list[TaskManager]:
     Raises:
         FlinkError: as `overview`.
     """
-    answer = _get(address, "taskmanagers")
+    answer = _ask(address, "taskmanagers")
     return [
         # `pekko.tcp://flink@host:port/user/rpc/taskmanager_0`
         TaskManager(
@@ -81,6 +81,25 @@ def task_managers(address: str) -> list[TaskManager]:
         )
         for found in answer["taskmanagers"]
     ]
+
+
+def cancel_job(address: str, name: str) -> bool:
+    """Cancels the jobs of a name that have not ended.
+
+    Beam's job server does not: where it is asked to cancel a job, it stops waiting for Flink, and
+    the job keeps its slots or waits for some.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        FlinkError: as `overview`.
+    """
+    jobs = _ask(address, "jobs/overview")["jobs"]
+    running = [job["jid"] for job in jobs if job["name"] == name and job["end-time"] < 0]
+    for job in running:
+        _ask(address, f"jobs/{job}?mode=cancel", method="PATCH")
+    return bool(running)
 
 
 def is_this_machine(host: str) -> bool:
@@ -102,11 +121,12 @@ def _can_bind(address: str) -> bool:
     return True
 
 
-def _get(address: str, path: str) -> Any:
+def _ask(address: str, path: str, method: str = "GET") -> Any:
     # Never through a proxy, which could not reach an address of this network.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://{address}/{path}", timeout=TIMEOUT_SECONDS) as response:
+        request = urllib.request.Request(f"http://{address}/{path}", method=method)
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
             return json.load(response)
     except urllib.error.HTTPError as error:
         raise FlinkError(f"what answers there is not Flink (HTTP {error.code})") from None

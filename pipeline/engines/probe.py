@@ -55,6 +55,11 @@ class Surroundings:
 class NoAnswerError(Exception):
     """The job did not end in time."""
 
+    def __init__(self, seconds: float, job_name: str) -> None:
+        super().__init__(f"no end within {seconds:.0f} seconds")
+        self.job_name = job_name
+        """The job as the engine calls it; it may still wait there."""
+
 
 def run_probe(
     pipeline_args: Sequence[str],
@@ -77,14 +82,15 @@ def run_probe(
         What each worker said, at least one.
 
     Raises:
-        NoAnswerError: it took longer; the job is cancelled.
+        NoAnswerError: it took longer. The job server was asked to cancel the job.
         Exception: what Beam raises when the job cannot be submitted or fails.
     """
-    meeting = folder / f".preflight-{secrets.token_hex(4)}"
+    name = f"preflight-{secrets.token_hex(4)}"
+    meeting = folder / f".{name}"
     meeting.mkdir()
     try:
         (meeting / _TOKEN).touch()
-        job = _Job(pipeline_args, meeting, paths, workers)
+        job = _Job(name, pipeline_args, meeting, paths, workers)
         job.run(seconds)
         said = [json.loads(file.read_text()) for file in sorted(meeting.glob("*.json"))]
     finally:
@@ -104,9 +110,15 @@ class _Job:
     """The job in a thread of its own, because submitting may hang as well as running."""
 
     def __init__(
-        self, pipeline_args: Sequence[str], folder: Path, paths: Sequence[str], workers: int
+        self,
+        name: str,
+        pipeline_args: Sequence[str],
+        folder: Path,
+        paths: Sequence[str],
+        workers: int,
     ) -> None:
-        self._args = list(pipeline_args)
+        self._name = name
+        self._args = [*pipeline_args, f"--job_name={name}"]
         self._look = {"folder": str(folder), "paths": list(paths)}
         self._elements = workers * _ELEMENTS_PER_WORKER
         self._result: Any = None
@@ -119,7 +131,7 @@ class _Job:
         if thread.is_alive():
             if self._result is not None:
                 self._result.cancel()
-            raise NoAnswerError(f"no end within {seconds:.0f} seconds")
+            raise NoAnswerError(seconds, self._name)
         if self._error is not None:
             raise self._error
 

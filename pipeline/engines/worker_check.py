@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.beam_errors import own_words
 from pipeline.config import ConfigError, PipelineConfig, is_remote
 from pipeline.data_sources import files
+from pipeline.engines.flink_rest import FlinkError, cancel_job
 from pipeline.engines.presets import Flink, JobServerEngine
 from pipeline.engines.probe import UNSEEN, NoAnswerError, Surroundings, run_probe
 
@@ -34,7 +36,7 @@ def check_workers(config: PipelineConfig, engine: JobServerEngine) -> None:
     except NoAnswerError as error:
         raise ConfigError(
             f"{name}: a first tiny job did not come back ({error}; beam.probe_seconds). "
-            f"{_where_to_look(engine)}"
+            f"{_where_to_look(engine)} {_what_became_of(error.job_name, engine)}"
         ) from None
     except ConfigError:
         raise
@@ -98,6 +100,15 @@ def _why_it_failed(error: Exception, config: PipelineConfig) -> str:
             "environment and this folder (`python -m pipeline worker-pool`)."
         )
     return f"a first tiny job failed: {own_words(error)}"
+
+
+def _what_became_of(job: str, engine: JobServerEngine) -> str:
+    """Frees the slots that the next run needs, where that is possible."""
+    if isinstance(engine, Flink) and engine.rest:
+        with contextlib.suppress(FlinkError):
+            if cancel_job(engine.rest, job):
+                return f"The job {job} is cancelled."
+    return f"The engine may still have the job {job}: cancel it there."
 
 
 def _where_to_look(engine: JobServerEngine) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,7 +149,10 @@ def run_transform(node: Node, engine: Engine, folder: Path) -> Written:
     context = Executor.Context(
         beam_pipeline_args=engine.pipeline_args(), tmp_dir=str(folder / "tmp"), unique_id="1"
     )
-    Executor(context).Do(
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", sys.argv[:1])  # TFX parses it: pytest's -v is another one there
+        executor = Executor(context)
+    executor.Do(
         {"examples": [examples], "schema": [schema]},
         {"transform_graph": [graph], "transformed_examples": [transformed]},
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pipeline.engines import flink_cluster, flink_rest
 from pipeline.engines.options import runner_options
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.presets import Flink
+from pipeline.engines.worker_check import check_workers
 
 from .conftest import ROOT, TAXI, assert_same
 
@@ -25,6 +27,13 @@ pytestmark = pytest.mark.flink
 def overrides(cluster: flink_cluster.Cluster, *more: str) -> list[str]:
     addresses = [f"beam.{name}={value}" for name, value in cluster.addresses().items()]
     return ["beam.engine=flink", *addresses, *more]
+
+
+def wait_for_slots(cluster: flink_cluster.Cluster) -> None:
+    deadline = time.monotonic() + 30
+    while flink_rest.overview(cluster.rest).free_slots < 4:
+        assert time.monotonic() < deadline, "a refused run's job still has slots"
+        time.sleep(0.5)
 
 
 @pytest.mark.timeout(180)
@@ -38,7 +47,6 @@ def test_preflight_passes(environment, flink, write):
     ("changes", "message"),
     [
         (["parallelism=9"], "exceeds the 4 slots of Flink"),
-        (["parallelism=9", "rest=null", "probe_seconds=15"], "no end within 15 seconds"),
         (["job_endpoint={rest}"], "what answers there is no Beam job server"),
         (["rest={job_endpoint}"], "what answers there is not Flink"),
         (["environment=external", "worker_pool={rest}"], "what answers there is no worker pool"),
@@ -46,15 +54,28 @@ def test_preflight_passes(environment, flink, write):
     ],
 )
 def test_mistakes(changes, message, flink, write):
-    """Each is refused in time, and leaves nothing behind that takes slots from the next run."""
     changes = [f"beam.{change.format(**flink.addresses())}" for change in changes]
     with pytest.raises(ConfigError) as caught:
         check_engine(load_config(write(), overrides(flink, *changes)))
     assert message in str(caught.value)
-    deadline = time.monotonic() + 30
-    while flink_rest.overview(flink.rest).free_slots < 4:
-        assert time.monotonic() < deadline, "a refused run's job still has slots"
-        time.sleep(0.5)
+    wait_for_slots(flink)
+
+
+@pytest.mark.timeout(90)
+def test_a_job_that_does_not_come_back_is_cancelled(flink, write):
+    """It waits for slots that Flink lacks, and has taken all that there are."""
+    changes = ["beam.parallelism=9", "beam.probe_seconds=8"]
+    config = load_config(write(), overrides(flink, *changes))
+    assert isinstance(config.beam, Flink)
+    with pytest.raises(ConfigError, match=r"no end within 8 .* preflight-\w+ is cancelled"):
+        check_workers(config, config.beam)  # `check_engine` would ask for the slots before
+    wait_for_slots(flink)
+    config = load_config(write(), overrides(flink, *changes, "beam.rest=null"))
+    with pytest.raises(ConfigError, match="may still have the job preflight-") as caught:
+        check_engine(config)
+    (name,) = re.findall(r"preflight-\w+", str(caught.value))
+    assert flink_rest.cancel_job(flink.rest, name)
+    wait_for_slots(flink)
 
 
 def test_the_recorded_options_are_the_job_servers(flink):
@@ -127,6 +148,6 @@ def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:
 
 def _interruptions(cluster: flink_cluster.Cluster) -> int:
     """How many jobs started again or failed."""
-    jobs = flink_rest._get(cluster.rest, "jobs")["jobs"]
-    times = [flink_rest._get(cluster.rest, f"jobs/{job['id']}")["timestamps"] for job in jobs]
+    jobs = flink_rest._ask(cluster.rest, "jobs")["jobs"]
+    times = [flink_rest._ask(cluster.rest, f"jobs/{job['id']}")["timestamps"] for job in jobs]
     return sum(bool(time["RESTARTING"] or time["FAILING"]) for time in times)
