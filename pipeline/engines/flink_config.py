@@ -74,6 +74,14 @@ def write_configuration(
         # A killed TaskManager is given up after 15 seconds (here in milliseconds), not 50.
         "heartbeat.interval": 2_000,
         "heartbeat.timeout": 15_000,
+        # Its tasks then start again on what is left. Set here, for every job: Beam hands its own
+        # number_of_execution_retries to streaming jobs alone. A second attempt is for tasks that
+        # fail later for the same loss.
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 2,
+        "restart-strategy.fixed-delay.delay": "5 s",
+        # Where what is left has too few slots, the job ends with that reason, after a minute.
+        "slot.request.timeout": 60_000,
         "io.tmp.dirs": temporary,
         "process.working-dir": temporary / "work",
     }

@@ -253,22 +253,11 @@ class Flink(JobServerEngine):
     parallelism: int = Field(
         default=2, ge=1, description="Tasks of a step that run side by side; each takes one slot."
     )
-    retries: int = Field(
-        default=1,
-        ge=0,
-        description="How often a job starts again after a failure, a lost TaskManager for one.",
-    )
 
     def options(self) -> tuple[Option, ...]:
         return (
             *super().options(),
             Option("parallelism", str(self.parallelism), "beam.parallelism: slots of the job"),
-            Option(
-                "number_of_execution_retries",
-                str(self.retries),
-                "beam.retries: starts again after a failure",
-            ),
-            Option("execution_retry_delay", "2000", "milliseconds before it starts again"),
         )
 
 

@@ -115,26 +115,21 @@ def test_the_whole_taxi_pipeline(flink, tmp_path):
 
 @pytest.mark.timeout(400)
 def test_a_killed_task_manager(nodes, in_memory, transform, tmp_path, tmp_path_factory):
-    """The job recovers or fails with a message; a rerun gives the right result."""
+    """The job starts again on the other one and gives the right result; so does a rerun."""
     cluster = flink_cluster.start(tmp_path_factory.mktemp("killed"), flink_cluster.Ports(0, 0, 0))
     try:
         engine = Flink.model_validate(cluster.addresses())
         victim = cluster.task_managers()[0]
         killer = threading.Thread(target=_kill_once_running, args=(cluster, victim.pid))
         killer.start()
-        first, failure = None, ""
-        try:
-            first = transform(nodes["taxi"], engine, tmp_path / "first")
-        except Exception as error:  # what Beam makes of Flink's words
-            failure = str(error)
+        recovered = transform(nodes["taxi"], engine, tmp_path / "recovered")
         killer.join()
         assert victim.process() is None
+        assert _restarts(cluster) > 0, "the job did not need the TaskManager that was killed"
         assert not flink_cluster.is_healthy(cluster)
-        assert _interruptions(cluster) > 0, "the job did not need the TaskManager that was killed"
-        assert first is not None or "TaskManager" in failure  # Flink names what was lost
         again = transform(nodes["taxi"], engine, tmp_path / "again")
-        for written in filter(None, (first, again)):
-            assert_same(written, in_memory["taxi"])
+        assert_same(recovered, in_memory["taxi"])
+        assert_same(again, in_memory["taxi"])
     finally:
         cluster.stop()
 
@@ -146,8 +141,8 @@ def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def _interruptions(cluster: flink_cluster.Cluster) -> int:
-    """How many jobs started again or failed."""
+def _restarts(cluster: flink_cluster.Cluster) -> int:
+    """How many jobs started tasks again."""
     jobs = flink_rest._ask(cluster.rest, "jobs")["jobs"]
     times = [flink_rest._ask(cluster.rest, f"jobs/{job['id']}")["timestamps"] for job in jobs]
-    return sum(bool(time["RESTARTING"] or time["FAILING"]) for time in times)
+    return sum(time["RESTARTING"] > 0 for time in times)

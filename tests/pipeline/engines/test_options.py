@@ -94,5 +94,5 @@ def test_the_command_says_what_dataflow_needs(capsys):
 
 
 def test_the_option_file_is_what_the_presets_need():
-    assert set(runner_options(Flink())) >= {"parallelism", "number_of_execution_retries"}
+    assert set(runner_options(Flink())) >= {"parallelism"}
     assert load_engine("flink").pipeline_args() == Flink().pipeline_args()
