@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,11 @@ def _beam_options(arguments: argparse.Namespace) -> int:
         chosen = load_engine(engine or "in_memory", arguments.set)
     logging.disable(logging.WARNING)  # Beam's remarks on what is not installed
     try:
-        from pipeline.engines.options import explain
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # Google's clients on Python's age
+            from pipeline.engines.options import explain
 
-        print(explain(chosen))
+            print(explain(chosen))
     finally:
         logging.disable(logging.NOTSET)
     return 0
