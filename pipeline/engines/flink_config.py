@@ -75,11 +75,12 @@ def write_configuration(
         "heartbeat.interval": 2_000,
         "heartbeat.timeout": 15_000,
         # Its tasks then start again on what is left. Set here, for every job: Beam hands its own
-        # number_of_execution_retries to streaming jobs alone. A second attempt is for tasks that
-        # fail later for the same loss.
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": 2,
-        "restart-strategy.fixed-delay.delay": "5 s",
+        # number_of_execution_retries to streaming jobs alone. One loss fails many tasks, within
+        # seconds and each by itself: this strategy, unlike fixed-delay, takes those that fail
+        # before the restart for one failure.
+        "restart-strategy.type": "exponential-delay",
+        "restart-strategy.exponential-delay.initial-backoff": "5 s",
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff": 2,
         # Where what is left has too few slots, the job ends with that reason, after a minute.
         "slot.request.timeout": 60_000,
         "io.tmp.dirs": temporary,

@@ -41,7 +41,7 @@ def check_workers(config: PipelineConfig, engine: JobServerEngine) -> None:
     except ConfigError:
         raise
     except Exception as error:  # whatever Beam makes of the engine's words
-        raise ConfigError(f"{name}: {_why_it_failed(error, config)}") from None
+        raise ConfigError(f"{name}: {_why_it_failed(error, config, engine)}") from None
     if not found:
         raise ConfigError(
             f"output.folder={config.output.folder}: workers write there, but not into the folder "
@@ -86,8 +86,13 @@ def _paths(config: PipelineConfig) -> Iterator[tuple[str, str]]:
     yield "output.folder", config.output.folder
 
 
-def _why_it_failed(error: Exception, config: PipelineConfig) -> str:
+def _why_it_failed(error: Exception, config: PipelineConfig, engine: JobServerEngine) -> str:
     text = str(error)
+    if engine.environment == "external" and "UNAVAILABLE" in text:  # gRPC's word
+        return (
+            f"the engine cannot reach beam.worker_pool={engine.worker_pool}. Start "
+            "`python -m pipeline worker-pool` there, beside each of the engine's machines."
+        )
     if UNSEEN in text:
         return (
             f"workers do not see output.folder={config.output.folder}. Use a folder that is shared "

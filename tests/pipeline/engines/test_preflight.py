@@ -137,6 +137,15 @@ def test_no_worker_pool(write, nobody):
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+def test_a_pool_that_the_engine_does_not_reach(write, nobody, monkeypatch):
+    """As for a pool beside another machine, which this process does not ask."""
+    monkeypatch.setattr(preflight, "_is_loopback", lambda host: False)
+    text = refusal(load_config(write(), external(nobody)))
+    assert f"the engine cannot reach beam.worker_pool={nobody}. Start" in text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
 def test_a_pool_whose_python_lacks_beam(write, tmp_path, nobody, monkeypatch):
     """Beam's own pool starts the first `python` on PATH; a job would wait for it for ever."""
     monkeypatch.setattr(preflight, "POOL_SECONDS", 10.0)
