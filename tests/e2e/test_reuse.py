@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,15 +81,17 @@ def edit(file: Path, changes: dict[str, str]) -> None:
 
 def run(script: Path, **environment: str) -> None:
     kept = {name: v for name, v in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
-    done = subprocess.run(
-        [sys.executable, script.name],
-        cwd=script.parent,
-        env={**kept, "PYTHONPATH": str(ROOT), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    # TFX packs 50 MB of its own source code for each Beam node, and leaves that behind.
+    with tempfile.TemporaryDirectory() as temporary:
+        done = subprocess.run(
+            [sys.executable, script.name],
+            cwd=script.parent,
+            env={**kept, "PYTHONPATH": str(ROOT), "TMPDIR": temporary, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout[-6000:]
 
 
