@@ -2,12 +2,15 @@
 
 Table of contents:
 
-* `config`: one YAML file as frozen pydantic models.
+* `config`: one YAML file as frozen pydantic models; `config_file` reads it, `config_errors` says
+  what is wrong with it.
 * `data_sources`: CSV, TFRecord and Parquet as ExampleGen nodes, and a look at the files first.
 * `preflight`: everything that can be known to be wrong before anything expensive runs.
 * `build`: one function that builds the graph for every target.
 * `run`: the graph on this machine, with progress, a log file and a summary.
 * `predict`: the pushed model on raw rows.
+* `features_suggest`, `features_explain`: a `features:` section from data, and what became of it.
+* `engines`: where Beam runs, and a Flink cluster on this machine.
 * `cli`: `python -m pipeline ...`.
 
 `PipelineConfig`, `load_config` and `create_pipeline` are imported on first use, so that `--help`
@@ -26,11 +29,12 @@ os.environ["TF_USE_LEGACY_KERAS"] = "0"
 
 if TYPE_CHECKING:
     from pipeline.build import create_pipeline
-    from pipeline.config import PipelineConfig, load_config
+    from pipeline.config import PipelineConfig
+    from pipeline.config_file import load_config
 
 _HOMES = {
     "PipelineConfig": "pipeline.config",
-    "load_config": "pipeline.config",
+    "load_config": "pipeline.config_file",
     "create_pipeline": "pipeline.build",
 }
 

@@ -8,7 +8,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import ConfigError, load_config, load_engine
+from pipeline.config import ConfigError
+from pipeline.config_file import load_config, load_engine
 from pipeline.engines.presets import ENGINES
 
 _FLINK_FOLDER = Path("output/flink")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.config import load_config
+from pipeline.config_file import load_config
 from pipeline.data_sources import files
 from pipeline.engines import flink_cluster
 from pipeline.engines.presets import Engine, InMemory

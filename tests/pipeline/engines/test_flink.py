@@ -12,7 +12,8 @@ import time
 
 import pytest
 
-from pipeline.config import ConfigError, load_config
+from pipeline.config import ConfigError
+from pipeline.config_file import load_config
 from pipeline.engines import flink_cluster, flink_rest
 from pipeline.engines.options import runner_options
 from pipeline.engines.preflight import check_engine

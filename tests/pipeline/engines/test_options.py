@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from pipeline import cli
-from pipeline.config import ConfigError, load_engine
+from pipeline.config import ConfigError
+from pipeline.config_file import load_engine
 from pipeline.engines.options import check_options, runner_options
 from pipeline.engines.presets import Dataflow, Flink, InMemory, Portable, Spark
 

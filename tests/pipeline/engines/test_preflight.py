@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import ConfigError, PipelineConfig, load_config
+from pipeline.config import ConfigError, PipelineConfig
+from pipeline.config_file import load_config
 from pipeline.engines import flink_rest, preflight
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.presets import Flink

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.config import ConfigError, load_config, load_engine
+from pipeline.config import ConfigError
+from pipeline.config_file import load_config, load_engine
 from pipeline.engines.presets import ENGINES, Flink, InMemory, MultiProcessing
 
 DATAFLOW = (

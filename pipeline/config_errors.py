@@ -1,0 +1,130 @@
+"""What is wrong with a configuration, one line per field: file, line, field, value and fix."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, get_origin
+
+import pydantic
+import yaml
+from pydantic import BaseModel
+
+from pipeline.config import PipelineConfig
+
+
+def explain(error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.Node | None) -> str:
+    """Returns one line per wrong field: file, line, field, value, what would be accepted.
+
+    Args:
+        error: What pydantic found.
+        path: The YAML, or whatever else the values come from.
+        raw: The values that were checked.
+        tree: The YAML's nodes, which know their lines; None without a file.
+    """
+    lines = []
+    for item in error.errors():
+        loc = _without_union_tags(item["loc"], raw, missing=item["type"] == "missing")
+        field = ".".join(str(part) for part in loc) or "the whole file"
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            lines.append(f"{field}: unknown key. {_suggest(item['loc'])}")
+        elif item["type"] == "missing":
+            lines.append(f"{field}: required, but not there. Add it.")
+        elif isinstance(item["input"], dict | list | tuple | BaseModel):
+            lines.append(f"{field}: {message}")
+        else:
+            lines.append(f"{field}={item['input']!r}: {message.rstrip('.')}.")
+        line = _line_of(tree, loc)
+        lines[-1] = f"{path}{f':{line}' if line else ''}: {lines[-1]}"
+    return "\n".join(dict.fromkeys(lines))
+
+
+def _without_union_tags(
+    loc: tuple[int | str, ...], raw: Any, *, missing: bool
+) -> tuple[int | str, ...]:
+    """Drops the parts of a pydantic location that name a branch of a union, not a YAML key."""
+    kept: list[int | str] = []
+    node: Any = raw
+    for depth, part in enumerate(loc):
+        here: Any = dict(enumerate(node)) if isinstance(node, list) else node
+        if isinstance(here, dict) and part in here:
+            node = here[part]
+        elif depth < len(loc) - 1 or not missing or not isinstance(node, dict):
+            continue  # a union's branch, not the key that is missing
+        kept.append(part)
+    return tuple(kept)
+
+
+def _suggest(loc: tuple[int | str, ...]) -> str:
+    accepted = _accepted_names(loc[:-1])
+    if not accepted:
+        return "Remove it."
+    near = difflib.get_close_matches(str(loc[-1]), accepted, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    return f"{hint}Accepted here: {', '.join(accepted)}."
+
+
+def _accepted_names(loc: tuple[int | str, ...]) -> list[str]:
+    """Keys of the model at a pydantic location, which names the branch taken in each union."""
+    models: list[type[BaseModel]] = [PipelineConfig]
+    is_mapping = False
+    for part in loc:
+        if isinstance(part, int) or is_mapping:
+            is_mapping = False  # a key of a mapping from names of the user's to sections
+            continue
+        fields = [
+            field
+            for model in models
+            for name, field in model.model_fields.items()
+            if part in (name, field.alias)
+        ]
+        if fields:
+            models = _models_in(fields[0].annotation)
+            is_mapping = get_origin(fields[0].annotation) is dict
+        else:
+            models = [model for model in models if part == _branch(model)] or models
+    return field_names(models[0]) if models else []
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    arguments = getattr(annotation, "__args__", ())
+    return [model for argument in arguments for model in _models_in(argument)]
+
+
+def _branch(model: type[BaseModel]) -> str:
+    """What pydantic calls a model's branch of a union: an engine its name, others their class."""
+    engine = model.model_fields.get("engine")
+    return engine.default if engine else model.__name__
+
+
+def field_names(model: type[BaseModel]) -> list[str]:
+    """Returns the keys that the YAML may have for this model."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _find(tree: yaml.Node | None, loc: tuple[int | str, ...]) -> yaml.Node | None:
+    node = tree
+    for part in loc:
+        if isinstance(node, yaml.MappingNode):
+            node = next((value for key, value in node.value if key.value == str(part)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            node = node.value[part] if part < len(node.value) else None
+        else:
+            return None
+    return node
+
+
+def _line_of(tree: yaml.Node | None, loc: tuple[int | str, ...]) -> int | None:
+    """Line (from 1) of the field, or of the nearest section around it that is in the file."""
+    for end in range(len(loc), 0, -1):
+        parent = _find(tree, loc[: end - 1])
+        if isinstance(parent, yaml.MappingNode):
+            for key, _ in parent.value:
+                if key.value == str(loc[end - 1]):
+                    return key.start_mark.line + 1
+        elif (node := _find(tree, loc[:end])) is not None:
+            return node.start_mark.line + 1
+    return None

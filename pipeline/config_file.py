@@ -1,0 +1,133 @@
+"""Reads the YAML of a pipeline: paths, overrides, and the models' verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+from pipeline.config import ConfigError, PipelineConfig, Section
+from pipeline.config_errors import explain, field_names
+from pipeline.engines.presets import BeamConfig, Engine
+
+_PATH_FIELDS = (
+    ("data", "path"),
+    ("data", "eval_path"),
+    ("schema", "path"),
+    ("serving", "push_folder"),
+    ("metadata", "path"),
+    ("output", "folder"),
+)
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
+    """Reads a pipeline's YAML.
+
+    Args:
+        path: the YAML file.
+        overrides: `section.field=value` strings; the value is YAML (`training.epochs=3`,
+            `features.groups.0.impute=mean`).
+
+    Returns:
+        The checked configuration, all paths absolute.
+
+    Raises:
+        ConfigError: the file cannot be read, is no YAML mapping, or does not fit the models. The
+            message has one line per wrong field, with its line number, its value and the fix.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot read the configuration ({error.strerror}). "
+            "Name an existing YAML file with --config; examples/taxi/pipeline.yaml is one."
+        ) from None
+    try:
+        raw = yaml.safe_load(text)
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(
+            f"{path}: expected a mapping with the sections "
+            f"{', '.join(field_names(PipelineConfig))}; found {type(raw).__name__}."
+        )
+    for override in overrides:
+        _apply_override(raw, override)
+    _resolve_paths(raw, path.resolve().parent)
+    try:
+        return PipelineConfig.model_validate(raw)
+    except pydantic.ValidationError as error:
+        raise ConfigError(explain(error, path, raw, tree)) from None
+
+
+def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
+    """An engine's preset without a pipeline around it.
+
+    Args:
+        engine: as `beam.engine` in the YAML.
+        overrides: `beam.field=value` strings.
+
+    Raises:
+        ConfigError: no such engine, or a field of it is wrong.
+    """
+    raw: dict[str, Any] = {"beam": {"engine": engine}}
+    for override in overrides:
+        _apply_override(raw, override)
+
+    class Beam(Section):
+        beam: BeamConfig
+
+    try:
+        return Beam.model_validate(raw).beam
+    except pydantic.ValidationError as error:
+        raise ConfigError(explain(error, Path(f"--engine {engine}"), raw, None)) from None
+
+
+def _apply_override(raw: dict[str, Any], override: str) -> None:
+    dotted, separator, text = override.partition("=")
+    keys = dotted.strip().split(".")
+    if not separator or not all(keys):
+        raise ConfigError(
+            f"--set {override}: expected section.field=value, "
+            "for example --set training.global_batch_size=512."
+        )
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {override}: the value is not valid YAML: {error}") from None
+    node: Any = raw
+    for depth, key in enumerate(keys):
+        last = depth == len(keys) - 1
+        if isinstance(node, list):
+            if not key.isdigit() or int(key) >= len(node):
+                raise ConfigError(
+                    f"--set {override}: {'.'.join(keys[:depth])} is a list of {len(node)}; "
+                    f"{key!r} is no index into it (0 to {len(node) - 1})."
+                )
+            index: Any = int(key)
+        elif isinstance(node, dict):
+            index = key
+            if not last and node.get(key) is None:
+                node[key] = {}
+        else:
+            raise ConfigError(
+                f"--set {override}: {'.'.join(keys[:depth])} holds {node!r}, "
+                "which has no fields of its own."
+            )
+        if last:
+            node[index] = value
+        else:
+            node = node[index]
+
+
+def _resolve_paths(raw: dict[str, Any], folder: Path) -> None:
+    for section, field in _PATH_FIELDS:
+        values = raw.get(section)
+        value = values.get(field) if isinstance(values, dict) else None
+        if isinstance(value, str) and value and "://" not in value:
+            raw[section][field] = str((folder / Path(value).expanduser()).resolve())
