@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import tensorflow as tf
 
 from transform.column_types import SeenType
+from transform.derive_trace import traced
 from transform.inputs import tensor_type
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def derived_columns(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """
     function = load(path)
     try:
-        columns = function(dict(inputs))
+        columns = traced(function, inputs)
     except KeyError as error:
         raise ValueError(
             f"features.derive={path!r} wants column {error} that the data lacks; "
