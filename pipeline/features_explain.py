@@ -1,6 +1,6 @@
 """`features explain`: what a finished run did with each column, with its fitted numbers.
 
-The chains come from the run's transform graph, rows and missing values of unscaled columns from its
+The chains and the number of values come from the run's transform graph, the number of rows from its
 statistics; both are read, nothing is computed from the data again.
 """
 
@@ -19,8 +19,6 @@ from pipeline.config import ConfigError, PipelineConfig
 from pipeline.records import NodeRecord, latest_run
 
 if TYPE_CHECKING:
-    from tensorflow_metadata.proto.v0 import statistics_pb2
-
     from transform.chains import Chain, Step
 
 TRAIN_SPLIT = "train"
@@ -33,8 +31,8 @@ _SHORT = {"standard_deviation": "std", "lower_quartile": "q25", "upper_quartile"
 class Explained:
     """A column's chain, and how many of the train split's rows lack a value.
 
-    `missing` is a share in [0, 1]; None where neither scaler nor statistics count it: for a cross
-    and for a derived column that is encoded.
+    `missing` is a share in [0, 1]; None where the run's statistics are gone, or its transform graph
+    is of a version that did not count the values of encoded columns.
     """
 
     chain: Chain
@@ -68,8 +66,11 @@ def explain(records: Mapping[str, NodeRecord]) -> list[Explained]:
         chains = column_chains(graph.uri)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    rows, missing = _missing_rows(_statistics(records))
-    return [Explained(chain, _missing_share(chain, rows, missing)) for chain in chains]
+    rows = _rows(records)
+    return [
+        Explained(chain, 1.0 - chain.count / rows if rows and chain.count is not None else None)
+        for chain in chains
+    ]
 
 
 def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
@@ -163,9 +164,8 @@ def _record(one: Explained) -> dict[str, Any]:
     return {**record, "missing": one.missing}
 
 
-def _statistics(
-    records: Mapping[str, NodeRecord],
-) -> statistics_pb2.DatasetFeatureStatistics | None:
+def _rows(records: Mapping[str, NodeRecord]) -> int | None:
+    """Rows of the train split."""
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
     node = records.get("StatisticsGen")
@@ -174,35 +174,4 @@ def _statistics(
     if file is None or not file.is_file():
         return None
     parsed = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
-    return parsed.datasets[0]
-
-
-def _missing_rows(
-    statistics: statistics_pb2.DatasetFeatureStatistics | None,
-) -> tuple[int, dict[str, int]]:
-    """Rows of the train split, and per raw column those without a value as Transform means it."""
-    if statistics is None:
-        return 0, {}
-    missing = {}
-    for feature in statistics.features:
-        kind = feature.WhichOneof("stats")
-        common = getattr(feature, kind).common_stats
-        # A row whose list of values is empty counts as present there, unlike in Transform.
-        present = common.tot_num_values if common.max_num_values <= 1 else common.num_non_missing
-        absent = statistics.num_examples - present
-        if kind == "num_stats":
-            absent += max((h.num_nan for h in feature.num_stats.histograms), default=0)
-        elif kind == "string_stats":
-            buckets = feature.string_stats.rank_histogram.buckets
-            absent += round(sum(b.sample_count for b in buckets if b.label == ""))
-        missing["".join(feature.path.step) or feature.name] = absent
-    return statistics.num_examples, missing
-
-
-def _missing_share(chain: Chain, rows: int, missing: Mapping[str, int]) -> float | None:
-    if not rows:
-        return None
-    if chain.count is not None:
-        return 1.0 - chain.count / rows
-    absent = missing.get(chain.column)
-    return None if absent is None else absent / rows
+    return parsed.datasets[0].num_examples

@@ -18,6 +18,7 @@ import numpy as np
 
 from transform.fitted import fitted_numbers
 from transform.layout import Column, FeatureLayout
+from transform.present import PRESENT
 from transform.spec import FeatureSpec
 from transform.spec_cross import Cross
 from transform.spec_encode import Encode
@@ -55,7 +56,8 @@ class Chain:
         group: its group in the spec; a cross's own name.
         steps: in order.
         outputs: columns of Transform's output.
-        count: rows of the analysis data that have a value; None where no scaler counted them.
+        count: rows of the analysis data that have a value, of a cross: one in each of its columns;
+            None in a graph of a version that did not count them.
     """
 
     column: str
@@ -93,10 +95,10 @@ def column_chains(uri: str) -> list[Chain]:
         names = tuple(column.name for column in columns)
         if owner in crosses:
             steps = _cross_steps(crosses[owner], columns[0])
-            chains.append(Chain(owner, owner, steps, names))
+            chains.append(Chain(owner, owner, steps, names, fitted.count(source)))
         else:
             steps = _steps(source, groups[owner], columns, fitted)
-            chains.append(Chain(source, owner, steps, names, fitted.count(source, groups[owner])))
+            chains.append(Chain(source, owner, steps, names, fitted.count(source)))
     return chains
 
 
@@ -129,8 +131,11 @@ class _Fitted:
         """Float64 `[5, keys + 1]`; the last are those of all rows."""
         return self._keys[column]
 
-    def count(self, column: str, group: Group) -> int | None:
-        statistics = self.get("statistics", column) if group.encode is None else None
+    def count(self, column: str) -> int | None:
+        present = self.get(PRESENT, column)
+        if present is not None:
+            return int(present)
+        statistics = self.get("statistics", column)
         return None if statistics is None else int(statistics[_COUNT])
 
 

@@ -64,7 +64,9 @@ def _block(column: Any, name: str, option: MultiHot, file: str) -> Block:
         tf.stack([row, place], axis=1), tf.ones_like(row), tf.stack([rows, n + 1])
     )  # int64 [rows, n + 1]: how often
     held = tf.cast(tf.minimum(held, 1), tf.float32)
-    missing = tf.equal(tf.reduce_max(held, axis=1, keepdims=True), 0.0)
+    # Of the values, not of what they were looked up as: no other analyzer's result may be counted.
+    count = tf.math.unsorted_segment_sum(tf.ones_like(row), row, rows)
+    missing = tf.equal(count, 0)[:, tf.newaxis]
     entries = [Entry(file, line) if option.values is None else None for line in range(n)]
     names = (*endings, OTHER_SUFFIX, INDICATOR_SUFFIX)
     values = tf.concat([held, tf.cast(missing, tf.float32)], axis=1)

@@ -6,9 +6,10 @@
 
 One analyzer for the statistics of all scaled columns, one for medians and quantiles where any
 column wants them, one for most frequent values, one per column of keys, one per number of buckets,
-one per vocabulary, one for the label. None of them depends on another's result, so the analysis
-reads the data once: a second phase would cost another pass over it, and fails under TFX with recent
-versions of Beam (tensorflow_transform/beam/deep_copy.py does not know Beam's signatures).
+one per vocabulary, one that counts the values of all encoded columns, one for the label. None of
+them depends on another's result, so the analysis reads the data once: a second phase would cost
+another pass over it, and fails under TFX with recent versions of Beam
+(tensorflow_transform/beam/deep_copy.py does not know Beam's signatures).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from transform.numbers import scaled
 from transform.one_hot import one_hot
 from transform.output_columns import ResolvedGroup, all_output_columns
 from transform.pack import pack
+from transform.present import with_counts
 from transform.select import resolve
 from transform.spec import FeatureSpec
 
@@ -74,7 +76,9 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
     declared = set(spec.label.sources) if spec.label is not None else set()
     refuse_leaks([n for n in used if n not in inputs], columns, inputs, declared)
 
-    packed = pack(spec, all_output_columns(spec, groups), _blocks(spec, groups, columns, types))
+    scaled_columns = {n for r in groups if r.group.encode is None for n in r.columns}
+    blocks = with_counts(_blocks(spec, groups, columns, types), counted=scaled_columns)
+    packed = pack(spec, all_output_columns(spec, groups), blocks)
     passed = {name: columns[name] for name in spec.passthrough}
     outputs: dict[str, Any] = {**packed.outputs, **passed}
 

@@ -1,4 +1,4 @@
-"""What `features explain` prints of a chain, and what it counts as missing in TFDV's statistics."""
+"""What `features explain` prints of a chain, and what it makes of the rows that were counted."""
 
 from __future__ import annotations
 
@@ -47,22 +47,24 @@ def test_a_name_with_brackets_is_shown_as_it_is(capsys: Any) -> None:
     assert re.split(r" {2,}", line.strip()) == cells
 
 
-def test_missing_is_what_transform_takes_as_missing() -> None:
-    """Reference: counted by hand; 6 rows."""
-    import pyarrow as pa
-    from tensorflow_data_validation.statistics import stats_impl
+def test_missing_is_the_share_of_the_rows_that_were_analyzed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reference: counted by hand; None where a number lacks."""
+    from tensorflow_metadata.proto.v0 import statistics_pb2
 
-    nan = float("nan")
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array([[1.0], [nan], None, [2.0], [3.0], None]),
-            pa.array([["a"], [""], None, ["a"], ["b"], ["b"]]),
-            pa.array([[1], [2], [3], [4], [5], None]),
-        ],
-        ["x", "s", "i"],
-    )
-    (statistics,) = stats_impl.generate_statistics_in_memory(batch).datasets
-    assert features_explain._missing_rows(statistics) == (6, {"x": 3, "s": 2, "i": 1})
+    split = tmp_path / "Split-train"
+    split.mkdir()
+    statistics = statistics_pb2.DatasetFeatureStatisticsList()
+    statistics.datasets.add(num_examples=8)
+    (split / "FeatureStats.pb").write_bytes(statistics.SerializeToString())
+    chains = [CHAINS.Chain("x", "g", (), ("x",), count) for count in (6, 0, None)]
+    monkeypatch.setattr("transform.column_chains", lambda uri: chains)
+    artifact = [OutputArtifact(str(tmp_path), {})]
+    records = {"Transform": NodeRecord("Transform", {"transform_graph": artifact})}
+    assert [one.missing for one in features_explain.explain(records)] == [None] * 3
+    records["StatisticsGen"] = NodeRecord("StatisticsGen", {"statistics": artifact})
+    assert [one.missing for one in features_explain.explain(records)] == [0.25, 1.0, None]
 
 
 def test_a_pipeline_that_has_not_run_is_told(write: Any, capsys: Any) -> None:
