@@ -186,6 +186,10 @@ def _tfma_thresholds(
     if threshold is None:
         return []
     result = tfma.MetricThreshold()
+    # Without bounds, any number will do. Not without any value threshold: TFX's Evaluator leaves
+    # out change thresholds while there is no baseline, and blesses nothing without a threshold, so
+    # that with `max_loss` alone there would never be a baseline.
+    result.value_threshold.SetInParent()
     if threshold.lower_bound is not None:
         result.value_threshold.lower_bound.value = threshold.lower_bound
     if threshold.upper_bound is not None:

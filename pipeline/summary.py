@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from pathlib import Path
@@ -135,7 +136,7 @@ def _verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Co
         console.print(Text.assemble(("blessed", "bold green"), f": {against}."), soft_wrap=True)
     else:
         console.print(Text.assemble(("not blessed", "bold red"), ", so not pushed:"))
-        for reason in failed_thresholds(_output(records, "Evaluator", "evaluation")):
+        for reason in _reasons(config, _output(records, "Evaluator", "evaluation")):
             console.print(f"  {reason}", markup=False, highlight=False, soft_wrap=True)
     pushed = pushed_model(records)
     if pushed is None:
@@ -173,6 +174,16 @@ def _next_steps(config: PipelineConfig, records: dict[str, NodeRecord], console:
         console.print(f"{name:<10}{command}", markup=False, highlight=False, soft_wrap=True)
 
 
+def _reasons(config: PipelineConfig, evaluation: OutputArtifact | None) -> list[str]:
+    if not config.evaluation.thresholds:
+        names = config.evaluation.metric_names(config.label.kind)
+        return [
+            "evaluation.thresholds is empty, and TFX's Evaluator blesses no model without one: "
+            f"give a lower_bound, an upper_bound or a max_loss for a metric, such as {names[0]}"
+        ]
+    return failed_thresholds(evaluation)
+
+
 def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
     """One sentence per threshold that does not hold, from TFMA's validation result."""
     import tensorflow_model_analysis as tfma
@@ -191,6 +202,9 @@ def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
                 reasons.append(f"{name} changed by {value} from the baseline; allowed {allowed:g}")
                 continue
             bounds = threshold.value_threshold
+            if not math.isfinite(failure.metric_value.double_value.value):
+                reasons.append(f"{name} is {value}: no bound holds for it")
+                continue
             if bounds.HasField("lower_bound"):
                 reasons.append(f"{name} is {value}; needed at least {bounds.lower_bound.value:g}")
             if bounds.HasField("upper_bound"):
