@@ -26,8 +26,9 @@ def export_model(
       `outputs` `[rows, k]` (or one tensor per name, for a model that gives a dict).
     - `transform_features`: `examples` with the label sources, to every transformed feature.
     - `raw`: one tensor per raw column without the label sources, to the outputs as above. A column
-      of variable length is `[rows, values]`, where NaN and "" say that a value is missing. An
-      argument is named as its column, but for characters that TensorFlow has no name for.
+      of variable length is `[rows, values]`, where NaN, "" and the smallest int64 (-2^63) say that
+      there is no value: rows of different length are filled up with them. An argument is named as
+      its column, but for characters that TensorFlow has no name for.
 
     Beside it, `assets.extra/raw_columns.json` lists the raw columns that serving takes: name,
     dtype, and argument of `raw`.
@@ -170,7 +171,7 @@ def _as_parsed(tensor: tf.Tensor, spec: Any) -> Any:
     elif tensor.dtype == tf.string:
         present = tf.not_equal(tensor, "")
     else:
-        present = tf.ones_like(tensor, tf.bool)
+        present = tf.not_equal(tensor, tensor.dtype.min)
     counted = tf.cumsum(tf.cast(present, tf.int64), axis=1)
     where = tf.where(present)
     place = tf.gather_nd(counted, where) - 1  # parse_example leaves no gaps

@@ -14,7 +14,7 @@ import pytest
 import small_transform
 import tensorflow as tf
 
-from trainer_module.export import argument_names, export_model
+from trainer_module.export import _as_parsed, argument_names, export_model
 
 
 @pytest.fixture(scope="module", params=["plain", "packed"])
@@ -162,6 +162,26 @@ def test_tfx_bulk_inferrer_predicts_with_it(exported, tmp_path):
         found[tf.make_ndarray(log.request.inputs["examples"]).item()] = value
     predicted = [found[small_transform.serialized(without_label(row))] for row in rows]
     np.testing.assert_allclose(predicted, expected(data, model)[0][:, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "filler"),
+    [
+        (tf.int64, [[1, 2], [], [-3], [4, 5, 6]], np.iinfo(np.int64).min),
+        (tf.float32, [[1.0, 2.0], [], [-3.0], [4.0, 5.0, 6.0]], np.nan),
+        (tf.string, [[b"a", b"b"], [], [b"c"], [b"d", b"e", b"f"]], b""),
+    ],
+)
+def test_raw_takes_rows_of_different_length(dtype, rows, filler):
+    """Reference: what parse_example makes of the same rows, which is what Transform has seen."""
+    spec = tf.io.VarLenFeature(dtype)
+    longest = max(map(len, rows))
+    filled = [row + [filler] * (longest - len(row)) for row in rows]
+    found = _as_parsed(tf.constant(filled, dtype), spec)
+    examples = [small_transform.serialized({"x": row}) for row in rows]
+    parsed = tf.io.parse_example(examples, {"x": spec})["x"]
+    for name in ("indices", "values", "dense_shape"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(parsed, name), err_msg=name)
 
 
 def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():
