@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "normalisation.md").read_text("utf-8")
 
 
 def examples(folder: Path) -> list[Any]:
@@ -88,13 +89,25 @@ def test_the_table_shows_each_column(taxi, explained, pipeline):
 
 
 def test_the_page_shows_what_it_prints(taxi, pipeline):
-    page = (Path(__file__).resolve().parents[2] / "docs" / "normalisation.md").read_text("utf-8")
-    (shown,) = re.findall(r"```\n(column .*?)```", page, flags=re.DOTALL)
+    (shown,) = re.findall(r"```\n(column .*?)```", PAGE, flags=re.DOTALL)
     printed = [
         line.rstrip()
         for line in pipeline("features", "explain", "--run", taxi.folder).output.splitlines()
     ]
     assert [line for line in shown.splitlines() if line not in printed] == []
+
+
+def test_the_page_s_program_prints_the_same_chains(taxi, explained, capsys):
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    (graph,) = taxi.folder.glob("artifacts/Transform/transform_graph/*")
+    named = f"output/taxi/{graph.relative_to(taxi.folder)}"
+    assert named in program
+    exec(program.replace(named, str(graph)), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [
+        f"{name} {[(s['name'], s['kind'], s['numbers']) for s in record['steps']]}"
+        for name, record in explained.items()
+    ]
 
 
 def test_what_did_not_run_cannot_be_explained(tmp_path, capsys):
