@@ -10,10 +10,15 @@ process (all threads, imports not counted), so that one that uses more cores gai
 - Polars: its streaming engine reads Parquet twice, means and deviations as expressions, Parquet is
   written.
 
-Ours is far slower and this is the price of other things. tf.Examples carry the name of every column
-in every row, rows are compressed by gzip in Python's Beam, and the executor builds and saves a
-TensorFlow graph. In exchange the memory is flat, the same program runs on a cluster, and the graph
-serves: neither of the other two does all three.
+Ours is far slower, and two thirds of its time are two readings of tf.Examples, once to analyze
+and once to transform (the table of `transform_wide.py`): 22 s each, where the same rows as
+Parquet take 0.8 s. A row of 300 floats is 5.7 kB there, with the name of each column, in place of
+1.2 kB. Five sixths of a reading are tfx_bsl's decoder (5.2 of 6.2 s at 20,000 rows), which fills
+Arrow's lists value by value; decompression and checksums are less than a sixth. Writing the
+packed output, one feature per row, takes 5 s. What is left is TensorFlow's graph, twice over the
+rows, and some seconds that the executor needs whatever it does (2.5 s of them pack TFX's own
+source for workers). In exchange the memory is flat, the same program runs on a cluster, and the
+graph serves: neither of the other two does all three.
 """
 
 from __future__ import annotations
