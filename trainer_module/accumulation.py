@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.batch_checks import check_batch, count_rows
+from trainer_module.batch_checks import check_batch, check_xla_types, count_rows
 from trainer_module.gradients import (
     MicroBatchGradients,
     micro_batch_gradients,
@@ -102,7 +102,8 @@ def accumulate_gradients(
         description: The result of `describe`, when the caller has it already.
 
     Raises:
-        ValueError: micro_batch_size below 1, or a layer that updates state when called.
+        ValueError: micro_batch_size below 1, a layer that updates state when called, or text for
+            XLA.
     """
     if micro_batch_size < 1:
         raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
@@ -136,6 +137,7 @@ def accumulate_gradients(
     total = _zeros(model, description)
     inner = micro_batch
     if jit_compile:
+        check_xla_types(features)
         inner = tf.function(micro_batch, jit_compile=True, autograph=False)
     # Full micro-batches have a static number of rows, so that the shapes in their loop are
     # constants; the short last one, if any, is a loop of its own with one iteration.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -32,6 +33,26 @@ def check_batch(features: Any, labels: Any, sample_weight: Any = None) -> None:
                     "one for each row."
                 )
             found = rows if found is None else found
+
+
+def check_xla_types(features: Any) -> None:
+    """Looks for what XLA cannot compile.
+
+    Args:
+        features: Tensor `[rows, ...]`, or a structure of them.
+
+    Raises:
+        ValueError: A feature is text.
+    """
+    named = features.items() if isinstance(features, Mapping) else [("", features)]
+    for name, structure in named:
+        if any(tensor.dtype == tf.string for tensor in tf.nest.flatten(structure)):
+            which = f"feature {name!r} is" if name else "the features are"
+            raise ValueError(
+                f"jit_compile=True, and {which} text, which XLA does not know: look it up before "
+                "the model does, in Transform or in the input pipeline (dataset.map), or leave "
+                "jit_compile off."
+            )
 
 
 def count_rows(features: Any, labels: Any, sample_weight: Any = None) -> tf.Tensor:

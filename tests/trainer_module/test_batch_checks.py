@@ -62,3 +62,21 @@ def test_your_own_step_refuses_them_too(function, size):
     features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
     with pytest.raises(ValueError, match="labels have 5 rows"):
         function(full_batch.mlp(), "mse", features, labels[:5], **{f"{size}_size": 2})
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_xla_is_not_given_text(named):
+    x = keras.Input((1,), dtype="string", name="company")
+    ids = keras.layers.StringLookup(vocabulary=["a", "b"])(x)
+    hidden = keras.layers.Flatten()(keras.layers.Embedding(3, 2)(ids))
+    inputs = {"company": x} if named else x
+    model = keras.Model(inputs, keras.layers.Dense(1)(hidden))
+    rows = np.array([["a"], ["b"]], dtype=object)
+    features = {"company": tf.constant(rows)} if named else tf.constant(rows)
+    batch = features, np.zeros((2, 1), np.float32)
+    optimizer = keras.optimizers.SGD()
+    TrainStep(model, optimizer, "mse", micro_batch_size=2)(batch)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=2, jit_compile=True)
+    which = "feature 'company' is text" if named else "the features are text"
+    with pytest.raises(ValueError, match=f"jit_compile=True, and {which}.*jit_compile off"):
+        step(batch)
