@@ -193,7 +193,7 @@ def test_ctrl_c_leaves_a_store_that_the_next_run_goes_on_with(tmp_path):
     printed = []
     for line in process.stdout:
         printed.append(line)
-        if "SchemaGen: done" in line:
+        if "ExampleValidator: done" in line:
             time.sleep(3)  # into Transform, whose Beam pipeline then runs
             process.send_signal(signal.SIGINT)
             break
