@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from pipeline import summary
-from pipeline.config import load_config
+from pipeline.config_file import load_config
 from pipeline.evaluation import EvaluationConfig
 from pipeline.records import NodeRecord, OutputArtifact
 
