@@ -187,7 +187,13 @@ def test_ctrl_c_leaves_a_store_that_the_next_run_goes_on_with(tmp_path):
         *("--set", "evaluation.thresholds={}"),
     ]
     process = subprocess.Popen(
-        arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+        arguments,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
+        # Whoever runs the tests in a shell's background has them ignore SIGINT, and all they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     printed = []
