@@ -88,16 +88,15 @@ def main() -> None:
     models, windows, rounds = arguments.models, arguments.windows, arguments.runs
     if arguments.quick:
         models, windows, rounds = models[:1], windows[:1], 1
-    rows: list[Row] = []
     for model in models:
         for window in windows:
             times = cell(workloads[model], window, rounds=rounds, only=arguments.only)
             for name, values in times.items():
                 median, low, high = (1e3 * f(values) for f in (statistics.median, min, max))
                 print(f"{model} K={window} {name:9} {median:.3f} ms ({low:.3f} to {high:.3f})")
-            rows += comparisons(model, window, times)
-    if rows:
-        _report.publish(__file__, rows, quick=arguments.quick)
+            # Cell by cell: what a long run has measured is not lost when it is interrupted.
+            if rows := comparisons(model, window, times):
+                _report.publish(__file__, rows, quick=arguments.quick)
 
 
 def comparisons(model: str, window: int, times: dict[str, list[float]]) -> list[Row]:
