@@ -17,7 +17,7 @@ from trainer_module.gradients import (
     regularisation_gradients,
 )
 from trainer_module.loss import LossFunction, as_loss_function
-from trainer_module.overlap import bytes_per_row, micro_batches_at_once
+from trainer_module.passes import bytes_per_row, micro_batches_per_pass
 from trainer_module.random_ops import refuse_stateful_draws
 from trainer_module.row_independence import check_rows_are_independent
 
@@ -81,8 +81,9 @@ def accumulate_gradients(
 ) -> GradientSum:
     """Returns the sums over all rows, holding one micro-batch's activations at a time.
 
-    Rows are never padded: the last micro-batch is as short as it is, so that no made-up row can
-    bring a NaN or enter an activity regulariser. Call it inside a `tf.function`.
+    Small micro-batches are taken together, up to four in one pass through the model while they
+    hold less than 64 MiB. Rows are never padded: the last pass is as short as it is, so that no
+    made-up row can bring a NaN or enter an activity regulariser. Call it inside a `tf.function`.
 
     Args:
         model: A built Keras model.
@@ -92,12 +93,12 @@ def accumulate_gradients(
         labels: Tensor or structure of tensors `[rows, ...]`.
         sample_weight: `[rows]`, at least 0, or None for 1.
         micro_batch_size: Rows of one micro-batch; larger than `rows` is one micro-batch.
-        jit_compile: Compile full micro-batches by XLA (the short last one runs without).
-        added_losses: What layers give to `add_loss`: a "mean" over the rows they see (each
-            micro-batch counts by its rows), or a "sum" over them. None is what
-            `default_added_losses` says.
+        jit_compile: Compile full micro-batches by XLA, each a pass of its own (the short last one
+            runs without).
+        added_losses: What layers give to `add_loss`: a "mean" over the rows they see (each pass
+            counts by its rows), or a "sum" over them. None is what `default_added_losses` says.
         random_position: Integers that say where in the run the batch stands, such as the step: the
-            dropout masks are a function of the model's seeds, of them, and of the micro-batch.
+            dropout masks are a function of the model's seeds, of them, and of the pass.
         loss_scale: Factor of all gradients, for float16; the caller divides by it.
         description: The result of `describe`, when the caller has it already.
 
@@ -139,26 +140,24 @@ def accumulate_gradients(
     if jit_compile:
         check_xla_types(features)
         inner = tf.function(micro_batch, jit_compile=True, autograph=False)
-    # Full micro-batches have a static number of rows, so that the shapes in their loop are
-    # constants; the short last one, if any, is a loop of its own with one iteration.
-    full = rows // micro_batch_size
+    pass_rows = micro_batch_size
+    if not jit_compile:
+        pass_rows *= micro_batches_per_pass(description.bytes_per_row * micro_batch_size)
+    # Full passes have a static number of rows, so that the shapes in their loop are constants; the
+    # short last one, if any, is a loop of its own with one iteration.
+    full = rows // pass_rows
     total = _loop(
         full,
         lambda k, sums: add(
-            sums,
-            k,
-            slice_of(k * micro_batch_size, (k + 1) * micro_batch_size, micro_batch_size),
-            inner,
+            sums, k, slice_of(k * pass_rows, (k + 1) * pass_rows, pass_rows), inner
         ),
         total,
-        at_once=micro_batches_at_once(description.bytes_per_row * micro_batch_size),
     )
-    rest = tf.cast(rows % micro_batch_size > 0, tf.int32)
+    rest = tf.cast(rows % pass_rows > 0, tf.int32)
     return _loop(
         rest,
-        lambda _, sums: add(sums, full, slice_of(full * micro_batch_size, rows, None), micro_batch),
+        lambda _, sums: add(sums, full, slice_of(full * pass_rows, rows, None), micro_batch),
         total,
-        at_once=1,
     )
 
 
@@ -295,7 +294,7 @@ def _zeros(model: keras.Model, description: Description) -> GradientSum:
     )
 
 
-def _loop(count: Any, body: Any, total: GradientSum, *, at_once: int) -> GradientSum:
+def _loop(count: Any, body: Any, total: GradientSum) -> GradientSum:
     """Runs `total = body(k, total)` for k < count, in the graph."""
 
     def step(k: Any, flat: list[Any]) -> tuple[Any, list[Any]]:
@@ -305,7 +304,7 @@ def _loop(count: Any, body: Any, total: GradientSum, *, at_once: int) -> Gradien
         lambda k, _: k < count,
         step,
         (tf.constant(0), _flat(total)),
-        parallel_iterations=at_once,
+        parallel_iterations=1,
     )
     return _like(total, flat)
 

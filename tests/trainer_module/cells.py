@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from unittest import mock
 
 import full_batch
 import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module import passes
 from trainer_module.train_step import TrainStep
 
 # Rows of consecutive windows, on up to three replicas.
@@ -29,7 +31,10 @@ WEIGHTS = ("none", "random", "some_zero", "all_zero")
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """Values of the axes; `rows` is a key of ROWS, or the rows themselves."""
+    """Values of the axes; `rows` is a key of ROWS, or the rows themselves.
+
+    All models hold so little that `per_pass` micro-batches are taken together.
+    """
 
     strategy: str
     kind: str
@@ -43,11 +48,13 @@ class Cell:
     schedule: bool = False
     reduction: str = "weighted_mean"
     precision: str = "float64"
+    per_pass: int = 1
 
     def __str__(self) -> str:
         rows = self.rows if isinstance(self.rows, str) else "x".join(map(str, self.rows))
         marks = [self.precision] if self.precision != "float64" else []
         marks += ["jit"] if self.jit_compile else []
+        marks += [f"{self.per_pass}_per_pass"] if self.per_pass > 1 else []
         return "-".join([self.strategy, self.kind, rows, str(self.micro_batch_size), *marks])
 
 
@@ -107,8 +114,9 @@ def trained(cell: Cell, strategy) -> TrainStep:
         )
         if step.loss_scale is not None:
             step.loss_scale.scale.assign(64.0)  # below the overflow of these models
-        for batch in batches(cell):
-            step(batch)
+        with mock.patch.object(passes, "_MOST_PER_PASS", cell.per_pass):
+            for batch in batches(cell):
+                step(batch)
     return step
 
 

@@ -11,6 +11,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+from trainer_module import passes
 from trainer_module.strategies import configure_logical_devices, create_strategy
 
 # The tests' own helpers (full_batch, small_transform, user_model) lie beside them.
@@ -36,6 +37,12 @@ def strategies():
         "mirrored2": create_strategy("mirrored", logical_devices=2),
         "mirrored3": create_strategy("mirrored", logical_devices=3),
     }
+
+
+@pytest.fixture
+def passes_of_one(monkeypatch):
+    """Each micro-batch is a pass of its own: the tests' models are so small that four would be."""
+    monkeypatch.setattr(passes, "_MOST_PER_PASS", 1)
 
 
 @pytest.fixture

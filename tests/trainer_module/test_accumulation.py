@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from trainer_module import GradientSum, accumulate_gradients, mean_gradients, weighted_loss
 
+pytestmark = pytest.mark.usefixtures("passes_of_one")
+
 
 def window_gradients(model, kind, data, micro_batch_size, **options):
     """Returns the loss and gradients of one window, traced as in training."""

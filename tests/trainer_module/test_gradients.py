@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from trainer_module import TrainStep, accumulate_gradients
 
+pytestmark = pytest.mark.usefixtures("passes_of_one")
+
 FEATURES = 16
 
 

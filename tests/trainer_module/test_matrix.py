@@ -25,14 +25,15 @@ TOLERANCE_OF_UPDATES = {"mixed_bfloat16": 1e-2, "mixed_float16": 1.5e-3}
 # fmt: off
 SELECTION = [
     Cell("none", "mlp", "sgd", 1, "even", "none", clip_norm=0.3),
-    Cell("one_device", "binary", "adam", 4, "ragged", "random", ema_momentum=0.9),
+    Cell("one_device", "binary", "adam", 2, "ragged", "random", ema_momentum=0.9, per_pass=4),
     Cell("none", "multiclass", "adamw", 64, "short_last", "some_zero", schedule=True),
     Cell("one_device", "own_loss", "lion", 5, "ragged", "some_zero", 0.3, 0.9),
     Cell("none", "regularised", "adam", 3, "short_last", "random", jit_compile=True),
     Cell("one_device", "embeddings", "adamw", 4, "even", "some_zero", 0.3, 0.9, True, True),
-    Cell("none", "tokens", "lion", 5, "ragged", "some_zero", clip_norm=0.3),
+    Cell("none", "tokens", "lion", 1, "ragged", "some_zero", clip_norm=0.3, per_pass=3),
     Cell("one_device", "layer_norm", "sgd", 1, "fewer_than_replicas", "all_zero", None, 0.9),
-    Cell("none", "separable_convolution", "adamw", 4, "short_last", "random", reduction="mean"),
+    Cell("none", "separable_convolution", "adamw", 4, "short_last", "random", reduction="mean",
+         per_pass=2),
     Cell("one_device", "two_in_two_out", "adam", 3, "even", "some_zero", 0.3, schedule=True),
     Cell("none", "mlp", "sgd", 5, "ragged", "some_zero", 0.3, precision="float32"),
     Cell("one_device", "embeddings", "sgd", 4, "ragged", "some_zero", precision="mixed_bfloat16"),
@@ -40,11 +41,12 @@ SELECTION = [
          precision="mixed_float16"),
     Cell("mirrored2", "mlp", "lion", 64, "ragged", "random", 0.3, 0.9, schedule=True),
     Cell("mirrored3", "binary", "adamw", 4, "even", "none", clip_norm=0.3),
-    Cell("mirrored2", "multiclass", "adam", 4, "short_last", "all_zero", ema_momentum=0.9),
+    Cell("mirrored2", "multiclass", "adam", 4, "short_last", "all_zero", ema_momentum=0.9,
+         per_pass=4),
     Cell("mirrored3", "own_loss", "sgd", 3, "fewer_than_replicas", "some_zero", clip_norm=0.3),
     Cell("mirrored2", "regularised", "adamw", 1, "fewer_than_replicas", "none", 0.3, 0.9,
          schedule=True),
-    Cell("mirrored3", "embeddings", "adam", 5, "short_last", "some_zero", 0.3, 0.9),
+    Cell("mirrored3", "embeddings", "adam", 1, "short_last", "some_zero", 0.3, 0.9, per_pass=2),
     Cell("mirrored2", "embeddings", "lion", 3, "ragged", "random", jit_compile=True),
     Cell("mirrored3", "tokens", "adamw", 5, "ragged", "some_zero", 0.3, 0.9),
     Cell("mirrored2", "tokens", "sgd", 3, "even", "some_zero", jit_compile=True, reduction="mean"),
@@ -118,6 +120,7 @@ def test_the_selection_holds_every_value(several_replicas):
     assert seen["weights"] == set(cells.WEIGHTS)
     assert seen["precision"] == {*TOLERANCE, *TOLERANCE_OF_UPDATES}
     assert seen["reduction"] == {"weighted_mean", "mean"}
+    assert len(seen["per_pass"]) > 2
     for option in ("clip_norm", "ema_momentum", "jit_compile", "schedule"):
         assert len(seen[option]) == 2, option
 
@@ -139,6 +142,7 @@ WHOLE_SPACE = st.builds(
     jit_compile=st.sampled_from([False, False, False, True]),
     schedule=st.booleans(),
     reduction=st.sampled_from(["weighted_mean", "mean"]),
+    per_pass=st.integers(1, 4),
 )
 
 

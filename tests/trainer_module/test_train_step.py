@@ -15,6 +15,8 @@ from trainer_module.loss import weighted_loss
 from trainer_module.reports import NonFiniteError
 from trainer_module.train_step import TrainStep
 
+pytestmark = pytest.mark.usefixtures("passes_of_one")
+
 OPTIMIZERS = {
     "sgd": lambda: keras.optimizers.SGD(0.05, momentum=0.9),
     "adamw": lambda: keras.optimizers.AdamW(0.05, weight_decay=0.01),

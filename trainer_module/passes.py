@@ -1,32 +1,32 @@
-"""How many micro-batches may be under way together: small ones keep several cores busy."""
+"""How many micro-batches one pass through the model takes: small ones are taken together."""
 
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import tensorflow as tf
 
-# Several micro-batches at once may hold this much together, and there is little to gain from more
-# of them: on 2 cores 2 took 0.75 of the time of 1, and 4 no less.
-_BYTES_AT_ONCE = 64 * 2**20
-_MOST_AT_ONCE = 4
+# What a pass may hold that takes several micro-batches, and how many it takes at most: on 2 cores,
+# passes of 4 took 0.75 of the time of passes of 1 where these were small, and longer ones gain
+# little more.
+_BYTES_PER_PASS = 64 * 2**20
+_MOST_PER_PASS = 4
 
 
-def micro_batches_at_once(size: float) -> int:
-    """Returns how many micro-batches may be under way together.
+def micro_batches_per_pass(size: float) -> int:
+    """Returns how many micro-batches one pass through the model takes.
 
-    The gradients of two micro-batches do not depend on each other, so that the kernels of small
-    ones keep several cores busy; each costs its own activations, so that large ones are held one
-    at a time. The sums are the same to the bit: they are added in the micro-batches' order.
+    The size of a micro-batch is there to bound memory. Where several hold next to nothing, passing
+    them one by one bounds nothing and leaves cores idle: they are rows of one tensor then, and
+    their sums come out of one pass.
 
     Args:
         size: Bytes that one micro-batch may hold (see `Description`).
     """
     if size <= 0:
         return 1
-    return int(max(1, min(_BYTES_AT_ONCE // size, _MOST_AT_ONCE, os.cpu_count() or 1)))
+    return int(max(1, min(_BYTES_PER_PASS // size, _MOST_PER_PASS)))
 
 
 def bytes_per_row(graph: Any) -> float:
