@@ -6,13 +6,15 @@ Who does the same work in the same process, in turns:
   `steps_per_execution` 1, K and 10 K.
 - **Full batch**: a hand-written `tf.function` that takes the rows of the window at once, the limit
   for any accumulation (if they fit into memory).
+- **Ours, one by one**: each micro-batch a pass of its own. By default ours takes up to four small
+  ones in one pass, as long as they hold less than 64 MiB together.
 - **Accumulation by hand**: one `tf.function` that adds up the micro-batches' gradients in a loop of
   the graph and applies them, without weights, ragged rows or a check of anything; what
   micro-batches of this size cost on this machine, whoever runs them.
 - **Gradients alone**: the same loop without adding anything up: each micro-batch's gradients, the
-  last of which are applied. No accumulation of micro-batches of this size can take less, so where
-  this takes more than 1.1 of the full batch, the step is not bound by its arithmetic, and nothing
-  is wanted of us beside the full batch.
+  last of which are applied. No accumulation that passes these micro-batches one by one can take
+  less, so where this takes more than 1.1 of the full batch, the step is not bound by its
+  arithmetic, and nothing is wanted of us beside the full batch.
 - **Loop of tf.functions**: what one finds in answers to "gradient accumulation in TensorFlow 2":
   one `tf.function` that adds a micro-batch's gradients to variables, one that applies them, a
   Python loop around both.
@@ -36,6 +38,7 @@ import functools
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import keras
 import numpy as np
@@ -45,12 +48,13 @@ from benchmarks import _report
 from benchmarks._measure import Contender, seconds_per_run
 from benchmarks._models import COMPUTE_BOUND, MODELS, TITLES, Workload
 from benchmarks._result import Limit, Row
-from trainer_module import TrainStep
+from trainer_module import TrainStep, passes
 
 NAMES = {
     "keras": "Keras fit",
     "keras_jit": "Keras fit",
     "full": "full batch",
+    "one_by_one": "ours, one by one",
     "hand": "accumulation by hand",
     "alone": "gradients alone",
     "loop": "loop of tf.functions",
@@ -62,12 +66,13 @@ LIMITS = {
     "keras": dict.fromkeys(MODELS, 0.65),
     "keras_jit": {},
     "full": dict.fromkeys((*MODELS, *COMPUTE_BOUND), 1.15),
+    "one_by_one": {},
     "hand": {},
     "alone": {},
     "loop": {"small": 0.3, "medium": 0.6},
     "eager": {},
 }
-CONTENDERS = ("ours", "keras", "full", "hand", "alone", "loop", "eager")
+CONTENDERS = ("ours", "keras", "full", "one_by_one", "hand", "alone", "loop", "eager")
 # A step is bound by its arithmetic where its micro-batches' gradients take at most so much of the
 # full batch's time.
 COMPUTE_BOUND_RATIO = 1.1
@@ -173,7 +178,9 @@ def check_same_work(workload: Workload, made: dict[str, tuple[keras.Model, Conte
             )
 
 
-def ours(workload: Workload, window: int, *, jit: bool = False) -> tuple[keras.Model, Contender]:
+def ours(
+    workload: Workload, window: int, *, jit: bool = False, per_pass: int | None = None
+) -> tuple[keras.Model, Contender]:
     """TrainStep.run, as TrainingLoop calls it."""
     model = workload.model()
     step = TrainStep(
@@ -184,6 +191,8 @@ def ours(workload: Workload, window: int, *, jit: bool = False) -> tuple[keras.M
         jit_compile=jit,
     )
     batches = iter(_batches(workload, window, workload.micro_batch_rows * window))
+    with mock.patch.object(passes, "_MOST_PER_PASS", per_pass or passes._MOST_PER_PASS):
+        step.run(batches, 0)  # traced here
     return model, Contender(lambda steps: step.run(batches, steps), STEPS)
 
 
@@ -288,6 +297,7 @@ def loop(workload: Workload, window: int, *, graph: bool = True) -> tuple[keras.
 
 MAKERS: dict[str, Callable[..., tuple[keras.Model, Contender]]] = {
     "ours": ours,
+    "one_by_one": functools.partial(ours, per_pass=1),
     "ours_jit": functools.partial(ours, jit=True),
     "full": full,
     "hand": hand,
