@@ -17,7 +17,7 @@ from trainer_module.gradients import (
     regularisation_gradients,
 )
 from trainer_module.loss import LossFunction, as_loss_function
-from trainer_module.passes import bytes_per_row, micro_batches_per_pass
+from trainer_module.passes import bytes_per_row, plan_passes
 from trainer_module.random_ops import refuse_stateful_draws
 from trainer_module.row_independence import check_rows_are_independent
 
@@ -81,9 +81,9 @@ def accumulate_gradients(
 ) -> GradientSum:
     """Returns the sums over all rows, holding one micro-batch's activations at a time.
 
-    Small micro-batches are taken together, up to four in one pass through the model while they
-    hold less than 64 MiB. Rows are never padded: the last pass is as short as it is, so that no
-    made-up row can bring a NaN or enter an activity regulariser. Call it inside a `tf.function`.
+    Small micro-batches are taken together, while they hold less than 64 MiB (see `Passes`). Rows
+    are never padded: the last pass is as short as it is, so that no made-up row can bring a NaN or
+    enter an activity regulariser. Call it inside a `tf.function`.
 
     Args:
         model: A built Keras model.
@@ -123,8 +123,8 @@ def accumulate_gradients(
         )
 
     def add(total: GradientSum, index: Any, part: Any, inner: Any) -> GradientSum:
-        size = tf.shape(tf.nest.flatten(part)[0])[0]
-        return _add(total, inner(index, part), tf.cast(size, total.rows.dtype), added_losses)
+        count = tf.shape(tf.nest.flatten(part)[0])[0]
+        return _add(total, inner(index, part), tf.cast(count, total.rows.dtype), added_losses)
 
     def slice_of(start: Any, stop: Any, static: int | None) -> Any:
         def cut(tensor: Any) -> Any:
@@ -140,24 +140,24 @@ def accumulate_gradients(
     if jit_compile:
         check_xla_types(features)
         inner = tf.function(micro_batch, jit_compile=True, autograph=False)
-    pass_rows = micro_batch_size
-    if not jit_compile:
-        pass_rows *= micro_batches_per_pass(description.bytes_per_row * micro_batch_size)
+    # XLA compiles one micro-batch: in fours, a window of three would have nothing compiled.
+    plan = plan_passes(description.bytes_per_row * micro_batch_size, together=not jit_compile)
+    size = micro_batch_size * plan.micro_batches
     # Full passes have a static number of rows, so that the shapes in their loop are constants; the
     # short last one, if any, is a loop of its own with one iteration.
-    full = rows // pass_rows
+    full = rows // size
     total = _loop(
         full,
-        lambda k, sums: add(
-            sums, k, slice_of(k * pass_rows, (k + 1) * pass_rows, pass_rows), inner
-        ),
+        lambda k, sums: add(sums, k, slice_of(k * size, (k + 1) * size, size), inner),
         total,
+        at_once=plan.at_once,
     )
-    rest = tf.cast(rows % pass_rows > 0, tf.int32)
+    rest = tf.cast(rows % size > 0, tf.int32)
     return _loop(
         rest,
-        lambda _, sums: add(sums, full, slice_of(full * pass_rows, rows, None), micro_batch),
+        lambda _, sums: add(sums, full, slice_of(full * size, rows, None), micro_batch),
         total,
+        at_once=1,
     )
 
 
@@ -294,7 +294,7 @@ def _zeros(model: keras.Model, description: Description) -> GradientSum:
     )
 
 
-def _loop(count: Any, body: Any, total: GradientSum) -> GradientSum:
+def _loop(count: Any, body: Any, total: GradientSum, *, at_once: int) -> GradientSum:
     """Runs `total = body(k, total)` for k < count, in the graph."""
 
     def step(k: Any, flat: list[Any]) -> tuple[Any, list[Any]]:
@@ -304,7 +304,7 @@ def _loop(count: Any, body: Any, total: GradientSum) -> GradientSum:
         lambda k, _: k < count,
         step,
         (tf.constant(0), _flat(total)),
-        parallel_iterations=1,
+        parallel_iterations=at_once,
     )
     return _like(total, flat)
 

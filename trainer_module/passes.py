@@ -1,32 +1,50 @@
-"""How many micro-batches one pass through the model takes: small ones are taken together."""
+"""How a window's micro-batches pass through the model: small ones together, and two at once."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-# What a pass may hold that takes several micro-batches, and how many it takes at most: on 2 cores,
-# passes of 4 took 0.75 of the time of passes of 1 where these were small, and longer ones gain
-# little more.
-_BYTES_PER_PASS = 64 * 2**20
+# What all passes under way may hold where they are more than one micro-batch. Measured on 2 cores:
+# two passes at once took 0.75 of the time of one after the other, and four no less; four small
+# micro-batches in a pass took 0.7 of the time of four passes, and eight hardly less.
+_BYTES_AT_ONCE = 64 * 2**20
+_MOST_AT_ONCE = 2
 _MOST_PER_PASS = 4
 
 
-def micro_batches_per_pass(size: float) -> int:
-    """Returns how many micro-batches one pass through the model takes.
+class Passes(NamedTuple):
+    """How the micro-batches of a window pass through the model.
 
-    The size of a micro-batch is there to bound memory. Where several hold next to nothing, passing
-    them one by one bounds nothing and leaves cores idle: they are rows of one tensor then, and
-    their sums come out of one pass.
+    The size of a micro-batch is there to bound memory. Where several hold next to nothing, one by
+    one they bound nothing and leave cores idle.
+
+    Attributes:
+        micro_batches: So many are rows of one pass: 1, 2 or 4. The window's sums are the same to
+            rounding.
+        at_once: So many passes may be under way, since their gradients do not depend on each other.
+            The sums are the same to the bit: they are added in the passes' order.
+    """
+
+    micro_batches: int
+    at_once: int
+
+
+def plan_passes(size: float, *, together: bool = True) -> Passes:
+    """Returns how micro-batches of a size pass through the model.
 
     Args:
         size: Bytes that one micro-batch may hold (see `Description`).
+        together: Whether one pass may take several.
     """
     if size <= 0:
-        return 1
-    return int(max(1, min(_BYTES_PER_PASS // size, _MOST_PER_PASS)))
+        return Passes(1, 1)
+    room = max(1, min(_BYTES_AT_ONCE // size, _MOST_AT_ONCE * _MOST_PER_PASS))
+    at_once = int(min(room, _MOST_AT_ONCE))
+    most = min(room // at_once, _MOST_PER_PASS) if together else 1
+    return Passes(2 ** int(math.log2(most)), at_once)
 
 
 def bytes_per_row(graph: Any) -> float:

@@ -41,7 +41,7 @@ def strategies():
 
 @pytest.fixture
 def passes_of_one(monkeypatch):
-    """Each micro-batch is a pass of its own: the tests' models are so small that four would be."""
+    """Each micro-batch is a pass of its own: models as small as the tests' are taken in fours."""
     monkeypatch.setattr(passes, "_MOST_PER_PASS", 1)
 
 

@@ -30,7 +30,7 @@ SELECTION = [
     Cell("one_device", "own_loss", "lion", 5, "ragged", "some_zero", 0.3, 0.9),
     Cell("none", "regularised", "adam", 3, "short_last", "random", jit_compile=True),
     Cell("one_device", "embeddings", "adamw", 4, "even", "some_zero", 0.3, 0.9, True, True),
-    Cell("none", "tokens", "lion", 1, "ragged", "some_zero", clip_norm=0.3, per_pass=3),
+    Cell("none", "tokens", "lion", 1, "ragged", "some_zero", clip_norm=0.3, per_pass=4),
     Cell("one_device", "layer_norm", "sgd", 1, "fewer_than_replicas", "all_zero", None, 0.9),
     Cell("none", "separable_convolution", "adamw", 4, "short_last", "random", reduction="mean",
          per_pass=2),
@@ -142,7 +142,7 @@ WHOLE_SPACE = st.builds(
     jit_compile=st.sampled_from([False, False, False, True]),
     schedule=st.booleans(),
     reduction=st.sampled_from(["weighted_mean", "mean"]),
-    per_pass=st.integers(1, 4),
+    per_pass=st.sampled_from([1, 2, 4]),
 )
 
 

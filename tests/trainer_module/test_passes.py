@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import accumulate_gradients, accumulation, passes, weighted_loss
-from trainer_module.passes import micro_batches_per_pass
 
 MIB = 2**20
 
@@ -40,10 +39,20 @@ def bytes_per_row(model: keras.Model) -> float:
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [(0, 1), (1, 4), (16 * MIB, 4), (20 * MIB, 3), (33 * MIB, 1), (1024 * MIB, 1), (math.inf, 1)],
+    [
+        (0, (1, 1)),
+        (1, (4, 2)),
+        (8 * MIB, (4, 2)),
+        (9 * MIB, (2, 2)),
+        (17 * MIB, (1, 2)),
+        (33 * MIB, (1, 1)),
+        (1024 * MIB, (1, 1)),
+        (math.inf, (1, 1)),
+    ],
 )
 def test_small_micro_batches_are_taken_together_and_large_ones_are_not(size, expected):
-    assert micro_batches_per_pass(size) == expected
+    assert passes.plan_passes(size) == expected
+    assert passes.plan_passes(size, together=False) == (1, expected[1])
 
 
 def test_a_row_of_a_dense_model_takes_what_its_tensors_say():
@@ -61,15 +70,10 @@ def test_a_loop_inside_the_model_has_no_size():
     assert bytes_per_row(recurrent()) == math.inf
 
 
-@pytest.mark.parametrize("per_pass", [1, 2, 4])
-def test_the_loop_takes_that_many_rows_at_a_time_and_the_sums_are_the_same(
-    monkeypatch, float64, per_pass
-):
-    """Reference: all rows in one pass; 23 rows in micro-batches of 2; 1e-12 of the largest."""
+def traced(micro_batch_size, **options):
+    """Returns the sums over 23 rows, the rows of the passes, and how many each loop has at once."""
     model = full_batch.mlp(kernel_initializer=keras.initializers.GlorotUniform(seed=1))
     features = tf.random.stateless_normal([23, 5], [1, 2], dtype=tf.float64)
-    labels = tf.ones([23, 1], tf.float64)
-    monkeypatch.setattr(passes, "_MOST_PER_PASS", per_pass)
     rows = []
 
     def loss(labels, outputs, sample_weight):
@@ -77,35 +81,47 @@ def test_the_loop_takes_that_many_rows_at_a_time_and_the_sums_are_the_same(
         return weighted_loss("mse")(labels, outputs, sample_weight)
 
     @tf.function(autograph=False)
-    def sums(micro_batch_size):
+    def sums(features, labels):
         return accumulate_gradients(
-            model, loss, features, labels, micro_batch_size=micro_batch_size
+            model, loss, features, labels, micro_batch_size=micro_batch_size, **options
         )
 
-    expected = sums(23)
-    rows.clear()
-    found = sums(2)
-    assert {2 * per_pass, None} <= set(rows)  # full passes, and the short last one
+    function = sums.get_concrete_function(features, tf.ones([23, 1], tf.float64))
+    loops = [op for op in function.graph.get_operations() if "While" in op.type]
+    at_once = sorted(op.get_attr("parallel_iterations") for op in loops)
+    return sums(features, tf.ones([23, 1], tf.float64)), set(rows), at_once
+
+
+@pytest.mark.parametrize("per_pass", [1, 2, 4])
+def test_a_pass_takes_that_many_micro_batches_and_the_sums_are_the_same(
+    monkeypatch, float64, per_pass
+):
+    """Reference: all rows in one pass; 23 rows in micro-batches of 2; 1e-12 of the largest."""
+    expected, _, _ = traced(23)
+    monkeypatch.setattr(passes, "_MOST_PER_PASS", per_pass)
+    found, rows, _ = traced(2)
+    assert rows == {2 * per_pass, None}  # full passes, and the short last one
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
         assert one is other is None or full_batch.error([one], [other]) < 1e-12
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_so_many_passes_are_under_way_and_the_sums_are_the_same_to_the_bit(
+    monkeypatch, float64, at_once
+):
+    """Reference: one after the other, bit for bit; 23 rows in passes of 4."""
+    monkeypatch.setattr(passes, "_MOST_PER_PASS", 1)
+    monkeypatch.setattr(passes, "_MOST_AT_ONCE", 1)
+    expected, _, _ = traced(4)
+    monkeypatch.setattr(passes, "_MOST_AT_ONCE", at_once)
+    found, _, loops = traced(4)
+    assert loops == sorted([1, at_once])  # the short last pass is alone
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        assert one is other is None or tf.reduce_all(one == other)
+
+
 def test_xla_compiles_one_micro_batch_at_a_time(float64):
     """In passes of four, a window of three micro-batches would have nothing compiled."""
-    model = full_batch.mlp()
-    rows = []
-
-    def loss(labels, outputs, sample_weight):
-        rows.append(outputs.shape[0])
-        return weighted_loss("mse")(labels, outputs, sample_weight)
-
-    tf.function(accumulate_gradients, autograph=False)(
-        model,
-        loss,
-        tf.ones([6, 5], tf.float64),
-        tf.ones([6, 1], tf.float64),
-        micro_batch_size=2,
-        jit_compile=True,
-    )
+    _, rows, _ = traced(2, jit_compile=True)
     assert 2 in rows
     assert 8 not in rows
