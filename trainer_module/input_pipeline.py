@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ _READ_BUFFER_BYTES = 8 << 20
 _FILES_AT_A_TIME = 8
 _BLOCK_ROWS = 128
 _SCAN_ROWS = 8192
+_BATCHES_AHEAD = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,12 +97,15 @@ class Examples:
     def _parsed(self, serialized_batches: tf.data.Dataset) -> tf.data.Dataset:
         options = tf.data.Options()
         options.deterministic = True
+        # Where an iterator ends, tf.data may wait for its autotuner's next turn, and these are
+        # 10 ms apart at first, then twice as far each time: up to as long again as the epoch took.
+        options.autotune.enabled = False
         # Sharding is the trainer's: one global batch is one element here.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         # A whole batch per call of parse_example is several times faster than a row per call.
         return (
-            serialized_batches.map(self._parse, num_parallel_calls=tf.data.AUTOTUNE)
-            .prefetch(tf.data.AUTOTUNE)
+            serialized_batches.map(self._parse, num_parallel_calls=os.cpu_count() or 1)
+            .prefetch(_BATCHES_AHEAD)
             .with_options(options)
         )
 
