@@ -78,11 +78,10 @@ MODELS = {
     "convolution": Workload(_convolution(16, (16, 32, 64)), (16, 16, 3), 64),
     "transformer": Workload(_transformer(32, 64), (32, 64), 16),
 }
-# The same with micro-batches so large that arithmetic is nearly all that a step does.
-COMPUTE_BOUND = {
-    "medium_256": MODELS["medium"]._replace(micro_batch_rows=256),
-    "convolution_256": MODELS["convolution"]._replace(micro_batch_rows=256),
-    "transformer_64": MODELS["transformer"]._replace(micro_batch_rows=64),
+# The same with half the rows in a micro-batch: what is done once for each weighs twice as much.
+HALVED = {
+    "convolution_32": MODELS["convolution"]._replace(micro_batch_rows=32),
+    "transformer_8": MODELS["transformer"]._replace(micro_batch_rows=8),
 }
 # Whose activations are far larger than their weights.
 LARGE_MODELS = {
@@ -94,7 +93,6 @@ TITLES = {
     "medium": "medium MLP",
     "convolution": "convolution",
     "transformer": "transformer block",
-    "medium_256": "medium MLP, 256 rows a micro-batch",
-    "convolution_256": "convolution, 256 rows a micro-batch",
-    "transformer_64": "transformer block, 64 rows a micro-batch",
+    "convolution_32": "convolution, 32 rows a micro-batch",
+    "transformer_8": "transformer block, 8 rows a micro-batch",
 }
