@@ -42,7 +42,7 @@ def test_an_epoch_is_the_same_again_and_unlike_the_next(examples):
 
 
 def test_no_autotuner_makes_the_end_of_an_epoch_wait(examples):
-    """Its turns are 10 ms, 20 ms, 40 ms, ... apart, and an iterator's end waits for one at times."""
+    """Its turns are 10, 20, 40, ... ms apart, and an iterator's end waits for one at times."""
     epochs = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)
     for dataset in (examples.batches(64), epochs(0)):
         assert dataset.options().autotune.enabled is False
