@@ -8,7 +8,7 @@ Who does the same work in the same process, in turns:
 - **Full batch**: a hand-written `tf.function` that takes the rows of the window at once, the limit
   for any accumulation (if they fit into memory).
 - **Ours, one by one**: each micro-batch a pass of its own. By default ours takes up to four small
-  ones in one pass, and has up to two passes under way, while all of it holds less than 64 MiB.
+  ones in one pass, and has up to two passes under way, while all of it holds less than 128 MiB.
 - **Accumulation by hand**: one `tf.function` that adds up the micro-batches' gradients in a loop of
   the graph and applies them, without weights, ragged rows or a check of anything; what
   micro-batches of this size cost on this machine, whoever runs them.
@@ -37,7 +37,6 @@ differ between runs (a row's two columns are always of one run).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import statistics
 from collections.abc import Callable, Sequence
@@ -197,7 +196,7 @@ def ours(
     )
     batches = iter(_batches(workload, window, workload.micro_batch_rows * window))
     most = {"_MOST_PER_PASS": 1, "_MOST_AT_ONCE": 1} if one_by_one else {}
-    with mock.patch.multiple(passes, **most) if most else contextlib.nullcontext():
+    with mock.patch.dict(vars(passes), most):
         step.run(batches, 0)  # traced here
     return model, Contender(lambda steps: step.run(batches, steps), STEPS)
 

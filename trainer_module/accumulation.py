@@ -81,7 +81,7 @@ def accumulate_gradients(
 ) -> GradientSum:
     """Returns the sums over all rows, holding one micro-batch's activations at a time.
 
-    Small micro-batches are taken together, while they hold less than 64 MiB (see `Passes`). Rows
+    Small micro-batches are taken together, while they hold less than 128 MiB (see `Passes`). Rows
     are never padded: the last pass is as short as it is, so that no made-up row can bring a NaN or
     enter an activity regulariser. Call it inside a `tf.function`.
 
