@@ -53,12 +53,14 @@ MODELS = {
 
 def main() -> None:
     """Reads with and without steps, in turns."""
-    arguments = _report.parser(__file__, rounds=9).parse_args()
+    parser = _report.parser(__file__, rounds=9)
+    parser.add_argument("--files", type=int, nargs="+", default=(1, 8), help="default: 1 8")
+    arguments = parser.parse_args()
     rounds = 1 if arguments.quick else arguments.runs
     times = 1 if arguments.quick else TIMES
     source = taxi()
     with tempfile.TemporaryDirectory() as folder:
-        for files in (1, 8):
+        for files in arguments.files:
             named = "1 file" if files == 1 else f"{files} files"
             paths = repeated(source.train, times=times, files=files, folder=Path(folder) / named)
             for batch in BATCHES:
