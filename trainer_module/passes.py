@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-# What all passes under way may hold where they are more than one micro-batch. Measured on 2 cores:
-# two passes at once took 0.75 of the time of one after the other, and four no less; four
-# micro-batches of a medium MLP in a pass took 0.67 of the time of four passes; with both, and room
-# for them, a step takes the time of the full batch (a transformer 0.96 of it, within 64 MiB 1.20).
+# What all passes under way may hold where they are more than one micro-batch. What it gains:
+# `ours, one by one` of benchmarks/step_time.py.
 _BYTES_AT_ONCE = 128 * 2**20
 _MOST_AT_ONCE = 2
 _MOST_PER_PASS = 4
