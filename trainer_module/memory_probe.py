@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from trainer_module.names import import_dotted
 
@@ -37,10 +37,12 @@ class ProbeRequest:
         batch: (features, labels) or (features, labels, weights) as NumPy arrays `[rows, ...]`, at
             least one row: an example, repeated to any number of rows.
         devices: "CPU:0", ... or "GPU:0", ...: one replica on each.
+        counter: What counts: TensorFlow's "allocator" of the device that needs most (GPUs), or the
+            "resident" memory of the process (CPU devices, which share the machine's).
         micro_batch_size: Rows.
         global_batch_rows: Rows of the global batch, which are in memory as in training.
         window_rows: How many of them the steps use.
-        limit_bytes: Stop above this, on a CPU; None does not stop.
+        limit_bytes: Stop above so much resident memory, where that counts; None does not stop.
         step_options: Further arguments of `TrainStep`.
         keras_options: floatx, dtype_policy and image_data_format of the asking process.
     """
@@ -49,6 +51,7 @@ class ProbeRequest:
     arguments: tuple[Any, ...]
     batch: tuple[Any, ...]
     devices: tuple[str, ...]
+    counter: Literal["allocator", "resident"]
     micro_batch_size: int
     global_batch_rows: int
     window_rows: int
@@ -60,9 +63,9 @@ class ProbeRequest:
 def measure(request: ProbeRequest, outcome: Path) -> int:
     """Returns the peak bytes of model, optimizer, global batch and steps, together.
 
-    On GPUs it is what TensorFlow's allocator counted, on the GPU that needed most. On CPU devices,
-    which share the machine's memory, it is the process's resident memory above what it was before
-    the model was built; files mapped into memory (TensorFlow's own code) do not count.
+    An allocator counts the tensors that it holds. Resident memory is what the process has above
+    what it had before the model was built; files mapped into memory (TensorFlow's own code) do not
+    count.
     """
     function = import_dotted(request.build, field="build")
     import keras
@@ -74,10 +77,10 @@ def measure(request: ProbeRequest, outcome: Path) -> int:
     keras.config.set_dtype_policy(request.keras_options["dtype_policy"])
     keras.config.set_image_data_format(request.keras_options["image_data_format"])
     strategy = _strategy(request.devices)
-    on_gpu = request.devices[0].startswith("GPU")
+    by_allocator = request.counter == "allocator"
     _reset_peak()
     before = _resident()
-    if not on_gpu and request.limit_bytes is not None:
+    if not by_allocator and request.limit_bytes is not None:
         _stop_above(before + request.limit_bytes, before, outcome)
     with strategy.scope():
         model, optimizer, loss = function(*request.arguments)
@@ -90,7 +93,7 @@ def measure(request: ProbeRequest, outcome: Path) -> int:
         **request.step_options,
     )
     step.run(iter(_windows(request)), _STEPS)
-    if on_gpu:
+    if by_allocator:
         info = tf.config.experimental.get_memory_info
         return max(info(device)["peak"] for device in request.devices)
     return _peak_resident() - before

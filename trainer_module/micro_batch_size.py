@@ -114,6 +114,7 @@ def find_micro_batch_size(
         arguments=tuple(arguments),
         batch=example,
         devices=devices,
+        counter="resident" if devices[0].startswith("CPU") else "allocator",
         micro_batch_size=1,
         global_batch_rows=global_batch_size,
         window_rows=global_batch_size,

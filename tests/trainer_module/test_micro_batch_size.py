@@ -123,26 +123,52 @@ def test_it_fits_and_the_next_size_does_not(page):
     assert fitting == pytest.approx(found.bytes, rel=0.25)
 
 
+def probe(**changed):
+    options = {
+        "build": "my_model.build",
+        "arguments": (),
+        "batch": ROW,
+        "devices": ("CPU:0",),
+        "counter": "resident",
+        "micro_batch_size": 1,
+        "global_batch_rows": 512,
+        "window_rows": 512,
+        "limit_bytes": None,
+        "step_options": {},
+        "keras_options": KERAS_OPTIONS,
+    }
+    return ProbeRequest(**{**options, **changed})
+
+
 @pytest.mark.slow
 def test_cpu_devices_share_the_machines_memory(page):
     """Two replicas of 16 rows need what one of 32 needs, within 25 %."""
     assert page["found"].rows == 32
-    need = run_probe(
-        ProbeRequest(
-            build="my_model.build",
-            arguments=(),
-            batch=ROW,
-            devices=("CPU:0", "CPU:1"),
-            micro_batch_size=16,
-            global_batch_rows=512,
-            window_rows=512,
-            limit_bytes=None,
-            step_options={},
-            keras_options=KERAS_OPTIONS,
-        )
-    )
+    need = run_probe(probe(devices=("CPU:0", "CPU:1"), micro_batch_size=16))
     assert need.finished
     assert need.bytes == pytest.approx(page["found"].bytes, rel=0.25)
+
+
+@pytest.fixture
+def allocator_of_a_gpu(monkeypatch):
+    """Gives child processes the allocator of a GPU, BFC, for the CPU's tensors.
+
+    It counts as it does there, and has an end: at the budget, where a tensor too many raises
+    ResourceExhaustedError.
+    """
+    monkeypatch.setenv("TF_CPU_ALLOCATOR_USE_BFC", "true")
+    monkeypatch.setenv("TF_CPU_BFC_MEM_LIMIT_IN_MB", BUDGET.removesuffix("MiB"))
+
+
+@pytest.mark.slow
+def test_the_allocators_counter_and_its_end_find_the_same_size(page, allocator_of_a_gpu):
+    budget = parse_memory_budget(BUDGET).of(0)
+    choice = micro_batch_size._search(probe(counter="allocator"), budget, free=budget)
+    assert (choice.rows, choice.next_rows) == (page["found"].rows, page["found"].next_rows)
+    # When the backward pass begins, a row has five tensors of 1 MiB: repeated, and four times tanh.
+    assert choice.bytes == pytest.approx(choice.rows * 5 * 2**20, rel=0.01)
+    whole = run_probe(probe(counter="allocator", micro_batch_size=512))
+    assert whole == Need(0, finished=False)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ REQUEST = ProbeRequest(
     arguments=(),
     batch=({"x": np.zeros((2, 3), "float32")}, np.zeros((2, 1), "float32")),
     devices=("CPU:0",),
+    counter="resident",
     micro_batch_size=1,
     global_batch_rows=8,
     window_rows=8,

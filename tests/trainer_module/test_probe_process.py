@@ -21,7 +21,9 @@ def request_for(tmp_path, monkeypatch):
 
     def make(code, name="imported_by_child"):
         (tmp_path / f"{name}.py").write_text(code)
-        return ProbeRequest(f"{name}.build", (), (), ("CPU:0",), 64, 128, 128, None, {}, {})
+        return ProbeRequest(
+            f"{name}.build", (), (), ("CPU:0",), "resident", 64, 128, 128, None, {}, {}
+        )
 
     return make
 
