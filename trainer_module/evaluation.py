@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer_module.graph_errors import told_plainly
 from trainer_module.loss import as_loss_function, loss_sums
 from trainer_module.metrics import check_labels, metric_values
 from trainer_module.split import per_replica
@@ -55,12 +56,13 @@ class Evaluation:
         """Returns the split's loss and metrics.
 
         Raises:
-            ValueError: The split has no row, weights that add up to 0, or labels that a metric
-                cannot be computed from.
+            ValueError: The split has no row, weights that add up to 0, labels that a metric cannot
+                be computed from, or a class or an id that the model does not have.
         """
         for metric in self.metrics:
             metric.reset_state()
-        numerator, denominator = (float(x) for x in self._sums_over(iter(self.batches)))
+        with told_plainly():
+            numerator, denominator = (float(x) for x in self._sums_over(iter(self.batches)))
         if denominator == 0:
             raise ValueError(
                 "the eval split has no rows, or weights that are all 0: check the split's size."

@@ -19,6 +19,7 @@ from trainer_module.accumulation import (
     mean_gradients,
 )
 from trainer_module.batch_checks import check_batch
+from trainer_module.graph_errors import told_plainly
 from trainer_module.loss import as_loss_function
 from trainer_module.loss_scale import LossScale
 from trainer_module.moving_average import MovingAverage
@@ -132,9 +133,11 @@ class TrainStep:
 
         Raises:
             NonFiniteError: The window is not finite and `non_finite` is "raise".
+            ValueError: A class or an id that the model does not have (seen on CPU devices).
         """
         self._check_variables()
-        report = self._traced(_three(batch))
+        with told_plainly():
+            report = self._traced(_three(batch))
         if bool(report.failed):
             raise non_finite_error(report, self._variables, int(self.step.numpy()))
         return report
@@ -150,9 +153,10 @@ class TrainStep:
             NonFiniteError: As `__call__`.
         """
         self._check_variables()
-        last, count, exhausted, loss, weights, rows = self._loop_function(
-            iterator, tf.constant(num_steps, tf.int64)
-        )
+        with told_plainly():
+            last, count, exhausted, loss, weights, rows = self._loop_function(
+                iterator, tf.constant(num_steps, tf.int64)
+            )
         if bool(last.failed):
             raise non_finite_error(last, self._variables, int(self.step.numpy()))
         return LoopReport(

@@ -1,0 +1,50 @@
+"""Errors that rows cause inside a graph, told by the value, the thing and the fix."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+_LABEL = re.compile(r"Received a label value of (-?\d+) which is outside .* \[0, (\d+)\)")
+_INDEX = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")
+_NODE = re.compile(r"\{\{node (?:(?:while|cond)(?:_\d+)?/)*([^}]+)/[^/}]+\}\}")
+
+
+@contextlib.contextmanager
+def told_plainly() -> Iterator[None]:
+    """Raises ValueError where TensorFlow found a class or an id that the model does not have.
+
+    Its own error, a stack of frames and the name of an operation, is the cause of that one; others
+    pass as they are.
+    """
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        explanation = explain(error.message)
+        if explanation is None:
+            raise
+        raise ValueError(explanation) from error
+
+
+def explain(message: str) -> str | None:
+    """Returns what TensorFlow's message means for the data, or None if that is not known."""
+    if found := _LABEL.search(message):
+        value, count = map(int, found.groups())
+        return (
+            f"a label is class {value}, and the outputs are those of {count} classes, 0 to "
+            f"{count - 1}: give the last layer a unit for each class, encode the classes as "
+            "0, 1, 2, ... in Transform, or give values that do not count a weight of 0."
+        )
+    if found := _INDEX.search(message):
+        value, count = map(int, found.groups())
+        node = _NODE.search(message)
+        place = f" in {node[1]!r}" if node else ""
+        return (
+            f"an id is {value}, and the table{place} has {count} rows, for ids 0 to {count - 1}: "
+            "give the table (keras.layers.Embedding's input_dim) a row for each id, or map other "
+            "ids to one of them in Transform."
+        )
+    return None
