@@ -33,10 +33,11 @@ def explain(message: str) -> str | None:
     """Returns what TensorFlow's message means for the data, or None if that is not known."""
     if found := _LABEL.search(message):
         value, count = map(int, found.groups())
+        unseen = " (which a vocabulary gives a class that it does not have)" if value == -1 else ""
         return (
-            f"a label is class {value}, and the outputs are those of {count} classes, 0 to "
-            f"{count - 1}: give the last layer a unit for each class, encode the classes as "
-            "0, 1, 2, ... in Transform, or give values that do not count a weight of 0."
+            f"a label is class {value}{unseen}, and the outputs are those of {count} classes, 0 to "
+            f"{count - 1}: give the last layer a unit for each class and encode the classes as "
+            "0, 1, 2, ..., or drop rows of other classes, or give them a weight of 0."
         )
     if found := _INDEX.search(message):
         value, count = map(int, found.groups())

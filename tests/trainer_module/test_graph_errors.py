@@ -31,7 +31,7 @@ def ids(last):
 
 CASES = {
     "class 7": (classes, 7, r"^a label is class 7, and .* of 3 classes, 0 to 2: give the last"),
-    "class -1": (classes, -1, "a label is class -1, .* weight of 0"),
+    "class -1": (classes, -1, r"class -1 \(which a vocabulary .* not have\), .* weight of 0"),
     "id 500": (ids, 500, r"^an id is 500, and the table in '.*zones.*' has 100 rows, .* 0 to 99:"),
 }
 
