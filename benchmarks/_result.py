@@ -97,7 +97,8 @@ class Result:
     def save(self, folder: Path = RESULTS) -> Path:
         """Writes the result; rows that were not measured this time stay as they are.
 
-        Rows of another machine or of other versions do not stay: a table has one machine.
+        A note on a row that was measured anew goes with what it was on. Rows of another machine or
+        of other versions do not stay: a table has one machine.
         """
         rows = {(row.what, row.baseline_name): row for row in self.rows}
         notes = dict(self.notes)
@@ -106,7 +107,9 @@ class Result:
             before = load(path)
             if before.machine == self.machine:
                 kept = {(row.what, row.baseline_name): row for row in before.rows}
-                rows, notes = {**kept, **rows}, {**before.notes, **notes}
+                anew = {row.what for row in self.rows}
+                notes = {k: v for k, v in before.notes.items() if k not in anew} | notes
+                rows = {**kept, **rows}
         whole = dataclasses.replace(self, rows=tuple(rows.values()), notes=notes)
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(_json(whole), indent=1) + "\n")

@@ -151,6 +151,7 @@ class TrainStep:
 
         Raises:
             NonFiniteError: As `__call__`.
+            ValueError: As `__call__`.
         """
         self._check_variables()
         with told_plainly():

@@ -45,6 +45,15 @@ def test_rows_that_were_not_measured_this_time_stay(tmp_path):
     assert load(path) == dataclasses.replace(RESULT, rows=(FAST, again))
 
 
+def test_a_note_on_a_row_goes_when_the_row_is_measured_anew(tmp_path):
+    noted = dataclasses.replace(RESULT, notes={OTHER.what: "slow that day", "machine": "quiet"})
+    noted.save(tmp_path)
+    path = dataclasses.replace(RESULT, rows=(FAST,), notes={}).save(tmp_path)
+    assert load(path).notes == noted.notes
+    path = dataclasses.replace(RESULT, rows=(OTHER,), notes={}).save(tmp_path)
+    assert load(path).notes == {"machine": "quiet"}
+
+
 def test_rows_of_another_machine_do_not_stay(tmp_path):
     RESULT.save(tmp_path)
     elsewhere = Result("step_time", "another machine", (OTHER,))
