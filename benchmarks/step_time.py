@@ -3,19 +3,18 @@
 Who does the same work in the same process, in turns:
 
 - **Keras `fit`** with `gradient_accumulation_steps=K` on batches of one micro-batch, at the best of
-  `steps_per_execution` 1, K and 10 K. At most 0.65 of its time is wanted where that is possible:
-  where the full batch, the limit for any accumulation, takes no more itself.
-- **Full batch**: a hand-written `tf.function` that takes the rows of the window at once, the limit
-  for any accumulation (if they fit into memory).
+  `steps_per_execution` 1, K and 10 K. At most 0.65 of its time is wanted; each row says what share
+  of it the full batch takes.
+- **Full batch**: a hand-written `tf.function` that takes the rows of the window at once (if they
+  fit into memory). At most 1.15 of its time is wanted where arithmetic decides: everywhere but with
+  the small MLP, whose whole step takes less than a millisecond.
 - **Ours, one by one**: each micro-batch a pass of its own. By default ours takes up to four small
   ones in one pass, and has up to two passes under way, while all of it holds less than 128 MiB.
 - **Accumulation by hand**: one `tf.function` that adds up the micro-batches' gradients in a loop of
   the graph and applies them, without weights, ragged rows or a check of anything; what
   micro-batches of this size cost on this machine, whoever runs them.
 - **Gradients alone**: the same loop without adding anything up: each micro-batch's gradients, the
-  last of which are applied. No accumulation that passes these micro-batches one by one can take
-  less, so where this takes more than 1.1 of the full batch, the step is not bound by its
-  arithmetic, and nothing is wanted of us beside the full batch.
+  last of which are applied. What passes these micro-batches one by one cannot take less.
 - **Loop of tf.functions**: what one finds in answers to "gradient accumulation in TensorFlow 2":
   one `tf.function` that adds a micro-batch's gradients to variables, one that applies them, a
   Python loop around both.
@@ -67,7 +66,7 @@ NAMES = {
 LIMITS = {
     "keras": dict.fromkeys((*MODELS, *HALVED), 0.65),
     "keras_jit": {},
-    "full": dict.fromkeys((*MODELS, *HALVED), 1.15),
+    "full": dict.fromkeys({*MODELS, *HALVED} - {"small"}, 1.15),
     "one_by_one": {},
     "hand": {},
     "alone": {},
@@ -75,9 +74,6 @@ LIMITS = {
     "eager": {},
 }
 CONTENDERS = ("ours", "keras", "full", "one_by_one", "hand", "alone", "loop", "eager")
-# A step is bound by its arithmetic where its micro-batches' gradients take at most so much of the
-# full batch's time.
-COMPUTE_BOUND_RATIO = 1.1
 WITH_XLA = ("ours_jit", "keras_jit")
 # Every measurement takes a multiple of it: steps_per_execution = 10 K then takes whole windows.
 STEPS = 10
@@ -113,7 +109,7 @@ def comparisons(model: str, window: int, times: dict[str, list[float]]) -> list[
     for name, limits in LIMITS.items():
         mine = f"ours{'_jit' if name.endswith('_jit') else ''}"
         found = {key: values for key, values in times.items() if key.split("/")[0] == name}
-        if mine not in times or not found or (name == "full" and "alone" not in times):
+        if mine not in times or not found:
             continue
         best = min(found, key=lambda key: statistics.median(found[key]))
         _, _, steps = best.partition("/")
@@ -121,13 +117,11 @@ def comparisons(model: str, window: int, times: dict[str, list[float]]) -> list[
         what = f"{TITLES[model]}, K = {window}{', XLA' if name.endswith('_jit') else ''}"
         limit = limits.get(model)
         if name == "keras" and "full" in times:
-            possible = _median_ratio(times["full"], found[best])
-            details.append(f"the full batch takes {possible:.2f} of it")
-            limit = limit if limit is None or possible <= limit else None
-        if name == "full":
-            bound = _median_ratio(times["alone"], times["full"])
-            details.append(f"gradients alone take {bound:.2f} of it")
-            limit = limit if bound <= COMPUTE_BOUND_RATIO else None
+            share = _median_ratio(times["full"], found[best])
+            details.append(f"the full batch takes {share:.2f} of it")
+        if name == "full" and "alone" in times:
+            share = _median_ratio(times["alone"], times["full"])
+            details.append(f"gradients alone take {share:.2f} of it")
         rows.append(
             Row(
                 what=what,
