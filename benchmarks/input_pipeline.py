@@ -196,6 +196,7 @@ def make_step(
         keras.optimizers.AdamW(1e-3),
         "binary_crossentropy",
         micro_batch_size=batch_rows,
+        expected_rows=batch_rows,
     )
 
 

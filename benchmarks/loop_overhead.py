@@ -104,6 +104,7 @@ def contender(
         create_optimizer(CONFIG.optimizer, EPOCHS),
         loss,
         micro_batch_size=CONFIG.global_batch_size,
+        expected_rows=CONFIG.global_batch_size,
     )
     names = DEFAULT_METRICS["binary"] if kept else ()
     evaluation = Evaluation(

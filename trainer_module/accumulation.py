@@ -78,6 +78,7 @@ def accumulate_gradients(
     random_position: Sequence[Any] = (),
     loss_scale: tf.Tensor | None = None,
     description: Description | None = None,
+    expected_rows: int | None = None,
 ) -> GradientSum:
     """Returns the sums over all rows, holding one micro-batch's activations at a time.
 
@@ -101,6 +102,8 @@ def accumulate_gradients(
             dropout masks are a function of the model's seeds, of them, and of the pass.
         loss_scale: Factor of all gradients, for float16; the caller divides by it.
         description: The result of `describe`, when the caller has it already.
+        expected_rows: Rows of most batches, where known: if they are one pass, the graph has a way
+            around the loops. The sums of any other number of rows are right too.
 
     Raises:
         ValueError: micro_batch_size below 1, a layer that updates state when called, or text for
@@ -122,9 +125,11 @@ def accumulate_gradients(
             model, loss_fn, *part, random_position=(*random_position, index), loss_scale=loss_scale
         )
 
+    zeros = _zeros(model, description)
+
     def add(total: GradientSum, index: Any, part: Any, inner: Any) -> GradientSum:
-        count = tf.shape(tf.nest.flatten(part)[0])[0]
-        return _add(total, inner(index, part), tf.cast(count, total.rows.dtype), added_losses)
+        count = tf.cast(tf.shape(tf.nest.flatten(part)[0])[0], zeros.rows.dtype)
+        return _add(total, inner(index, part), count, added_losses)
 
     def slice_of(start: Any, stop: Any, static: int | None) -> Any:
         def cut(tensor: Any) -> Any:
@@ -135,7 +140,6 @@ def accumulate_gradients(
 
         return tf.nest.map_structure(cut, data)
 
-    total = _zeros(model, description)
     inner = micro_batch
     if jit_compile:
         check_xla_types(features)
@@ -143,22 +147,41 @@ def accumulate_gradients(
     # XLA compiles one micro-batch: in fours, a window of three would have nothing compiled.
     plan = plan_passes(description.bytes_per_row * micro_batch_size, together=not jit_compile)
     size = micro_batch_size * plan.micro_batches
-    # Full passes have a static number of rows, so that the shapes in their loop are constants; the
-    # short last one, if any, is a loop of its own with one iteration.
-    full = rows // size
-    total = _loop(
-        full,
-        lambda k, sums: add(sums, k, slice_of(k * size, (k + 1) * size, size), inner),
-        total,
-        at_once=plan.at_once,
+
+    def many_passes() -> GradientSum:
+        # Full passes have a static number of rows, so that the shapes in their loop are constants;
+        # the short last one, if any, is a loop of its own with one iteration.
+        full = rows // size
+        total = _loop(
+            full,
+            lambda k, sums: add(sums, k, slice_of(k * size, (k + 1) * size, size), inner),
+            zeros,
+            at_once=plan.at_once,
+        )
+        rest = tf.cast(rows % size > 0, tf.int32)
+        return _loop(
+            rest,
+            lambda _, sums: add(sums, full, slice_of(full * size, rows, None), micro_batch),
+            total,
+            at_once=1,
+        )
+
+    if jit_compile or expected_rows is None or expected_rows > size:
+        return many_passes()
+
+    def one_pass() -> list[Any]:
+        part = _with_tables(micro_batch(0, data), zeros)
+        return _flat(_add(zeros, part, tf.cast(rows, zeros.rows.dtype), added_losses))
+
+    # The branch not taken costs time too: the executor visits each of its operations to find that
+    # there is nothing to do. A function that is not inlined is one operation.
+    otherwise = tf.function(
+        lambda: _flat(many_passes()),
+        autograph=False,
+        experimental_attributes={"_noinline": True},
     )
-    rest = tf.cast(rows % size > 0, tf.int32)
-    return _loop(
-        rest,
-        lambda _, sums: add(sums, full, slice_of(full * size, rows, None), micro_batch),
-        total,
-        at_once=1,
-    )
+    is_one = tf.logical_and(rows > 0, rows <= size)
+    return _like(zeros, tf.cond(is_one, one_pass, otherwise))
 
 
 def describe(
@@ -355,6 +378,26 @@ def _accumulate(total: Any, gradient: Any, factor: tf.Tensor | None = None) -> A
     table, looked_up = total.shape[0], gradient.indices.shape[0]
     if looked_up is not None and table <= looked_up:
         # A small table: adding all of it is several times as fast as scattering into it.
-        return total + tf.math.unsorted_segment_sum(term(gradient.values), gradient.indices, table)
+        return total + term(_table(gradient, total))
     # Only the rows that the micro-batch looked up: the table may be far larger than they are.
     return tf.tensor_scatter_nd_add(total, gradient.indices[:, tf.newaxis], term(gradient.values))
+
+
+def _table(gradient: Any, total: tf.Tensor) -> tf.Tensor:
+    """Makes the whole table of gradients of looked-up rows, in the dtype of the sums."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tf.cast(gradient, total.dtype)
+    values = tf.cast(gradient.values, total.dtype)
+    return tf.math.unsorted_segment_sum(values, gradient.indices, total.shape[0])
+
+
+def _with_tables(part: MicroBatchGradients, zeros: GradientSum) -> MicroBatchGradients:
+    """For a window's only pass: making whole tables is faster than scattering into zeros."""
+
+    def tables(gradients: list[Any], zeros: list[Any]) -> list[Any]:
+        pairs = zip(gradients, zeros, strict=True)
+        return [None if zero is None else _table(g, zero) for g, zero in pairs]
+
+    if part.added_gradients is not None and zeros.added_gradients is not None:
+        part = part._replace(added_gradients=tables(part.added_gradients, zeros.added_gradients))
+    return part._replace(gradients=tables(part.gradients, zeros.gradients))

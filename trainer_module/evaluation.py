@@ -75,16 +75,14 @@ class Evaluation:
     def _loop(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor]:
         zero = tf.zeros([], tf.float64)
 
-        def body(_: Any, numerator: Any, denominator: Any) -> tuple[Any, Any, Any]:
-            element = iterator.get_next_as_optional()
-            present = element.has_value()
-            more = tf.cond(present, lambda: self._batch(element.get_value()), lambda: (zero, zero))
-            return present, numerator + more[0], denominator + more[1]
+        def body(element: Any, numerator: Any, denominator: Any) -> tuple[Any, Any, Any]:
+            more = self._batch(element.get_value())
+            return iterator.get_next_as_optional(), numerator + more[0], denominator + more[1]
 
         _, numerator, denominator = tf.while_loop(
-            lambda present, *_: present,
+            lambda element, *_: element.has_value(),
             body,
-            (tf.constant(True), zero, zero),
+            (iterator.get_next_as_optional(), zero, zero),
             parallel_iterations=1,
         )
         return numerator, denominator

@@ -16,6 +16,7 @@ def check_options(
     ema_momentum: float | None,
     non_finite: str,
     added_losses: str | None,
+    expected_rows: int | None,
 ) -> None:
     """Raises ValueError for a number out of its range or an unknown word."""
     if isinstance(micro_batch_size, bool) or not isinstance(micro_batch_size, int):
@@ -33,6 +34,11 @@ def check_options(
         raise ValueError(f"non_finite={non_finite!r}: use 'raise' or 'skip'.")
     if added_losses not in (None, "mean", "sum"):
         raise ValueError(f"added_losses={added_losses!r}: use 'mean' or 'sum'.")
+    if expected_rows is not None and (type(expected_rows) is not int or expected_rows < 1):
+        raise ValueError(
+            f"expected_rows={expected_rows!r}: use the whole number of rows that most global "
+            "batches have, or None."
+        )
 
 
 def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:

@@ -167,6 +167,7 @@ def train(
         loss_fn,
         micro_batch_size=micro_batch,
         strategy=strategy,
+        expected_rows=config.global_batch_size,
         **step_options(config),
     )
     evaluate = None

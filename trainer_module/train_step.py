@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -69,6 +70,7 @@ class TrainStep:
         non_finite: NonFinite = "raise",
         added_losses: AddedLosses | None = None,
         jit_compile: bool = False,
+        expected_rows: int | None = None,
     ) -> None:
         """Checks every option and creates the step's own variables.
 
@@ -86,6 +88,8 @@ class TrainStep:
             non_finite: "raise" stops at a window that is not finite, "skip" counts it.
             added_losses: See `accumulate_gradients`.
             jit_compile: Compile micro-batches by XLA.
+            expected_rows: Rows of most global batches, where known: small steps take less time.
+                Batches of any other number of rows are right too.
 
         Raises:
             ValueError: An option out of its range, a model or optimizer outside the strategy's
@@ -95,7 +99,9 @@ class TrainStep:
         self.strategy = strategy or tf.distribute.get_strategy()
         self.model = model
         self.optimizer = optimizer
-        check_options(micro_batch_size, clip_norm, ema_momentum, non_finite, added_losses)
+        check_options(
+            micro_batch_size, clip_norm, ema_momentum, non_finite, added_losses, expected_rows
+        )
         check_model(model, self.strategy)
         check_optimizer(optimizer, self.strategy)
         self.loss_fn = as_loss_function(loss_fn)
@@ -104,6 +110,9 @@ class TrainStep:
         self.non_finite = non_finite
         self.added_losses: AddedLosses = added_losses or default_added_losses(model)
         self.jit_compile = jit_compile
+        self._expected_rows = expected_rows and math.ceil(
+            expected_rows / self.strategy.num_replicas_in_sync
+        )
         self._variables = list(model.trainable_variables)
         self._description: Description | None = None
         float16 = any(
@@ -241,22 +250,28 @@ class TrainStep:
             finite = tf.ones([1 + len(self._variables)], tf.bool)
             return StepReport(scalar, scalar, scalar, scalar, no, no, finite)
 
-        def body(
-            count: Any, exhausted: Any, loss: Any, weights: Any, rows: Any, last: StepReport
-        ) -> tuple[Any, ...]:
-            element = iterator.get_next_as_optional()
-            present = element.has_value()
-            report = tf.cond(
-                present, lambda: self._window(_three(element.get_value())), lambda: last
+        def next_if(wanted: tf.Tensor) -> tf.experimental.Optional:
+            return tf.cond(
+                wanted,
+                iterator.get_next_as_optional,
+                lambda: tf.experimental.Optional.empty(iterator.element_spec),
             )
-            took = tf.logical_and(present, tf.logical_not(report.failed))
+
+        def body(
+            element: Any, count: Any, loss: Any, weights: Any, rows: Any, last: StepReport
+        ) -> tuple[Any, ...]:
+            report = self._window(_three(element.get_value()))
+            took = tf.logical_not(report.failed)
             good = tf.logical_and(took, report.applied)
             weight = tf.where(good, tf.cast(report.weight_sum, dtype), zero)
             term = tf.where(good, tf.cast(report.loss, dtype), zero) * weight
             read = tf.where(took, tf.cast(report.rows, tf.int64), tf.zeros([], tf.int64))
+            count += tf.cast(took, tf.int64)
+            # The loop has the element, not a condition inside it: a condition passes on each of the
+            # variables by an operation of its own.
             return (
-                count + tf.cast(took, tf.int64),
-                tf.logical_not(present),
+                next_if(tf.logical_and(took, count < num_steps)),
+                count,
                 loss + term,
                 weights + weight,
                 rows + read,
@@ -264,14 +279,13 @@ class TrainStep:
             )
 
         count = tf.zeros([], tf.int64)
-        count, exhausted, loss, weights, rows, last = tf.while_loop(
-            lambda count, exhausted, loss, weights, rows, last: tf.logical_and(
-                count < num_steps, tf.logical_not(tf.logical_or(exhausted, last.failed))
-            ),
+        _, count, loss, weights, rows, last = tf.while_loop(
+            lambda element, *_: element.has_value(),
             body,
-            (count, tf.constant(False), zero, zero, count, nothing()),
+            (next_if(count < num_steps), count, zero, zero, count, nothing()),
             parallel_iterations=1,
         )
+        exhausted = tf.logical_and(count < num_steps, tf.logical_not(last.failed))
         return last, count, exhausted, loss, weights, rows
 
     def _window(self, batch: tuple[Any, Any, Any]) -> StepReport:
@@ -310,6 +324,7 @@ class TrainStep:
             random_position=(step, context.replica_id_in_sync_group),
             loss_scale=scale,
             description=self._description,
+            expected_rows=self._expected_rows,
         )
         total = unscale(all_reduce(context, local), scale)
         loss, gradients = mean_gradients(total, self.model, added_losses=self.added_losses)

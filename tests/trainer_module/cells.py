@@ -33,7 +33,8 @@ WEIGHTS = ("none", "random", "some_zero", "all_zero")
 class Cell:
     """Values of the axes; `rows` is a key of ROWS, or the rows themselves.
 
-    All models hold so little that `per_pass` micro-batches are taken together.
+    All models hold so little that `per_pass` micro-batches are taken together. With `expected_rows`
+    of one pass, windows of one pass, of none and of several take different ways.
     """
 
     strategy: str
@@ -49,12 +50,14 @@ class Cell:
     reduction: str = "weighted_mean"
     precision: str = "float64"
     per_pass: int = 1
+    expected_rows: int | None = None
 
     def __str__(self) -> str:
         rows = self.rows if isinstance(self.rows, str) else "x".join(map(str, self.rows))
         marks = [self.precision] if self.precision != "float64" else []
         marks += ["jit"] if self.jit_compile else []
         marks += [f"{self.per_pass}_per_pass"] if self.per_pass > 1 else []
+        marks += [f"{self.expected_rows}_expected"] if self.expected_rows else []
         return "-".join([self.strategy, self.kind, rows, str(self.micro_batch_size), *marks])
 
 
@@ -111,6 +114,7 @@ def trained(cell: Cell, strategy) -> TrainStep:
             clip_norm=cell.clip_norm,
             ema_momentum=cell.ema_momentum,
             jit_compile=cell.jit_compile,
+            expected_rows=cell.expected_rows,
         )
         if step.loss_scale is not None:
             step.loss_scale.scale.assign(64.0)  # below the overflow of these models

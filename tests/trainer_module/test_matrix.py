@@ -25,18 +25,24 @@ TOLERANCE_OF_UPDATES = {"mixed_bfloat16": 1e-2, "mixed_float16": 1.5e-3}
 # fmt: off
 SELECTION = [
     Cell("none", "mlp", "sgd", 1, "even", "none", clip_norm=0.3),
-    Cell("one_device", "binary", "adam", 2, "ragged", "random", ema_momentum=0.9, per_pass=4),
-    Cell("none", "multiclass", "adamw", 64, "short_last", "some_zero", schedule=True),
+    Cell("one_device", "binary", "adam", 2, "ragged", "random", ema_momentum=0.9, per_pass=4,
+         expected_rows=8),
+    Cell("none", "multiclass", "adamw", 64, "short_last", "some_zero", schedule=True,
+         expected_rows=1),
     Cell("one_device", "own_loss", "lion", 5, "ragged", "some_zero", 0.3, 0.9),
     Cell("none", "regularised", "adam", 3, "short_last", "random", jit_compile=True),
     Cell("one_device", "embeddings", "adamw", 4, "even", "some_zero", 0.3, 0.9, True, True),
     Cell("none", "tokens", "lion", 1, "ragged", "some_zero", clip_norm=0.3, per_pass=4),
-    Cell("one_device", "layer_norm", "sgd", 1, "fewer_than_replicas", "all_zero", None, 0.9),
+    Cell("one_device", "layer_norm", "sgd", 1, "fewer_than_replicas", "all_zero", None, 0.9,
+         expected_rows=1),
     Cell("none", "separable_convolution", "adamw", 4, "short_last", "random", reduction="mean",
-         per_pass=2),
-    Cell("one_device", "two_in_two_out", "adam", 3, "even", "some_zero", 0.3, schedule=True),
-    Cell("none", "mlp", "sgd", 5, "ragged", "some_zero", 0.3, precision="float32"),
-    Cell("one_device", "embeddings", "sgd", 4, "ragged", "some_zero", precision="mixed_bfloat16"),
+         per_pass=2, expected_rows=5),
+    Cell("one_device", "two_in_two_out", "adam", 3, "even", "some_zero", 0.3, schedule=True,
+         expected_rows=3),
+    Cell("none", "mlp", "sgd", 5, "ragged", "some_zero", 0.3, precision="float32",
+         expected_rows=11),
+    Cell("one_device", "embeddings", "sgd", 4, "ragged", "some_zero", precision="mixed_bfloat16",
+         expected_rows=4),
     Cell("none", "tokens", "sgd", 5, "ragged", "random", None, 0.9, True,
          precision="mixed_float16"),
     Cell("mirrored2", "mlp", "lion", 64, "ragged", "random", 0.3, 0.9, schedule=True),
@@ -45,20 +51,22 @@ SELECTION = [
          per_pass=4),
     Cell("mirrored3", "own_loss", "sgd", 3, "fewer_than_replicas", "some_zero", clip_norm=0.3),
     Cell("mirrored2", "regularised", "adamw", 1, "fewer_than_replicas", "none", 0.3, 0.9,
-         schedule=True),
-    Cell("mirrored3", "embeddings", "adam", 1, "short_last", "some_zero", 0.3, 0.9, per_pass=2),
+         schedule=True, expected_rows=1),
+    Cell("mirrored3", "embeddings", "adam", 1, "short_last", "some_zero", 0.3, 0.9, per_pass=2,
+         expected_rows=6),
     Cell("mirrored2", "embeddings", "lion", 3, "ragged", "random", jit_compile=True),
-    Cell("mirrored3", "tokens", "adamw", 5, "ragged", "some_zero", 0.3, 0.9),
+    Cell("mirrored3", "tokens", "adamw", 5, "ragged", "some_zero", 0.3, 0.9, expected_rows=9),
     Cell("mirrored2", "tokens", "sgd", 3, "even", "some_zero", jit_compile=True, reduction="mean"),
-    Cell("mirrored3", "layer_norm", "lion", 64, "fewer_than_replicas", "random"),
-    Cell("mirrored2", "separable_convolution", "sgd", 5, "short_last", "some_zero", clip_norm=0.3),
+    Cell("mirrored3", "layer_norm", "lion", 64, "fewer_than_replicas", "random", expected_rows=1),
+    Cell("mirrored2", "separable_convolution", "sgd", 5, "short_last", "some_zero", clip_norm=0.3,
+         expected_rows=10),
     Cell("mirrored3", "two_in_two_out", "adamw", 3, "fewer_than_replicas", "some_zero", None, 0.9,
          reduction="mean"),
     Cell("mirrored3", "mlp", "sgd", 3, "ragged", "some_zero", 0.3, precision="float32"),
     Cell("mirrored2", "mlp", "sgd", 5, "ragged", "none", None, 0.9, True,
          precision="mixed_bfloat16"),
     Cell("mirrored3", "multiclass", "sgd", 3, "ragged", "some_zero", 0.3,
-         precision="mixed_float16"),
+         precision="mixed_float16", expected_rows=9),
 ]
 # fmt: on
 
@@ -121,6 +129,7 @@ def test_the_selection_holds_every_value(several_replicas):
     assert seen["precision"] == {*TOLERANCE, *TOLERANCE_OF_UPDATES}
     assert seen["reduction"] == {"weighted_mean", "mean"}
     assert len(seen["per_pass"]) > 2
+    assert len(seen["expected_rows"]) > 2
     for option in ("clip_norm", "ema_momentum", "jit_compile", "schedule"):
         assert len(seen[option]) == 2, option
 
@@ -143,6 +152,7 @@ WHOLE_SPACE = st.builds(
     schedule=st.booleans(),
     reduction=st.sampled_from(["weighted_mean", "mean"]),
     per_pass=st.sampled_from([1, 2, 4]),
+    expected_rows=st.sampled_from([None, 1, 12]),
 )
 
 

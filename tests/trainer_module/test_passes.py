@@ -127,3 +127,12 @@ def test_xla_compiles_one_micro_batch_at_a_time(float64):
     _, rows, _ = traced(5, jit_compile=True)
     assert 5 in rows
     assert 20 not in rows
+
+
+def test_a_window_that_is_expected_to_be_one_pass_is_no_loop(float64):
+    """Reference: without a word of what is expected; 23 rows; 1e-12 of the largest."""
+    expected, _, loops = traced(23)
+    found, _, none = traced(23, expected_rows=23)
+    assert (len(loops), none) == (2, [])
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        assert one is other is None or full_batch.error([one], [other]) < 1e-12

@@ -50,6 +50,8 @@ def test_optimizer_options_that_act_per_replica_are_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"expected_rows": 0}, "expected_rows=0: use the whole number of rows"),
+        ({"expected_rows": 2.5}, "expected_rows=2.5: use the whole number of rows"),
         ({"micro_batch_size": 0}, "micro_batch_size=0: use at least 1"),
         ({"micro_batch_size": True}, "micro_batch_size=True: use a whole number"),
         ({"micro_batch_size": 2.5}, "micro_batch_size=2.5: use a whole number"),
