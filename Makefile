@@ -7,6 +7,7 @@
 CONFIG ?= examples/taxi/pipeline.yaml
 ARGS ?=
 BIN := .venv/bin
+TWO = -n 2 --dist loadgroup --no-loadscope-reorder
 LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra tfx --extra dev pyproject.toml -o lock.txt
 
 export PYTHON
@@ -24,10 +25,10 @@ run: setup  ## train, evaluate and push the taxi model (or CONFIG=my.yaml)
 	@$(BIN)/python -m pipeline run --config $(CONFIG) $(ARGS)
 
 test: setup  ## every test, in two processes
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not flink" $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink" $(ARGS)
 
 test-flink: setup  ## the tests that start a Flink cluster (needs Java and Maven)
 	@$(BIN)/python -m pytest -m flink tests/pipeline/engines $(ARGS)

@@ -154,10 +154,10 @@ def hand(data: TransformedData, summary: DataSummary, batch_rows: int) -> ByHand
             with tf.GradientTape() as tape:
                 outputs = model(features, training=True)
                 loss = tf.reduce_mean(keras.losses.binary_crossentropy(labels, outputs))
-            optimizer.apply(
-                tape.gradient(loss, [v.value for v in model.trainable_variables]),
-                model.trainable_variables,
-            )
+            gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
+            # As they are, Keras' Adam squares each of an id's slices for itself, not their sum.
+            tables = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            optimizer.apply(tables, model.trainable_variables)
 
     return ByHand(model, epoch)
 

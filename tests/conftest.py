@@ -18,13 +18,24 @@ if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 
 
+# Folders whose tests share what takes long to make.
+TOGETHER = ("normalization_validator", "engines", "transform")
+
+
+# First, so that pytest-xdist sees the groups: it looks for them in a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps tests that share a session's fixtures in one of pytest-xdist's processes."""
+    """Keeps tests that share fixtures in one of pytest-xdist's processes, the longest first."""
     for item in items:
+        folder = item.path.parent.name
         if "taxi" in getattr(item, "fixturenames", ()):
             group = "taxi"
-        elif item.path.parent.name == "e2e":
-            group = item.path.stem
         else:
-            group = item.path.relative_to(item.config.rootpath).parts[1]
+            group = folder if folder in TOGETHER else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.parent.name
+        return 0 if folder == "e2e" else 1 if folder in TOGETHER else 2
+
+    items.sort(key=rank)

@@ -49,7 +49,7 @@ def test_make_run_and_make_test_are_what_these_tests_run():
     assert COMMANDS[:2] == ["make run", "make test"]
     # The `taxi` fixture runs this very command, and this is one of the tests of the other.
     assert "python -m pipeline run --config examples/taxi/pipeline.yaml" in makes("run")
-    whole = r"python -m pytest -n 2 --dist loadgroup *$"
+    whole = r"python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder *$"
     assert re.search(whole, makes("test"), flags=re.MULTILINE)
 
 

@@ -244,6 +244,21 @@ def test_an_average_per_micro_batch_would_differ(float64, strategies):
     assert full_batch.error([a.numpy() for a in step.averages], averages) < 1e-12
 
 
+def test_an_id_that_repeats_has_one_gradient(float64, strategies):
+    """Pitfall: Keras' `fit` leaves an id's rows apart, and Adam takes the square of each."""
+    features, labels, _ = full_batch.batch("embeddings", 12)
+    expected, _ = reference("embeddings", "adamw", [(features, labels, None)] * 2)
+    keras.utils.set_random_seed(1)
+    model = full_batch.embeddings()
+    model.compile(OPTIMIZERS["adamw"](), "mse")
+    model.fit(features, labels, batch_size=12, epochs=2, shuffle=False, verbose=0)
+    assert full_batch.error(model.get_weights(), expected) > 1e-2
+    step = make(strategies["none"], "embeddings", micro_batch_size=3)
+    for _ in range(2):
+        step((features, labels))
+    assert full_batch.error(step.model.get_weights(), expected) < 1e-12
+
+
 def test_averages_of_16_bit_variables_are_kept_in_32(strategies):
     """Pitfall: a momentum of 0.999 is 1 in bfloat16. Reference: NumPy on the weights seen, 1e-6."""
     strategy = strategies["mirrored2"]
