@@ -102,8 +102,9 @@ def accumulate_gradients(
             dropout masks are a function of the model's seeds, of them, and of the pass.
         loss_scale: Factor of all gradients, for float16; the caller divides by it.
         description: The result of `describe`, when the caller has it already.
-        expected_rows: Rows of most batches, where known: if they are one pass, the graph has a way
-            around the loops. The sums of any other number of rows are right too.
+        expected_rows: Rows of most batches, where the tensors' shapes do not say it: if they are
+            one pass, the graph has a way around the loops. The sums of any other number of rows are
+            right too.
 
     Raises:
         ValueError: micro_batch_size below 1, a layer that updates state when called, or text for
@@ -166,12 +167,15 @@ def accumulate_gradients(
             at_once=1,
         )
 
-    if jit_compile or expected_rows is None or expected_rows > size:
-        return many_passes()
-
     def one_pass() -> list[Any]:
         part = _with_tables(micro_batch(0, data), zeros)
         return _flat(_add(zeros, part, tf.cast(rows, zeros.rows.dtype), added_losses))
+
+    known = next(t for t in tf.nest.flatten(data) if t is not None).shape[0]
+    if not jit_compile and known is not None and 0 < known <= size:
+        return _like(zeros, one_pass())
+    if jit_compile or expected_rows is None or expected_rows > size:
+        return many_passes()
 
     # The branch not taken costs time too: the executor visits each of its operations to find that
     # there is nothing to do. A function that is not inlined is one operation.

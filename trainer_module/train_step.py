@@ -88,8 +88,9 @@ class TrainStep:
             non_finite: "raise" stops at a window that is not finite, "skip" counts it.
             added_losses: See `accumulate_gradients`.
             jit_compile: Compile micro-batches by XLA.
-            expected_rows: Rows of most global batches, where known: small steps take less time.
-                Batches of any other number of rows are right too.
+            expected_rows: Rows of most global batches, where the dataset's shapes do not say it (as
+                without drop_remainder): small steps take less time. Batches of any other number of
+                rows are right too.
 
         Raises:
             ValueError: An option out of its range, a model or optimizer outside the strategy's

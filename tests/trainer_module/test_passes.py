@@ -70,8 +70,11 @@ def test_a_loop_inside_the_model_has_no_size():
     assert bytes_per_row(recurrent()) == math.inf
 
 
-def traced(micro_batch_size, **options):
-    """Returns the sums over 23 rows, the rows of the passes, and how many each loop has at once."""
+def traced(micro_batch_size, *, known=True, **options):
+    """Returns the sums over 23 rows, the rows of the passes, and how many each loop has at once.
+
+    Whether the number of rows is known while the graph is traced is the caller's choice.
+    """
     keras.utils.set_random_seed(0)
     model = full_batch.mlp()
     features = tf.random.stateless_normal([23, 5], [1, 2], dtype=tf.float64)
@@ -87,10 +90,15 @@ def traced(micro_batch_size, **options):
             model, loss, features, labels, micro_batch_size=micro_batch_size, **options
         )
 
-    function = sums.get_concrete_function(features, tf.ones([23, 1], tf.float64))
+    labels = tf.ones([23, 1], tf.float64)
+    shapes = [
+        tf.TensorSpec([23 if known else None, *tensor.shape[1:]], tensor.dtype)
+        for tensor in (features, labels)
+    ]
+    function = sums.get_concrete_function(*shapes)
     loops = [op for op in function.graph.get_operations() if "While" in op.type]
     at_once = sorted(op.get_attr("parallel_iterations") for op in loops)
-    return sums(features, tf.ones([23, 1], tf.float64)), set(rows), at_once
+    return function(features, labels), set(rows), at_once
 
 
 @pytest.mark.parametrize("per_pass", [1, 2, 4])
@@ -129,10 +137,11 @@ def test_xla_compiles_one_micro_batch_at_a_time(float64):
     assert 20 not in rows
 
 
-def test_a_window_that_is_expected_to_be_one_pass_is_no_loop(float64):
-    """Reference: without a word of what is expected; 23 rows; 1e-12 of the largest."""
-    expected, _, loops = traced(23)
-    found, _, none = traced(23, expected_rows=23)
+@pytest.mark.parametrize("options", [{}, {"known": False, "expected_rows": 23}], ids=str)
+def test_a_window_that_is_one_pass_by_its_shape_or_as_expected_is_no_loop(float64, options):
+    """Reference: rows that nobody knows before; 23 rows; 1e-12 of the largest."""
+    expected, _, loops = traced(23, known=False)
+    found, _, none = traced(23, **options)
     assert (len(loops), none) == (2, [])
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
         assert one is other is None or full_batch.error([one], [other]) < 1e-12
