@@ -145,3 +145,44 @@ def test_a_window_that_is_one_pass_by_its_shape_or_as_expected_is_no_loop(float6
     assert (len(loops), none) == (2, [])
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
         assert one is other is None or full_batch.error([one], [other]) < 1e-12
+
+
+@pytest.mark.parametrize(("rows", "passes_of"), [(0, []), (4, [4]), (5, [5]), (12, [2, 5, 5])])
+def test_only_a_window_that_fits_takes_the_way_around_the_loops(monkeypatch, rows, passes_of):
+    """A larger one would not fit into memory, and the mean over no rows is not a number."""
+    monkeypatch.setattr(passes, "_MOST_PER_PASS", 1)
+    monkeypatch.setattr(passes, "_MOST_AT_ONCE", 1)
+    inputs = keras.Input((5,))
+    outputs = keras.layers.Dense(1)(inputs)
+    model = keras.Model(inputs, MeanLoss()(outputs))
+    seen = []
+
+    def record(labels):
+        seen.append(len(labels))
+        return labels
+
+    def loss(labels, outputs, sample_weight):
+        recorded = tf.numpy_function(record, [labels], tf.float32)
+        return weighted_loss("mse")(tf.ensure_shape(recorded, labels.shape), outputs, sample_weight)
+
+    specs = [tf.TensorSpec([None, 5]), tf.TensorSpec([None, 1])]
+
+    @tf.function(input_signature=specs, autograph=False)
+    def sums(features, labels):
+        return accumulate_gradients(
+            model, loss, features, labels, micro_batch_size=5, expected_rows=4
+        )
+
+    traced = sums.get_concrete_function()
+    seen.clear()
+    total = traced(tf.ones([rows, 5]), tf.ones([rows, 1]))
+    assert sorted(seen) == passes_of
+    assert all(bool(tf.reduce_all(tf.math.is_finite(t))) for t in tf.nest.flatten(total))
+
+
+class MeanLoss(keras.layers.Layer):
+    """Adds the mean of its inputs to the loss."""
+
+    def call(self, inputs):
+        self.add_loss(keras.ops.mean(inputs))
+        return inputs
