@@ -15,6 +15,9 @@ _FILES_AT_A_TIME = 8
 _BLOCK_ROWS = 128
 _SCAN_ROWS = 8192
 _BATCHES_AHEAD = 2
+# Small batches parsed at a time: the reader then seldom waits for a parser that waits for a core.
+_SMALL_BATCHES_AT_A_TIME = 8
+_ROWS_OF_SMALL_BATCHES = 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Examples:
         Several files are read at a time, a block of rows of each in turn. The last batch is as
         short as it is.
         """
-        return self._parsed(self._records(self.files).batch(batch_rows))
+        return self._parsed(self._records(self.files), batch_rows)
 
     def shuffled_batches(
         self, batch_rows: int, *, shuffle_buffer_rows: int, seed: int
@@ -63,7 +66,7 @@ class Examples:
                 seed=int(random.integers(2**31)),
                 reshuffle_each_iteration=False,
             )
-            return self._parsed(records.batch(batch_rows))
+            return self._parsed(records, batch_rows)
 
         return epoch_batches
 
@@ -94,7 +97,7 @@ class Examples:
         )
         return blocks.unbatch()
 
-    def _parsed(self, serialized_batches: tf.data.Dataset) -> tf.data.Dataset:
+    def _parsed(self, records: tf.data.Dataset, batch_rows: int) -> tf.data.Dataset:
         options = tf.data.Options()
         options.deterministic = True
         # Where an iterator ends, tf.data may wait for its autotuner's next turn, and these are
@@ -102,9 +105,12 @@ class Examples:
         options.autotune.enabled = False
         # Sharding is the trainer's: one global batch is one element here.
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        small = min(_SMALL_BATCHES_AT_A_TIME, _ROWS_OF_SMALL_BATCHES // batch_rows)
+        at_a_time = max(os.cpu_count() or 1, small)
         # A whole batch per call of parse_example is several times faster than a row per call.
         return (
-            serialized_batches.map(self._parse, num_parallel_calls=os.cpu_count() or 1)
+            records.batch(batch_rows)
+            .map(self._parse, num_parallel_calls=at_a_time)
             .prefetch(_BATCHES_AHEAD)
             .with_options(options)
         )
