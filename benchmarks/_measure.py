@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -45,6 +46,7 @@ def seconds_per_run(
 
 
 def _seconds(contender: Contender, count: int) -> float:
+    gc.collect()  # datasets and their threads that the one before has left behind
     started = time.perf_counter()
     contender.run(count)
     return time.perf_counter() - started
