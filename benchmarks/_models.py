@@ -96,3 +96,10 @@ TITLES = {
     "convolution_32": "convolution, 32 rows a micro-batch",
     "transformer_8": "transformer block, 8 rows a micro-batch",
 }
+
+
+def flat(model: keras.Model) -> np.ndarray:
+    """Returns all trainable weights in one vector."""
+    return np.concatenate(
+        [np.ravel(keras.ops.convert_to_numpy(v)) for v in model.trainable_variables]
+    )

@@ -34,6 +34,7 @@ from tfx_bsl.public import tfxio
 
 from benchmarks import _report
 from benchmarks._measure import Contender, seconds_per_run
+from benchmarks._models import flat
 from benchmarks._result import Limit, Row
 from benchmarks._taxi import repeated, taxi, transformed
 from trainer_module import TrainerConfig, TrainStep
@@ -149,7 +150,7 @@ def hand(data: TransformedData, summary: DataSummary, batch_rows: int) -> ByHand
     optimizer.build(model.trainable_variables)
 
     @tf.function
-    def epoch(iterator: Any) -> None:
+    def train(iterator: Any) -> None:
         for features, labels in iterator:
             with tf.GradientTape() as tape:
                 outputs = model(features, training=True)
@@ -159,7 +160,7 @@ def hand(data: TransformedData, summary: DataSummary, batch_rows: int) -> ByHand
             tables = [tf.convert_to_tensor(gradient) for gradient in gradients]
             optimizer.apply(tables, model.trainable_variables)
 
-    return ByHand(model, epoch)
+    return ByHand(model, train)
 
 
 def check_same_work(step: TrainStep, by_hand: ByHand, batches: tf.data.Dataset) -> None:
@@ -171,11 +172,6 @@ def check_same_work(step: TrainStep, by_hand: ByHand, batches: tf.data.Dataset) 
     error = float(np.linalg.norm(moved - expected) / np.linalg.norm(expected))
     if error > 0.02:
         raise SystemExit(f"ours moved the weights {error:.1%} differently from the loop by hand")
-
-
-def flat(model: keras.Model) -> np.ndarray:
-    """All weights in one vector."""
-    return np.concatenate([np.ravel(w) for w in model.get_weights()])
 
 
 def rows_per_second(

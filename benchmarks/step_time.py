@@ -48,7 +48,7 @@ import tensorflow as tf
 
 from benchmarks import _report
 from benchmarks._measure import Contender, seconds_per_run
-from benchmarks._models import HALVED, MODELS, TITLES, Workload
+from benchmarks._models import HALVED, MODELS, TITLES, Workload, flat
 from benchmarks._result import Limit, Row
 from trainer_module import TrainStep, passes
 
@@ -163,11 +163,11 @@ def cell(
 
 def check_same_work(workload: Workload, made: dict[str, tuple[keras.Model, Contender]]) -> None:
     """Takes 10 steps with each: all must move the weights alike, or the race is not one."""
-    start = _flat(workload.model())
+    start = flat(workload.model())
     reference: np.ndarray | None = None
     for name, (model, contender) in made.items():
         contender.run(STEPS)
-        moved = _flat(model) - start
+        moved = flat(model) - start
         reference = moved if reference is None else reference
         error = float(np.linalg.norm(moved - reference) / np.linalg.norm(reference))
         if error > 0.02:
@@ -321,12 +321,6 @@ def _batches(workload: Workload, window: int, rows: int) -> tf.data.Dataset:
     # With it, the end of `fit` waits for the autotuner's next turn, up to as long as `fit` took.
     options.autotune.enabled = False
     return dataset.cache().repeat().prefetch(2).with_options(options)
-
-
-def _flat(model: keras.Model) -> np.ndarray:
-    return np.concatenate(
-        [np.ravel(keras.ops.convert_to_numpy(v)) for v in model.trainable_variables]
-    )
 
 
 def _names(text: str) -> tuple[str, ...]:
