@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +14,20 @@ from absl import logging
 
 from trainer_module.train_step import TrainStep
 
+_POSITION = "position"
+_FILE = re.compile(r"(ckpt-\d+(?:-\d+)?)\.(index|data-).*")
+
 
 class Checkpoints:
     """Saves and restores model, optimizer, EMA, loss scale, counters and data position.
 
     It is only ever called between optimizer steps, where gradients do not outlive their window.
     Dropout needs no state of its own: its masks are a function of seeds and step.
+
+    The files are TensorFlow's (`tf.train.load_checkpoint` reads them), with the variables by their
+    place (`model/0`): how Keras tracks them changes from version to version. They are written
+    without `tf.train.Checkpoint`, which walks over all objects anew at each save: with a small
+    model that takes several times as long as writing.
     """
 
     def __init__(
@@ -30,7 +40,7 @@ class Checkpoints:
         every_steps: int | None = None,
         further_variables: Sequence[tf.Variable] = (),
     ) -> None:
-        """Prepares the folder; nothing is read or written yet.
+        """Nothing is written yet.
 
         Args:
             directory: Folder for this run's checkpoints; created when the first is saved.
@@ -40,64 +50,110 @@ class Checkpoints:
             every_steps: Optimizer steps between two, beside those at the end of epochs.
             further_variables: Of actions.
         """
+        self.directory = os.path.join(directory, fingerprint[:16]) if fingerprint else directory
         self.every_steps = every_steps
-        self._position = _Json()
         self._fingerprint = fingerprint
-        self._checkpoint = tf.train.Checkpoint(
-            model=_Variables(v.value for v in train_step.model.variables),
-            optimizer=_Variables(v.value for v in train_step.optimizer.variables),
-            train_step=_Variables(train_step.state()),
-            actions=_Variables(further_variables),
-            position=self._position,
-        )
-        folder = os.path.join(directory, fingerprint[:16]) if fingerprint else directory
-        self._manager = tf.train.CheckpointManager(self._checkpoint, folder, max_to_keep=keep)
-
-    @property
-    def directory(self) -> str:
-        """The folder that holds the checkpoints."""
-        return self._manager.directory
+        self._keep = keep
+        groups: dict[str, Sequence[Any]] = {
+            "model": [v.value for v in train_step.model.variables],
+            "optimizer": [v.value for v in train_step.optimizer.variables],
+            "train_step": train_step.state(),
+            "actions": further_variables,
+        }
+        self._variables = {
+            f"{group}/{i}": variable
+            for group, variables in groups.items()
+            for i, variable in enumerate(variables)
+        }
+        state = tf.train.get_checkpoint_state(self.directory)
+        self._kept: list[str] = [] if state is None else list(state.all_model_checkpoint_paths)
 
     def save(self, position: dict[str, Any], step: int) -> None:
-        """Writes one checkpoint."""
-        self._position.value = {**position, "fingerprint": self._fingerprint}
-        self._manager.save(checkpoint_number=step)
+        """Writes one checkpoint; until it is whole, the one before it is the latest."""
+        tf.io.gfile.makedirs(self.directory)
+        prefix = self._new_prefix(step)
+        told = json.dumps({**position, "fingerprint": self._fingerprint})
+        with tf.device("/cpu:0"):
+            tf.raw_ops.SaveV2(
+                prefix=prefix,
+                tensor_names=[*self._variables, _POSITION],
+                shape_and_slices=[""] * (len(self._variables) + 1),
+                tensors=[*map(tf.convert_to_tensor, self._variables.values()), told],
+            )
+        self._kept = [*self._kept, prefix][-self._keep :]
+        self._record()
+        self._delete_others()
 
     def restore(self) -> dict[str, Any] | None:
         """Restores the latest checkpoint and returns its position, or None when there is none.
 
         Raises:
-            ValueError: The checkpoint is of another model or optimizer.
+            ValueError: The checkpoint is of another model or optimizer, or damaged.
         """
-        latest = self._manager.latest_checkpoint
-        if latest is None:
+        if not self._kept:
             return None
+        latest = self._kept[-1]
+        names = [*self._variables, _POSITION]
+        types = [*(v.dtype for v in self._variables.values()), tf.string]
         try:
-            self._checkpoint.restore(latest).assert_consumed()
-        except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
+            self._check(latest)
+            with tf.device("/cpu:0"):
+                *values, told = tf.raw_ops.RestoreV2(
+                    prefix=latest,
+                    tensor_names=names,
+                    shape_and_slices=[""] * len(names),
+                    dtypes=types,
+                )
+        except tf.errors.OpError as error:
             raise ValueError(
-                f"the checkpoint {latest} is of another model or optimizer ({error}): give "
-                "another trainer.checkpoint_dir, or delete the folder to start over."
+                f"the checkpoint {latest} cannot be read ({error.message}): give another "
+                "trainer.checkpoint_dir, or delete the folder to start over."
             ) from error
+        for variable, value in zip(self._variables.values(), values, strict=True):
+            variable.assign(value)
         logging.info("Continuing from checkpoint %s", latest)
-        return self._position.value
+        return json.loads(told.numpy())
 
+    def _check(self, path: str) -> None:
+        """Raises ValueError where a checkpoint's variables are not ours."""
+        reader = tf.train.load_checkpoint(path)
+        types = reader.get_variable_to_dtype_map()
+        there = {
+            name: f"{types[name].name}{shape}"
+            for name, shape in reader.get_variable_to_shape_map().items()
+            if name != _POSITION
+        }
+        ours = {name: f"{v.dtype.name}{v.shape.as_list()}" for name, v in self._variables.items()}
+        for name in sorted({*there, *ours}):
+            found, wanted = there.get(name, "none"), ours.get(name, "none")
+            if found != wanted:
+                raise ValueError(
+                    f"the checkpoint {path} is of another model or optimizer ({name} is {found} "
+                    f"there and {wanted} here): give another trainer.checkpoint_dir, or delete the "
+                    "folder to start over."
+                )
 
-class _Variables(tf.Module):
-    """Variables by their place: how Keras tracks them changes from version to version."""
+    def _new_prefix(self, step: int) -> str:
+        """Returns a name that no kept checkpoint has: a kill must not leave one half overwritten.
 
-    def __init__(self, variables: Any) -> None:
-        super().__init__()
-        self.items = list(variables)
+        The last step of an epoch may be one after which a checkpoint is due, too.
+        """
+        names = (f"ckpt-{step}" + (f"-{n}" if n else "") for n in itertools.count())
+        prefixes = (os.path.join(self.directory, name) for name in names)
+        return next(prefix for prefix in prefixes if prefix not in self._kept)
 
+    def _record(self) -> None:
+        """Makes the last one kept the latest, for us and for `tf.train.latest_checkpoint`."""
+        names = [os.path.basename(path) for path in self._kept]  # so that a folder can be moved
+        state = tf.compat.v1.train.generate_checkpoint_state_proto("", names[-1], names)
+        path = os.path.join(self.directory, "checkpoint")
+        with tf.io.gfile.GFile(f"{path}.writing", "w") as stream:
+            stream.write(str(state))
+        tf.io.gfile.rename(f"{path}.writing", path, overwrite=True)
 
-class _Json(tf.train.experimental.PythonState):
-    def __init__(self) -> None:
-        super().__init__()
-        self.value: dict[str, Any] = {}
-
-    def serialize(self) -> str:
-        return json.dumps(self.value)
-
-    def deserialize(self, string_value: Any) -> None:
-        self.value = json.loads(string_value)
+    def _delete_others(self) -> None:
+        """Deletes the checkpoints that are not kept, and what a kill may have left of one."""
+        for path in tf.io.gfile.glob(os.path.join(self.directory, "ckpt-*")):
+            file = _FILE.fullmatch(os.path.basename(path))
+            if file and os.path.join(self.directory, file[1]) not in self._kept:
+                tf.io.gfile.remove(path)

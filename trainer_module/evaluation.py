@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from trainer_module.graph_errors import told_plainly
 from trainer_module.loss import as_loss_function, loss_sums
-from trainer_module.metrics import check_labels, metric_values
+from trainer_module.metrics import check_labels, values_by_name
 from trainer_module.split import per_replica
 
 
@@ -50,7 +50,7 @@ class Evaluation:
         names = ["loss", *(metric.name for metric in self.metrics)]
         if len(set(names)) < len(names):
             raise ValueError(f"metrics: the names {', '.join(names)} repeat; give each its own.")
-        self._sums_over = tf.function(self._loop, autograph=False, reduce_retracing=True)
+        self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
         """Returns the split's loss and metrics.
@@ -59,20 +59,27 @@ class Evaluation:
             ValueError: The split has no row, weights that add up to 0, labels that a metric cannot
                 be computed from, or a class or an id that the model does not have.
         """
-        for metric in self.metrics:
-            metric.reset_state()
         with told_plainly():
-            numerator, denominator = (float(x) for x in self._sums_over(iter(self.batches)))
+            numerator, denominator, results = self._results_of(iter(self.batches))
         if denominator == 0:
             raise ValueError(
                 "the eval split has no rows, or weights that are all 0: check the split's size."
             )
-        values = {"loss": numerator / denominator}
-        for metric in self.metrics:
-            values.update(metric_values(metric))
+        values = {"loss": float(numerator) / float(denominator)}
+        for metric, result in zip(self.metrics, results, strict=True):
+            values.update(values_by_name(metric.name, result))
         return values
 
-    def _loop(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def _results(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor, list[Any]]:
+        """Starts the metrics, updates them and reads them in one graph: each costs little there."""
+        with self.strategy.scope():
+            for metric in self.metrics:
+                metric.reset_state()
+        numerator, denominator = self._sums(iterator)
+        with self.strategy.scope():
+            return numerator, denominator, [metric.result() for metric in self.metrics]
+
+    def _sums(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor]:
         zero = tf.zeros([], tf.float64)
 
         def body(element: Any, numerator: Any, denominator: Any) -> tuple[Any, Any, Any]:

@@ -42,7 +42,7 @@ class Examples:
         Several files are read at a time, a block of rows of each in turn. The last batch is as
         short as it is.
         """
-        return self._parsed(self._records(self.files), batch_rows)
+        return self._parsed(self._records(tf.constant(self.files)), batch_rows)
 
     def shuffled_batches(
         self, batch_rows: int, *, shuffle_buffer_rows: int, seed: int
@@ -55,26 +55,39 @@ class Examples:
                 0 keeps the order of the files.
             seed: Of both.
         """
+        structure: list[Any] = []
+
+        def shuffled(files: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            tf.random.set_seed(1)  # of this graph: the order has nothing to do with the global seed
+            records = self._records(files).shuffle(
+                shuffle_buffer_rows, seed=seed, reshuffle_each_iteration=False
+            )
+            dataset = self._parsed(records, batch_rows)
+            structure.append(dataset.element_spec)
+            return tf.data.experimental.to_variant(dataset)
+
+        # A dataset made anew traces its functions anew, which takes longer than reading some
+        # thousand rows: it is made once, as a graph.
+        graph = tf.function(shuffled, autograph=False)
 
         def epoch_batches(epoch: int) -> tf.data.Dataset:
             if shuffle_buffer_rows == 0:
                 return self.batches(batch_rows)
             random = np.random.default_rng([seed, epoch])
             files = [self.files[i] for i in random.permutation(len(self.files))]
-            records = self._records(files).shuffle(
-                shuffle_buffer_rows,
-                seed=int(random.integers(2**31)),
-                reshuffle_each_iteration=False,
-            )
-            return self._parsed(records, batch_rows)
+            variant = graph(tf.constant(files), tf.constant(random.integers(2**31)))
+            dataset = tf.data.experimental.from_variant(variant, structure[0])
+            return dataset.with_options(_options())
 
         return epoch_batches
 
-    def _records(self, files: Sequence[str]) -> tf.data.Dataset:
-        compressed = {file.endswith(".gz") for file in files}
+    def _records(self, files: tf.Tensor) -> tf.data.Dataset:
+        """Returns the rows of as many files as `self.files`, in the order given."""
+        compressed = {file.endswith(".gz") for file in self.files}
         if len(compressed) > 1:
             raise ValueError(
-                f"some of {files[0]}, ... are .gz and some are not: write all splits the same way."
+                f"some of {self.files[0]}, ... are .gz and some are not: write all splits the same "
+                "way."
             )
 
         def rows_of(paths: Any) -> tf.data.Dataset:
@@ -84,12 +97,12 @@ class Examples:
                 buffer_size=_READ_BUFFER_BYTES,
             )
 
-        if len(files) == 1:
-            return rows_of(list(files))
+        if len(self.files) == 1:
+            return rows_of(files)
         # TFRecordDataset's num_parallel_reads hands rows over one by one, which costs more per row
         # than all else here together, and with a single file several times as much.
-        at_a_time = min(_FILES_AT_A_TIME, len(files))
-        blocks = tf.data.Dataset.from_tensor_slices(list(files)).interleave(
+        at_a_time = min(_FILES_AT_A_TIME, len(self.files))
+        blocks = tf.data.Dataset.from_tensor_slices(files).interleave(
             lambda file: rows_of(file).batch(_BLOCK_ROWS),
             cycle_length=at_a_time,
             num_parallel_calls=at_a_time,
@@ -98,13 +111,6 @@ class Examples:
         return blocks.unbatch()
 
     def _parsed(self, records: tf.data.Dataset, batch_rows: int) -> tf.data.Dataset:
-        options = tf.data.Options()
-        options.deterministic = True
-        # Where an iterator ends, tf.data may wait for its autotuner's next turn, and these are
-        # 10 ms apart at first, then twice as far each time: up to as long again as the epoch took.
-        options.autotune.enabled = False
-        # Sharding is the trainer's: one global batch is one element here.
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         small = min(_SMALL_BATCHES_AT_A_TIME, _ROWS_OF_SMALL_BATCHES // batch_rows)
         at_a_time = max(os.cpu_count() or 1, small)
         # A whole batch per call of parse_example is several times faster than a row per call.
@@ -112,7 +118,7 @@ class Examples:
             records.batch(batch_rows)
             .map(self._parse, num_parallel_calls=at_a_time)
             .prefetch(_BATCHES_AHEAD)
-            .with_options(options)
+            .with_options(_options())
         )
 
     def _parse(self, serialized: tf.Tensor) -> tuple[Any, ...]:
@@ -123,6 +129,17 @@ class Examples:
         if self.weight is None:
             return features, label
         return features, label, tf.reshape(features.pop(self.weight), [-1])
+
+
+def _options() -> tf.data.Options:
+    options = tf.data.Options()
+    options.deterministic = True
+    # Where an iterator ends, tf.data may wait for its autotuner's next turn, and these are
+    # 10 ms apart at first, then twice as far each time: up to as long again as the epoch took.
+    options.autotune.enabled = False
+    # Sharding is the trainer's: one global batch is one element here.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return options
 
 
 @dataclasses.dataclass(frozen=True)

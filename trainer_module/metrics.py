@@ -41,15 +41,14 @@ def metric_label(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def metric_values(metric: keras.metrics.Metric) -> dict[str, float]:
-    """Returns the result by name: `f1_score`, or `f1_score/0`, `f1_score/1` for one per class."""
-    result: Any = metric.result()
+def values_by_name(name: str, result: Any) -> dict[str, float]:
+    """Returns a metric's result by name: `f1_score`, or `f1_score/0`, `f1_score/1` per class."""
     if isinstance(result, dict):
-        return {f"{metric.name}/{key}": float(value) for key, value in result.items()}
+        return {f"{name}/{key}": float(value) for key, value in result.items()}
     values = np.asarray(result).reshape(-1)
     if len(values) == 1:
-        return {metric.name: float(values[0])}
-    return {f"{metric.name}/{i}": float(value) for i, value in enumerate(values)}
+        return {name: float(values[0])}
+    return {f"{name}/{i}": float(value) for i, value in enumerate(values)}
 
 
 class OneHotLabels(keras.metrics.Metric):

@@ -37,6 +37,10 @@ def test_an_epoch_is_the_same_again_and_unlike_the_next(examples):
     epochs = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)
     assert fares(epochs(1)) == fares(epochs(1))
     assert fares(epochs(1)) != fares(epochs(2))
+    tf.random.set_seed(0)
+    assert fares(epochs(1)) == fares(
+        examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)(1)
+    )
     other_seed = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=4)
     assert fares(epochs(1)) != fares(other_seed(1))
 

@@ -154,10 +154,3 @@ def test_contradictions_are_refused_in_the_constructor(options, message):
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
     with pytest.raises(ValueError, match=message):
         TrainingLoop(step, batches, **options)
-
-
-def test_a_checkpoint_of_another_model_is_refused(strategies, tmp_path):
-    build(strategies["none"], tmp_path, epochs=1).fit()
-    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
-    with pytest.raises(ValueError, match=r"is of another model or optimizer.*checkpoint_dir"):
-        TrainingLoop(step, batches, epochs=2, checkpoints=Checkpoints(str(tmp_path), step)).fit()

@@ -1,0 +1,148 @@
+"""Checkpoints on disk: what is kept, and what a kill, damage or another model leaves."""
+
+from __future__ import annotations
+
+import shutil
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module.checkpoints import Checkpoints
+from trainer_module.train_step import TrainStep
+
+
+class Killed(Exception):
+    """What SIGKILL would do, without ending the test."""
+
+
+def train_step(seed=1, units=1, optimizer=keras.optimizers.Adam):
+    keras.utils.set_random_seed(seed)
+    return TrainStep(full_batch.mlp(units), optimizer(0.01), "mse", micro_batch_size=4)
+
+
+def weights(step):
+    return [v.numpy() for v in (*step.model.variables, *step.optimizer.variables, *step.state())]
+
+
+def saved(folder, steps, **options):
+    """Saves after each of these steps; returns the step, and its weights after each."""
+    step = train_step()
+    checkpoints, found = Checkpoints(str(folder), step, **options), []
+    for number in steps:
+        step(full_batch.batch("mlp", 8))
+        checkpoints.save({"epoch": number}, number)
+        found.append(weights(step))
+    return step, found
+
+
+def restored(folder):
+    """Returns the position and the weights that a new process would continue with."""
+    step = train_step(seed=2)
+    position = Checkpoints(str(folder), step).restore()
+    return position, weights(step)
+
+
+def same(found, expected):
+    return all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def names(folder):
+    return sorted({path.name.partition(".")[0] for path in folder.glob("ckpt-*")})
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_the_latest_are_kept_and_the_last_is_restored(tmp_path, keep):
+    _, found = saved(tmp_path, [5, 9, 10, 11], keep=keep)
+    assert names(tmp_path) == sorted(f"ckpt-{n}" for n in [5, 9, 10, 11][-keep:])
+    position, state = restored(tmp_path)
+    assert position["epoch"] == 11
+    assert same(state, found[-1])
+    assert not same(found[-1], found[-2])
+    assert tf.train.latest_checkpoint(str(tmp_path)).endswith("ckpt-11")
+
+
+def test_nothing_is_restored_where_nothing_was_saved(tmp_path):
+    step = train_step()
+    before = weights(step)
+    assert Checkpoints(str(tmp_path / "none"), step).restore() is None
+    assert same(weights(step), before)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("at", [3, 2])  # another step, and the same one once more
+def test_a_kill_while_saving_leaves_the_one_before(tmp_path, monkeypatch, at):
+    step, found = saved(tmp_path, [1, 2])
+    checkpoints = Checkpoints(str(tmp_path), step)
+
+    def killed(*args):
+        raise Killed
+
+    step(full_batch.batch("mlp", 8))
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "_record", killed)
+        with pytest.raises(Killed):
+            checkpoints.save({"epoch": -1}, at)
+    position, state = restored(tmp_path)
+    assert position["epoch"] == 2
+    assert same(state, found[-1])
+    # What it left goes with the next one saved.
+    Checkpoints(str(tmp_path), step).save({"epoch": 4}, 4)
+    assert names(tmp_path) == ["ckpt-2", "ckpt-4"]
+
+
+def test_a_step_saved_twice_is_restored_as_the_second(tmp_path):
+    """As where an epoch ends at a step after which a checkpoint is due."""
+    step, _ = saved(tmp_path, [1, 2])
+    checkpoints = Checkpoints(str(tmp_path), step)
+    for epoch in (20, 21, 22):
+        checkpoints.save({"epoch": epoch}, 2)
+        assert restored(tmp_path)[0]["epoch"] == epoch
+    assert len(names(tmp_path)) == 2
+
+
+def test_other_files_in_the_folder_stay(tmp_path):
+    (tmp_path / "ckpt-notes.txt").write_text("mine")
+    saved(tmp_path, [1, 2, 3, 4])
+    assert (tmp_path / "ckpt-notes.txt").read_text() == "mine"
+
+
+def test_a_folder_can_be_moved(tmp_path):
+    _, found = saved(tmp_path / "before", [1, 2])
+    shutil.move(tmp_path / "before", tmp_path / "after")
+    position, state = restored(tmp_path / "after")
+    assert position["epoch"] == 2
+    assert same(state, found[-1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"units": 3}, r"model/2 is float32\[6, 1\] there and float32\[6, 3\] here"),
+        ({"optimizer": keras.optimizers.SGD}, r"optimizer/\d is .* there and none here"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(tmp_path, options, message):
+    saved(tmp_path, [1])
+    other = train_step(**options)
+    before = weights(other)
+    with pytest.raises(ValueError, match=rf"another model or optimizer \({message}.*delete the"):
+        Checkpoints(str(tmp_path), other).restore()
+    assert same(weights(other), before)
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_a_damaged_checkpoint_is_told(tmp_path, damage):
+    saved(tmp_path, [1])
+    (data,) = tmp_path.glob("ckpt-1.data-*")
+    if damage == "cut":
+        data.write_bytes(data.read_bytes()[:-40])
+    else:
+        data.unlink()
+    step = train_step()
+    before = weights(step)
+    with pytest.raises(ValueError, match=r"ckpt-1 cannot be read \(.*checkpoint_dir"):
+        Checkpoints(str(tmp_path), step).restore()
+    assert same(weights(step), before)
