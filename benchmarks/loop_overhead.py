@@ -121,7 +121,7 @@ def contender(
             step,
             data.train.shuffled_batches(
                 CONFIG.global_batch_size,
-                shuffle_buffer_rows=CONFIG.shuffle_buffer_rows,
+                shuffle_buffer_rows=min(CONFIG.shuffle_buffer_rows, summary.rows),
                 seed=CONFIG.seed,
             ),
             epochs=EPOCHS,

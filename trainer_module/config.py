@@ -189,7 +189,9 @@ class TrainerConfig(_Frozen):
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     jit_compile: bool = Field(default=False, description="Compile micro-batches by XLA.")
     shuffle_buffer_rows: int = Field(
-        default=65_536, description="Rows shuffled among each other, 0 for none; held in memory."
+        default=65_536,
+        description="Rows shuffled among each other, 0 for none; held in memory, up to four times "
+        "over where they are 128 MB or less.",
     )
     seed: int = Field(default=0, ge=0, description="Of initial weights, shuffling and dropout.")
     checkpoint_dir: str | None = Field(

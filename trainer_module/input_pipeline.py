@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,14 +11,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.block_shuffle import shuffle_blocks
+
 _READ_BUFFER_BYTES = 8 << 20
 _FILES_AT_A_TIME = 8
-_BLOCK_ROWS = 128
+_BLOCK_ROWS = 1024
+_BLOCK_BYTES = 4 << 20
+# Of a shuffle's rows, to draw many at a time.
+_MANY_ROWS = 32_768
+_MOST_BYTES = 128 << 20
 _SCAN_ROWS = 8192
 _BATCHES_AHEAD = 2
-# Small batches parsed at a time: the reader then seldom waits for a parser that waits for a core.
-_SMALL_BATCHES_AT_A_TIME = 8
-_ROWS_OF_SMALL_BATCHES = 8192
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +46,8 @@ class Examples:
         Several files are read at a time, a block of rows of each in turn. The last batch is as
         short as it is.
         """
-        return self._parsed(self._records(tf.constant(self.files)), batch_rows)
+        blocks = self._parsed(self._records(tf.constant(self.files)))
+        return blocks.rebatch(batch_rows).prefetch(_BATCHES_AHEAD).with_options(_options())
 
     def shuffled_batches(
         self, batch_rows: int, *, shuffle_buffer_rows: int, seed: int
@@ -58,11 +63,8 @@ class Examples:
         structure: list[Any] = []
 
         def shuffled(files: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-            tf.random.set_seed(1)  # of this graph: the order has nothing to do with the global seed
-            records = self._records(files).shuffle(
-                shuffle_buffer_rows, seed=seed, reshuffle_each_iteration=False
-            )
-            dataset = self._parsed(records, batch_rows)
+            dataset = self._shuffled(files, seed, shuffle_buffer_rows)
+            dataset = dataset.rebatch(batch_rows).prefetch(_BATCHES_AHEAD)
             structure.append(dataset.element_spec)
             return tf.data.experimental.to_variant(dataset)
 
@@ -81,44 +83,64 @@ class Examples:
 
         return epoch_batches
 
+    def _shuffled(self, files: tf.Tensor, seed: tf.Tensor, buffer_rows: int) -> tf.data.Dataset:
+        """Returns parsed rows in random order, in blocks of any size."""
+        if buffer_rows >= _MANY_ROWS and buffer_rows * self._row_bytes <= _MOST_BYTES:
+            held = buffer_rows // 2
+            blocks = self._parsed(self._records(files)).rebatch(buffer_rows - held)
+            return shuffle_blocks(blocks, held_rows=held, seed=seed).prefetch(1)
+        # Few rows are shuffled before a graph for many is ready, large ones take longer to parse.
+        tf.random.set_seed(1)  # of this graph: the order has nothing to do with the global seed
+        rows = self._file(files) if len(self.files) == 1 else self._records(files).unbatch()
+        rows = rows.shuffle(buffer_rows, seed=seed, reshuffle_each_iteration=False)
+        return self._parsed(rows.batch(self._block_rows))
+
     def _records(self, files: tf.Tensor) -> tf.data.Dataset:
-        """Returns the rows of as many files as `self.files`, in the order given."""
+        """Returns serialized rows in blocks, of several files in turn.
+
+        TFRecordDataset's num_parallel_reads hands rows over one by one, which costs more per row
+        than all else here together, and with a single file several times as much.
+
+        Args:
+            files: As many as `self.files`, in the order to read them in.
+        """
+        if len(self.files) == 1:
+            return self._file(files).batch(self._block_rows)
+        at_a_time = min(_FILES_AT_A_TIME, len(self.files))
+        return tf.data.Dataset.from_tensor_slices(files).interleave(
+            lambda file: self._file(file).batch(self._block_rows),
+            cycle_length=at_a_time,
+            num_parallel_calls=at_a_time,
+            deterministic=True,
+        )
+
+    def _file(self, path: tf.Tensor) -> tf.data.Dataset:
         compressed = {file.endswith(".gz") for file in self.files}
         if len(compressed) > 1:
             raise ValueError(
                 f"some of {self.files[0]}, ... are .gz and some are not: write all splits the same "
                 "way."
             )
-
-        def rows_of(paths: Any) -> tf.data.Dataset:
-            return tf.data.TFRecordDataset(
-                paths,
-                compression_type="GZIP" if compressed == {True} else "",
-                buffer_size=_READ_BUFFER_BYTES,
-            )
-
-        if len(self.files) == 1:
-            return rows_of(files)
-        # TFRecordDataset's num_parallel_reads hands rows over one by one, which costs more per row
-        # than all else here together, and with a single file several times as much.
-        at_a_time = min(_FILES_AT_A_TIME, len(self.files))
-        blocks = tf.data.Dataset.from_tensor_slices(files).interleave(
-            lambda file: rows_of(file).batch(_BLOCK_ROWS),
-            cycle_length=at_a_time,
-            num_parallel_calls=at_a_time,
-            deterministic=True,
+        return tf.data.TFRecordDataset(
+            path,
+            compression_type="GZIP" if compressed == {True} else "",
+            buffer_size=_READ_BUFFER_BYTES,
         )
-        return blocks.unbatch()
 
-    def _parsed(self, records: tf.data.Dataset, batch_rows: int) -> tf.data.Dataset:
-        small = min(_SMALL_BATCHES_AT_A_TIME, _ROWS_OF_SMALL_BATCHES // batch_rows)
-        at_a_time = max(os.cpu_count() or 1, small)
-        # A whole batch per call of parse_example is several times faster than a row per call.
-        return (
-            records.batch(batch_rows)
-            .map(self._parse, num_parallel_calls=at_a_time)
-            .prefetch(_BATCHES_AHEAD)
-            .with_options(_options())
+    def _parsed(self, blocks: tf.data.Dataset) -> tf.data.Dataset:
+        """Parses a block a call: a call per row would take several times as long."""
+        return blocks.map(self._parse, num_parallel_calls=os.cpu_count() or 1)
+
+    @property
+    def _block_rows(self) -> int:
+        return max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // self._row_bytes))
+
+    @property
+    def _row_bytes(self) -> int:
+        """Bytes of a parsed row; more, where features are strings."""
+        return sum(
+            math.prod(feature.shape) * (feature.dtype.size or 1)
+            for feature in self.feature_spec.values()
         )
 
     def _parse(self, serialized: tf.Tensor) -> tuple[Any, ...]:

@@ -78,10 +78,9 @@ def measure(request: ProbeRequest, outcome: Path) -> int:
     keras.config.set_image_data_format(request.keras_options["image_data_format"])
     strategy = _strategy(request.devices)
     by_allocator = request.counter == "allocator"
-    _reset_peak()
-    before = _resident()
-    if not by_allocator and request.limit_bytes is not None:
-        _stop_above(before + request.limit_bytes, before, outcome)
+    peak = _Peak()
+    if not by_allocator:
+        _watch(peak, request.limit_bytes, outcome)
     with strategy.scope():
         model, optimizer, loss = function(*request.arguments)
     step = TrainStep(
@@ -96,7 +95,7 @@ def measure(request: ProbeRequest, outcome: Path) -> int:
     if by_allocator:
         info = tf.config.experimental.get_memory_info
         return max(info(device)["peak"] for device in request.devices)
-    return _peak_resident() - before
+    return peak.update()
 
 
 def _strategy(devices: tuple[str, ...]) -> Any:
@@ -134,6 +133,33 @@ def _windows(request: ProbeRequest) -> Any:
     return batches.map(global_batch).prefetch(1)
 
 
+class _Peak:
+    """The most resident memory since it was made, above what there was; mapped files not counted.
+
+    The kernel keeps the peak of both together, and may page files out meanwhile: what is left of
+    them at the end says nothing of what they were. So it is asked, and begins anew, every moment.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        _reset_peak()
+        status = _status()
+        self._files = status.get("RssFile", 0)
+        self._before = status["VmRSS"] - self._files
+        self._bytes = 0
+
+    def update(self) -> int:
+        """Returns it, in bytes."""
+        with self._lock:
+            status = _status()
+            _reset_peak()
+            files = status.get("RssFile", 0)
+            held = status["VmHWM"] - max(files, self._files)
+            self._files = files
+            self._bytes = max(self._bytes, held - self._before)
+            return self._bytes
+
+
 def _reset_peak() -> None:
     # proc(5): resets VmHWM. Where that is not permitted, the peak counts imports too: it is close.
     with contextlib.suppress(OSError):
@@ -146,27 +172,18 @@ def _status() -> dict[str, int]:
     return {line[0][:-1]: int(line[1]) * 1024 for line in lines if line[-1] == "kB"}
 
 
-def _resident() -> int:
-    status = _status()
-    return status["VmRSS"] - status.get("RssFile", 0)
+def _watch(peak: _Peak, limit: int | None, outcome: Path) -> None:
+    """Keeps the peak up to date, and ends the process as soon as it is above the limit.
 
-
-def _peak_resident() -> int:
-    status = _status()
-    return status["VmHWM"] - status.get("RssFile", 0)
-
-
-def _stop_above(limit: int, before: int, outcome: Path) -> None:
-    """Ends the process as soon as it holds more: what does not fit shall not fill the machine."""
+    What does not fit shall not fill the machine.
+    """
 
     def watch() -> None:
-        page = os.sysconf("SC_PAGESIZE")
         stopped = threading.Event()
         while not stopped.wait(_WATCH_SECONDS):
-            _, resident, shared, *_ = Path("/proc/self/statm").read_text().split()
-            held = (int(resident) - int(shared)) * page
-            if held > limit:
-                _finish(outcome, {"bytes": held - before, "finished": False})
+            held = peak.update()
+            if limit is not None and held > limit:
+                _finish(outcome, {"bytes": held, "finished": False})
 
     threading.Thread(target=watch, daemon=True).start()
 

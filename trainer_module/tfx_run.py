@@ -203,7 +203,7 @@ def train(
         step,
         examples.shuffled_batches(
             config.global_batch_size,
-            shuffle_buffer_rows=config.shuffle_buffer_rows,
+            shuffle_buffer_rows=min(config.shuffle_buffer_rows, summary.rows),
             seed=config.seed,
         ),
         epochs=epochs,

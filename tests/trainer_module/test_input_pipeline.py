@@ -52,11 +52,19 @@ def test_no_autotuner_makes_the_end_of_an_epoch_wait(examples):
         assert dataset.options().autotune.enabled is False
 
 
+def test_it_does_not_matter_how_many_rows_are_parsed_or_batched_at_a_time(examples):
+    in_order = list(itertools.chain(*fares(examples.batches(1000))))
+    for batch_rows in (1, 7, 600):
+        found = fares(examples.batches(batch_rows))
+        assert list(itertools.chain(*found)) == in_order
+        assert {len(batch) for batch in found[:-1]} <= {batch_rows}
+
+
 @pytest.fixture
 def many_files(tmp_path):
-    """Eleven files of 0 to 500 rows, each row's only feature its number, and their numbers."""
+    """Eleven files of 0 to 2,000 rows, each row's only feature its number, and their numbers."""
     files, numbers, row = [], [], 0
-    for i, size in enumerate([300, 0, 129, 1, 500, 128, 127, 256, 40, 2, 77]):
+    for i, size in enumerate([2000, 0, 129, 1, 1500, 128, 127, 256, 1024, 2, 77]):
         files.append(str(tmp_path / f"rows-{i:02d}.gz"))
         numbers.append(list(range(row, row + size)))
         with tf.io.TFRecordWriter(files[-1], "GZIP") as writer:
@@ -76,22 +84,38 @@ def rows(dataset):
 def test_several_files_are_read_in_blocks_in_turn_each_time_alike(many_files):
     examples, numbers = many_files
     drawn = rows(examples.batches(64))
-    assert sorted(drawn) == list(range(1560))
+    assert sorted(drawn) == list(range(5244))
     assert rows(examples.batches(64)) == drawn
-    assert drawn[:128] == numbers[0][:128]
-    assert drawn[128] not in numbers[0]
+    assert drawn[:1024] == numbers[0][:1024]
+    assert drawn[1024] not in numbers[0]
     for file in numbers:
         assert [row for row in drawn if row in file] == file
 
 
-def test_several_files_are_shuffled_as_a_whole_and_an_epoch_can_be_continued(many_files):
+@pytest.mark.parametrize("buffer_rows", [10_000, 40_000])
+def test_several_files_are_shuffled_as_a_whole_and_an_epoch_can_be_continued(
+    many_files, buffer_rows
+):
     examples, numbers = many_files
-    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=10_000, seed=3)
+    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=buffer_rows, seed=3)
     drawn = rows(epochs(1))
     assert sorted(drawn) == list(range(sum(map(len, numbers))))
     assert rows(epochs(1).skip(7)) == drawn[7 * 64 :]
-    # Rows of a block do not stay together: of 1,559 neighbours about 2 are neighbours by chance.
+    # Rows of a block do not stay together: of 5,243 neighbours about 2 are neighbours by chance.
     assert sum(b - a == 1 for a, b in itertools.pairwise(drawn)) < 20
+
+
+def test_what_is_drawn_many_at_a_time_is_as_random_as_one_by_one(many_files):
+    """Each part of an epoch holds about as many rows of each file as another: 4 deviations."""
+    examples, numbers = many_files
+    for buffer_rows in (10_000, 40_000):
+        epochs = examples.shuffled_batches(64, shuffle_buffer_rows=buffer_rows, seed=3)
+        for epoch in (0, 1):
+            first = set(rows(epochs(epoch))[:2622])
+            for file in numbers:
+                expected, share = len(file) / 2, len(file) / 5244
+                deviation = (2622 * share * (1 - share) / 2) ** 0.5
+                assert abs(len(first & set(file)) - expected) <= max(4 * deviation, 2)
 
 
 def test_weights_are_one_per_row(transformed, examples):
