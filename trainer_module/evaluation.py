@@ -36,7 +36,8 @@ class Evaluation:
             loss_fn: As `TrainStep` takes it.
             batches: (features, labels) or (features, labels, weights); ragged is fine.
             metrics: Keras metrics, created in the strategy's scope: any whose variables are sums
-                over rows, as those of Keras are.
+                over rows, as those of Keras are, and whose `result` can be part of a graph, as
+                Keras' `fit` wants it.
             strategy: None is the current one.
 
         Raises:
@@ -57,7 +58,8 @@ class Evaluation:
 
         Raises:
             ValueError: The split has no row, weights that add up to 0, labels that a metric cannot
-                be computed from, or a class or an id that the model does not have.
+                be computed from, a metric that no graph can compute, or a class or an id that the
+                model does not have.
         """
         with told_plainly():
             numerator, denominator, results = self._results_of(iter(self.batches))
@@ -77,7 +79,7 @@ class Evaluation:
                 metric.reset_state()
         numerator, denominator = self._sums(iterator)
         with self.strategy.scope():
-            return numerator, denominator, [metric.result() for metric in self.metrics]
+            return numerator, denominator, [_result(metric) for metric in self.metrics]
 
     def _sums(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor]:
         zero = tf.zeros([], tf.float64)
@@ -111,6 +113,16 @@ class Evaluation:
             check_labels(metric, labels, outputs, weight)
             metric.update_state(labels, outputs, sample_weight=weight)
         return tf.cast(numerator, tf.float64), tf.cast(denominator, tf.float64)
+
+
+def _result(metric: keras.metrics.Metric) -> Any:
+    try:
+        return metric.result()
+    except (AttributeError, NotImplementedError, TypeError) as error:
+        raise ValueError(
+            f"metric {metric.name!r}: result() fails in a graph ({error}): compute it with "
+            "keras.ops or TensorFlow, not with NumPy or .numpy()."
+        ) from error
 
 
 Evaluate = Callable[[], dict[str, float]]

@@ -138,10 +138,8 @@ class Examples:
     @property
     def _row_bytes(self) -> int:
         """Bytes of a parsed row; more, where features are strings."""
-        return sum(
-            math.prod(feature.shape) * (feature.dtype.size or 1)
-            for feature in self.feature_spec.values()
-        )
+        features = self.feature_spec.values()
+        return max(1, sum(math.prod(f.shape) * f.dtype.size for f in features))
 
     def _parse(self, serialized: tf.Tensor) -> tuple[Any, ...]:
         features = tf.io.parse_example(serialized, self.feature_spec)

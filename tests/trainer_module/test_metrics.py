@@ -175,3 +175,16 @@ def test_two_metrics_of_one_name_are_refused(strategies):
 def test_a_name_that_is_no_metric_is_refused(name, message):
     with pytest.raises(ValueError, match=message):
         create_metric(name, "binary")
+
+
+@pytest.mark.parametrize("how", [np.asarray, lambda total: total.value.numpy()])
+def test_a_metric_that_no_graph_can_compute_is_refused_with_its_name(how):
+    class Positives(ScoreOfPositives):
+        def result(self):
+            return how(self.total)
+
+    data = tf.data.Dataset.from_tensors((np.ones((4, 2), "float32"), np.ones((4, 1), "float32")))
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    evaluate = Evaluation(model, "mse", data, metrics=[Positives()])
+    with pytest.raises(ValueError, match=r"metric 'positives': result\(\) fails in a graph .*ops"):
+        evaluate()
