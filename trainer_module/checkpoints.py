@@ -15,7 +15,8 @@ from absl import logging
 from trainer_module.train_step import TrainStep
 
 _POSITION = "position"
-_FILE = re.compile(r"(ckpt-\d+(?:-\d+)?)\.(index|data-).*")
+_NAME = re.compile(r"ckpt-(\d+)(?:-\d+)?")
+_FILE = re.compile(rf"({_NAME.pattern})\.(index|data-).*")
 
 
 class Checkpoints:
@@ -38,7 +39,6 @@ class Checkpoints:
         fingerprint: str = "",
         keep: int = 2,
         every_steps: int | None = None,
-        further_variables: Sequence[tf.Variable] = (),
     ) -> None:
         """Nothing is written yet.
 
@@ -48,25 +48,22 @@ class Checkpoints:
             fingerprint: Of configuration and data: a checkpoint of another is not continued.
             keep: How many of the latest to keep.
             every_steps: Optimizer steps between two, beside those at the end of epochs.
-            further_variables: Of actions.
         """
         self.directory = os.path.join(directory, fingerprint[:16]) if fingerprint else directory
         self.every_steps = every_steps
         self._fingerprint = fingerprint
         self._keep = keep
-        groups: dict[str, Sequence[Any]] = {
-            "model": [v.value for v in train_step.model.variables],
-            "optimizer": [v.value for v in train_step.optimizer.variables],
-            "train_step": train_step.state(),
-            "actions": further_variables,
+        self._variables: dict[str, Any] = {
+            **_by_place("model", [v.value for v in train_step.model.variables]),
+            **_by_place("optimizer", [v.value for v in train_step.optimizer.variables]),
+            **_by_place("train_step", train_step.state()),
         }
-        self._variables = {
-            f"{group}/{i}": variable
-            for group, variables in groups.items()
-            for i, variable in enumerate(variables)
-        }
-        state = tf.train.get_checkpoint_state(self.directory)
-        self._kept: list[str] = [] if state is None else list(state.all_model_checkpoint_paths)
+        self._kept = self._recorded() or self._whole()
+
+    def hold_actions(self, variables: Sequence[tf.Variable]) -> None:
+        """From now on also saves and restores what a loop's actions have to remember."""
+        others = {k: v for k, v in self._variables.items() if not k.startswith("actions/")}
+        self._variables = {**others, **_by_place("actions", variables)}
 
     def save(self, position: dict[str, Any], step: int) -> None:
         """Writes one checkpoint; until it is whole, the one before it is the latest."""
@@ -88,7 +85,7 @@ class Checkpoints:
         """Restores the latest checkpoint and returns its position, or None when there is none.
 
         Raises:
-            ValueError: The checkpoint is of another model or optimizer, or damaged.
+            ValueError: The checkpoint is of another model, optimizer or actions, or damaged.
         """
         if not self._kept:
             return None
@@ -128,9 +125,9 @@ class Checkpoints:
             found, wanted = there.get(name, "none"), ours.get(name, "none")
             if found != wanted:
                 raise ValueError(
-                    f"the checkpoint {path} is of another model or optimizer ({name} is {found} "
-                    f"there and {wanted} here): give another trainer.checkpoint_dir, or delete the "
-                    "folder to start over."
+                    f"the checkpoint {path} is of another model, optimizer or actions ({name} is "
+                    f"{found} there and {wanted} here): give another trainer.checkpoint_dir, or "
+                    "delete the folder to start over."
                 )
 
     def _new_prefix(self, step: int) -> str:
@@ -141,6 +138,28 @@ class Checkpoints:
         names = (f"ckpt-{step}" + (f"-{n}" if n else "") for n in itertools.count())
         prefixes = (os.path.join(self.directory, name) for name in names)
         return next(prefix for prefix in prefixes if prefix not in self._kept)
+
+    def _recorded(self) -> list[str]:
+        """Returns the kept checkpoints, or none where the file that names them cannot be read."""
+        try:
+            state = tf.train.get_checkpoint_state(self.directory)
+        except ValueError:  # it names none, or is no text
+            state = None
+        return [] if state is None else list(state.all_model_checkpoint_paths)
+
+    def _whole(self) -> list[str]:
+        """Returns what is there without being recorded: the index of a checkpoint is written last.
+
+        The file of names may be damaged or not copied with the rest, or the first save was killed
+        right before it.
+        """
+        found = []
+        for path in tf.io.gfile.glob(os.path.join(self.directory, "ckpt-*.index")):
+            name = os.path.basename(path).removesuffix(".index")
+            if numbers := _NAME.fullmatch(name):
+                written = tf.io.gfile.stat(path).mtime_nsec
+                found.append((int(numbers[1]), written, os.path.join(self.directory, name)))
+        return [path for *_, path in sorted(found)]
 
     def _record(self) -> None:
         """Makes the last one kept the latest, for us and for `tf.train.latest_checkpoint`."""
@@ -157,3 +176,7 @@ class Checkpoints:
             file = _FILE.fullmatch(os.path.basename(path))
             if file and os.path.join(self.directory, file[1]) not in self._kept:
                 tf.io.gfile.remove(path)
+
+
+def _by_place(group: str, variables: Sequence[Any]) -> dict[str, Any]:
+    return {f"{group}/{i}": variable for i, variable in enumerate(variables)}

@@ -189,7 +189,6 @@ def train(
             fingerprint=_fingerprint(config, examples, summary),
             keep=config.keep_checkpoints,
             every_steps=config.checkpoint_every_steps,
-            further_variables=[v for action in actions for v in action.variables()],
         )
     logging.info(
         "Training on %s rows: %d steps of %d rows, on %d replica(s) in micro-batches of %d rows",

@@ -89,6 +89,8 @@ class TrainingLoop:
         self.evaluate = evaluate
         self.actions = list(actions)
         self.checkpoints = checkpoints
+        if checkpoints is not None:
+            checkpoints.hold_actions([v for action in actions for v in action.variables()])
         self._epoch = 0
         self._step_in_epoch = 0
         self._epoch_loss = [0.0, 0.0]  # Σ loss · rows and Σ rows of the epoch under way
@@ -101,7 +103,8 @@ class TrainingLoop:
 
         Raises:
             NonFiniteError: See `TrainStep`.
-            ValueError: An epoch has no batch, or the checkpoint is of another model.
+            ValueError: An epoch has no batch, or the checkpoint is of another model or of other
+                actions.
         """
         if self.checkpoints is not None:
             self._restore(self.checkpoints.restore())
@@ -229,9 +232,17 @@ class TrainingLoop:
             "epoch_loss": self._epoch_loss,
             "metrics": self._metrics,
             "stopped": self._stopped,
-            "actions": [action.state() for action in self.actions],
+            "actions": [[name, action.state()] for name, action in self._remembering()],
         }
         self.checkpoints.save(position, self._step)
+
+    def _remembering(self) -> list[tuple[str, Action]]:
+        """Returns the actions that have a state, by their class; others may come and go."""
+        return [
+            (type(action).__name__, action)
+            for action in self.actions
+            if type(action).state is not Action.state
+        ]
 
     def _restore(self, position: dict[str, Any] | None) -> None:
         if position is None:
@@ -241,6 +252,13 @@ class TrainingLoop:
         self._epoch_loss = position["epoch_loss"]
         self._metrics = position["metrics"]
         self._stopped = position["stopped"]
-        for action, state in zip(self.actions, position["actions"], strict=True):
+        ours = self._remembering()
+        there, here = [name for name, _ in position["actions"]], [name for name, _ in ours]
+        if there != here:
+            raise ValueError(
+                f"the checkpoint is of a loop with the actions {there}, this one has {here}: give "
+                "the same, or another folder for checkpoints to start over."
+            )
+        for (_, action), (_, state) in zip(ours, position["actions"], strict=True):
             action.restore(state)
         logging.info("Continuing at step %d, epoch %d", self._step, self._epoch + 1)

@@ -140,6 +140,31 @@ def test_a_kill_repeats_no_row_and_forgets_no_best(strategies, tmp_path):
     assert all(float(row["eval_loss"]) > 0 and float(row["loss"]) > 0 for row in rows)
 
 
+def test_a_kill_forgets_no_best_weights(strategies, tmp_path):
+    """Reference: the same run without a kill."""
+
+    def run(*others, folder=None):
+        loop = build(
+            strategies["one_device"], lambda model: [EarlyStopping(model), *others], folder
+        )
+        return loop.fit().metrics, loop.train_step.model.get_weights()
+
+    epochs = Predictions(full_batch.mlp())
+    metrics, weights = run(epochs)
+    assert metrics["loss"] == min(epochs.losses[:3]) < min(epochs.losses[3:])
+    with pytest.raises(KeyboardInterrupt):
+        run(KillAfterEpoch(5), folder=tmp_path)  # the best epoch is before the last checkpoint
+    log = CsvLog(str(tmp_path / "epochs.csv"))
+    with pytest.raises(
+        ValueError, match=r"\['EarlyStopping'\], .* has \['EarlyStopping', 'CsvLog'"
+    ):
+        run(log, folder=tmp_path)
+    continued, found = run(folder=tmp_path)
+    assert continued == metrics
+    for one, expected in zip(found, weights, strict=True):
+        np.testing.assert_array_equal(one, expected)
+
+
 def test_an_export_that_was_cut_short_leaves_the_best_before_it(tmp_path):
     model = full_batch.mlp()
     action = ExportBest(model, str(tmp_path / "best"))

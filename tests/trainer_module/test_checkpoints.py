@@ -73,16 +73,21 @@ def test_nothing_is_restored_where_nothing_was_saved(tmp_path):
 
 
 @pytest.mark.parametrize("at", [3, 2])  # another step, and the same one once more
-def test_a_kill_while_saving_leaves_the_one_before(tmp_path, monkeypatch, at):
-    step, found = saved(tmp_path, [1, 2])
-    checkpoints = Checkpoints(str(tmp_path), step)
+@pytest.mark.parametrize("keep", [1, 2])
+@pytest.mark.parametrize("while_writing", [True, False])
+def test_a_kill_while_saving_leaves_the_one_before(tmp_path, monkeypatch, at, keep, while_writing):
+    step, found = saved(tmp_path, [1, 2], keep=keep)
+    checkpoints = Checkpoints(str(tmp_path), step, keep=keep)
 
-    def killed(*args):
+    def killed(*args, **options):
         raise Killed
 
     step(full_batch.batch("mlp", 8))
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "_record", killed)
+        if while_writing:
+            patch.setattr(tf.raw_ops, "SaveV2", killed)
+        else:
+            patch.setattr(checkpoints, "_record", killed)
         with pytest.raises(Killed):
             checkpoints.save({"epoch": -1}, at)
     position, state = restored(tmp_path)
@@ -91,6 +96,24 @@ def test_a_kill_while_saving_leaves_the_one_before(tmp_path, monkeypatch, at):
     # What it left goes with the next one saved.
     Checkpoints(str(tmp_path), step).save({"epoch": 4}, 4)
     assert names(tmp_path) == ["ckpt-2", "ckpt-4"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"model_check", b"\xff\xfe"])
+def test_checkpoints_that_are_not_recorded_are_found(tmp_path, content):
+    """As after a kill right before, or where the file of names is damaged or left behind."""
+    step, found = saved(tmp_path, [9, 10, 10], keep=3)
+    assert len(names(tmp_path)) == 3
+    if content is None:
+        (tmp_path / "checkpoint").unlink()
+    else:
+        (tmp_path / "checkpoint").write_bytes(content)
+    shutil.copy(tmp_path / "ckpt-9.data-00000-of-00001", tmp_path / "ckpt-11.data-00000-of-00001")
+    position, state = restored(tmp_path)
+    assert position["epoch"] == 10
+    assert same(state, found[-1])
+    Checkpoints(str(tmp_path), step).save({"epoch": 12}, 12)
+    assert names(tmp_path) == ["ckpt-10-1", "ckpt-12"]
+    assert restored(tmp_path)[0]["epoch"] == 12
 
 
 def test_a_step_saved_twice_is_restored_as_the_second(tmp_path):
@@ -128,7 +151,9 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path, options, message):
     saved(tmp_path, [1])
     other = train_step(**options)
     before = weights(other)
-    with pytest.raises(ValueError, match=rf"another model or optimizer \({message}.*delete the"):
+    with pytest.raises(
+        ValueError, match=rf"another model, optimizer or actions \({message}.*delete the"
+    ):
         Checkpoints(str(tmp_path), other).restore()
     assert same(weights(other), before)
 

@@ -54,10 +54,7 @@ def build(strategy, folder=None, actions=(), *, epochs=3, every_steps=2, **optio
     data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(7)
     checkpoints = None
     if folder is not None:
-        further = stopping.variables()
-        checkpoints = Checkpoints(
-            str(folder), step, every_steps=every_steps, further_variables=further
-        )
+        checkpoints = Checkpoints(str(folder), step, every_steps=every_steps)
     return TrainingLoop(
         step,
         batches,
