@@ -60,6 +60,8 @@ class Examples:
                 0 keeps the order of the files.
             seed: Of both.
         """
+        if shuffle_buffer_rows == 0:
+            return lambda epoch: self.batches(batch_rows)
         structure: list[Any] = []
 
         def shuffled(files: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -70,11 +72,11 @@ class Examples:
 
         # A dataset made anew traces its functions anew, which takes longer than reading some
         # thousand rows: it is made once, as a graph.
-        graph = tf.function(shuffled, autograph=False)
+        graph = tf.function(shuffled, autograph=False).get_concrete_function(
+            tf.TensorSpec([len(self.files)], tf.string), tf.TensorSpec([], tf.int64)
+        )
 
         def epoch_batches(epoch: int) -> tf.data.Dataset:
-            if shuffle_buffer_rows == 0:
-                return self.batches(batch_rows)
             random = np.random.default_rng([seed, epoch])
             files = [self.files[i] for i in random.permutation(len(self.files))]
             variant = graph(tf.constant(files), tf.constant(random.integers(2**31)))
