@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import itertools
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,20 +81,34 @@ def table(results: Sequence[Result]) -> str:
 
 
 def page(results: Sequence[Result], programs: Path = PROGRAMS) -> str:
-    """Returns docs/benchmarks.md: one section per benchmark, text from its docstring."""
+    """Returns docs/benchmarks.md: one section per benchmark, text from its docstring.
+
+    A benchmark that was run on several machines has a table of each, all but the first folded.
+    """
     sections = [INTRODUCTION]
-    for result in results:
-        title, text = description(programs / f"{result.name}.py")
-        rows = ["| " + " | ".join(HEADINGS) + " |", "| --- " * len(HEADINGS) + "|"]
-        for row in result.rows:
-            shown = list(cells(row))
-            if row.limit is not None and row.limit.whose == "claim":
-                shown[-2] = f"*{shown[-2]}*"
-            rows.append("| " + " | ".join(shown) + " |")
-        parts = [f"## {title}", text, "\n".join(rows), *result.notes.values()]
-        parts.append(f"`benchmarks/{result.name}.py` on {result.machine}.")
+    for name, found in itertools.groupby(results, key=lambda result: result.name):
+        title, text = description(programs / f"{name}.py")
+        first, *others = found
+        parts = [f"## {title}", text, _measured(first), *map(_folded, others)]
         sections.append("\n\n".join(part for part in parts if part) + "\n")
     return "\n".join(sections)
+
+
+def _measured(result: Result) -> str:
+    """Returns the rows, the notes and the machine."""
+    rows = ["| " + " | ".join(HEADINGS) + " |", "| --- " * len(HEADINGS) + "|"]
+    for row in result.rows:
+        shown = list(cells(row))
+        if row.limit is not None and row.limit.whose == "claim":
+            shown[-2] = f"*{shown[-2]}*"
+        rows.append("| " + " | ".join(shown) + " |")
+    on = f"`benchmarks/{result.name}.py` on {result.machine}."
+    return "\n\n".join(["\n".join(rows), *result.notes.values(), on])
+
+
+def _folded(result: Result) -> str:
+    summary = f"<summary>The same on {result.hardware}</summary>"
+    return f"<details>\n{summary}\n\n{_measured(result)}\n\n</details>"
 
 
 def description(program: Path) -> tuple[str, str]:

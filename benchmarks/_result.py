@@ -1,4 +1,4 @@
-"""What a benchmark found, on disk: benchmarks/results/NAME.json, one file per benchmark."""
+"""What a benchmark found, on disk: benchmarks/results/MACHINE/NAME.json."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,15 +95,20 @@ class Result:
     rows: tuple[Row, ...]
     notes: dict[str, str] = dataclasses.field(default_factory=dict)
 
+    @property
+    def hardware(self) -> str:
+        """The machine without versions: `AMD EPYC, 2 cores`."""
+        return self.machine.partition(";")[0]
+
     def save(self, folder: Path = RESULTS) -> Path:
         """Writes the result; rows that were not measured this time stay as they are.
 
-        A note on a row that was measured anew goes with what it was on. Rows of another machine or
-        of other versions do not stay: a table has one machine.
+        A note on a row that was measured anew goes with what it was on. Rows of other versions do
+        not stay; those of another machine are another table.
         """
         rows = {(row.what, row.baseline_name): row for row in self.rows}
         notes = dict(self.notes)
-        path = folder / f"{self.name}.json"
+        path = folder / _folder_name(self.hardware) / f"{self.name}.json"
         if path.exists():
             before = load(path)
             if before.machine == self.machine:
@@ -111,7 +117,7 @@ class Result:
                 notes = {k: v for k, v in before.notes.items() if k not in anew} | notes
                 rows = {**kept, **rows}
         whole = dataclasses.replace(self, rows=tuple(rows.values()), notes=notes)
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(_json(whole), indent=1) + "\n")
         return path
 
@@ -126,8 +132,9 @@ def load(path: Path) -> Result:
 
 
 def load_all(folder: Path = RESULTS) -> list[Result]:
-    """Reads every result, by name."""
-    return [load(path) for path in sorted(folder.glob("*.json"))]
+    """Reads every result, by benchmark and machine."""
+    paths = sorted(folder.glob("*/*.json"), key=lambda path: (path.stem, path.parent.name))
+    return [load(path) for path in paths]
 
 
 def machine() -> str:
@@ -141,6 +148,10 @@ def machine() -> str:
         pass
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     return f"{model}, {os.cpu_count()} cores; Python {platform.python_version()}, {versions}"
+
+
+def _folder_name(hardware: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-")
 
 
 def _json(result: Result) -> dict[str, object]:

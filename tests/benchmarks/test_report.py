@@ -58,6 +58,17 @@ def test_the_page_has_the_docstring_the_rows_the_notes_and_the_machine(program, 
     assert section.endswith("The weights are 2 MB.\n\n`benchmarks/example.py` on a machine.")
 
 
+def test_the_tables_of_further_machines_are_folded_in_the_same_section(program, tmp_path):
+    machines = ("a machine, 2 cores; keras 3", "b machine, 4 cores; keras 3")
+    page = _report.page([Result("example", machine, ROWS) for machine in machines], tmp_path)
+    assert page.count("## Ours against theirs") == 1
+    open_part, _, folded = page.partition("<details>")
+    assert open_part.endswith("`benchmarks/example.py` on a machine, 2 cores; keras 3.\n\n")
+    assert folded.startswith("\n<summary>The same on b machine, 4 cores</summary>\n\n| what |")
+    assert folded.endswith("on b machine, 4 cores; keras 3.\n\n</details>\n")
+    assert folded.count("\n| ") == open_part.count("\n| ")
+
+
 def test_every_program_has_a_section():
     programs = list(_report.PROGRAMS.glob("[!_]*.py"))
     assert len(programs) >= 6

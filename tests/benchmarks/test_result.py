@@ -54,7 +54,17 @@ def test_a_note_on_a_row_goes_when_the_row_is_measured_anew(tmp_path):
     assert load(path).notes == {"machine": "quiet"}
 
 
-def test_rows_of_another_machine_do_not_stay(tmp_path):
+def test_rows_of_other_versions_do_not_stay(tmp_path):
     RESULT.save(tmp_path)
-    elsewhere = Result("step_time", "another machine", (OTHER,))
-    assert load(elsewhere.save(tmp_path)) == elsewhere
+    upgraded = Result("step_time", "a machine; keras 4", (OTHER,))
+    assert load(upgraded.save(tmp_path)) == upgraded
+    assert load_all(tmp_path) == [upgraded]
+
+
+def test_another_machine_has_a_table_of_its_own(tmp_path):
+    elsewhere = dataclasses.replace(RESULT, machine="b (TM) machine, 2 cores; keras 3", notes={})
+    first = dataclasses.replace(elsewhere, name="reading")
+    for result in (elsewhere, RESULT, first):
+        result.save(tmp_path)
+    assert load_all(tmp_path) == [first, RESULT, elsewhere]
+    assert (tmp_path / "b-tm-machine-2-cores" / "step_time.json").exists()

@@ -12,13 +12,13 @@ from benchmarks._models import MODELS
 
 def test_quick_measures_and_keeps_nothing(monkeypatch, capsys):
     page = _report.PAGE.read_text()
-    kept = {path: path.read_text() for path in _report.PROGRAMS.glob("results/*.json")}
+    kept = {path: path.read_text() for path in _report.PROGRAMS.glob("results/*/*.json")}
     monkeypatch.setattr("sys.argv", ["step_time", "--quick", "--only", "ours,full,alone"])
     step_time.main()
     row = next(line for line in capsys.readouterr().out.splitlines() if "small MLP" in line)
     assert row.split()[:7] == ["step_time", "small", "MLP,", "K", "=", "8", "full"]
     assert _report.PAGE.read_text() == page
-    assert kept == {path: path.read_text() for path in _report.PROGRAMS.glob("results/*.json")}
+    assert kept == {path: path.read_text() for path in _report.PROGRAMS.glob("results/*/*.json")}
 
 
 def test_contenders_that_do_other_work_are_no_race():
