@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.actions import Action, CsvLog, EarlyStopping, EpochEnd, ExportBest
+from trainer_module.actions import (
+    Action,
+    CsvLog,
+    EarlyStopping,
+    EpochEnd,
+    ExportBest,
+    FitResult,
+    LoopProgress,
+    TensorBoardScalars,
+)
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.evaluation import Evaluation
 from trainer_module.improvement import better_mode
@@ -178,6 +187,27 @@ def test_an_export_that_was_cut_short_leaves_the_best_before_it(tmp_path):
     np.testing.assert_allclose(next(iter(found.values())), first, rtol=1e-6, atol=1e-6)
     action.on_epoch(EpochEnd(3, 3, 0.4, {"loss": 0.4}))
     assert [p.name for p in tmp_path.iterdir()] == ["best"]
+
+
+def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
+    action = TensorBoardScalars(str(tmp_path))
+    for step in (10, 20):
+        action.on_loop(LoopProgress(step, 10, 20, 1, 1, step / 64, 2.0, 0.25, 64, 0.5))
+    action.on_epoch(EpochEnd(20, 1, 0.5, {"loss": 0.375, "auc": 0.75}))
+    action.on_end(FitResult("epochs", 20, 1, {}, {}))
+    found = {
+        (file.parent.name, event.step, value.tag): float(tf.make_ndarray(value.tensor))
+        for file in tmp_path.glob("*/events*")
+        for event in tf.compat.v1.train.summary_iterator(str(file))
+        for value in event.summary.value
+    }
+    same = {"gradient_norm": 2.0, "learning_rate": 0.25, "examples_per_second": 128.0}
+    assert found == {
+        **{("train", step, "loss"): step / 64 for step in (10, 20)},
+        **{("train", step, tag): value for step in (10, 20) for tag, value in same.items()},
+        ("eval", 20, "loss"): 0.375,
+        ("eval", 20, "auc"): 0.75,
+    }
 
 
 def test_early_stopping_waits_and_puts_the_best_weights_back():

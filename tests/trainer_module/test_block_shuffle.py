@@ -25,7 +25,9 @@ def blocks_of(sizes):
         return {"number": number[:, tf.newaxis], "half": halves}, tf.strings.as_string(number)
 
     sizes = tf.constant(sizes, tf.int64)
-    return tf.data.Dataset.from_tensor_slices((ends, sizes)).map(block)
+    options = tf.data.Options()
+    options.autotune.enabled = False  # the end of an iterator would wait for its next turn
+    return tf.data.Dataset.from_tensor_slices((ends, sizes)).map(block).with_options(options)
 
 
 def drawn(sizes, held_rows, seed=1):

@@ -127,9 +127,9 @@ def test_a_step_saved_twice_is_restored_as_the_second(tmp_path):
 
 
 def test_other_files_in_the_folder_stay(tmp_path):
-    (tmp_path / "ckpt-notes.txt").write_text("mine")
+    (tmp_path / "ckpt-1.txt").write_text("mine")
     saved(tmp_path, [1, 2, 3, 4])
-    assert (tmp_path / "ckpt-notes.txt").read_text() == "mine"
+    assert (tmp_path / "ckpt-1.txt").read_text() == "mine"
 
 
 def test_a_folder_can_be_moved(tmp_path):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer_module import input_pipeline
+from trainer_module.block_shuffle import shuffle_blocks
 from trainer_module.input_pipeline import Examples, expand, summarise
 
 
@@ -35,7 +38,8 @@ def test_every_row_comes_once_and_the_last_batch_is_short(examples):
 
 def test_an_epoch_is_the_same_again_and_unlike_the_next(examples):
     epochs = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)
-    assert fares(epochs(1)) == fares(epochs(1))
+    first = epochs(1)
+    assert fares(first) == fares(first) == fares(epochs(1))
     assert fares(epochs(1)) != fares(epochs(2))
     tf.random.set_seed(0)
     assert fares(epochs(1)) == fares(
@@ -116,6 +120,45 @@ def test_what_is_drawn_many_at_a_time_is_as_random_as_one_by_one(many_files):
                 expected, share = len(file) / 2, len(file) / 5244
                 deviation = (2622 * share * (1 - share) / 2) ** 0.5
                 assert abs(len(first & set(file)) - expected) <= max(4 * deviation, 2)
+
+
+def test_the_order_of_files_is_drawn_for_each_epoch(many_files):
+    examples, numbers = many_files
+    epochs = examples.shuffled_batches(64, shuffle_buffer_rows=1, seed=3)
+    drawn = [rows(epochs(epoch)) for epoch in range(3)]
+    assert len({tuple(order) for order in drawn}) == 3
+    for order in drawn:
+        assert [row for row in order if row in numbers[4]] == numbers[4]  # one row is no shuffle
+
+
+def test_many_at_a_time_are_drawn_from_as_many_rows_as_asked_for(many_files, monkeypatch):
+    """Half of them are held back, so that rows may stay longer than any block."""
+    examples, numbers = many_files
+    monkeypatch.setattr(input_pipeline, "_MANY_ROWS", 500)
+    one_file = dataclasses.replace(examples, files=examples.files[:1])
+    drawn = rows(one_file.shuffled_batches(64, shuffle_buffer_rows=500, seed=3)(0))
+    assert sorted(drawn) == numbers[0]
+    late = [place - row for place, row in enumerate(drawn)]
+    assert min(late) > -500
+    assert max(late) > 500
+
+
+@pytest.mark.parametrize(
+    ("buffer_rows", "columns", "many"),
+    [(32_768, 2, True), (32_767, 2, False), (32_768, 1023, True), (32_768, 1024, False)],
+)
+def test_what_would_take_much_memory_is_drawn_one_by_one(monkeypatch, buffer_rows, columns, many):
+    """Up to 128 MiB: 32,768 rows of 1,024 float32, the label included."""
+    calls = []
+    monkeypatch.setattr(
+        input_pipeline, "shuffle_blocks", lambda *a, **o: calls.append(a) or shuffle_blocks(*a, **o)
+    )
+    spec = {
+        "x": tf.io.FixedLenFeature([columns], tf.float32),
+        "y": tf.io.FixedLenFeature([1], tf.float32),
+    }
+    Examples(("rows",), spec, "y").shuffled_batches(8, shuffle_buffer_rows=buffer_rows, seed=3)
+    assert bool(calls) == many
 
 
 def test_weights_are_one_per_row(transformed, examples):

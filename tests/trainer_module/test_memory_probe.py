@@ -16,7 +16,8 @@ def test_what_was_freed_counts():
     peak = _Peak()
     rows = np.ones(BYTES, "uint8")
     del rows
-    assert 0.9 * BYTES < peak.update() < 1.5 * BYTES
+    for _ in range(3):
+        assert 0.9 * BYTES < peak.update() < 1.5 * BYTES
 
 
 def test_files_do_not_count_even_where_the_kernel_pages_them_out(tmp_path):
@@ -27,4 +28,5 @@ def test_files_do_not_count_even_where_the_kernel_pages_them_out(tmp_path):
         assert sum(pages[:: mmap.PAGESIZE]) == 0  # reads each page
         peak.update()
         pages.madvise(mmap.MADV_DONTNEED)
-        assert peak.update() < 0.5 * BYTES
+        for _ in range(3):
+            assert peak.update() < 0.5 * BYTES

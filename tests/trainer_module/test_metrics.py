@@ -126,10 +126,13 @@ def test_metrics_are_those_of_all_rows_at_once(strategies, name, kind, weighted)
         name.rpartition(".")[2]: of(LABELS[kind][:, 0], scores, weights)
         for name, of in metrics.items()
     }
-    for _ in range(2):  # the second call starts from zero again
-        found = evaluate()
-        del found["loss"]
-        assert found == pytest.approx(expected, rel=2e-6)
+    batches = evaluate.batches
+    evaluate.batches = batches.take(1)
+    evaluate()
+    evaluate.batches = batches  # this call starts from zero again
+    found = evaluate()
+    del found["loss"]
+    assert found == pytest.approx(expected, rel=2e-6)
 
 
 def test_a_result_per_class_has_a_name_per_class(strategies):
