@@ -1,0 +1,121 @@
+"""One thread per operation (TF_NUM_INTRAOP_THREADS=1), against TensorFlow's default of all cores.
+
+`TrainStep` has two passes of small micro-batches under way at once. By default each operation of
+each of them is also cut into a part per core, and the parts wait for one another; with one thread
+per operation each core has a pass of its own. TensorFlow takes this number for a whole process and
+before it starts, so a library cannot choose it: whoever starts the training can, by the variable
+`TF_NUM_INTRAOP_THREADS` in its environment. A step whose micro-batches pass one by one (larger than
+64 MiB) has one core then: measure before you choose.
+
+The models and the input are those of `step_time`. Each contender has a process of its own, takes
+its turns while the others wait, and has to move the weights like the others. Keras `fit` is at
+`steps_per_execution` 10 K and at its better number of threads.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from benchmarks import _report
+from benchmarks._measure import Contender, seconds_per_run
+from benchmarks._result import Row
+
+STEPS = 10
+NAMES = ("medium", "convolution", "transformer")
+# Contender to threads per operation; 0 is TensorFlow's default.
+CONTENDERS = {("ours", 1): 1, ("ours", 0): 0, ("keras", 1): 1, ("keras", 0): 0}
+_mine: dict[str, Any] = {}
+
+
+def main() -> None:
+    """Measures each model with windows of 8 and of 16 micro-batches."""
+    arguments = _report.parser(__file__, rounds=7).parse_args()
+    names, windows, rounds = NAMES, (8, 16), arguments.runs
+    if arguments.quick:
+        names, windows, rounds = names[:1], windows[:1], 1
+    processes = {
+        key: ProcessPoolExecutor(
+            1,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_limit_threads,
+            initargs=(threads,),
+        )
+        for key, threads in CONTENDERS.items()
+    }
+    for name in names:
+        for window in windows:
+            rows = cell(processes, name, window, rounds=rounds)
+            _report.publish(__file__, rows, quick=arguments.quick)
+
+
+def cell(
+    processes: dict[tuple[str, int], ProcessPoolExecutor], name: str, window: int, *, rounds: int
+) -> list[Row]:
+    """Returns ours with one thread against ours by default and against Keras."""
+    moved = {
+        key: process.submit(_prepare, key[0], name, window).result()
+        for key, process in processes.items()
+    }
+    first = moved["ours", 1]
+    for key, weights in moved.items():
+        error = float(np.linalg.norm(weights - first) / np.linalg.norm(first))
+        if error > 0.02:
+            raise SystemExit(f"{key} moved the weights {error:.1%} differently: no comparison")
+    times = seconds_per_run(
+        {
+            f"{who}/{threads}": Contender(
+                lambda steps, process=process: process.submit(_take, steps).result(), STEPS
+            )
+            for (who, threads), process in processes.items()
+        },
+        rounds=rounds,
+    )
+    from benchmarks._models import TITLES
+
+    keras = min(("keras/0", "keras/1"), key=lambda key: statistics.median(times[key]))
+    threads = "one thread" if keras == "keras/1" else "all cores"
+    what = f"{TITLES[name]}, K = {window}"
+    return [
+        Row(what, "ours by default", times["ours/1"], times["ours/0"]),
+        Row(what, "Keras fit", times["ours/1"], times[keras], detail=f"{threads} per operation"),
+    ]
+
+
+def _limit_threads(threads: int) -> None:
+    os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
+
+
+def _prepare(who: str, name: str, window: int) -> np.ndarray:
+    """Makes this process' contender; returns how ten steps moved the weights."""
+    import keras
+
+    from benchmarks import step_time
+    from benchmarks._models import MODELS, flat
+
+    _mine.clear()
+    keras.backend.clear_session()
+    workload = MODELS[name]
+    start = flat(workload.model())
+    if who == "ours":
+        model, contender = step_time.ours(workload, window)
+    else:
+        model, contender = step_time.keras_fit(
+            workload, window, steps_per_execution=10 * window, jit=False
+        )
+    contender.run(STEPS)
+    _mine["contender"] = contender
+    return flat(model) - start
+
+
+def _take(steps: int) -> None:
+    _mine["contender"].run(steps)
+
+
+if __name__ == "__main__":
+    main()
