@@ -22,7 +22,8 @@ INTRODUCTION = """\
 
 Each number is a ratio of two measurements made in turns, in one run on one machine, against a named
 baseline; the median over the rounds, and in brackets the smallest and the largest. Absolute numbers
-differ from machine to machine, and ratios do too where cores, caches or disks do.
+differ from machine to machine, and ratios do too where cores, caches or disks do. A table is as old
+as its file in `benchmarks/results`, which may be older than the code.
 
 ```sh
 make bench                          # everything; writes this page

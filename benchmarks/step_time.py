@@ -31,8 +31,9 @@ How the table reads, on two cores: 8 to 64 rows at a time make less of two cores
 do, whoever takes them one by one; what ours takes together comes near the full batch, unless a
 whole step takes less than a millisecond. With 64 images or 16 sequences in a micro-batch more of
 the time is arithmetic, so that `fit` is nearer to the full batch. Where the full batch itself takes
-more than 0.65 of `fit`'s time, as with 64 images on the AMD machine, hardly anything is left to
-save. Absolute times differ between runs (a row's two columns are always of one run).
+more than 0.65 of `fit`'s time, as with 64 images on the AMD machine, there is hardly any
+accumulation left to save, and 0.65 is missed. Absolute times differ between runs (a row's two
+columns are always of one run).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 each of them is also cut into a part per core, and the parts wait for one another; with one thread
 per operation each core has a pass of its own. TensorFlow takes this number for a whole process and
 before it starts, so a library cannot choose it: whoever starts the training can, by the variable
-`TF_NUM_INTRAOP_THREADS` in its environment. A step whose micro-batches pass one by one (larger than
-64 MiB) has one core then: measure before you choose.
+`TF_NUM_INTRAOP_THREADS` in its environment. Micro-batches larger than 64 MiB pass one by one, and
+leave cores idle then: measure before you choose.
 
 The models and the input are those of `step_time`. Each contender has a process of its own, takes
 its turns while the others wait, and has to move the weights like the others. Keras `fit` is at
@@ -28,8 +28,8 @@ from benchmarks._result import Row
 
 STEPS = 10
 NAMES = ("medium", "convolution", "transformer")
-# Contender to threads per operation; 0 is TensorFlow's default.
-CONTENDERS = {("ours", 1): 1, ("ours", 0): 0, ("keras", 1): 1, ("keras", 0): 0}
+# With how many threads per operation; 0 is TensorFlow's default.
+CONTENDERS = (("ours", 1), ("ours", 0), ("keras", 1), ("keras", 0))
 _mine: dict[str, Any] = {}
 
 
@@ -40,13 +40,13 @@ def main() -> None:
     if arguments.quick:
         names, windows, rounds = names[:1], windows[:1], 1
     processes = {
-        key: ProcessPoolExecutor(
+        (who, threads): ProcessPoolExecutor(
             1,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_limit_threads,
             initargs=(threads,),
         )
-        for key, threads in CONTENDERS.items()
+        for who, threads in CONTENDERS
     }
     for name in names:
         for window in windows:

@@ -126,6 +126,18 @@ def test_a_step_saved_twice_is_restored_as_the_second(tmp_path):
     assert len(names(tmp_path)) == 2
 
 
+def test_the_actions_of_the_last_loop_are_held(tmp_path):
+    step = train_step()
+    checkpoints = Checkpoints(str(tmp_path), step)
+    checkpoints.hold_actions([tf.Variable(1.0), tf.Variable(2.0)])
+    checkpoints.hold_actions([tf.Variable(3.0)])
+    checkpoints.save({"epoch": 1}, 1)
+    reader = tf.train.load_checkpoint(str(tmp_path / "ckpt-1"))
+    held = {k for k in reader.get_variable_to_shape_map() if k.startswith("actions/")}
+    assert held == {"actions/0"}
+    assert reader.get_tensor("actions/0") == 3.0
+
+
 def test_other_files_in_the_folder_stay(tmp_path):
     (tmp_path / "ckpt-1.txt").write_text("mine")
     saved(tmp_path, [1, 2, 3, 4])
