@@ -72,14 +72,18 @@ class Examples:
 
         # A dataset made anew traces its functions anew, which takes longer than reading some
         # thousand rows: it is made once, as a graph.
-        graph = tf.function(shuffled, autograph=False).get_concrete_function(
-            tf.TensorSpec([len(self.files)], tf.string), tf.TensorSpec([], tf.int64)
-        )
+        with tf.device("CPU:0"):
+            graph = tf.function(shuffled, autograph=False).get_concrete_function(
+                tf.TensorSpec([len(self.files)], tf.string), tf.TensorSpec([], tf.int64)
+            )
 
         def epoch_batches(epoch: int) -> tf.data.Dataset:
             random = np.random.default_rng([seed, epoch])
             files = [self.files[i] for i in random.permutation(len(self.files))]
-            variant = graph(tf.constant(files), tf.constant(random.integers(2**31)))
+            # A function's results are on the GPU where there is one, and an iterator is where its
+            # dataset is: it would then run the dataset's own functions there.
+            with tf.device("CPU:0"):
+                variant = graph(tf.constant(files), tf.constant(random.integers(2**31)))
             dataset = tf.data.experimental.from_variant(variant, structure[0])
             return dataset.with_options(_options())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import inspect
@@ -105,6 +106,10 @@ def find_micro_batch_size(
     """
     _check(global_batch_size, memory_budget, step_options)
     path, function = _importable(build)
+    # Asking for the devices starts TensorFlow, which then takes all memory of the GPUs. Too late is
+    # an error where the replicas are on GPUs (`_free_memory`).
+    with contextlib.suppress(ValueError):
+        grow_gpu_memory()
     devices = replica_devices(strategy or tf.distribute.get_strategy())
     with tf.device("CPU:0"):
         model, optimizer, loss = _built(function(*arguments), path)

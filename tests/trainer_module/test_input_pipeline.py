@@ -49,6 +49,13 @@ def test_an_epoch_is_the_same_again_and_unlike_the_next(examples):
     assert fares(epochs(1)) != fares(other_seed(1))
 
 
+def test_an_epoch_is_on_the_cpu_whatever_the_device(examples):
+    """An iterator is where its dataset is; on a GPU, reading several files is an internal error."""
+    with tf.device("CPU:1"):
+        epoch = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)(0)
+        assert iter(epoch)._iterator_resource.device.endswith("CPU:0")
+
+
 def test_no_autotuner_makes_the_end_of_an_epoch_wait(examples):
     """Its turns are 10, 20, 40, ... ms apart, and an iterator's end waits for one at times."""
     epochs = examples.shuffled_batches(64, shuffle_buffer_rows=100, seed=3)
