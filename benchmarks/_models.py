@@ -88,6 +88,11 @@ LARGE_MODELS = {
     "convolution": Workload(_convolution(64, (32, 64, 64)), (64, 64, 3), 32),
     "transformer": Workload(_transformer(128, 128), (128, 128), 32),
 }
+# What keeps a GPU busy.
+ON_GPU = {
+    "convolution_64": LARGE_MODELS["convolution"]._replace(micro_batch_rows=128),
+    "transformer_128": LARGE_MODELS["transformer"]._replace(micro_batch_rows=128),
+}
 TITLES = {
     "small": "small MLP",
     "medium": "medium MLP",
@@ -95,6 +100,8 @@ TITLES = {
     "transformer": "transformer block",
     "convolution_32": "convolution, 32 rows a micro-batch",
     "transformer_8": "transformer block, 8 rows a micro-batch",
+    "convolution_64": "convolution, 64 x 64, 128 rows a micro-batch",
+    "transformer_128": "transformer block, 128 tokens, 128 rows a micro-batch",
 }
 
 

@@ -8,7 +8,9 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -138,7 +140,7 @@ def load_all(folder: Path = RESULTS) -> list[Result]:
 
 
 def machine() -> str:
-    """One line: processor, cores, Python and the versions that matter."""
+    """One line: GPUs, processor, cores, Python and the versions that matter."""
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as stream:
@@ -147,7 +149,16 @@ def machine() -> str:
     except OSError:
         pass
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
-    return f"{model}, {os.cpu_count()} cores; Python {platform.python_version()}, {versions}"
+    hardware = ", ".join([*_gpus(), model])
+    return f"{hardware}, {os.cpu_count()} cores; Python {platform.python_version()}, {versions}"
+
+
+def _gpus() -> list[str]:
+    """Returns the names of the machine's GPUs, as NVIDIA's driver says them."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    ask = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return subprocess.run(ask, capture_output=True, text=True).stdout.strip().splitlines()
 
 
 def _folder_name(hardware: str) -> str:

@@ -20,6 +20,7 @@ from trainer_module.loss import LossFunction, as_loss_function
 from trainer_module.passes import bytes_per_row, plan_passes
 from trainer_module.random_ops import refuse_stateful_draws
 from trainer_module.row_independence import check_rows_are_independent
+from trainer_module.strategies import replica_kind
 
 AddedLosses = Literal["mean", "sum"]
 
@@ -82,9 +83,9 @@ def accumulate_gradients(
 ) -> GradientSum:
     """Returns the sums over all rows, holding one micro-batch's activations at a time.
 
-    Small micro-batches are taken together, while they hold less than 128 MiB (see `Passes`). Rows
-    are never padded: the last pass is as short as it is, so that no made-up row can bring a NaN or
-    enter an activity regulariser. Call it inside a `tf.function`.
+    Small micro-batches are taken together, while they hold less than 128 MiB, on a GPU 256
+    (see `Passes`). Rows are never padded: the last pass is as short as it is, so that no made-up
+    row can bring a NaN or enter an activity regulariser. Call it inside a `tf.function`.
 
     Args:
         model: A built Keras model.
@@ -146,7 +147,11 @@ def accumulate_gradients(
         check_xla_types(features)
         inner = tf.function(micro_batch, jit_compile=True, autograph=False)
     # XLA compiles one micro-batch: in fours, a window of three would have nothing compiled.
-    plan = plan_passes(description.bytes_per_row * micro_batch_size, together=not jit_compile)
+    plan = plan_passes(
+        description.bytes_per_row * micro_batch_size,
+        kind=replica_kind(tf.distribute.get_strategy()),
+        together=not jit_compile,
+    )
     size = micro_batch_size * plan.micro_batches
 
     def many_passes() -> GradientSum:

@@ -155,7 +155,8 @@ class TrainerConfig(_Frozen):
     micro_batch_size: int | Literal["auto"] | None = Field(
         default=None,
         description=(
-            "Rows in memory at a time per replica (more while they hold less than 128 MiB); "
+            "Rows in memory at a time per replica (more while they hold less than 128 MiB, on a "
+            "GPU 256); "
             "null: global batch / replicas. "
             '"auto": the most whose step fits memory_budget, measured in child processes.'
         ),

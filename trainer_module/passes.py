@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
-# What all passes under way may hold where they are more than one micro-batch. What it gains:
-# `ours, one by one` of benchmarks/step_time.py.
-_BYTES_AT_ONCE = 128 * 2**20
-_MOST_AT_ONCE = 2
-_MOST_PER_PASS = 4
+
+class Limits(NamedTuple):
+    """How far a kind of device goes beyond one micro-batch at a time.
+
+    Attributes:
+        bytes_at_once: What all passes under way may hold where they are more than one micro-batch.
+        micro_batches: At most so many in a pass; a power of two.
+        at_once: At most so many passes.
+    """
+
+    bytes_at_once: int
+    micro_batches: int
+    at_once: int
+
+
+# What they gain: `ours, one by one` of benchmarks/step_time.py.
+LIMITS: dict[Literal["CPU", "GPU"], Limits] = {
+    "CPU": Limits(128 * 2**20, micro_batches=4, at_once=2),
+    # One kernel after another, each as long to start as a small micro-batch to compute.
+    "GPU": Limits(256 * 2**20, micro_batches=32, at_once=1),
+}
 
 
 class Passes(NamedTuple):
@@ -21,8 +37,8 @@ class Passes(NamedTuple):
     one they bound nothing and leave cores idle.
 
     Attributes:
-        micro_batches: So many are rows of one pass: 1, 2 or 4. The window's sums are the same to
-            rounding.
+        micro_batches: So many are rows of one pass: a power of two. The window's sums are the same
+            to rounding.
         at_once: So many passes may be under way, since their gradients do not depend on each other.
             The sums are the same to the bit: they are added in the passes' order.
     """
@@ -31,18 +47,22 @@ class Passes(NamedTuple):
     at_once: int
 
 
-def plan_passes(size: float, *, together: bool = True) -> Passes:
+def plan_passes(
+    size: float, *, kind: Literal["CPU", "GPU"] = "CPU", together: bool = True
+) -> Passes:
     """Returns how micro-batches of a size pass through the model.
 
     Args:
         size: Bytes that one micro-batch may hold (see `Description`).
+        kind: Of the replica's device.
         together: Whether one pass may take several.
     """
+    limits = LIMITS[kind]
     if size <= 0:
         return Passes(1, 1)
-    room = max(1, min(_BYTES_AT_ONCE // size, _MOST_AT_ONCE * _MOST_PER_PASS))
-    at_once = int(min(room, _MOST_AT_ONCE))
-    most = min(room // at_once, _MOST_PER_PASS) if together else 1
+    room = max(1, min(limits.bytes_at_once // size, limits.at_once * limits.micro_batches))
+    at_once = int(min(room, limits.at_once))
+    most = min(room // at_once, limits.micro_batches) if together else 1
     return Passes(2 ** int(math.log2(most)), at_once)
 
 

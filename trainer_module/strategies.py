@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Literal
 
 import tensorflow as tf
 
@@ -99,13 +100,22 @@ def grow_gpu_memory() -> None:
                 ) from None
 
 
+def replica_kind(strategy: tf.distribute.Strategy) -> Literal["CPU", "GPU"]:
+    """Returns where the strategy's replicas compute."""
+    if _is_default(strategy):
+        return "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+    return (
+        "GPU" if any("GPU" in name.upper() for name in strategy.extended.worker_devices) else "CPU"
+    )
+
+
 def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
     """Returns "CPU:0", "CPU:1", ... or "GPU:0", ...: the device of each replica.
 
     Raises:
         ValueError: The replicas are those of several processes, or on another kind of device.
     """
-    if type(strategy.extended).__name__ == "_DefaultDistributionExtended":
+    if _is_default(strategy):
         return ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)
     specs = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
     names = tuple(f"{spec.device_type.upper()}:{spec.device_index}" for spec in specs)
@@ -117,6 +127,10 @@ def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
             "or all GPU devices, are known here."
         )
     return names
+
+
+def _is_default(strategy: tf.distribute.Strategy) -> bool:
+    return type(strategy.extended).__name__ == "_DefaultDistributionExtended"
 
 
 def _refuse_several_workers(name: str) -> None:

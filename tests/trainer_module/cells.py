@@ -118,7 +118,10 @@ def trained(cell: Cell, strategy) -> TrainStep:
         )
         if step.loss_scale is not None:
             step.loss_scale.scale.assign(64.0)  # below the overflow of these models
-        with mock.patch.object(passes, "_MOST_PER_PASS", cell.per_pass):
+        limits = {
+            kind: most._replace(micro_batches=cell.per_pass) for kind, most in passes.LIMITS.items()
+        }
+        with mock.patch.dict(passes.LIMITS, limits):
             for batch in batches(cell):
                 step(batch)
     return step

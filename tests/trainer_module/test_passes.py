@@ -55,6 +55,14 @@ def test_small_micro_batches_are_taken_together_and_large_ones_are_not(size, exp
     assert passes.plan_passes(size, together=False) == (1, expected[1])
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(1, (32, 1)), (8 * MIB, (32, 1)), (9 * MIB, (16, 1)), (129 * MIB, (1, 1))],
+)
+def test_a_gpu_takes_more_together_and_one_pass_at_a_time(size, expected):
+    assert passes.plan_passes(size, kind="GPU") == expected
+
+
 def test_a_row_of_a_dense_model_takes_what_its_tensors_say():
     """At least features, both layers' outputs and the hidden gradient; at most 40 such rows."""
     least = 4 * (5 + 6 + 1 + 6)
@@ -68,6 +76,10 @@ def test_attention_has_a_size_although_its_gradients_have_sums_of_unknown_rank()
 
 def test_a_loop_inside_the_model_has_no_size():
     assert bytes_per_row(recurrent()) == math.inf
+
+
+def limit_passes(monkeypatch, **changed):
+    monkeypatch.setitem(passes.LIMITS, "CPU", passes.LIMITS["CPU"]._replace(**changed))
 
 
 def traced(micro_batch_size, *, known=True, **options):
@@ -107,7 +119,7 @@ def test_a_pass_takes_that_many_micro_batches_and_the_sums_are_the_same(
 ):
     """Reference: all rows in one pass; 23 rows in micro-batches of 5; 1e-12 of the largest."""
     expected, _, _ = traced(23)
-    monkeypatch.setattr(passes, "_MOST_PER_PASS", per_pass)
+    limit_passes(monkeypatch, micro_batches=per_pass)
     found, rows, _ = traced(5)
     # Full passes, and the short last one; 1, 3 and 4 rows are those of made-up batches.
     assert rows - {1, 3, 4} == {5 * per_pass, None}
@@ -120,10 +132,9 @@ def test_so_many_passes_are_under_way_and_the_sums_are_the_same_to_the_bit(
     monkeypatch, float64, at_once
 ):
     """Reference: one after the other, bit for bit; 23 rows in passes of 4."""
-    monkeypatch.setattr(passes, "_MOST_PER_PASS", 1)
-    monkeypatch.setattr(passes, "_MOST_AT_ONCE", 1)
+    limit_passes(monkeypatch, micro_batches=1, at_once=1)
     expected, _, _ = traced(4)
-    monkeypatch.setattr(passes, "_MOST_AT_ONCE", at_once)
+    limit_passes(monkeypatch, at_once=at_once)
     found, _, loops = traced(4)
     assert loops == sorted([1, at_once])  # the short last pass is alone
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
@@ -150,8 +161,7 @@ def test_a_window_that_is_one_pass_by_its_shape_or_as_expected_is_no_loop(float6
 @pytest.mark.parametrize(("rows", "passes_of"), [(0, []), (4, [4]), (5, [5]), (12, [2, 5, 5])])
 def test_only_a_window_that_fits_takes_the_way_around_the_loops(monkeypatch, rows, passes_of):
     """A larger one would not fit into memory, and the mean over no rows is not a number."""
-    monkeypatch.setattr(passes, "_MOST_PER_PASS", 1)
-    monkeypatch.setattr(passes, "_MOST_AT_ONCE", 1)
+    limit_passes(monkeypatch, micro_batches=1, at_once=1)
     inputs = keras.Input((5,))
     outputs = keras.layers.Dense(1)(inputs)
     model = keras.Model(inputs, MeanLoss()(outputs))
