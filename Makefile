@@ -13,7 +13,7 @@ LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" .
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink flink flink-status flink-stop lint bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu flink flink-status flink-stop lint bench lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -28,10 +28,13 @@ test: setup  ## every test, in two processes
 	@$(BIN)/python -m pytest $(TWO) $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink" $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu" $(ARGS)
 
 test-flink: setup  ## the tests that start a Flink cluster (needs Java and Maven)
 	@$(BIN)/python -m pytest -m flink tests/pipeline/engines $(ARGS)
+
+test-gpu: setup  ## the tests on a GPU (needs NVIDIA's driver and TensorFlow's CUDA libraries)
+	@$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
 
 flink: setup  ## start a Flink cluster on this machine, for beam.engine=flink
 	@$(BIN)/python -m pipeline flink start $(ARGS)

@@ -22,6 +22,12 @@ if os.environ.get("CI"):
 TOGETHER = ("normalization_validator", "engines", "transform")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Hides GPUs, from child processes too, unless the tests on one are asked for."""
+    if config.option.markexpr != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
 # First, so that pytest-xdist sees the groups: it looks for them in a hook of the same name.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

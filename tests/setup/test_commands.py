@@ -13,7 +13,8 @@ import yaml
 from .conftest import ROOT
 
 TARGETS = {
-    *("help", "setup", "run", "test", "test-fast", "test-flink", "lint", "bench", "lock", "clean"),
+    *("help", "setup", "run", "test", "test-fast", "test-flink", "test-gpu", "lint", "bench"),
+    *("lock", "clean"),
     *("flink", "flink-status", "flink-stop"),
 }
 
