@@ -149,6 +149,14 @@ class TrainerConfig(_Frozen):
         default=None,
         description="Number of logical CPU devices for mirrored; null: those there are.",
     )
+    intra_op_threads: int | None = Field(
+        default=None,
+        description=(
+            "CPU threads of one operation; null: TensorFlow's choice, one per core. 1 is often "
+            "faster for small micro-batches on few cores (docs/benchmarks.md), and slower for "
+            "ones above 64 MiB, which pass one by one."
+        ),
+    )
     global_batch_size: int = Field(
         default=256, description="Rows of one optimizer step, all replicas."
     )
@@ -212,6 +220,7 @@ class TrainerConfig(_Frozen):
         "steps",
         "steps_per_loop",
         "logical_devices",
+        "intra_op_threads",
         "checkpoint_every_steps",
         "keep_checkpoints",
     )

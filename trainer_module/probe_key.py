@@ -18,7 +18,13 @@ import tensorflow as tf
 from trainer_module.memory_probe import ProbeRequest
 
 # Read by TensorFlow and XLA, and able to change how much memory an operation takes.
-_ENVIRONMENT = ("XLA_FLAGS", "TF_XLA_FLAGS", "TF_GPU_ALLOCATOR", "TF_ENABLE_ONEDNN_OPTS")
+_ENVIRONMENT = (
+    "XLA_FLAGS",
+    "TF_XLA_FLAGS",
+    "TF_GPU_ALLOCATOR",
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_NUM_INTRAOP_THREADS",
+)
 _LIBRARIES = ("keras", "tensorflow", "numpy")
 
 
@@ -118,7 +124,8 @@ def _described(loss: Any) -> Any:
 
 def _device_facts(devices: tuple[str, ...]) -> Any:
     if devices[0].startswith("CPU"):
-        return ["CPU", len(devices), platform.machine(), os.cpu_count()]
+        threads = tf.config.threading.get_intra_op_parallelism_threads()
+        return ["CPU", len(devices), platform.machine(), os.cpu_count(), threads]
     gpus = tf.config.list_physical_devices("GPU")
     details = tf.config.experimental.get_device_details
     return [details(gpus[int(device.rpartition(":")[2])]) for device in devices]

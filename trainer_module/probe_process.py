@@ -11,6 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import tensorflow as tf
+
 from trainer_module.memory_probe import ProbeRequest
 from trainer_module.micro_batch_search import Need
 
@@ -51,6 +53,8 @@ def _environment() -> dict[str, str]:
     env = {key: value for key, value in os.environ.items() if key != "TF_CONFIG"}
     env["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     env["TF_USE_LEGACY_KERAS"] = "0"
+    if threads := tf.config.threading.get_intra_op_parallelism_threads():
+        env["TF_NUM_INTRAOP_THREADS"] = str(threads)
     return env
 
 

@@ -82,6 +82,25 @@ def configure_logical_devices(count: int) -> None:
             ) from None
 
 
+def configure_intra_op_threads(count: int) -> None:
+    """Gives each CPU operation of this process `count` threads; before TensorFlow is first used.
+
+    Raises:
+        ValueError: `count` below 1, or TensorFlow already runs with another number.
+    """
+    if count < 1:
+        raise ValueError(f"trainer.intra_op_threads={count}: use at least 1.")
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(count)
+    except RuntimeError:
+        have = tf.config.threading.get_intra_op_parallelism_threads() or "its default"
+        raise ValueError(
+            f"trainer.intra_op_threads={count}, but TensorFlow already runs in this process with "
+            f"{have}: call trainer_module.strategies.configure_intra_op_threads({count}) before "
+            "anything else uses TensorFlow, or leave intra_op_threads out."
+        ) from None
+
+
 def grow_gpu_memory() -> None:
     """Lets TensorFlow take GPU memory as it needs it, not all at once; before it uses a GPU.
 

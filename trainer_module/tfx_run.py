@@ -34,7 +34,11 @@ from trainer_module.hyperparameters import with_hyperparameters
 from trainer_module.input_pipeline import DataSummary, Examples, summarise
 from trainer_module.metrics import create_metric
 from trainer_module.micro_batch_rows import micro_batch_rows
-from trainer_module.strategies import create_strategy, grow_gpu_memory
+from trainer_module.strategies import (
+    configure_intra_op_threads,
+    create_strategy,
+    grow_gpu_memory,
+)
 from trainer_module.tfx_data import open_data
 from trainer_module.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
@@ -43,6 +47,7 @@ from trainer_module.training_loop import TrainingLoop
 _NOT_IN_FINGERPRINT = {
     "strategy",
     "logical_devices",
+    "intra_op_threads",
     "steps_per_loop",
     "checkpoint_dir",
     "checkpoint_every_steps",
@@ -78,6 +83,8 @@ def run_fn(fn_args: Any) -> FitResult:
     check_names(config)
     if config.micro_batch_size == "auto":
         grow_gpu_memory()
+    if config.intra_op_threads is not None:
+        configure_intra_op_threads(config.intra_op_threads)
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     summary = summarise(data.train, id_features=unsized_ids(data))

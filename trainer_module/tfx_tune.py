@@ -13,7 +13,11 @@ from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.data_context import model_context, unsized_ids
 from trainer_module.from_config import check_names
 from trainer_module.input_pipeline import summarise
-from trainer_module.strategies import create_strategy, grow_gpu_memory
+from trainer_module.strategies import (
+    configure_intra_op_threads,
+    create_strategy,
+    grow_gpu_memory,
+)
 from trainer_module.tfx_data import open_data
 from trainer_module.tfx_run import check_rows, keras_set_up, train
 from trainer_module.tuner_config import TunerConfig, check_objective
@@ -54,6 +58,8 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
         check_names(one)
     if any(one.micro_batch_size == "auto" for one in combinations):
         grow_gpu_memory()
+    if config.intra_op_threads is not None:
+        configure_intra_op_threads(config.intra_op_threads)
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     if not data.eval_files:

@@ -35,6 +35,7 @@ _REFUSED = {
     "steps": "give a trial's length as epochs or steps beside search",
     "strategy": _NO_EFFECT,
     "logical_devices": _NO_EFFECT,
+    "intra_op_threads": _NO_EFFECT,
     "steps_per_loop": _NO_EFFECT,
     "checkpoint_dir": _NO_EFFECT,
     "checkpoint_every_steps": _NO_EFFECT,

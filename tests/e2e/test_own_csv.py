@@ -66,6 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "epochs": 8,
             "strategy": "mirrored",
             "logical_devices": 2,
+            "intra_op_threads": 1,
             "optimizer": {"name": "adamw", "learning_rate": 0.02},
             "early_stopping": {"monitor": "loss", "patience_epochs": 4},
         },

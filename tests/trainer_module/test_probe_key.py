@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import probe_models
 import pytest
+import tensorflow as tf
 
 from trainer_module.loss import weighted_loss
 from trainer_module.memory_probe import ProbeRequest
@@ -85,10 +86,16 @@ def test_other_data_devices_and_options_have_another_key(changed):
     assert key(request=dataclasses.replace(REQUEST, **changed)) != key()
 
 
-@pytest.mark.parametrize("name", ["XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS"])
+@pytest.mark.parametrize("name", ["XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTRAOP_THREADS"])
 def test_what_tensorflow_reads_from_the_environment_counts(monkeypatch, name):
     before = key()
     monkeypatch.setenv(name, "changed")
+    assert key() != before
+
+
+def test_the_threads_of_an_operation_count(monkeypatch):
+    before = key()
+    monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: 1)
     assert key() != before
 
 

@@ -205,6 +205,8 @@ def test_what_compile_said_is_told_to_have_no_say(fn_args, monkeypatch):
         ({"strategy": "multi_worker"}, r"trainer.strategy='multi_worker' is not available yet"),
         ({"strategy": "mirored"}, r"trainer.strategy='mirored': did you mean 'mirrored'"),
         ({"logical_devices": 64}, r"trainer.logical_devices=64, but TensorFlow already runs"),
+        ({"intra_op_threads": 3}, r"trainer.intra_op_threads=3, but TensorFlow already runs in"),
+        ({"intra_op_threads": 0}, r"trainer.intra_op_threads=0: use a whole number of at least 1"),
         ({"epochs": 1, "steps": 2}, r"epochs=1 and steps=2: give one of them"),
         ({"learning_rate": 1}, r"trainer.learning_rate is not a setting"),
         ({"model": {"hidden_unit": [3]}}, r"hidden_unit is not a setting: did you mean 'hidden_un"),

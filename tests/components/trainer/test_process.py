@@ -1,0 +1,58 @@
+"""What is configured before TensorFlow first runs, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+# A product keeps every thread busy that it may use; processor time above the clock's says how many.
+PROGRAM = """
+    import json, sys, time
+    from components import prepare_process
+    from trainer_module.config import TrainerConfig
+
+    prepare_process(TrainerConfig.model_validate_json(sys.argv[1]))
+    import tensorflow as tf
+    from trainer_module.probe_process import _environment
+
+    x = tf.random.normal([1024, 1024])
+    wall, processor = time.perf_counter(), time.process_time()
+    for _ in range(40):
+        y = tf.matmul(x, x)
+    y.numpy()
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    print(json.dumps({
+        "busy": processor / wall,
+        "cpus": len(tf.config.list_logical_devices("CPU")),
+        "probe": _environment().get("TF_NUM_INTRAOP_THREADS"),
+    }))
+"""
+
+
+def prepared(**config):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), json.dumps(config)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_threads_and_devices_are_those_of_the_configuration():
+    found = prepared(intra_op_threads=1, logical_devices=2)
+    assert found["busy"] < 1.2
+    assert found["cpus"] == 2
+    assert found["probe"] == "1"  # a memory probe trains as the process that asks
+
+
+@pytest.mark.slow
+def test_what_is_not_configured_is_left_to_tensorflow():
+    found = prepared()
+    assert found["cpus"] == 1
+    assert found["probe"] is None
