@@ -34,7 +34,8 @@ do, whoever takes them one by one; what ours takes together comes near the full 
 whole step takes less than a millisecond. With 64 images or 16 sequences in a micro-batch more of
 the time is arithmetic, so that `fit` is nearer to the full batch. Where the full batch itself takes
 more than 0.65 of `fit`'s time, as with 64 images on the AMD machine, there is hardly any
-accumulation left to save, and 0.65 is missed. Absolute times differ between runs (a row's two
+accumulation left to save, and 0.65 is missed: TensorFlow's convolutions alone take as much of it,
+which `threads_per_op` measures ("passes alone"). Absolute times differ between runs (a row's two
 columns are always of one run).
 """
 
@@ -266,6 +267,32 @@ def hand(
             optimizer.apply(sums, model.trainable_variables)
 
     return model, Contender(lambda steps: train(tf.constant(steps)), STEPS)
+
+
+def passes_alone(workload: Workload, window: int) -> tuple[keras.Model, Contender]:
+    """Gradients of our passes, of rows in memory, two at once without an end: a floor for a step.
+
+    Nothing is read, added up or applied, and no pass waits for a step to end.
+    """
+    model = workload.model()
+    loss_fn = keras.losses.get(workload.loss)
+    variables = [v.value for v in model.trainable_variables]
+    rows = min(passes.LIMITS["CPU"].micro_batches, window) * workload.micro_batch_rows
+    features, labels = map(tf.constant, workload.data(rows))
+
+    @tf.function
+    def take(count: tf.Tensor) -> Any:
+        def body(index: Any, _: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(loss_fn(labels, model(features, training=True)))
+            return index + 1, tape.gradient(loss, variables)
+
+        first = (tf.constant(0), [tf.zeros_like(v) for v in variables])
+        at_once = passes.LIMITS["CPU"].at_once
+        return tf.while_loop(lambda i, _: i < count, body, first, parallel_iterations=at_once)[1]
+
+    per_step = window * workload.micro_batch_rows // rows
+    return model, Contender(lambda steps: take(tf.constant(steps * per_step)), STEPS)
 
 
 def loop(workload: Workload, window: int, *, graph: bool = True) -> tuple[keras.Model, Contender]:
