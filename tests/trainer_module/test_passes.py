@@ -127,6 +127,13 @@ def test_a_pass_takes_that_many_micro_batches_and_the_sums_are_the_same(
         assert one is other is None or full_batch.error([one], [other]) < 1e-12
 
 
+def test_the_passes_are_those_of_the_replicas_device(monkeypatch, float64):
+    monkeypatch.setattr(accumulation, "replica_kind", lambda strategy: "GPU")
+    _, rows, loops = traced(2, known=False)
+    assert 2 * passes.LIMITS["GPU"].micro_batches in rows
+    assert loops == [1, 1]
+
+
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_so_many_passes_are_under_way_and_the_sums_are_the_same_to_the_bit(
     monkeypatch, float64, at_once

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import create_strategy
-from trainer_module.strategies import replica_devices
+from trainer_module.strategies import replica_devices, replica_kind
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,12 @@ def test_where_each_replica_is(strategies):
         "mirrored2": ("CPU:0", "CPU:1"),
         "mirrored3": ("CPU:0", "CPU:1", "CPU:2"),
     }
+
+
+def test_what_the_replicas_compute_on(strategies):
+    kinds = {name: replica_kind(strategy) for name, strategy in strategies.items()}
+    assert set(kinds.values()) == {"CPU"}
+    assert replica_kind(tf.distribute.OneDeviceStrategy("GPU:0")) == "GPU"
 
 
 def test_replicas_elsewhere_are_refused():

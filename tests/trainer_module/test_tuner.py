@@ -255,6 +255,11 @@ def test_trials_find_their_micro_batch_size_once_and_fail_where_there_is_none(
             {"epochs": None, "steps": 7},
             r"hyperband counts epochs, and trainer.steps=7: give tuner.epochs",
         ),
+        (
+            {"search": SEARCH},
+            {"intra_op_threads": 3},
+            r"trainer.intra_op_threads=3, but TensorFlow already runs in this process",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_the_first_trial(search, tuner, trainer, message):
