@@ -152,9 +152,9 @@ class TrainerConfig(_Frozen):
     intra_op_threads: int | None = Field(
         default=None,
         description=(
-            "CPU threads of one operation; null: TensorFlow's choice, one per core. 1 is often "
-            "faster for small micro-batches on few cores (docs/benchmarks.md), and slower for "
-            "ones above 64 MiB, which pass one by one."
+            "CPU threads of one operation; null: TensorFlow's choice, one per core. 1 takes less "
+            "time for small micro-batches on two cores (docs/benchmarks.md), and leaves cores "
+            "idle for ones above 64 MiB, which pass one by one."
         ),
     )
     global_batch_size: int = Field(
@@ -164,8 +164,7 @@ class TrainerConfig(_Frozen):
         default=None,
         description=(
             "Rows in memory at a time per replica (more while they hold less than 128 MiB, on a "
-            "GPU 256); "
-            "null: global batch / replicas. "
+            "GPU 256); null: global batch / replicas. "
             '"auto": the most whose step fits memory_budget, measured in child processes.'
         ),
     )

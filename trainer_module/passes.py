@@ -25,7 +25,7 @@ class Limits(NamedTuple):
 # What they gain: `ours, one by one` of benchmarks/step_time.py.
 LIMITS: dict[Literal["CPU", "GPU"], Limits] = {
     "CPU": Limits(128 * 2**20, micro_batches=4, at_once=2),
-    # One kernel after another, each as long to start as a small micro-batch to compute.
+    # A GPU takes one kernel after another: several passes at once gain little.
     "GPU": Limits(256 * 2**20, micro_batches=32, at_once=1),
 }
 

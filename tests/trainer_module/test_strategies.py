@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import tensorflow as tf
@@ -35,6 +36,10 @@ def test_where_each_replica_is(strategies):
         "mirrored2": ("CPU:0", "CPU:1"),
         "mirrored3": ("CPU:0", "CPU:1", "CPU:2"),
     }
+
+
+def test_gpus_are_hidden_from_these_tests_and_their_processes():
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
 def test_what_the_replicas_compute_on(strategies):
