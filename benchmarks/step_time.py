@@ -35,8 +35,8 @@ whole step takes less than a millisecond. With 64 images or 16 sequences in a mi
 the time is arithmetic, so that `fit` is nearer to the full batch. Where the full batch itself takes
 more than 0.65 of `fit`'s time, as with 64 images on the AMD machine, there is hardly any
 accumulation left to save, and 0.65 is missed: the gradients alone, of our passes, take nearly as
-much of it, which `threads_per_op` measures ("passes alone"). Absolute times differ between runs (a row's two
-columns are always of one run).
+much of it, which `threads_per_op` measures ("passes alone"). Absolute times differ between runs (a
+row's two columns are always of one run).
 """
 
 from __future__ import annotations
