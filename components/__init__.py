@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from components.normalization_validator.component import NormalizationValidator
     from components.normalization_validator.limits import NormalizationLimits
     from components.trainer.component import create_trainer
-    from components.trainer.process import prepare_process
     from components.tuner.component import create_tuner
     from trainer_module.config import TrainerConfig
+    from trainer_module.process import prepare_process
     from trainer_module.tuner_config import TunerConfig
 
 __all__ = [
@@ -43,7 +43,7 @@ _HOME = {
     "NormalizationValidator": "components.normalization_validator.component",
     "create_trainer": "components.trainer.component",
     "create_tuner": "components.tuner.component",
-    "prepare_process": "components.trainer.process",
+    "prepare_process": "trainer_module.process",
     "TrainerConfig": "trainer_module.config",
     "TunerConfig": "trainer_module.tuner_config",
 }

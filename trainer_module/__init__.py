@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model_context import ModelContext
     from trainer_module.per_example import per_example_gradients
+    from trainer_module.process import prepare_process
     from trainer_module.strategies import create_strategy
     from trainer_module.tfx_run import run_fn
     from trainer_module.tfx_tune import tuner_fn
@@ -40,6 +41,7 @@ _MODULE_OF = {
     "input_gradients": "input_grad",
     "mean_gradients": "accumulation",
     "per_example_gradients": "per_example",
+    "prepare_process": "process",
     "run_fn": "tfx_run",
     "tuner_fn": "tfx_tune",
     "weighted_loss": "loss",
@@ -60,6 +62,7 @@ __all__ = [
     "input_gradients",
     "mean_gradients",
     "per_example_gradients",
+    "prepare_process",
     "run_fn",
     "tuner_fn",
     "weighted_loss",

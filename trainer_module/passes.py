@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from trainer_module.strategies import DeviceKind
 
 
 class Limits(NamedTuple):
@@ -23,7 +25,7 @@ class Limits(NamedTuple):
 
 
 # What they gain: `ours, one by one` of benchmarks/step_time.py.
-LIMITS: dict[Literal["CPU", "GPU"], Limits] = {
+LIMITS: dict[DeviceKind, Limits] = {
     "CPU": Limits(128 * 2**20, micro_batches=4, at_once=2),
     # A GPU takes one kernel after another: several passes at once gain little.
     "GPU": Limits(256 * 2**20, micro_batches=32, at_once=1),
@@ -47,9 +49,7 @@ class Passes(NamedTuple):
     at_once: int
 
 
-def plan_passes(
-    size: float, *, kind: Literal["CPU", "GPU"] = "CPU", together: bool = True
-) -> Passes:
+def plan_passes(size: float, *, kind: DeviceKind = "CPU", together: bool = True) -> Passes:
     """Returns how micro-batches of a size pass through the model.
 
     Args:

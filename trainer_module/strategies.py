@@ -11,6 +11,7 @@ import tensorflow as tf
 from trainer_module.names import nearest
 
 STRATEGIES = ("auto", "one_device", "mirrored")
+DeviceKind = Literal["CPU", "GPU"]
 _NOT_YET = ("multi_worker", "parameter_server", "tpu")
 
 
@@ -119,7 +120,7 @@ def grow_gpu_memory() -> None:
                 ) from None
 
 
-def replica_kind(strategy: tf.distribute.Strategy) -> Literal["CPU", "GPU"]:
+def replica_kind(strategy: tf.distribute.Strategy) -> DeviceKind:
     """Returns where the strategy's replicas compute."""
     if _is_default(strategy):
         return "GPU" if tf.config.list_logical_devices("GPU") else "CPU"

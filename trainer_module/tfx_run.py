@@ -34,11 +34,8 @@ from trainer_module.hyperparameters import with_hyperparameters
 from trainer_module.input_pipeline import DataSummary, Examples, summarise
 from trainer_module.metrics import create_metric
 from trainer_module.micro_batch_rows import micro_batch_rows
-from trainer_module.strategies import (
-    configure_intra_op_threads,
-    create_strategy,
-    grow_gpu_memory,
-)
+from trainer_module.process import prepare_process
+from trainer_module.strategies import create_strategy
 from trainer_module.tfx_data import open_data
 from trainer_module.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
@@ -81,10 +78,7 @@ def run_fn(fn_args: Any) -> FitResult:
     if getattr(fn_args, "hyperparameters", None):
         config = with_hyperparameters(config, fn_args.hyperparameters)
     check_names(config)
-    if config.micro_batch_size == "auto":
-        grow_gpu_memory()
-    if config.intra_op_threads is not None:
-        configure_intra_op_threads(config.intra_op_threads)
+    prepare_process(config)
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     summary = summarise(data.train, id_features=unsized_ids(data))

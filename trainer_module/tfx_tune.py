@@ -13,11 +13,8 @@ from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.data_context import model_context, unsized_ids
 from trainer_module.from_config import check_names
 from trainer_module.input_pipeline import summarise
-from trainer_module.strategies import (
-    configure_intra_op_threads,
-    create_strategy,
-    grow_gpu_memory,
-)
+from trainer_module.process import prepare_process
+from trainer_module.strategies import create_strategy
 from trainer_module.tfx_data import open_data
 from trainer_module.tfx_run import check_rows, keras_set_up, train
 from trainer_module.tuner_config import TunerConfig, check_objective
@@ -56,10 +53,8 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     combinations = list(tuning.combinations(config))
     for one in {(c.model_fn, c.loss, c.optimizer.name): c for c in combinations}.values():
         check_names(one)
-    if any(one.micro_batch_size == "auto" for one in combinations):
-        grow_gpu_memory()
-    if config.intra_op_threads is not None:
-        configure_intra_op_threads(config.intra_op_threads)
+    # A trial that measures memory asks the most of the process.
+    prepare_process(next((c for c in combinations if c.micro_batch_size == "auto"), config))
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     if not data.eval_files:

@@ -25,7 +25,8 @@ def modules_after(code: str) -> set[str]:
 
 def test_the_configuration_does_not_wait_for_tensorflow():
     code = (
-        "from trainer_module import TrainerConfig, TunerConfig\n"
+        "from trainer_module import TrainerConfig, TunerConfig, prepare_process\n"
+        "prepare_process(TrainerConfig.parse({'epochs': 1}))\n"
         "tuning = TunerConfig.parse({'search': {'clip_norm': {'values': [None, 1]}}})\n"
         "tuning.check(TrainerConfig.parse({'epochs': 1}))"
     )

@@ -12,8 +12,7 @@ import pytest
 # A product keeps every thread busy that it may use; processor time above the clock's says how many.
 PROGRAM = """
     import json, sys, time
-    from components import prepare_process
-    from trainer_module.config import TrainerConfig
+    from trainer_module import TrainerConfig, prepare_process
 
     prepare_process(TrainerConfig.model_validate_json(sys.argv[1]))
     import tensorflow as tf

@@ -1,0 +1,33 @@
+"""What a training asks of its process, before TensorFlow is first used in it."""
+
+from __future__ import annotations
+
+from trainer_module.config import TrainerConfig
+
+
+def prepare_process(config: TrainerConfig) -> None:
+    """Configures TensorFlow's devices and threads for a training in this process.
+
+    TensorFlow fixes its logical devices and threads, and takes the GPUs' memory, when it is first
+    used. `run_fn` and `tuner_fn` call this themselves; where something else uses TensorFlow before
+    them in the same process, as Transform does under LocalDagRunner, call it before that.
+
+    Args:
+        config: How the process will train.
+
+    Raises:
+        ValueError: TensorFlow already runs in this process, with fewer devices or other threads, or
+            holds all memory of the GPUs.
+    """
+    measures_memory = config.micro_batch_size == "auto"
+    threads, devices = config.intra_op_threads, config.logical_devices
+    if not measures_memory and threads is None and devices is None:
+        return  # without TensorFlow, which takes seconds to import
+    from trainer_module import strategies
+
+    if measures_memory:
+        strategies.grow_gpu_memory()
+    if threads is not None:
+        strategies.configure_intra_op_threads(threads)
+    if devices is not None:
+        strategies.configure_logical_devices(devices)
