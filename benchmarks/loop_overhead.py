@@ -85,9 +85,10 @@ def main() -> None:
             ]
             extra = [a - b for a, b in zip(seconds["all"], seconds["loss"], strict=True)]
             per_epoch = 1e3 * statistics.median(extra) / EPOCHS
+            took = f"{per_epoch:.0f} ms" if per_epoch >= 1 else "less than 1 ms"
             notes[what] = (
-                f"With {summary.rows:,} rows, checkpoint, metrics and TensorBoard took "
-                f"{per_epoch:.0f} ms per epoch."
+                f"With {summary.rows:,} rows, checkpoint, metrics and TensorBoard took {took} per "
+                "epoch."
             )
     _report.publish(__file__, rows, quick=arguments.quick, notes=notes)
 
