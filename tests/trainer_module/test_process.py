@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from trainer_module import TrainerConfig, prepare_process, strategies
+
 # A product keeps every thread busy that it may use; processor time above the clock's says how many.
 PROGRAM = """
     import json, sys, time
@@ -55,3 +57,14 @@ def test_what_is_not_configured_is_left_to_tensorflow():
     found = prepared()
     assert found["cpus"] == 1
     assert found["probe"] is None
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"), [({"micro_batch_size": "auto"}, 1), ({"logical_devices": 1}, 0)]
+)
+def test_gpus_are_shared_where_other_processes_measure_memory(monkeypatch, config, wanted):
+    # On a machine without a GPU what is asked of it can only be counted; tests/gpu sees the rest.
+    asked = []
+    monkeypatch.setattr(strategies, "grow_gpu_memory", lambda: asked.append(True))
+    prepare_process(TrainerConfig(**config))
+    assert len(asked) == wanted
