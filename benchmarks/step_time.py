@@ -41,7 +41,8 @@ row's two columns are always of one run).
 Each cell is measured in several processes, one after another, since one may be unlucky: a step of
 the transformer then takes up to 1.7 times as long, for seconds on end. A profile shows the same
 operations without a page fault, the copies inside einsum four times as slow; where the tensors
-happen to lie in memory is the likely reason. Any contender may have it, passes at once more often.
+happen to lie in memory is the likely reason: with jemalloc in place of glibc's malloc 1 turn in 50
+was slow, without 4 to 17. It comes with one pass at a time too.
 """
 
 from __future__ import annotations
