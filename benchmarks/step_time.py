@@ -38,11 +38,8 @@ accumulation left to save, and 0.65 is missed: the gradients alone, of our passe
 much of it, which `threads_per_op` measures ("passes alone"). Absolute times differ between runs (a
 row's two columns are always of one run).
 
-Each cell is measured in several processes, one after another, since one may be unlucky: a step of
-the transformer then takes up to 1.7 times as long, for seconds on end. A profile shows the same
-operations without a page fault, the copies inside einsum four times as slow; where the tensors
-happen to lie in memory is the likely reason: with jemalloc in place of glibc's malloc 1 turn in 50
-was slow, without 4 to 17. It comes with one pass at a time too.
+Each cell is measured in several processes, one after another: a process may be slow at the same
+operations for seconds on end, whoever takes them, and more rounds in it would not tell.
 """
 
 from __future__ import annotations
@@ -97,7 +94,9 @@ WINDOWS_OF_DATA = 4
 def main() -> None:
     """Runs the cells that the arguments name, and keeps those with ours and a baseline."""
     parser = _report.parser(__file__, rounds=3)
-    parser.add_argument("--processes", type=int, default=3, help="each with so many rounds: 3")
+    parser.add_argument(
+        "--processes", type=int, default=3, help="each of so many rounds (default: %(default)s)"
+    )
     gpu = bool(tf.config.list_physical_devices("GPU"))
     usual = (*MODELS, *(ON_GPU if gpu else HALVED))
     parser.add_argument("--models", type=_names, default=usual, help=",".join(WORKLOADS))
@@ -111,11 +110,7 @@ def main() -> None:
         models, windows, processes, rounds = models[:1], windows[:1], 1, 1
     for model in models:
         for window in windows:
-            times: dict[str, list[float]] = {}
-            for _ in range(processes):
-                of_one = in_a_process(model, window, rounds=rounds, only=arguments.only)
-                for name, values in of_one.items():
-                    times.setdefault(name, []).extend(values)
+            times = cell_of_processes(processes, model, window, rounds=rounds, only=arguments.only)
             for name, values in times.items():
                 median, low, high = (1e3 * f(values) for f in (statistics.median, min, max))
                 print(f"{model} K={window} {name:9} {median:.3f} ms ({low:.3f} to {high:.3f})")
@@ -156,13 +151,18 @@ def comparisons(model: str, window: int, times: dict[str, list[float]]) -> list[
     return rows
 
 
-def in_a_process(
-    model: str, window: int, *, rounds: int, only: Sequence[str]
+def cell_of_processes(
+    processes: int, model: str, window: int, *, rounds: int, only: Sequence[str]
 ) -> dict[str, list[float]]:
-    """Returns what `cell` finds in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(cell, model, window, rounds=rounds, only=only).result()
+    """Returns what `cell` finds in so many processes, one after another."""
+    found: dict[str, list[float]] = {}
+    for _ in range(processes):
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            times = pool.submit(cell, model, window, rounds=rounds, only=only).result()
+        for name, values in times.items():
+            found.setdefault(name, []).extend(values)
+    return found
 
 
 def cell(model: str, window: int, *, rounds: int, only: Sequence[str]) -> dict[str, list[float]]:

@@ -21,6 +21,11 @@ def test_quick_measures_and_keeps_nothing(monkeypatch, capsys):
     assert kept == {path: path.read_text() for path in _report.PROGRAMS.glob("results/*/*.json")}
 
 
+def test_a_cell_has_the_rounds_of_each_of_its_processes():
+    times = step_time.cell_of_processes(2, "small", 2, rounds=3, only=("full", "alone"))
+    assert {name: len(values) for name, values in times.items()} == {"full": 6, "alone": 6}
+
+
 def test_contenders_that_do_other_work_are_no_race():
     small = MODELS["small"]
     model, contender = step_time.ours(small, 2)
