@@ -207,7 +207,9 @@ class TrainerConfig(_Frozen):
         description="Folder that survives a retry of the node; null: under TFX's model_run folder.",
     )
     checkpoint_every_steps: int | None = Field(
-        default=None, description="Beside one at the end of each epoch; null: only those."
+        default=None,
+        description="Beside those at the ends of epochs, which take at most 1 % of the time; null: "
+        "only those.",
     )
     keep_checkpoints: int = Field(default=2, description="How many of the latest are kept.")
     tensorboard: bool = Field(default=True, description="Write scalars to the model_run folder.")

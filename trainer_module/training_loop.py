@@ -26,7 +26,7 @@ class TrainingLoop:
         for each epoch:
             for each call of the graph (steps_per_loop optimizer steps):
                 actions.on_loop; a checkpoint when it is due
-            evaluate; actions.on_epoch; a checkpoint
+            evaluate; actions.on_epoch; a checkpoint when it is due, or at the end
 
     The last window of an epoch is as short as the rows that are left, and is an optimizer step like
     the others, divided by its own Σ w. After `fit` the model holds the weights to export: those of
@@ -64,7 +64,8 @@ class TrainingLoop:
             evaluate: Returns metrics by name; called after each epoch, on averaged weights if the
                 step keeps an EMA.
             actions: Called in order.
-            checkpoints: Saved at the end of each epoch, and every so many steps as they say.
+            checkpoints: Saved at ends of epochs and every so many steps, as they say, and when
+                training ends.
 
         Raises:
             ValueError: Both or neither of epochs and steps, or a count below 1.
@@ -221,7 +222,7 @@ class TrainingLoop:
             self._stopped = "epochs"
         elif stop:
             self._stopped = "early_stopping"
-        if self.checkpoints is not None:
+        if self.checkpoints is not None and (self._stopped is not None or self.checkpoints.due()):
             self._save()
 
     def _save(self) -> None:

@@ -69,13 +69,16 @@ def build(strategy, actions_of, folder=None, *, learning_rate=0.02, ema_momentum
         model, optimizer, "mse", micro_batch_size=4, strategy=strategy, ema_momentum=ema_momentum
     )
     data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS))
+    checkpoints = None
+    if folder is not None:
+        checkpoints = Checkpoints(str(folder), step, share_of_time=None)
     return TrainingLoop(
         step,
         data.batch(6),
         epochs=5,
         evaluate=Evaluation(model, "mse", data.batch(10), strategy=strategy),
         actions=actions_of(model),
-        checkpoints=None if folder is None else Checkpoints(str(folder), step),
+        checkpoints=checkpoints,
     )
 
 

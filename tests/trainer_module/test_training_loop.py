@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import types
+
 import full_batch
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer_module import checkpoints
 from trainer_module.actions import Action, EarlyStopping
-from trainer_module.checkpoints import Checkpoints
 from trainer_module.evaluation import Evaluation
 from trainer_module.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
@@ -52,9 +54,11 @@ def build(strategy, folder=None, actions=(), *, epochs=3, every_steps=2, **optio
         model, optimizer, "mse", micro_batch_size=2, strategy=strategy, ema_momentum=0.9, **options
     )
     data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(7)
-    checkpoints = None
+    saved = None
     if folder is not None:
-        checkpoints = Checkpoints(str(folder), step, every_steps=every_steps)
+        saved = checkpoints.Checkpoints(
+            str(folder), step, every_steps=every_steps, share_of_time=None
+        )
     return TrainingLoop(
         step,
         batches,
@@ -62,7 +66,7 @@ def build(strategy, folder=None, actions=(), *, epochs=3, every_steps=2, **optio
         steps_per_loop=1,
         evaluate=Evaluation(model, "mse", data, strategy=strategy),
         actions=[stopping, *actions],
-        checkpoints=checkpoints,
+        checkpoints=saved,
     )
 
 
@@ -86,6 +90,52 @@ def test_killed_and_continued_it_ends_bit_for_bit_where_it_would_have(strategies
     found = [v.numpy() for v in (*loop.train_step.optimizer.variables, *loop.train_step.state())]
     for one, other in zip(found, state, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_ends_of_epochs_are_saved_as_often_as_the_share_of_time_allows(
+    strategies, tmp_path, monkeypatch
+):
+    """Epochs of 1 s, 0.75 s to save, a quarter of the time: after a save the next is due in 3 s."""
+    now = [0.0]
+    monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    epochs = []
+
+    class Second(Action):
+        def on_epoch(self, end):
+            now[0] += 1.0
+            return False
+
+    class Slow(checkpoints.Checkpoints):
+        def save(self, position, step):
+            epochs.append(position["epoch"])
+            super().save(position, step)
+
+        def _record(self):
+            now[0] += 0.75
+            super()._record()
+
+    loop = build(strategies["one_device"], actions=[Second()], epochs=8)
+    loop.checkpoints = Slow(str(tmp_path), loop.train_step, share_of_time=0.25)
+    loop.fit()
+    assert epochs == [1, 4, 7, 8]  # the last is always saved
+
+
+@pytest.mark.parametrize(("options", "steps"), [({}, [15]), ({"share_of_time": None}, [5, 10, 15])])
+def test_epochs_of_a_moment_are_saved_one_by_one_only_if_asked(
+    strategies, tmp_path, monkeypatch, options, steps
+):
+    monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=lambda: 0.0))
+    loop = build(strategies["one_device"])
+    loop.checkpoints = checkpoints.Checkpoints(str(tmp_path), loop.train_step, keep=9, **options)
+    assert loop.fit().steps == 15
+    assert {path.stem for path in tmp_path.glob("*.index")} == {f"ckpt-{n}" for n in steps}
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
+def test_a_share_of_time_that_is_none_is_refused(share, tmp_path):
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
+    with pytest.raises(ValueError, match=f"share_of_time={share}: use a number above 0"):
+        checkpoints.Checkpoints(str(tmp_path), step, share_of_time=share)
 
 
 def test_the_last_window_of_an_epoch_is_flushed_with_its_own_denominator(float64):
