@@ -221,7 +221,7 @@ def test_penguins_trainer_takes_what_its_tuner_found(penguin_example):
     assert best["score"] > worst["score"]
     (events,) = penguin_example.artifacts.glob("Trainer/model_run/*/train/events*")
     rates = {
-        float(tf.make_ndarray(value.tensor))
+        value.simple_value
         for event in tf.compat.v1.train.summary_iterator(str(events))
         for value in event.summary.value
         if value.tag == "learning_rate"

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from trainer_module.actions import (
     Action,
@@ -198,12 +199,13 @@ def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
         action.on_loop(LoopProgress(step, 10, 20, 1, 1, step / 64, 2.0, 0.25, 64, 0.5))
     action.on_epoch(EpochEnd(20, 1, 0.5, {"loss": 0.375, "auc": 0.75}))
     action.on_end(FitResult("epochs", 20, 1, {}, {}))
-    found = {
-        (file.parent.name, event.step, value.tag): float(tf.make_ndarray(value.tensor))
-        for file in tmp_path.glob("*/events*")
-        for event in tf.compat.v1.train.summary_iterator(str(file))
-        for value in event.summary.value
-    }
+    found = {}
+    for name in ("train", "eval"):
+        shown = EventAccumulator(str(tmp_path / name))  # TensorBoard's own reader
+        shown.Reload()
+        for tag in shown.PluginTagToContent("scalars"):
+            for event in shown.Tensors(tag):
+                found[name, event.step, tag] = float(tf.make_ndarray(event.tensor_proto))
     same = {"gradient_norm": 2.0, "learning_rate": 0.25, "examples_per_second": 128.0}
     assert found == {
         **{("train", step, "loss"): step / 64 for step in (10, 20)},

@@ -142,7 +142,7 @@ def test_early_stopping_exports_the_best_epoch(fn_args):
     assert result.epochs < 30
     events = Path(args.model_run_dir).glob("eval/events*")
     history = [
-        float(tf.make_ndarray(value.tensor))
+        value.simple_value
         for file in events
         for event in tf.compat.v1.train.summary_iterator(str(file))
         for value in event.summary.value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgress
@@ -46,10 +45,13 @@ class TensorBoardScalars(Action):
 
 
 def _write(writer: EventFileWriter, step: int, values: dict[str, float]) -> None:
-    """Leaves all values to the writer's thread as one event; tf.summary takes far longer."""
+    """Leaves all values to the writer's thread as one event; tf.summary takes far longer.
+
+    `simple_value` is the shortest way to write a scalar, a few bytes; TensorBoard reads both.
+    """
     if not values:
         return
     event = Event(wall_time=time.time(), step=step)
     for name, value in values.items():
-        event.summary.MergeFrom(scalar_pb(name, value))
+        event.summary.value.add(tag=name, simple_value=value)
     writer.add_event(event)
