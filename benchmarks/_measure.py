@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple
 
 # A turn repeats what is timed until the clock and the machine's short interruptions hardly count.
 SECONDS_PER_TURN = 0.8
@@ -42,6 +44,24 @@ def seconds_per_run(
     for index in range(rounds):
         for name in names if index % 2 == 0 else reversed(names):
             found[name].append(_seconds(contenders[name], counts[name]) / counts[name])
+    return found
+
+
+def rounds_of_processes(
+    processes: int, measure: Callable[..., dict[str, list[float]]], *arguments: Any, **options: Any
+) -> dict[str, list[float]]:
+    """Returns what `measure` finds in so many processes, one after another.
+
+    A process may be slow at the same operations for seconds on end, or one of its contenders faster
+    than its twin: more rounds in it would not tell.
+    """
+    found: dict[str, list[float]] = {}
+    for _ in range(processes):
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            times = pool.submit(measure, *arguments, **options).result()
+        for name, values in times.items():
+            found.setdefault(name, []).extend(values)
     return found
 
 

@@ -35,11 +35,24 @@ make bench ARGS="step_time"         # one benchmark; writes its part of this pag
 """
 
 
-def parser(program: str, *, rounds: int) -> argparse.ArgumentParser:
-    """Returns the arguments that all benchmarks have: `--runs` and `--quick`."""
+def parser(program: str, *, rounds: int, processes: int | None = None) -> argparse.ArgumentParser:
+    """Returns the arguments that all benchmarks have: `--runs` and `--quick`.
+
+    Args:
+        program: The benchmark's `__file__`.
+        rounds: Default of `--runs`.
+        processes: Default of `--processes`, for a benchmark that measures in several.
+    """
     title, _ = description(Path(program))
     found = argparse.ArgumentParser(description=title)
     found.add_argument("--runs", type=int, default=rounds, help="rounds (default: %(default)s)")
+    if processes is not None:
+        found.add_argument(
+            "--processes",
+            type=int,
+            default=processes,
+            help="each of so many rounds (default: %(default)s)",
+        )
     found.add_argument(
         "--quick",
         action="store_true",

@@ -1,13 +1,15 @@
 """What checkpoints, metrics and TensorBoard cost at default settings, against the bare loop.
 
 The taxi example's transformed rows, 3 epochs of the default model in global batches of 256 rows
-through `TrainingLoop`, set up as `run_fn` does: a checkpoint and an evaluation at the end of each
-epoch, AUC and accuracy beside the loss, the log, TensorBoard's scalars after each half second's
-steps. The baseline has none of these but still evaluates the loss, since whoever gives an eval
-split wants to know it. What the evaluation itself takes is shown against a loop without any.
+through `TrainingLoop`, set up as `run_fn` does: an evaluation at the end of each epoch, AUC and
+accuracy beside the loss, checkpoints (at ends of epochs where one is due, and of training), the
+log, TensorBoard's scalars after each half second's steps. The baseline has none of these but still
+evaluates the loss, since whoever gives an eval split wants to know it. What the evaluation itself
+takes is shown against a loop without any.
 
 Epochs are those of the example's own 10,000 rows, over in a fraction of a second, so that what is
-done once an epoch weighs much, and of 200,000 rows, the same 20 times over.
+done once an epoch weighs much, and of 200,000 rows, the same 20 times over. Several processes, one
+after another, measure both: in one process a contender may be faster than its twin.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from typing import Any
 import keras
 
 from benchmarks import _report
-from benchmarks._measure import Contender, seconds_per_run
+from benchmarks._measure import Contender, rounds_of_processes, seconds_per_run
 from benchmarks._result import Limit, Row
-from benchmarks._taxi import repeated, taxi, transformed
+from benchmarks._taxi import Taxi, repeated, taxi, transformed
 from trainer_module import TrainerConfig, TrainingLoop, TrainStep
 from trainer_module.actions import ProgressLog, TensorBoardScalars
 from trainer_module.checkpoints import Checkpoints
@@ -43,8 +45,9 @@ TIMES = 20
 
 
 def main() -> None:
-    """Trains with everything, with the evaluation's loss only, and with nothing, in turns."""
-    arguments = _report.parser(__file__, rounds=7).parse_args()
+    """Compares training with everything, with the evaluation's loss only, and with nothing."""
+    arguments = _report.parser(__file__, rounds=7, processes=3).parse_args()
+    processes, rounds = (1, 1) if arguments.quick else (arguments.processes, arguments.runs)
     source = taxi()
     rows: list[Row] = []
     notes: dict[str, str] = {}
@@ -55,19 +58,11 @@ def main() -> None:
                 repeated(pattern, times=times, files=1, folder=place / split)
                 for split, pattern in (("train", source.train), ("eval", source.eval))
             )
-            data = transformed(source, files, eval_files)
-            summary = summarise(data.train)
-            contenders = {
-                "bare": contender(data, summary, place / "bare", evaluated=False, kept=False),
-                "loss": contender(data, summary, place / "loss", evaluated=True, kept=False),
-                "all": contender(data, summary, place / "all", evaluated=True, kept=True),
-            }
-            seconds = seconds_per_run(
-                contenders,
-                rounds=1 if arguments.quick else arguments.runs,
-                seconds_per_turn=0.0,
+            count = summarise(transformed(source, files).train).rows
+            seconds = rounds_of_processes(
+                processes, race, source, files, eval_files, place, rounds=rounds
             )
-            what = f"{EPOCHS} epochs of {summary.rows:,} rows"
+            what = f"{EPOCHS} epochs of {count:,} rows"
             rows += [
                 Row(
                     what=f"checkpoints, metrics, TensorBoard: {what}",
@@ -87,10 +82,30 @@ def main() -> None:
             per_epoch = 1e3 * statistics.median(extra) / EPOCHS
             took = f"{per_epoch:.0f} ms" if per_epoch >= 1 else "less than 1 ms"
             notes[what] = (
-                f"With {summary.rows:,} rows, checkpoint, metrics and TensorBoard took {took} per "
-                "epoch."
+                f"With {count:,} rows, checkpoint, metrics and TensorBoard took {took} per epoch."
             )
     _report.publish(__file__, rows, quick=arguments.quick, notes=notes)
+
+
+def race(
+    source: Taxi,
+    files: tuple[str, ...],
+    eval_files: tuple[str, ...],
+    place: Path,
+    *,
+    rounds: int,
+) -> dict[str, list[float]]:
+    """Returns seconds of a `fit`: bare, with the loss evaluated, and with all, in turns."""
+    data = transformed(source, files, eval_files)
+    summary = summarise(data.train)
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        folder = Path(name)
+        contenders = {
+            "bare": contender(data, summary, folder / "bare", evaluated=False, kept=False),
+            "loss": contender(data, summary, folder / "loss", evaluated=True, kept=False),
+            "all": contender(data, summary, folder / "all", evaluated=True, kept=True),
+        }
+        return seconds_per_run(contenders, rounds=rounds)
 
 
 def contender(

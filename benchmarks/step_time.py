@@ -45,10 +45,8 @@ operations for seconds on end, whoever takes them, and more rounds in it would n
 from __future__ import annotations
 
 import functools
-import multiprocessing
 import statistics
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -57,7 +55,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import _report
-from benchmarks._measure import Contender, seconds_per_run
+from benchmarks._measure import Contender, rounds_of_processes, seconds_per_run
 from benchmarks._models import HALVED, MODELS, ON_GPU, TITLES, Workload, flat
 from benchmarks._result import Limit, Row
 from trainer_module import TrainStep, passes
@@ -93,10 +91,7 @@ WINDOWS_OF_DATA = 4
 
 def main() -> None:
     """Runs the cells that the arguments name, and keeps those with ours and a baseline."""
-    parser = _report.parser(__file__, rounds=3)
-    parser.add_argument(
-        "--processes", type=int, default=3, help="each of so many rounds (default: %(default)s)"
-    )
+    parser = _report.parser(__file__, rounds=3, processes=3)
     gpu = bool(tf.config.list_physical_devices("GPU"))
     usual = (*MODELS, *(ON_GPU if gpu else HALVED))
     parser.add_argument("--models", type=_names, default=usual, help=",".join(WORKLOADS))
@@ -110,7 +105,9 @@ def main() -> None:
         models, windows, processes, rounds = models[:1], windows[:1], 1, 1
     for model in models:
         for window in windows:
-            times = cell_of_processes(processes, model, window, rounds=rounds, only=arguments.only)
+            times = rounds_of_processes(
+                processes, cell, model, window, rounds=rounds, only=arguments.only
+            )
             for name, values in times.items():
                 median, low, high = (1e3 * f(values) for f in (statistics.median, min, max))
                 print(f"{model} K={window} {name:9} {median:.3f} ms ({low:.3f} to {high:.3f})")
@@ -149,20 +146,6 @@ def comparisons(model: str, window: int, times: dict[str, list[float]]) -> list[
             )
         )
     return rows
-
-
-def cell_of_processes(
-    processes: int, model: str, window: int, *, rounds: int, only: Sequence[str]
-) -> dict[str, list[float]]:
-    """Returns what `cell` finds in so many processes, one after another."""
-    found: dict[str, list[float]] = {}
-    for _ in range(processes):
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
-            times = pool.submit(cell, model, window, rounds=rounds, only=only).result()
-        for name, values in times.items():
-            found.setdefault(name, []).extend(values)
-    return found
 
 
 def cell(model: str, window: int, *, rounds: int, only: Sequence[str]) -> dict[str, list[float]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import _report, step_time
-from benchmarks._measure import Contender, seconds_per_run
+from benchmarks._measure import Contender, rounds_of_processes, seconds_per_run
 from benchmarks._models import MODELS
 
 
@@ -22,7 +22,7 @@ def test_quick_measures_and_keeps_nothing(monkeypatch, capsys):
 
 
 def test_a_cell_has_the_rounds_of_each_of_its_processes():
-    times = step_time.cell_of_processes(2, "small", 2, rounds=3, only=("full", "alone"))
+    times = rounds_of_processes(2, step_time.cell, "small", 2, rounds=3, only=("full", "alone"))
     assert {name: len(values) for name, values in times.items()} == {"full": 6, "alone": 6}
 
 
