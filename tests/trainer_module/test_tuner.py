@@ -10,7 +10,7 @@ import math
 import pytest
 from absl import logging as absl_logging
 
-from trainer_module import TrainerConfig, TunerConfig, run_fn, tuner_fn
+from trainer_module import TrainerConfig, TunerConfig, run_fn, strategies, tuner_fn
 from trainer_module.hyperparameters import setting_values
 from trainer_module.tuner import SettingsTuner
 
@@ -265,6 +265,17 @@ def test_trials_find_their_micro_batch_size_once_and_fail_where_there_is_none(
 def test_what_does_not_fit_is_refused_before_the_first_trial(search, tuner, trainer, message):
     with pytest.raises(ValueError, match=message):
         search(tuner, **trainer)
+
+
+@pytest.mark.parametrize(("sizes", "wanted"), [([8, "auto"], 1), ([8, 16], 0)])
+def test_gpus_are_shared_where_some_trial_measures_memory(fn_args, monkeypatch, sizes, wanted):
+    # On a machine without a GPU what is asked of it can only be counted.
+    asked = []
+    monkeypatch.setattr(strategies, "grow_gpu_memory", lambda: asked.append(True))
+    args = fn_args(**TRAINER)
+    args.custom_config["tuner"] = {"search": {"micro_batch_size": {"values": sizes}}}
+    tuner_fn(args)
+    assert len(asked) == wanted
 
 
 def test_the_tuner_needs_a_search_and_an_eval_split(fn_args):
