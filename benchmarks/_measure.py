@@ -7,7 +7,9 @@ import multiprocessing
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 # A turn repeats what is timed until the clock and the machine's short interruptions hardly count.
 SECONDS_PER_TURN = 0.8
@@ -47,6 +49,13 @@ def seconds_per_run(
     return found
 
 
+def in_own_process(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Returns what the function does, from a new process; a killed one is an error."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(function, *arguments, **options).result()
+
+
 def rounds_of_processes(
     processes: int, measure: Callable[..., dict[str, list[float]]], *arguments: Any, **options: Any
 ) -> dict[str, list[float]]:
@@ -57,10 +66,7 @@ def rounds_of_processes(
     """
     found: dict[str, list[float]] = {}
     for _ in range(processes):
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
-            times = pool.submit(measure, *arguments, **options).result()
-        for name, values in times.items():
+        for name, values in in_own_process(measure, *arguments, **options).items():
             found.setdefault(name, []).extend(values)
     return found
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import importlib
 import json
-import multiprocessing
 import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from benchmarks._measure import in_own_process
 
 BEAM_ARGS = ["--runner=FnApiRunner"]
 FIRST_ROWS = 64
@@ -73,13 +73,6 @@ def in_turns(works: dict[str, Work], *, rounds: int) -> dict[str, list[Run]]:
             found[name].append(run)
             print(f"{name}: {run.seconds:.1f} s, {run.peak / 1e6:,.0f} MB at most", flush=True)
     return found
-
-
-def in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Returns what the function does, from a new process; a killed one is an error."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def check_same_output(runs: Sequence[Run], *, tolerance: float) -> None:

@@ -10,13 +10,12 @@ both have to arrive at the same loss and the same weights.
 from __future__ import annotations
 
 import math
-import multiprocessing
 import re
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import _report
+from benchmarks._measure import in_own_process
 from benchmarks._result import Limit, Row
 
 WINDOW = 16
@@ -40,7 +39,7 @@ def main() -> None:
         ours, full = [], []
         for index in range(1 if arguments.quick else arguments.runs):
             for micro_batches in (WINDOW, 1) if index % 2 == 0 else (1, WINDOW):
-                peak = in_own_process(name, micro_batches)
+                peak = in_own_process(measure, name, micro_batches)
                 (full if micro_batches == 1 else ours).append(peak)
                 print(f"{name}, {micro_batches} micro-batches: {peak.above / 1e6:,.0f} MB")
         check_same_work(ours + full)
@@ -55,13 +54,6 @@ def main() -> None:
             )
         )
     _report.publish(__file__, rows, quick=arguments.quick)
-
-
-def in_own_process(name: str, micro_batches: int) -> Peak:
-    """Returns what `measure` does, from a new process; a killed one is an error."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(measure, name, micro_batches).result()
 
 
 def measure(name: str, micro_batches: int) -> Peak:

@@ -16,9 +16,9 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from benchmarks import _report
-from benchmarks._measure import Contender, seconds_per_run
+from benchmarks._measure import Contender, in_own_process, seconds_per_run
 from benchmarks._result import Limit, Row
-from benchmarks._transform import execute, in_own_process, ours
+from benchmarks._transform import execute, ours
 from benchmarks._transform_data import names, numbers
 from trainer_module.input_pipeline import Examples
 

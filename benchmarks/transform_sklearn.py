@@ -27,8 +27,9 @@ import tempfile
 import time
 
 from benchmarks import _report
+from benchmarks._measure import in_own_process
 from benchmarks._result import Row
-from benchmarks._transform import in_own_process, in_turns, ours
+from benchmarks._transform import in_turns, ours
 from benchmarks._transform_data import numbers, parquet
 
 COLUMNS, ROWS = 300, 80_000

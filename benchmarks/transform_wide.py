@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import _report
+from benchmarks._measure import in_own_process
 from benchmarks._result import Limit, Row
 from benchmarks._transform import (
     BEAM_ARGS,
     baseline,
     check_same_output,
-    in_own_process,
     in_turns,
     ours,
 )

@@ -16,7 +16,7 @@ from absl import logging
 from trainer_module.train_step import TrainStep
 
 _POSITION = "position"
-# What saving is taken to last until one was: epochs of less than a second need none each.
+# What saving is taken to last before the first: by default the first second needs no checkpoint.
 _FIRST_GUESS_SECONDS = 0.01
 _NAME = re.compile(r"ckpt-(\d+)(?:-\d+)?")
 _FILE = re.compile(rf"({_NAME.pattern})\.(index|data-).*")
@@ -53,7 +53,7 @@ class Checkpoints:
             keep: How many of the latest to keep.
             every_steps: Optimizer steps between two, beside those at the ends of epochs.
             share_of_time: Of training, that those at the ends of epochs may take: after a save of 3
-                seconds the next is due in 300, also where epochs are shorter. That is near the
+                seconds the next is due in 300, however short epochs are. That is near the
                 best for a run that is stopped every few hours: sqrt(2 · 3 s · 4 h) = 294 s (Young,
                 "A first order approximation to the optimum checkpoint interval", 1974). None saves
                 at the end of every epoch.
@@ -69,8 +69,8 @@ class Checkpoints:
         self.every_steps = every_steps
         self._fingerprint = fingerprint
         self._keep = keep
-        self._share_of_time = share_of_time
-        self._saved_at, self._save_seconds = time.monotonic(), _FIRST_GUESS_SECONDS
+        self._pause_per_second = 0.0 if share_of_time is None else 1 / share_of_time
+        self._due_at = time.monotonic() + _FIRST_GUESS_SECONDS * self._pause_per_second
         self._variables: dict[str, Any] = {
             **_by_place("model", [v.value for v in train_step.model.variables]),
             **_by_place("optimizer", [v.value for v in train_step.optimizer.variables]),
@@ -85,10 +85,7 @@ class Checkpoints:
 
     def due(self) -> bool:
         """Returns whether enough time went by to save at the end of an epoch."""
-        if self._share_of_time is None:
-            return True
-        passed = time.monotonic() - self._saved_at
-        return passed * self._share_of_time >= self._save_seconds
+        return time.monotonic() >= self._due_at
 
     def save(self, position: dict[str, Any], step: int) -> None:
         """Writes one checkpoint; until it is whole, the one before it is the latest."""
@@ -106,8 +103,8 @@ class Checkpoints:
         self._kept = [*self._kept, prefix][-self._keep :]
         self._record()
         self._delete_others()
-        self._saved_at = time.monotonic()
-        self._save_seconds = self._saved_at - started
+        ended = time.monotonic()
+        self._due_at = ended + (ended - started) * self._pause_per_second
 
     def restore(self) -> dict[str, Any] | None:
         """Restores the latest checkpoint and returns its position, or None when there is none.

@@ -208,7 +208,7 @@ class TrainerConfig(_Frozen):
     )
     checkpoint_every_steps: int | None = Field(
         default=None,
-        description="Beside those at the ends of epochs, which take at most 1 % of the time; null: "
+        description="Beside those at the ends of epochs, which take about 1 % of the time; null: "
         "only those.",
     )
     keep_checkpoints: int = Field(default=2, description="How many of the latest are kept.")

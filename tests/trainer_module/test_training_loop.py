@@ -132,7 +132,7 @@ def test_epochs_of_a_moment_are_saved_one_by_one_only_if_asked(
 
 
 @pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
-def test_a_share_of_time_that_is_none_is_refused(share, tmp_path):
+def test_a_share_of_time_out_of_its_range_is_refused(share, tmp_path):
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
     with pytest.raises(ValueError, match=f"share_of_time={share}: use a number above 0"):
         checkpoints.Checkpoints(str(tmp_path), step, share_of_time=share)
