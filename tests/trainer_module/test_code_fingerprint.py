@@ -1,0 +1,97 @@
+"""Which edits of the user's own code count, and that none of it is run to know."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer_module.code_fingerprint import code_digests, code_fingerprint
+
+SOURCES = {
+    "fp_models/__init__.py": "",
+    "fp_models/wide.py": "from .parts import head\nfrom fp_shared import *\nimport numpy as np\n"
+    "def model_fn(context):\n    from fp_late import sizes\n    return head(sizes)\n",
+    "fp_models/parts/__init__.py": "from . import layers\nfrom ..names import NAME\nhead = 1\n",
+    "fp_models/parts/layers.py": "WIDTH = 8\n",
+    "fp_models/names.py": "NAME = 'wide'\n",
+    "fp_models/other.py": "raise SystemExit('not imported by the model')\n",
+    "fp_shared.py": "import fp_models.wide  # a circle\nraise SystemExit('nothing is run')\n",
+    "fp_late.py": "sizes = 3\n",
+}
+BEHIND = {
+    "fp_models",
+    "fp_models.wide",
+    "fp_models.parts",
+    "fp_models.parts.layers",
+    "fp_models.names",
+    "fp_shared",
+    "fp_late",
+}
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch) -> Path:
+    for name, text in SOURCES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_it_is_the_module_and_all_of_ones_own_that_it_imports(sources):
+    assert set(code_digests(["fp_models.wide"])) == BEHIND
+    assert set(code_digests(["fp_models.wide"], without=["fp_models"])) == set()
+    assert not any(name.startswith("fp_") for name in sys.modules)
+
+
+@pytest.mark.parametrize("file", ["fp_models/wide.py", "fp_models/parts/layers.py", "fp_late.py"])
+def test_an_edit_changes_that_module_alone(sources, file):
+    before, one = code_digests(["fp_models.wide"]), code_fingerprint(["fp_models.wide"])
+    text = (sources / file).read_text()
+    (sources / file).write_text(f"# a comment\n{text}\n")
+    assert code_fingerprint(["fp_models.wide"]) == one
+    (sources / file).write_text(text.replace("3", "4").replace("8", "9").replace("head(", "max("))
+    after = code_digests(["fp_models.wide"])
+    assert [name for name in after if after[name] != before[name]] == [
+        file.removesuffix(".py").replace("/", ".")
+    ]
+    assert code_fingerprint(["fp_models.wide"]) != one
+
+
+def test_what_is_not_imported_does_not_count(sources):
+    one = code_fingerprint(["fp_models.wide"])
+    (sources / "fp_models/other.py").write_text("x = 1\n")
+    assert code_fingerprint(["fp_models.wide"]) == one
+
+
+def test_another_process_finds_the_same(sources):
+    code = (
+        "from trainer_module.code_fingerprint import code_fingerprint as f;"
+        "print(f(['fp_models.wide']))"
+    )
+    environment = {"PYTHONPATH": f"{Path.cwd()}:{sources}", "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == code_fingerprint(["fp_models.wide"])
+
+
+def test_an_installed_package_counts_whole(tmp_path, monkeypatch):
+    package = tmp_path / "site-packages" / "fp_installed"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("import numpy\n")
+    (package / "data.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    before = code_digests(["fp_installed.a"])
+    assert set(before) == {"fp_installed"}
+    (package / "data.py").write_text("x = 2\n")
+    assert code_digests(["fp_installed.a"]) != before
+
+
+def test_a_module_that_is_not_there_is_named():
+    with pytest.raises(ModuleNotFoundError, match=r"no module 'fp_nowhere.at_all': install its"):
+        code_digests(["fp_nowhere.at_all"])
