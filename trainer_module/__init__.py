@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainer_module.model_context import ModelContext
     from trainer_module.per_example import per_example_gradients
     from trainer_module.process import prepare_process
+    from trainer_module.reduction import apply_gradients, sum_over_replicas
     from trainer_module.strategies import create_strategy
     from trainer_module.tfx_run import run_fn
     from trainer_module.tfx_tune import tuner_fn
@@ -36,6 +37,7 @@ _MODULE_OF = {
     "TrainingLoop": "training_loop",
     "TunerConfig": "tuner_config",
     "accumulate_gradients": "accumulation",
+    "apply_gradients": "reduction",
     "create_strategy": "strategies",
     "find_micro_batch_size": "micro_batch_size",
     "input_gradients": "input_grad",
@@ -43,6 +45,7 @@ _MODULE_OF = {
     "per_example_gradients": "per_example",
     "prepare_process": "process",
     "run_fn": "tfx_run",
+    "sum_over_replicas": "reduction",
     "tuner_fn": "tfx_tune",
     "weighted_loss": "loss",
 }
@@ -57,6 +60,7 @@ __all__ = [
     "TrainingLoop",
     "TunerConfig",
     "accumulate_gradients",
+    "apply_gradients",
     "create_strategy",
     "find_micro_batch_size",
     "input_gradients",
@@ -64,6 +68,7 @@ __all__ = [
     "per_example_gradients",
     "prepare_process",
     "run_fn",
+    "sum_over_replicas",
     "tuner_fn",
     "weighted_loss",
 ]

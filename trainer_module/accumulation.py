@@ -26,9 +26,10 @@ AddedLosses = Literal["mean", "sum"]
 
 
 class GradientSum(NamedTuple):
-    """Sums over rows i of a batch; two of them add up field by field to that of both batches.
+    """Sums over rows i of a batch; `first + second` is that of the rows of both.
 
         g = gradients / denominator + ∇R + ∇A          (see `mean_gradients`)
+        A = added_loss / max(added_rows, 1)
 
     Attributes:
         numerator: Σ w_i l_i, scalar, float32 (float64 for a float64 model), as are all others.
@@ -36,9 +37,11 @@ class GradientSum(NamedTuple):
         rows: Number of rows, whatever their weights, scalar.
         gradients: Σ w_i ∇l_i, one dense tensor per trainable variable; None where the loss does
             not depend on the variable.
-        added_loss: A, what layers gave to `add_loss` (activity regularisers among them); None for
-            a model without.
-        added_gradients: ∇A, one per trainable variable; None for a model without.
+        added_loss: What layers gave to `add_loss` (activity regularisers among them), of each pass
+            times its rows if it is a mean over rows; None for a model without.
+        added_gradients: Its gradients, one per trainable variable; None for a model without.
+        added_rows: The rows that `added_loss` is to be divided by, 0 if it is a sum over rows; None
+            for a model without.
     """
 
     numerator: tf.Tensor
@@ -47,6 +50,11 @@ class GradientSum(NamedTuple):
     gradients: list[Any]
     added_loss: tf.Tensor | None = None
     added_gradients: list[Any] | None = None
+    added_rows: tf.Tensor | None = None
+
+    def __add__(self, other: GradientSum) -> GradientSum:  # pyright: ignore
+        """Returns the sums over the rows of both, of the same model and loss."""
+        return tf.nest.map_structure(lambda a, b: None if a is None else a + b, self, other)
 
 
 class Description(NamedTuple):
@@ -113,6 +121,7 @@ def accumulate_gradients(
     """
     if micro_batch_size < 1:
         raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
+    micro_batch_size = int(micro_batch_size)
     loss_fn = as_loss_function(loss_fn)
     added_losses = added_losses or default_added_losses(model)
     data = (features, labels, sample_weight)
@@ -124,7 +133,12 @@ def accumulate_gradients(
 
     def micro_batch(index: Any, part: Any) -> MicroBatchGradients:
         return micro_batch_gradients(
-            model, loss_fn, *part, random_position=(*random_position, index), loss_scale=loss_scale
+            model,
+            loss_fn,
+            *part,
+            random_position=(*random_position, index),
+            loss_scale=loss_scale,
+            added_losses=added_losses,
         )
 
     zeros = _zeros(model, description)
@@ -243,33 +257,33 @@ def describe(
     )
 
 
-def mean_gradients(
-    total: GradientSum, model: keras.Model, *, added_losses: AddedLosses | None = None
-) -> tuple[tf.Tensor, list[Any]]:
+def mean_gradients(total: GradientSum, model: keras.Model) -> tuple[tf.Tensor, list[Any]]:
     """Returns the loss and g of DESIGN §4.1 from sums over the whole global batch.
 
         g = ( Σ_i w_i ∇l_i ) / ( Σ_i w_i )  +  ∇R
 
-    R are the variables' regularisers and what layers gave to `add_loss`, each counted once.
+    R are the variables' regularisers and what layers gave to `add_loss`, each counted once. On a
+    replica of several, `total` comes from `sum_over_replicas`, and what follows is an update by
+    `apply_gradients`: Keras' own `apply` would add the equal g of all replicas up.
 
     Args:
         total: Sums over all micro-batches and replicas. With Σ w = 0 the first term is 0.
         model: The model, for its regularisers.
-        added_losses: As given to `accumulate_gradients`.
 
     Returns:
         The scalar loss, and one gradient per trainable variable (None where there is none).
     """
     loss = tf.math.divide_no_nan(total.numerator, total.denominator)
     gradients = [
-        None if g is None else tf.math.divide_no_nan(g, total.denominator) for g in total.gradients
+        None if g is None else tf.math.divide_no_nan(g, tf.cast(total.denominator, g.dtype))
+        for g in total.gradients
     ]
     if total.added_loss is not None and total.added_gradients is not None:
-        added_losses = added_losses or default_added_losses(model)
-        rows = total.rows if added_losses == "mean" else tf.ones_like(total.rows)
-        loss += tf.math.divide_no_nan(total.added_loss, rows)
+        assert total.added_rows is not None
+        rows = tf.maximum(total.added_rows, 1)
+        loss += total.added_loss / rows
         gradients = [
-            _plus(g, None if a is None else tf.math.divide_no_nan(a, rows))
+            _plus(g, None if a is None else a / tf.cast(rows, a.dtype))
             for g, a in zip(gradients, total.added_gradients, strict=True)
         ]
     regularisation, slopes = regularisation_gradients(model)
@@ -323,6 +337,7 @@ def _zeros(model: keras.Model, description: Description) -> GradientSum:
         gradients=zeros(description.has_gradient),
         added_loss=None if has_added is None else scalar,
         added_gradients=None if has_added is None else zeros(has_added),
+        added_rows=None if has_added is None else scalar,
     )
 
 
@@ -355,10 +370,13 @@ def _add(
 ) -> GradientSum:
     dtype = total.numerator.dtype
     added, added_gradients = total.added_loss, total.added_gradients
+    added_rows = total.added_rows
     if added is not None and added_gradients is not None:
         assert part.added_loss is not None
         assert part.added_gradients is not None
+        assert added_rows is not None
         factor = rows if added_losses == "mean" else tf.ones([], dtype)
+        added_rows += rows if added_losses == "mean" else tf.zeros([], dtype)
         added += tf.cast(part.added_loss, dtype) * factor
         added_gradients = [
             _accumulate(a, g, factor)
@@ -371,6 +389,7 @@ def _add(
         gradients=[_accumulate(a, g) for a, g in zip(total.gradients, part.gradients, strict=True)],
         added_loss=added,
         added_gradients=added_gradients,
+        added_rows=added_rows,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,9 @@ def map_chunks(
     Raises:
         ValueError: chunk_size below 1.
     """
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
+    if isinstance(chunk_size, bool) or not isinstance(chunk_size, numbers.Integral):
+        raise ValueError(f"chunk_size={chunk_size!r}: use a whole number of at least 1 row.")
+    if chunk_size < 1:
         raise ValueError(f"chunk_size={chunk_size!r}: use a whole number of at least 1 row.")
     tensors = [tensor for tensor in tf.nest.flatten(data) if tensor is not None]
     rows = tf.shape(tensors[0])[0]

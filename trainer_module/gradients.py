@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -20,7 +20,8 @@ class MicroBatchGradients(NamedTuple):
     Attributes:
         numerator: Σ w_i l_i, scalar.
         denominator: Σ w_i, scalar.
-        gradients: Σ w_i ∇l_i per trainable variable; None where the loss does not depend on it.
+        gradients: Σ w_i ∇l_i per trainable variable; None where the loss does not depend on it. Of
+            a model that computes in float16 these are float32.
         added_loss: What layers gave to `add_loss` (activity regularisers among them), or None.
         added_gradients: The gradient of `added_loss`, or None.
     """
@@ -41,8 +42,12 @@ def micro_batch_gradients(
     *,
     random_position: Sequence[Any],
     loss_scale: tf.Tensor | None,
+    added_losses: Literal["mean", "sum"] = "mean",
 ) -> MicroBatchGradients:
     """Returns the sums of one micro-batch and their gradients, changing no variable.
+
+    In float16, which ends at 65,504, a gradient is that of the micro-batch's mean, as it is in
+    Keras, and becomes a sum in float32: however many rows there are, it overflows no sooner.
 
     Args:
         model: A built Keras model.
@@ -53,6 +58,7 @@ def micro_batch_gradients(
         random_position: Integers that say where in the run this micro-batch stands: dropout masks
             are a function of the model's seeds and of them.
         loss_scale: Factor of every gradient (not of the returned sums), or None.
+        added_losses: Whether what layers give to `add_loss` is a mean or a sum over rows.
 
     Raises:
         ValueError: A layer updates state while it is called, as BatchNormalization does.
@@ -67,18 +73,26 @@ def micro_batch_gradients(
         with scope:
             outputs = model(features, training=True)
         numerator, denominator = loss_sums(loss_fn, labels, outputs, sample_weight)
-        scaled = numerator if loss_scale is None else numerator * _cast(loss_scale, numerator)
-        added = tf.add_n([widened(loss) for loss in scope.losses]) if scope.losses else None
-        scaled_added = (
-            added if added is None or loss_scale is None else added * _cast(loss_scale, added)
-        )
+        added = _sum([widened(loss) for loss in scope.losses]) if scope.losses else None
+        divisor, added_divisor = None, None
+        if computes_in_float16(model):
+            divisor = tf.stop_gradient(_positive(denominator))
+            if added_losses == "sum":
+                rows = tf.shape(tf.nest.flatten(features)[0])[0]
+                added_divisor = tf.maximum(tf.cast(rows, tf.float32), 1)
+        scaled = _scaled(numerator, loss_scale, divisor)
+        scaled_added = None if added is None else _scaled(added, loss_scale, added_divisor)
     _refuse_updates(model, scope, seeds)
+
+    def gradients(target: Any, divisor: Any) -> list[Any]:
+        return [_times(g, divisor) for g in tape.gradient(target, variables)]
+
     return MicroBatchGradients(
         numerator=numerator,
         denominator=denominator,
-        gradients=tape.gradient(scaled, variables),
+        gradients=gradients(scaled, divisor),
         added_loss=added,
-        added_gradients=None if added is None else tape.gradient(scaled_added, variables),
+        added_gradients=None if added is None else gradients(scaled_added, added_divisor),
     )
 
 
@@ -88,8 +102,16 @@ def regularisation_gradients(model: keras.Model) -> tuple[tf.Tensor | None, list
     if not regularised:
         return None, [None] * len(model.trainable_variables)
     with tf.GradientTape() as tape:
-        total = tf.add_n([widened(tf.convert_to_tensor(v.regularizer(v))) for v in regularised])
+        total = _sum([widened(v.regularizer(v)) for v in regularised])
     return total, tape.gradient(total, [v.value for v in model.trainable_variables])
+
+
+def computes_in_float16(model: keras.Model) -> bool:
+    """Returns whether a layer of the model does, or a subclassed model itself."""
+    # A model made of layers alone has a policy too, but computes nothing: its `call` is Keras'.
+    own = not type(model).call.__module__.startswith("keras.")
+    layers = model._flatten_layers(include_self=own)
+    return any(layer.compute_dtype == "float16" for layer in layers)
 
 
 def stateful_layers(model: keras.Model) -> list[str]:
@@ -107,8 +129,31 @@ def widened(x: Any) -> tf.Tensor:
     return tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
 
 
-def _cast(x: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, like.dtype)
+def _sum(scalars: list[tf.Tensor]) -> tf.Tensor:
+    """Returns the sum of scalars, float64 where one of them is."""
+    wide = any(scalar.dtype == tf.float64 for scalar in scalars)
+    return tf.add_n([tf.cast(s, tf.float64) if wide else s for s in scalars])
+
+
+def _positive(x: tf.Tensor) -> tf.Tensor:
+    return tf.where(tf.logical_and(x > 0, tf.math.is_finite(x)), x, tf.ones_like(x))
+
+
+def _scaled(x: tf.Tensor, factor: Any, divisor: Any) -> tf.Tensor:
+    if factor is not None:
+        x *= tf.cast(factor, x.dtype)
+    return x if divisor is None else x / tf.cast(divisor, x.dtype)
+
+
+def _times(gradient: Any, factor: Any) -> Any:
+    """Returns a gradient, dense or of looked-up rows, times a scalar, in at least 32 bits."""
+    if gradient is None or factor is None:
+        return gradient
+    if isinstance(gradient, tf.IndexedSlices):
+        values = _times(gradient.values, factor)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    gradient = widened(gradient)
+    return gradient * tf.cast(factor, gradient.dtype)
 
 
 def _seed_states(model: keras.Model) -> list[Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from trainer_module.gradients import stateful_layers
+from trainer_module.several_optimizers import each_optimizer
 
 
 def check_options(
@@ -19,7 +21,7 @@ def check_options(
     expected_rows: int | None,
 ) -> None:
     """Raises ValueError for a number out of its range or an unknown word."""
-    if isinstance(micro_batch_size, bool) or not isinstance(micro_batch_size, int):
+    if isinstance(micro_batch_size, bool) or not isinstance(micro_batch_size, numbers.Integral):
         raise ValueError(
             f"micro_batch_size={micro_batch_size!r}: use a whole number of rows; "
             "find_micro_batch_size finds the largest that fits into memory."
@@ -34,7 +36,11 @@ def check_options(
         raise ValueError(f"non_finite={non_finite!r}: use 'raise' or 'skip'.")
     if added_losses not in (None, "mean", "sum"):
         raise ValueError(f"added_losses={added_losses!r}: use 'mean' or 'sum'.")
-    if expected_rows is not None and (type(expected_rows) is not int or expected_rows < 1):
+    if expected_rows is not None and (
+        isinstance(expected_rows, bool)
+        or not isinstance(expected_rows, numbers.Integral)
+        or expected_rows < 1
+    ):
         raise ValueError(
             f"expected_rows={expected_rows!r}: use the whole number of rows that most global "
             "batches have, or None."
@@ -99,12 +105,13 @@ def check_optimizer(optimizer: Any, strategy: tf.distribute.Strategy) -> None:
             f"optimizer={optimizer!r} is not a Keras 3 optimizer: give one, such as "
             "keras.optimizers.Adam(1e-3)."
         )
-    for option, instead in _TAKEN_OVER.items():
-        value = getattr(optimizer, option, None)
-        if value:
-            raise ValueError(
-                f"optimizer {optimizer.name!r} has {option}={value!r}: leave it out; {instead}."
-            )
+    for one in each_optimizer(optimizer):
+        for option, instead in _TAKEN_OVER.items():
+            value = getattr(one, option, None)
+            if value:
+                raise ValueError(
+                    f"optimizer {one.name!r} has {option}={value!r}: leave it out; {instead}."
+                )
     if not strategy.extended.variable_created_in_scope(optimizer.iterations.value):
         raise ValueError(
             f"optimizer {optimizer.name!r} was not created under this strategy: create it inside "

@@ -20,11 +20,17 @@ from trainer_module.accumulation import (
     mean_gradients,
 )
 from trainer_module.batch_checks import check_batch
+from trainer_module.gradients import computes_in_float16
 from trainer_module.graph_errors import told_plainly
 from trainer_module.loss import as_loss_function
 from trainer_module.loss_scale import LossScale
 from trainer_module.moving_average import MovingAverage
-from trainer_module.reduction import all_reduce, finite_flags, unscale
+from trainer_module.reduction import (
+    apply_gradients,
+    finite_flags,
+    sum_over_replicas,
+    unscale,
+)
 from trainer_module.refusals import check_model, check_optimizer, check_options
 from trainer_module.reports import LoopReport, StepReport, non_finite_error
 from trainer_module.split import per_replica
@@ -106,7 +112,7 @@ class TrainStep:
         check_model(model, self.strategy)
         check_optimizer(optimizer, self.strategy)
         self.loss_fn = as_loss_function(loss_fn)
-        self.micro_batch_size = micro_batch_size
+        self.micro_batch_size = int(micro_batch_size)
         self.clip_norm = clip_norm
         self.non_finite = non_finite
         self.added_losses: AddedLosses = added_losses or default_added_losses(model)
@@ -116,17 +122,15 @@ class TrainStep:
         )
         self._variables = list(model.trainable_variables)
         self._description: Description | None = None
-        float16 = any(
-            layer.compute_dtype == "float16" for layer in model._flatten_layers(include_self=False)
-        )
         with self.strategy.scope():
             if not optimizer.built:
                 optimizer.build(self._variables)
+                check_optimizer(optimizer, self.strategy)  # a MultiOptimizer has all of its own now
             self.step = _counter("step")
             self.skipped_empty = _counter("skipped_empty")
             self.skipped_non_finite = _counter("skipped_non_finite")
             self.skipped_loss_scale = _counter("skipped_loss_scale")
-            self.loss_scale = LossScale() if float16 else None
+            self.loss_scale = LossScale() if computes_in_float16(model) else None
             self._average = (
                 None if ema_momentum is None else MovingAverage(self._variables, ema_momentum)
             )
@@ -327,10 +331,10 @@ class TrainStep:
             description=self._description,
             expected_rows=self._expected_rows,
         )
-        total = unscale(all_reduce(context, local), scale)
-        loss, gradients = mean_gradients(total, self.model, added_losses=self.added_losses)
+        total = unscale(sum_over_replicas(local), scale)
+        loss, gradients = mean_gradients(total, self.model)
         # The division and the regularisers may overflow too: what is applied is what is checked.
-        present = [g for g in gradients if g is not None]
+        present = [tf.cast(g, self._dtype()) for g in gradients if g is not None]
         norm = tf.linalg.global_norm(present)
         numerator, loss, norm = (tf.cast(x, self._dtype()) for x in (total.numerator, loss, norm))
         is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
@@ -363,25 +367,12 @@ class TrainStep:
         return _Reduced(gradients, report, empty, is_finite)
 
     def _apply(self, gradients: list[Any]) -> tf.Tensor:
-        self.strategy.run(self._apply_on_replica, args=(gradients,))
+        self.strategy.run(
+            lambda g: apply_gradients(self.optimizer, g, self._variables), args=(gradients,)
+        )
         if self._average is not None:
             self._average.update(self.strategy)
         return tf.constant(0)
-
-    def _apply_on_replica(self, gradients: list[Any]) -> None:
-        pairs = [
-            (tf.cast(g, v.dtype), v)
-            for g, v in zip(gradients, self._variables, strict=True)
-            if g is not None
-        ]
-        if self.strategy.num_replicas_in_sync > 1:
-            # Keras sums over replicas again. One replica gives g and the others 0, which is exact;
-            # g / replicas would round.
-            context = tf.distribute.get_replica_context()
-            assert context is not None
-            is_first = tf.equal(context.replica_id_in_sync_group, 0)
-            pairs = [(tf.where(is_first, g, tf.zeros_like(g)), v) for g, v in pairs]
-        self.optimizer.apply([g for g, _ in pairs], [v for _, v in pairs])
 
     def _count(self, report: StepReport, not_finite: tf.Tensor, empty: tf.Tensor) -> None:
         skipped = tf.logical_and(not_finite, tf.logical_not(report.failed))

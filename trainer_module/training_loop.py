@@ -14,6 +14,7 @@ from trainer_module.actions import Action, EpochEnd, FitResult, LoopProgress
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.evaluation import Evaluate
 from trainer_module.reports import LoopReport
+from trainer_module.several_optimizers import learning_rate_of
 from trainer_module.train_step import TrainStep
 
 _SECONDS_PER_LOOP = 0.5
@@ -198,7 +199,7 @@ class TrainingLoop:
             epochs=self.epochs,
             loss=report.loss,
             gradient_norm=report.gradient_norm,
-            learning_rate=float(tf.convert_to_tensor(self.train_step.optimizer.learning_rate)),
+            learning_rate=learning_rate_of(self.train_step.optimizer),
             rows=report.rows,
             seconds=seconds,
         )

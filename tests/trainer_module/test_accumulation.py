@@ -14,7 +14,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer_module import GradientSum, accumulate_gradients, mean_gradients, weighted_loss
+from trainer_module import accumulate_gradients, mean_gradients, weighted_loss
 
 pytestmark = pytest.mark.usefixtures("passes_of_one")
 
@@ -138,12 +138,7 @@ def test_sums_of_two_halves_are_the_sum_of_both(float64):
         )
 
     whole, first, second = sums(slice(0, 11)), sums(slice(0, 4)), sums(slice(4, 11))
-    added = GradientSum(
-        first.numerator + second.numerator,
-        first.denominator + second.denominator,
-        first.rows + second.rows,
-        [a + b for a, b in zip(first.gradients, second.gradients, strict=True)],
-    )
+    added = first + second
     assert full_batch.error(added.gradients, whole.gradients) < 1e-12
     assert float(added.denominator) == pytest.approx(float(whole.denominator), rel=1e-12)
 

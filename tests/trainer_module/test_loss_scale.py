@@ -108,3 +108,56 @@ def test_without_a_scale_small_gradients_would_vanish():
     step((FEATURES, LABELS))
     wanted = -1e-8 * FEATURES.astype("float64").mean(0)
     np.testing.assert_allclose(model.get_weights()[0][:, 0], wanted, atol=1e-3 * abs(wanted).max())
+
+
+def heavy_tokens(policy):
+    """64 rows of 2,048 tokens, all of one class: Σ over tokens is beyond float16 at any scale."""
+    with full_batch.precision(policy):
+        x = keras.Input((2048,), dtype="int32")
+        model = keras.Model(x, keras.layers.Dense(16)(keras.layers.Embedding(8, 4)(x)))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    ids = np.random.default_rng(0).integers(0, 8, [64, 2048])
+    return model, loss, 64, (ids, np.full_like(ids, 3))
+
+
+def heavy_rows(policy):
+    """10,000 rows in a micro-batch and slopes of about 16."""
+    with full_batch.precision(policy):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    x = np.random.default_rng(0).uniform(0.5, 1.5, [20_000, 3]).astype("float32")
+    return model, "mse", 10_000, (x, x.sum(1, keepdims=True) + 5)
+
+
+class OwnWeights(keras.Model):
+    """A model without layers: its weights and the float16 policy are its own."""
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(3, 1), initializer="zeros", name="kernel")
+        self.bias = self.add_weight(shape=(1,), initializer="zeros", name="bias")
+
+    def call(self, x):
+        return keras.ops.matmul(x, self.kernel) + self.bias
+
+
+def heavy_own_weights(policy):
+    """The same without layers; slopes so small that without a scale 30 % are lost."""
+    model = OwnWeights(dtype=policy)
+    model.build((None, 3))
+    _, loss, size, (x, y) = heavy_rows(policy)
+    return model, loss, size, (x, 1e-4 * y)
+
+
+@pytest.mark.parametrize("make_heavy", [heavy_tokens, heavy_rows, heavy_own_weights])
+def test_many_rows_in_float16_overflow_no_sooner_than_few(make_heavy):
+    """Reference: the same in float32, three steps. Tolerance: 1 % of each variable's change."""
+    trained = []
+    for policy in ("float32", "mixed_float16"):
+        keras.utils.set_random_seed(0)
+        model, loss, size, data = make_heavy(policy)
+        first = model.get_weights()
+        step = TrainStep(model, keras.optimizers.SGD(0.02), loss, micro_batch_size=size)
+        assert (step.loss_scale is None) == (policy == "float32")
+        while int(step.optimizer.iterations.numpy()) < 3:
+            assert bool(step(data).applied) or step.loss_scale.scale > 1
+        trained.append([w - f for w, f in zip(model.get_weights(), first, strict=True)])
+    assert full_batch.error(trained[1], trained[0]) < 1e-2

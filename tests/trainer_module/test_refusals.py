@@ -167,3 +167,35 @@ def test_labels_that_would_broadcast_or_are_no_numbers_are_refused():
         step((np.zeros((4, 5), "float32"), np.array([["a"], ["b"], ["b"], ["a"]])))
     with pytest.raises(ValueError, match=r"labels of shape .* do not fit outputs"):
         step((np.zeros((4, 5), "float32"), np.zeros((4, 3), "float32")))
+
+
+@pytest.mark.skipif(not hasattr(keras.optimizers, "MultiOptimizer"), reason="Keras before 3.13")
+@pytest.mark.parametrize(
+    "option", [{"clipnorm": 1.0}, {"use_ema": True}, {"gradient_accumulation_steps": 2}]
+)
+@pytest.mark.parametrize("lazy", [True, False])
+def test_options_of_the_optimizers_inside_a_multi_optimizer_are_refused(option, lazy):
+    (name,) = option
+    inner = keras.optimizers.SGD(0.1, name="inner", **option)
+    chosen = keras.optimizers.OptimizerMap(keras.optimizers.Adam(), {".*kernel": inner})
+    optimizer = keras.optimizers.MultiOptimizer((lambda v: chosen(v)) if lazy else chosen)
+    with pytest.raises(ValueError, match=f"optimizer 'inner' has {name}=.*: leave it out"):
+        TrainStep(full_batch.mlp(), optimizer, "mse", micro_batch_size=2)
+
+
+def test_numbers_of_numpy_are_numbers():
+    """Reference: the same numbers as int, bit for bit."""
+    found = []
+    for kind in (int, np.int64):
+        keras.utils.set_random_seed(0)
+        model = full_batch.mlp()
+        step = TrainStep(
+            model,
+            keras.optimizers.SGD(0.1),
+            "mse",
+            micro_batch_size=kind(4),
+            expected_rows=kind(11),
+        )
+        step(full_batch.batch("mlp"))
+        found.append(model.get_weights())
+    assert full_batch.error(*found) == 0

@@ -14,6 +14,7 @@ import tensorflow as tf
 from trainer_module.loss import weighted_loss
 from trainer_module.reports import NonFiniteError
 from trainer_module.train_step import TrainStep
+from trainer_module.training_loop import TrainingLoop
 
 pytestmark = pytest.mark.usefixtures("passes_of_one")
 
@@ -382,3 +383,73 @@ def test_a_variable_that_the_loss_does_not_use_is_left_alone(float64, strategies
     alone.build(one.trainable_variables)
     alone.apply(tf.clip_by_global_norm(gradients, 0.5)[0], used)
     assert full_batch.error(model.get_weights()[:1], one.get_weights()[:1]) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["none", "mirrored2"])
+def test_float32_and_float64_variables_in_one_model(strategies, name):
+    """Reference: Keras' own train_on_batch of the whole batch. Tolerance: 1e-6, float32's."""
+    features, labels, _ = full_batch.batch("mlp", 12)
+
+    def build():
+        keras.utils.set_random_seed(1)
+        layers = [keras.layers.Dense(4), keras.layers.Dense(1, dtype="float64")]
+        return keras.Sequential([keras.Input((5,)), *layers]), keras.optimizers.SGD(0.1)
+
+    alone, optimizer = build()
+    alone.compile(optimizer, "mse")
+    strategy = strategies[name]
+    with strategy.scope():
+        model, optimizer = build()
+    step = TrainStep(
+        model,
+        optimizer,
+        "mse",
+        micro_batch_size=5,
+        strategy=strategy,
+        clip_norm=1e6,
+        ema_momentum=0.9,
+    )
+    first = model.get_weights()
+    for _ in range(3):
+        alone.train_on_batch(features, labels)
+        assert bool(step((features, labels)).applied)
+    assert {w.dtype.name for w in model.get_weights()} == {"float32", "float64"}
+    assert full_batch.error(model.get_weights(), alone.get_weights()) < 1e-6
+    assert full_batch.error(model.get_weights(), first) > 1e-3
+
+
+@pytest.mark.skipif(not hasattr(keras.optimizers, "MultiOptimizer"), reason="Keras before 3.13")
+@pytest.mark.parametrize("name", ["none", "mirrored2"])
+def test_several_optimizers_in_one(float64, strategies, name):
+    """A variable that the loss does not use among them. Reference: train_on_batch, 1e-12."""
+    features, labels, _ = full_batch.batch("mlp", 12)
+
+    def build(unused=False):
+        keras.utils.set_random_seed(1)
+        x = keras.Input((5,), dtype="float64")
+        hidden = keras.layers.Dense(3, name="first")(x)
+        outputs = {"y": keras.layers.Dense(1, name="last")(hidden)}
+        if unused:
+            outputs["unused"] = keras.layers.Dense(2, name="unused")(hidden)
+        found = keras.optimizers.Adam(0.05), keras.optimizers.SGD(0.1)
+        optimizer = keras.optimizers.MultiOptimizer(lambda v: found["last" in v.path])
+        return keras.Model(x, outputs), optimizer
+
+    def loss(labels, outputs, weights):
+        rows = tf.cast(tf.shape(labels)[0], tf.float64)
+        return tf.reduce_sum((outputs["y"] - labels) ** 2), rows
+
+    alone, optimizer = build()
+    alone.compile(optimizer, {"y": "mse"})
+    strategy = strategies[name]
+    with strategy.scope():
+        model, optimizer = build(unused=True)
+    step = TrainStep(model, optimizer, loss, micro_batch_size=5, strategy=strategy)
+    batches = tf.data.Dataset.from_tensors((features, labels)).repeat(3)
+    result = TrainingLoop(step, batches, epochs=1).fit()
+    for _ in range(3):
+        alone.train_on_batch(features, {"y": labels})
+    assert result.steps == 3
+    for layer in ("first", "last"):
+        weights = alone.get_layer(layer).get_weights()
+        assert full_batch.error(model.get_layer(layer).get_weights(), weights) < 1e-12
