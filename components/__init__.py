@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from components.arrow_example_gen.component import ArrowExampleGen
     from components.normalization_validator.artifacts import (
         NormalizationBlessing,
         NormalizationReport,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from trainer_module.tuner_config import TunerConfig
 
 __all__ = [
+    "ArrowExampleGen",
     "NormalizationValidator",
     "NormalizationLimits",
     "NormalizationReport",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "ArrowExampleGen": "components.arrow_example_gen.component",
     "NormalizationBlessing": "components.normalization_validator.artifacts",
     "NormalizationReport": "components.normalization_validator.artifacts",
     "NormalizationLimits": "components.normalization_validator.limits",

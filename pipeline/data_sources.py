@@ -143,8 +143,8 @@ def peek(
 def example_gen(data: DataConfig) -> BaseNode:
     """The node that brings the rows in as tf.Examples, split into `train` and `eval`."""
     from tfx import v1 as tfx
-    from tfx.components.example_gen.custom_executors import parquet_executor
-    from tfx.dsl.components.base import executor_spec
+
+    from components import ArrowExampleGen
 
     folder, input_config = _input(data)
     if data.eval_path:
@@ -169,12 +169,7 @@ def example_gen(data: DataConfig) -> BaseNode:
         return tfx.components.CsvExampleGen(**arguments)
     if data.source == "tfrecord":
         return tfx.components.ImportExampleGen(**arguments)
-    from tfx.components.example_gen.component import FileBasedExampleGen
-
-    return FileBasedExampleGen(
-        **arguments,
-        custom_executor_spec=executor_spec.BeamExecutorSpec(parquet_executor.Executor),
-    ).with_id("ParquetExampleGen")
+    return ArrowExampleGen(**arguments)
 
 
 def _input(data: DataConfig) -> tuple[str, Any]:

@@ -19,8 +19,8 @@ from pipeline.engines.presets import Engine, InMemory, MultiProcessing
 
 ROWS: list[dict[str, Any]] = [
     {
-        "amount": None if i % 5 == 0 else i / 2,
-        "count": None if i % 7 == 0 else i,
+        "amount": None if i % 5 == 1 else (i - 20) / 2,
+        "count": None if i % 7 == 1 else i % 9,
         "city": None if i % 3 == 0 else f"city {i % 4}",
     }
     for i in range(40)

@@ -1,0 +1,1 @@
+"""ArrowExampleGen: tables that Arrow reads, as tf.Examples."""

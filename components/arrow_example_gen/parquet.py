@@ -1,0 +1,244 @@
+"""Parquet files as one table: what their footers say, and their rows as Arrow record batches.
+
+Folders named `key=value` below the folder that the files are found in are columns, as Hive, Spark
+and pandas write them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as types
+
+from components.arrow_example_gen.columns import Kind, is_list, kind_of
+
+BATCH_ROWS = 1_000
+_MISSING_KEY = "__HIVE_DEFAULT_PARTITION__"
+_BEYOND_INT64 = 2**63
+
+
+class RowGroup(NamedTuple):
+    """A piece of the table that is read by itself."""
+
+    file: str
+    number: int
+    keys: tuple[tuple[str, int | str | None], ...]  # columns by the names of the file's folders
+
+
+@dataclass(frozen=True)
+class ParquetTable:
+    """Parquet files of equal columns.
+
+    Attributes:
+        columns: name -> what tf.Example makes of it, None where no file has a value for it.
+        lists: those of which a row may hold several values.
+        left_out: name -> the Arrow type that tf.Example cannot hold.
+        groups: the row groups in the order of the files.
+        rows: their number.
+    """
+
+    columns: Mapping[str, Kind | None]
+    lists: frozenset[str]
+    left_out: Mapping[str, str]
+    groups: tuple[RowGroup, ...]
+    rows: int
+
+
+def open_table(files: Sequence[str], folder: str) -> ParquetTable:
+    """Reads the footers; and, where a footer does not tell the range of a uint64 column, that.
+
+    Args:
+        files: paths, on any file system that Beam knows.
+        folder: where they were found: `key=value` folders below it are columns.
+
+    Raises:
+        ValueError: a file is no Parquet file; one lacks a column of the first, or has one that it
+            lacks, or one of another type; or the folders' keys differ.
+    """
+    known: dict[str, _Column] = {}
+    groups: list[RowGroup] = []
+    rows = 0
+    keys = _keys(files, folder)
+    for file in files:
+        with open_file(file) as parquet:
+            _merge(known, _columns(parquet, file), file, files[0])
+            for number in range(parquet.num_row_groups):
+                groups.append(RowGroup(file, number, keys[file]))
+            rows += parquet.metadata.num_rows
+    columns: dict[str, Kind | None] = {
+        name: column.kind for name, column in known.items() if not column.left_out
+    }
+    for name, _ in keys[files[0]]:
+        if name in known:
+            raise ValueError(
+                f"{files[0]}: column {name!r} is in the file, and a folder on its path is named "
+                f"{name}=...; rename one."
+            )
+        whole = any(isinstance(dict(found)[name], int) for found in keys.values())
+        columns[name] = "int" if whole else "string"
+    return ParquetTable(
+        columns,
+        frozenset(name for name, column in known.items() if column.several),
+        {name: str(column.type) for name, column in known.items() if column.left_out},
+        tuple(groups),
+        rows,
+    )
+
+
+def batches(
+    group: RowGroup, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Reads a row group's columns, those of its folders included, in the order of `columns`."""
+    keys = dict(group.keys)
+    with open_file(group.file) as parquet:
+        stored = [name for name in columns if name not in keys]
+        read = parquet.iter_batches(batch_rows, row_groups=[group.number], columns=stored)
+        for batch in read:
+            places = {name: i for i, name in enumerate(batch.schema.names)}
+            arrays = [
+                pa.array([keys[name]] * batch.num_rows) if name in keys else batch[places[name]]
+                for name in columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
+class open_file:
+    """`with open_file(path) as parquet`: a ParquetFile on any file system that Beam knows."""
+
+    def __init__(self, path: str):
+        self._path = path
+        self._stream: Any = None
+
+    def __enter__(self) -> pq.ParquetFile:
+        if "://" in self._path:
+            from apache_beam.io.filesystem import CompressionTypes
+            from apache_beam.io.filesystems import FileSystems
+
+            self._stream = FileSystems.open(
+                self._path, compression_type=CompressionTypes.UNCOMPRESSED
+            )
+        else:
+            self._stream = open(self._path, "rb")
+        try:
+            return pq.ParquetFile(self._stream)
+        except pa.ArrowInvalid as error:
+            self._stream.close()
+            raise ValueError(f"{self._path} is no Parquet file ({error}).") from None
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+
+class _Column(NamedTuple):
+    type: pa.DataType
+    kind: Kind | None  # None: only nulls, or left out
+    several: bool
+    left_out: bool
+
+
+def _columns(parquet: pq.ParquetFile, file: str) -> dict[str, _Column]:
+    found: dict[str, _Column] = {}
+    for field in parquet.schema_arrow:
+        kind = kind_of(field.type)
+        value = field.type.value_type if is_list(field.type) else field.type
+        if types.is_uint64(value) and _exceeds_int64(parquet, field.name, is_list(field.type)):
+            kind = "string"
+        nulls = types.is_null(value)
+        found[field.name] = _Column(
+            field.type, kind, is_list(field.type), left_out=kind is None and not nulls
+        )
+        if not field.name:
+            raise ValueError(f"{file}: a column has an empty name. Name it.")
+    return found
+
+
+def _exceeds_int64(parquet: pq.ParquetFile, name: str, several: bool) -> bool:
+    for number in range(parquet.num_row_groups):
+        highest = None if several else _highest_by_footer(parquet, name, number)
+        if highest is None:
+            for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[number], columns=[name]):
+                values = batch[0].flatten() if several else batch[0]
+                highest = max(highest or 0, pc.max(values).as_py() or 0)
+        if highest is not None and highest >= _BEYOND_INT64:
+            return True
+    return False
+
+
+def _highest_by_footer(parquet: pq.ParquetFile, name: str, number: int) -> int | None:
+    group = parquet.metadata.row_group(number)
+    for column in map(group.column, range(group.num_columns)):
+        if column.path_in_schema == name and column.is_stats_set and column.statistics.has_min_max:
+            return column.statistics.max
+    return None
+
+
+def _merge(known: dict[str, _Column], found: dict[str, _Column], file: str, first: str) -> None:
+    if not known:
+        known.update(found)
+        return
+    for name in sorted(set(known) ^ set(found)):
+        lacks, has = (file, first) if name in known else (first, file)
+        raise ValueError(
+            f"{lacks}: lacks the column {name!r} that {has} has. All Parquet files of one data set "
+            "need the same columns."
+        )
+    for name, column in found.items():
+        before = known[name]
+        if types.is_null(before.type):
+            known[name] = column
+        elif types.is_null(column.type):
+            continue
+        elif types.is_uint64(column.type) and types.is_uint64(before.type):
+            known[name] = column if column.kind == "string" else before
+        elif (before.kind, before.several, before.left_out) != (
+            column.kind,
+            column.several,
+            column.left_out,
+        ):
+            raise ValueError(
+                f"{file}: column {name!r} is {column.type}, and {before.type} in {first}. All "
+                "Parquet files of one data set need the same types; write it again as one of them."
+            )
+
+
+def _keys(files: Sequence[str], folder: str) -> dict[str, tuple[tuple[str, int | str | None], ...]]:
+    """The `key=value` folders of each file below `folder`, as ints where all values are."""
+    texts: dict[str, dict[str, str | None]] = {}
+    for file in files:
+        below = os.path.dirname(os.path.relpath(file, folder)) if folder else ""
+        parts = [part.partition("=") for part in below.split(os.sep) if "=" in part]
+        texts[file] = {
+            unquote(name): None if value == _MISSING_KEY else unquote(value)
+            for name, _, value in parts
+        }
+        if list(texts[file]) != list(texts[files[0]]):
+            raise ValueError(
+                f"{file}: its folders name {', '.join(texts[file]) or 'no keys'}, and those of "
+                f"{files[0]} {', '.join(texts[files[0]]) or 'none'}. All files need the same keys."
+            )
+    ints = {
+        name
+        for name in texts[files[0]]
+        if all(_is_int(found[name]) for found in texts.values() if found[name] is not None)
+    }
+    return {
+        file: tuple(
+            (name, int(value) if name in ints and value is not None else value)
+            for name, value in found.items()
+        )
+        for file, found in texts.items()
+    }
+
+
+def _is_int(text: str | None) -> bool:
+    try:
+        return text is not None and -_BEYOND_INT64 <= int(text) < _BEYOND_INT64
+    except ValueError:
+        return False

@@ -1,0 +1,96 @@
+"""The node in a pipeline: every value arrives once, in TFX's splits and from TFX's spans."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from tfx import v1 as tfx
+from tfx.orchestration import metadata
+
+from components import ArrowExampleGen
+
+README = Path(__file__).resolve().parents[3] / "components" / "arrow_example_gen" / "README.md"
+ROWS = [
+    {"number": i % 3 - 1.0, "whole": i, "flag": i % 2 == 0, "text": ("", "a", None)[i % 3]}
+    for i in range(24)
+]
+
+
+def run(node: Any, folder: Path) -> dict[str, list[tf.train.Example]]:
+    """Runs the node alone: split -> what it wrote."""
+    tfx.orchestration.LocalDagRunner().run(
+        tfx.dsl.Pipeline(
+            pipeline_name="source",
+            pipeline_root=str(folder / "artifacts"),
+            components=[node],
+            metadata_connection_config=metadata.sqlite_metadata_connection_config(
+                str(folder / "metadata.sqlite")
+            ),
+            beam_pipeline_args=["--runner=FnApiRunner"],
+        )
+    )
+    return {
+        split.name.removeprefix("Split-"): [
+            tf.train.Example.FromString(record)
+            for record in tf.data.TFRecordDataset(
+                [str(file) for file in split.iterdir()], "GZIP"
+            ).as_numpy_iterator()
+        ]
+        for split in folder.glob("artifacts/*/examples/*/Split-*")
+    }
+
+
+def whole(example: tf.train.Example) -> int:
+    return example.features.feature["whole"].int64_list.value[0]
+
+
+def test_the_latest_span_in_splits_by_a_feature(tmp_path):
+    """Spans and `partition_feature_name` are TFX's, and zeros, False and "" are values.
+
+    Reference for the split: rows of one `flag` stay together.
+    """
+    for span, rows in (("1", ROWS[:4]), ("2", ROWS)):
+        (tmp_path / f"span-{span}").mkdir()
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / f"span-{span}" / "a.parquet")
+    proto = tfx.proto
+    split = proto.SplitConfig.Split
+    written = run(
+        ArrowExampleGen(
+            input_base=str(tmp_path),
+            input_config=proto.Input(
+                splits=[proto.Input.Split(name="all", pattern="span-{SPAN}/*.parquet")]
+            ),
+            output_config=proto.Output(
+                split_config=proto.SplitConfig(
+                    splits=[split(name=f"part{i}", hash_buckets=1) for i in range(8)],
+                    partition_feature_name="flag",
+                )
+            ),
+        ),
+        tmp_path,
+    )
+    filled = [rows for rows in written.values() if rows]
+    assert len(written) == 8
+    flags = [{e.features.feature["flag"].int64_list.value[0] for e in rows} for rows in filled]
+    assert sorted(map(sorted, flags)) == [[0], [1]]
+    found = sorted((example for rows in filled for example in rows), key=whole)
+    assert [whole(example) for example in found] == list(range(24))
+    for example, row in zip(found, ROWS, strict=True):
+        feature = example.features.feature
+        assert list(feature["number"].float_list.value) == [row["number"]]
+        texts = [] if row["text"] is None else [row["text"].encode()]
+        assert list(feature["text"].bytes_list.value) == texts
+
+
+@pytest.mark.parametrize("number", [0])
+def test_the_readmes_code_builds_the_node(number):
+    code = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)[number]
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    assert isinstance(scope["example_gen"], ArrowExampleGen)
