@@ -135,15 +135,12 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
 
 
 def _transform_config(config: PipelineConfig) -> dict[str, Any]:
-    modules = ["transform"]
-    if config.features.derive:
-        modules.append(config.features.derive.rpartition(".")[0])
+    derive = config.features.derive
     return {
         "features": config.features.model_dump(mode="json", exclude_none=True),
-        "code": fingerprint(modules),
+        "code": fingerprint(["transform"], [derive] if derive else []),
     }
 
 
 def _trainer_code(config: PipelineConfig) -> str:
-    modules = [name.rpartition(".")[0] for name in config.training_functions if "." in name]
-    return fingerprint(["trainer_module", *modules])
+    return fingerprint(["trainer_module"], config.training_functions)

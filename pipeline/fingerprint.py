@@ -11,41 +11,45 @@ import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 
+from components import code_fingerprint
 from pipeline.config import ConfigError
 
 
-def fingerprint(modules: Iterable[str]) -> str:
-    """SHA-256 (hex, 16 digits) over the sources of modules and whole packages.
+def fingerprint(packages: Iterable[str], functions: Iterable[str] = ()) -> str:
+    """SHA-256 (hex, 16 digits) of what a node runs: packages of ours and the user's functions.
 
     Args:
-        modules: dotted names; a package stands for every `.py` file below it.
+        packages: every `.py` file below them counts.
+        functions: dotted paths. Of each, its module counts and what that imports of the user's
+            own, and so on: modules outside of Python and of installed packages.
 
     Raises:
-        ConfigError: a module cannot be found.
+        ConfigError: a module cannot be found or read.
     """
-    digest = hashlib.sha256()
-    for name in sorted(set(modules)):
-        digest.update(name.encode())
-        for file in _sources(name):
-            digest.update(file.name.encode())
-            digest.update(file.read_bytes())
+    packages = sorted(set(packages))
+    modules = {dotted.rpartition(".")[0] for dotted in functions}
+    try:
+        own = code_fingerprint(modules, without=packages)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"cannot find the Python module {error.name!r}. Install its package, or run from the "
+            "folder that holds it."
+        ) from None
+    except SyntaxError as error:
+        raise ConfigError(
+            f"{error.filename or 'a module that your functions import'}, line {error.lineno}: "
+            f"{error.msg}. Your functions import it, so that Python must be able to read it."
+        ) from None
+    digest = hashlib.sha256(f"{own}\n".encode())
+    for package in packages:
+        for folder in _folders(package):
+            for file in sorted(folder.rglob("*.py")):
+                digest.update(f"{package}/{file.relative_to(folder).as_posix()}\n".encode())
+                digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _sources(name: str) -> list[Path]:
-    try:
-        spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:
-        spec = None
-    if spec is None:
-        raise ConfigError(
-            f"cannot find the Python module {name!r}. Install its package, or run from the folder "
-            "that holds it."
-        )
-    if spec.submodule_search_locations:
-        return sorted(
-            file
-            for folder in spec.submodule_search_locations
-            for file in Path(folder).rglob("*.py")
-        )
-    return [Path(spec.origin)] if spec.origin else []
+def _folders(package: str) -> list[Path]:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    return [Path(folder) for folder in spec.submodule_search_locations or ()]

@@ -73,7 +73,7 @@ def code_digests(modules: Iterable[str], *, without: Iterable[str] = ()) -> dict
         waiting += _parents(name)
         source = _source(spec)
         if source is not None:
-            tree = ast.parse(source)
+            tree = ast.parse(source, filename=spec.origin or name)
             found[name] = _digest(ast.unparse(tree))
             waiting += _imported(tree, name, is_package=bool(spec.submodule_search_locations))
     return found

@@ -50,4 +50,4 @@ def test_the_cache_sees_the_code_of_every_function_that_may_be_tried(nodes, tmp_
         (tmp_path / "searched_models.py").write_text(text)
         return handed(nodes(lambda c: c.update(tuning={"search": search}))["Tuner"])["code"]
 
-    assert code("# 1") == code("# 1") != code("# 2")
+    assert code("ONE = 1") == code("ONE = 1") != code("ONE = 2")
