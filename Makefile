@@ -13,7 +13,7 @@ LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" .
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink test-gpu flink flink-status flink-stop lint bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu flink flink-status flink-stop lint docs bench lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -25,7 +25,7 @@ run: setup  ## train, evaluate and push the taxi model (or CONFIG=my.yaml)
 	@$(BIN)/python -m pipeline run --config $(CONFIG) $(ARGS)
 
 test: setup  ## every test, in two processes
-	@$(BIN)/python -m pytest $(TWO) $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) --durations=15 $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
 	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu" $(ARGS)
@@ -49,6 +49,9 @@ lint: setup  ## ruff and pyright
 	@failed=0; for check in "ruff check ." "ruff format --check ." pyright; do \
 		echo "== $$check"; $(BIN)/$$check || failed=1; \
 	done; exit $$failed
+
+docs: setup  ## the documentation as a site with the API reference, in build/site; a dead link ends it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "open build/site/index.html"
 
 bench: setup  ## every benchmark (ARGS="step_time": that one) -> one table, docs/benchmarks.md
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,66 @@
+"""What `make docs` adds to this folder's pages: the README.md files and the API reference."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Path in the repository -> page of the site. Pages of docs/ keep their names.
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "transform/README.md": "packages/transform.md",
+    "trainer_module/README.md": "packages/trainer_module.md",
+    **{
+        f"components/{file.parent.name}/README.md": f"packages/{file.parent.name}.md"
+        for file in sorted(ROOT.glob("components/*/README.md"))
+    },
+}
+PACKAGES = ("trainer_module", "transform", "components", "pipeline")
+
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+_FENCE = re.compile(r"^(```|~~~)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the pages that are not files of docs/."""
+    for path, page in PAGES.items():
+        files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
+    for package in PACKAGES:
+        text = f"# {package}\n\n::: {package}\n"
+        files.append(File.generated(config, f"api/{package}.md", content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
+    """Turns links between files of the repository into links between pages of the site."""
+    there = {page_: path for path, page_ in PAGES.items()}
+    here = page.file.src_uri
+    source = there.get(here, f"docs/{here}")
+    lines, in_code = [], False
+    for line in markdown.split("\n"):
+        if _FENCE.match(line.strip()):
+            in_code = not in_code
+        lines.append(line if in_code else _LINK.sub(lambda m: _link(m, source, here), line))
+    return "\n".join(lines)
+
+
+def _link(match: re.Match[str], source: str, here: str) -> str:
+    picture, text, target = match.groups()
+    if target.startswith("#") or "://" in target:
+        return match[0]
+    path, hash_, anchor = target.partition("#")
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+    if not (ROOT / path).exists():
+        raise ValueError(f"{source}: the link to {target} leads to nothing in the repository.")
+    page = PAGES.get(path) or (path[len("docs/") :] if path.startswith("docs/") else None)
+    if page is None:  # a source file, which the site does not have
+        return text
+    target = posixpath.relpath(page, posixpath.dirname(here) or ".")
+    return f"{picture}[{text}]({target}{hash_}{anchor})"
