@@ -51,7 +51,7 @@ lint: setup  ## ruff and pyright
 	done; exit $$failed
 
 docs: setup  ## the documentation as a site with the API reference, in build/site; a dead link ends it
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "open build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict && echo "open build/site/index.html"
 
 bench: setup  ## every benchmark (ARGS="step_time": that one) -> one table, docs/benchmarks.md
 	@$(BIN)/python -m benchmarks $(ARGS)

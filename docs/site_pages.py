@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,7 +59,7 @@ def _link(match: re.Match[str], source: str, here: str) -> str:
     path, hash_, anchor = target.partition("#")
     path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
     if not (ROOT / path).exists():
-        raise ValueError(f"{source}: the link to {target} leads to nothing in the repository.")
+        raise PluginError(f"{source}: the link to {target} leads to nothing in the repository.")
     page = PAGES.get(path) or (path[len("docs/") :] if path.startswith("docs/") else None)
     if page is None:  # a source file, which the site does not have
         return text
