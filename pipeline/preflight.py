@@ -52,6 +52,7 @@ def check(config: PipelineConfig) -> data_sources.DataPeek | None:
     _check_function(config.features.derive, "features.derive")
     for function, field in config.training_functions.items():
         _check_function(function, field)
+    _check_names(config)
     return seen
 
 
@@ -125,6 +126,17 @@ def _check_batch(config: PipelineConfig, seen: data_sources.DataPeek) -> None:
             f"data.path={config.data.path}: an optimizer step needs a full global batch. "
             f"Use {seen.rows * (100 - config.data.eval_percent) // 100} or less."
         )
+
+
+def _check_names(config: PipelineConfig) -> None:
+    # Here, since it takes TensorFlow, which takes seconds to import.
+    from trainer_module.from_config import check_names, distinct_by_name
+
+    for training in distinct_by_name(config.trainings):
+        try:
+            check_names(training, label_kind=config.label.kind, section="training")
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
 
 def _check_function(dotted: str | None, field: str) -> None:

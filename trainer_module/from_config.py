@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.config import TrainerConfig
+from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.default_model import default_model
 from trainer_module.improvement import better_mode
 from trainer_module.input_pipeline import Examples
@@ -18,7 +18,8 @@ from trainer_module.loss import LossFunction, as_loss_function
 from trainer_module.metrics import create_metric, metric_label
 from trainer_module.model_context import LabelKind, ModelContext
 from trainer_module.names import import_dotted, nearest
-from trainer_module.optimizers import create_optimizer, optimizer_class
+from trainer_module.optimizers import create_optimizer
+from trainer_module.strategies import check_strategy
 
 _DEFAULT_LOSS = {
     "binary": "binary_crossentropy",
@@ -27,17 +28,75 @@ _DEFAULT_LOSS = {
 }
 
 
-def check_names(config: TrainerConfig) -> None:
-    """Raises ValueError for a name that stands for nothing, before any data is read."""
-    optimizer_class(config.optimizer.name)
+def check_names(
+    config: TrainerConfig, *, label_kind: LabelKind | None = None, section: str = "trainer"
+) -> None:
+    """Refuses a name that stands for nothing, before any data is read.
+
+    It makes metrics, and so starts TensorFlow: call `prepare_process` before it.
+
+    Args:
+        config: The settings: strategy, optimizer and its options, loss, metrics, early stopping,
+            activation, model_fn.
+        label_kind: What a metric is made for; None where it is not known yet.
+        section: How the settings are called in messages.
+
+    Raises:
+        ValueError: Names the setting, its value and the nearest valid name.
+    """
+    try:
+        _check_names(config, label_kind)
+    except ValueError as error:
+        told = str(error)
+        own = told.startswith("trainer.")
+        raise ValueError(section + told.removeprefix("trainer") if own else told) from None
+
+
+def _check_names(config: TrainerConfig, label_kind: LabelKind | None) -> None:
+    check_strategy(config.strategy)
+    # The optimizer's options, too; a schedule's length has no say in that.
+    create_optimizer(config.optimizer, total_steps=1)
     if config.loss is not None:
-        loss_function(config, "binary")
-    for name in config.metrics or ():
-        create_metric(name, "binary")
+        loss_function(config, label_kind or "binary")
+    metrics = config.metrics
+    for name in metrics or ():
+        create_metric(name, label_kind or "binary")
+    if metrics is None and label_kind is not None:
+        metrics = DEFAULT_METRICS[label_kind]
+    if metrics is not None:
+        check_monitor(config, metrics)
     if config.model_fn is not None:
         _model_fn(config.model_fn)
-    if config.metrics is not None:
-        check_monitor(config, config.metrics)
+    else:
+        _check_activation(config.model.activation)
+
+
+def _check_activation(name: str) -> None:
+    try:
+        keras.activations.get(name)
+    except ValueError:
+        known = [key for key in vars(keras.activations) if not key.startswith("_")]
+        raise ValueError(
+            f"trainer.model.activation={name!r} is not a Keras activation; {nearest(name, known)}"
+        ) from None
+
+
+def distinct_by_name(configs: Iterable[TrainerConfig]) -> list[TrainerConfig]:
+    """Returns one of the configurations for each combination of names that `check_names` knows."""
+    found = {
+        (
+            c.strategy,
+            c.optimizer.name,
+            repr(c.optimizer.options),
+            c.loss,
+            c.metrics,
+            c.early_stopping,
+            c.model_fn,
+            c.model.activation,
+        ): c
+        for c in configs
+    }
+    return list(found.values())
 
 
 def check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:

@@ -31,14 +31,7 @@ def create_strategy(
         ValueError: An unknown name or one that this version does not have, TF_CONFIG with several
             workers, or logical devices asked for after TensorFlow has started with others.
     """
-    if name in _NOT_YET:
-        raise ValueError(
-            f"trainer.strategy={name!r} is not available yet: use 'mirrored' for several devices "
-            "of one machine, or 'one_device'."
-        )
-    if name not in STRATEGIES:
-        raise ValueError(f"trainer.strategy={name!r}: {nearest(name, STRATEGIES)}")
-    _refuse_several_workers(name)
+    check_strategy(name)
     if logical_devices is not None:
         configure_logical_devices(logical_devices)
     gpus = tf.config.list_logical_devices("GPU")
@@ -55,6 +48,28 @@ def create_strategy(
         [device.name for device in cpus[: logical_devices or len(cpus)]],
         cross_device_ops=tf.distribute.ReductionToOneDevice(),
     )
+
+
+def check_strategy(name: str) -> None:
+    """Refuses a strategy that cannot be made here; starts nothing.
+
+    Raises:
+        ValueError: An unknown name or one that this version does not have, or TF_CONFIG with
+            several workers.
+    """
+    if name in _NOT_YET:
+        raise ValueError(
+            f"trainer.strategy={name!r} is not available yet: use 'mirrored' for several devices "
+            "of one machine, or 'one_device'."
+        )
+    if name not in STRATEGIES:
+        raise ValueError(f"trainer.strategy={name!r}: {nearest(name, STRATEGIES)}")
+    workers = _workers()
+    if workers > 1:
+        raise ValueError(
+            f"trainer.strategy={name!r} with {workers} workers in TF_CONFIG: training on several "
+            "workers is not available yet; unset TF_CONFIG to train on this machine alone."
+        )
 
 
 def configure_logical_devices(count: int) -> None:
@@ -153,11 +168,6 @@ def _is_default(strategy: tf.distribute.Strategy) -> bool:
     return type(strategy.extended).__name__ == "_DefaultDistributionExtended"
 
 
-def _refuse_several_workers(name: str) -> None:
+def _workers() -> int:
     cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
-    workers = len(cluster.get("worker", [])) + len(cluster.get("chief", []))
-    if workers > 1:
-        raise ValueError(
-            f"trainer.strategy={name!r} with {workers} workers in TF_CONFIG: training on several "
-            "workers is not available yet; unset TF_CONFIG to train on this machine alone."
-        )
+    return len(cluster.get("worker", [])) + len(cluster.get("chief", []))

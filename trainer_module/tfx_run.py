@@ -77,8 +77,8 @@ def run_fn(fn_args: Any) -> FitResult:
     config = TrainerConfig.parse((fn_args.custom_config or {}).get("trainer"))
     if getattr(fn_args, "hyperparameters", None):
         config = with_hyperparameters(config, fn_args.hyperparameters)
-    check_names(config)
     prepare_process(config)
+    check_names(config)
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     summary = summarise(data.train, id_features=unsized_ids(data))

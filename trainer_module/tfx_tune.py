@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from trainer_module.actions import Action
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.data_context import model_context, unsized_ids
-from trainer_module.from_config import check_names
+from trainer_module.from_config import check_names, distinct_by_name
 from trainer_module.input_pipeline import summarise
 from trainer_module.process import prepare_process
 from trainer_module.strategies import create_strategy
@@ -51,10 +51,10 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     tuning = TunerConfig.parse(custom["tuner"])
     tuning.check(config)
     combinations = list(tuning.combinations(config))
-    for one in {(c.model_fn, c.loss, c.optimizer.name): c for c in combinations}.values():
-        check_names(one)
     # A trial that measures memory asks the most of the process.
     prepare_process(next((c for c in combinations if c.micro_batch_size == "auto"), config))
+    for one in distinct_by_name(combinations):
+        check_names(one)
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     if not data.eval_files:

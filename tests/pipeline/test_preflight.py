@@ -133,6 +133,50 @@ def test_functions_of_the_training_that_cannot_be_imported(write, change):
     assert "tuning.search.model_fn" in text or "training." in text
 
 
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("strategy=miroredd", "training.strategy='miroredd': did you mean 'mirrored'?"),
+        ("strategy=tpu", "training.strategy='tpu' is not available yet"),
+        (
+            "optimizer.name=adamwx",
+            "training.optimizer.name='adamwx' is not a Keras optimizer; did you mean 'adamw'?",
+        ),
+        (
+            "optimizer.options={beta_9: 0.5}",
+            "training.optimizer.options={'beta_9': 0.5} do not fit AdamW",
+        ),
+        (
+            "metrics=[acuracy]",
+            "training.metrics='acuracy' is not a Keras metric; did you mean 'accuracy'?",
+        ),
+        ("metrics=[mean_io_u]", "training.metrics='mean_io_u' needs arguments"),
+        ("loss=bce2", "training.loss='bce2' is not a Keras loss; did you mean"),
+        (
+            "model.activation=rellu",
+            "training.model.activation='rellu' is not a Keras activation; did you mean 'relu'?",
+        ),
+        (
+            "early_stopping={monitor: acuracy}",
+            "training.early_stopping.monitor='acuracy' is not evaluated; did you mean 'accuracy'?",
+        ),
+    ],
+)
+def test_a_name_of_the_training_that_stands_for_nothing(write, override, told):
+    assert refusal(write(), f"training.{override}").startswith(told)
+
+
+def test_a_searched_name_that_stands_for_nothing(write):
+    tuning = {"search": {"loss": {"values": ["bce", "bce2"]}}, "objective": "auc"}
+    text = refusal(write(lambda c: c.update(tuning=tuning)))
+    assert text.startswith("training.loss='bce2' is not a Keras loss; did you mean")
+
+
+def test_several_workers_are_refused_before_any_node_runs(write, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}}')
+    assert "with 2 workers in TF_CONFIG" in refusal(write())
+
+
 def test_eval_file_that_lacks_a_column(write, tmp_path):
     (tmp_path / "eval.csv").write_text("amount,age,bought\n1.5,20,1\n")
     text = refusal(write(), "data.eval_path=eval.csv")

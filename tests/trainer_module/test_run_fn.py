@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from absl import logging as absl_logging
 
-from trainer_module import run_fn
+from trainer_module import from_config, run_fn, tfx_run
 
 QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
 
@@ -270,6 +270,17 @@ def test_files_that_do_not_exist_are_named(fn_args, tmp_path):
     args.train_files = [str(tmp_path / "nothing-*")]
     with pytest.raises(ValueError, match=r"the train split .* no file matches .*nothing-\*"):
         run_fn(args)
+
+
+def test_the_process_is_prepared_before_a_metric_starts_tensorflow(fn_args, monkeypatch):
+    """A metric has variables: with them TensorFlow starts, and its devices can no longer be cut."""
+    seen = []
+    monkeypatch.setattr(tfx_run, "prepare_process", lambda config: seen.append("prepared"))
+    monkeypatch.setattr(from_config, "create_metric", lambda name, kind: seen.append(name))
+    monkeypatch.setattr(tfx_run, "open_data", lambda fn_args, config: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_fn(fn_args(**QUICK, metrics=["auc"]))
+    assert seen == ["prepared", "auc"]
 
 
 def test_tfx_train_args_count_only_where_nothing_else_is_said(fn_args):
