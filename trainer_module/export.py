@@ -38,8 +38,9 @@ def export_model(
         transform_output: tft.TFTransformOutput.
         directory: Where to write.
         inputs: Transformed features that the model takes, as a dict.
-        label_sources: Raw columns that only the label and the weight need, absent at serving; None
-            finds them: those without which Transform still gives every input of the model.
+        label_sources: Raw columns that no feature needs (those of label, weight and passthrough),
+            absent at serving; None finds them: those without which Transform still gives every
+            input of the model.
     """
     layer = transform_output.transform_features_layer()
     raw_spec: dict[str, Any] = transform_output.raw_feature_spec()
@@ -148,7 +149,9 @@ def _named(outputs: Any) -> dict[str, tf.Tensor]:
 
 
 def _dense(tensor: Any) -> tf.Tensor:
-    return tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor
+    if isinstance(tensor, tf.SparseTensor):
+        return tf.sparse.to_dense(tensor)
+    return tensor.to_tensor() if isinstance(tensor, tf.RaggedTensor) else tensor
 
 
 def _raw_tensor_spec(name: str, spec: Any, argument: str) -> tf.TensorSpec:

@@ -73,6 +73,15 @@ class FeatureLayout(_Record):
 
     layout = FeatureLayout.from_transform_graph(fn_args.transform_graph_path)
     layout.names("packed_float")   # ("fare", "trip_miles", ...)
+
+    Attributes:
+        columns: What a model takes.
+        missing: Transformed feature that tells which values were missing, if any.
+        label: What is predicted.
+        weight: Transformed feature that weighs the rows.
+        label_sources: Raw columns that no model needs: absent at serving.
+        passthrough: Transformed features for who reads the rows, keys and ids: no model takes
+            them.
     """
 
     columns: tuple[Column, ...]
@@ -80,6 +89,7 @@ class FeatureLayout(_Record):
     label: Label | None = None
     weight: str | None = None
     label_sources: tuple[str, ...] = ()
+    passthrough: tuple[str, ...] = ()
 
     @property
     def float_columns(self) -> tuple[Column, ...]:

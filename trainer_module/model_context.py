@@ -21,7 +21,7 @@ class ModelContext:
 
     Attributes:
         feature_spec: Transformed feature to tf.io.FixedLenFeature: the model's inputs, without
-            label, weight and missing-value mask.
+            label, weight, missing-value mask and what is passed through.
         transformed_schema: schema_pb2.Schema of all transformed features.
         layout: Names of the packed positions; None behind a Transform that writes none.
         label: Name of the label.

@@ -50,13 +50,16 @@ def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
                 f"trainer.{field}={name!r} is not among the transformed features; "
                 f"{nearest(name, spec)}"
             )
-    if layout is not None and layout.missing is not None:
-        spec.pop(layout.missing, None)
+    if layout is not None:
+        for name in (layout.missing, *layout.passthrough):
+            if name is not None and name not in (label, weight):
+                spec.pop(name, None)
     for name, feature in spec.items():
         if not isinstance(feature, tf.io.FixedLenFeature):
             raise ValueError(
                 f"transformed feature {name!r} has a varying number of values per row: make it "
-                "dense in preprocessing_fn (tf.sparse.to_dense and a fixed shape)."
+                "dense in preprocessing_fn (tf.sparse.to_dense and a fixed shape), or name it in "
+                "features.passthrough, which no model takes."
             )
     train_files = expand(fn_args.train_files or [], what="the train split of the examples")
     if not train_files:

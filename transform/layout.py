@@ -75,7 +75,9 @@ class FeatureLayout(_Model):
 
     Bit `i % 32` of `packed_missing[:, i // 32]` is 1 where the source of `columns[i]` was
     missing: absent, NaN, infinite, or an empty string. `features` is the spec that made the
-    columns, as `FeatureSpec.model_validate` takes it.
+    columns, as `FeatureSpec.model_validate` takes it. `passthrough` names the outputs that are
+    raw columns, for who reads the rows (keys, ids): no model takes them. `label_sources` are the
+    raw columns that label, weight and passthrough need and no feature does: absent at serving.
     """
 
     columns: tuple[Column, ...]
@@ -83,6 +85,7 @@ class FeatureLayout(_Model):
     label: LayoutLabel | None = None
     weight: str | None = None
     label_sources: tuple[str, ...] = ()
+    passthrough: tuple[str, ...] = ()
     features: dict[str, Any] | None = None
 
     def names(self, output: str = PACKED_FLOAT) -> list[str]:

@@ -100,6 +100,7 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
         label=label,
         weight=spec.weight,
         label_sources=_label_sources(spec, used, columns, inputs),
+        passthrough=spec.passthrough,
         features=spec.model_dump(mode="json", exclude_defaults=True),
     )
     _write_layout(layout, batch_size(columns[[*used, *spec.passthrough][0]]))
@@ -183,8 +184,9 @@ def _label_sources(
     columns: Mapping[str, Any],
     inputs: Mapping[str, Any],
 ) -> tuple[str, ...]:
-    """Raw columns that label and weight need and no feature does: absent at serving."""
-    targets = [spec.label.column] if spec.label is not None else []
+    """Raw columns that label, weight and passthrough need and no feature: absent at serving."""
+    targets = [*spec.passthrough]
+    targets += [spec.label.column] if spec.label is not None else []
     targets += [spec.weight] if spec.weight is not None else []
     found = set(spec.label.sources) if spec.label is not None else set()
     found |= raw_sources([columns[name] for name in targets], inputs)

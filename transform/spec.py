@@ -68,7 +68,11 @@ class FeatureSpec(Model):
     )
     label: Label | None = None
     weight: str | None = Field(default=None, description="column of example weights >= 0")
-    passthrough: Names = Field(default=(), description="raw columns handed on unchanged")
+    passthrough: Names = Field(
+        default=(),
+        description="columns handed on unchanged for who reads the rows (keys, ids): no model "
+        "takes them",
+    )
     packed: bool = Field(default=True, description="false: one output per column, no packing")
     missing_mask: bool = Field(
         default=True, description="writes `packed_missing`: which values were imputed"

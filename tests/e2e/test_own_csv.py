@@ -31,15 +31,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     price = area * (1 + 0.5 * (town == "Oslo")) * random.lognormal(0.0, 0.1, ROWS)
     with (folder / "houses.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow(["area m2", "rooms", "town", "note", "price"])
+        writer.writerow(["house", "area m2", "rooms", "town", "note", "height", "price"])
         for i in range(ROWS):
             size = ("", "nan", "inf", "-inf")[i % 4] if i % 25 < 2 else f"{area[i]:.2f}"
             writer.writerow(
                 [
+                    i,
                     size,
                     "" if i % 11 == 0 else rooms[i],
                     town[i],
-                    'say "hi", twice',
+                    "" if i % 5 == 0 else f'say "hi", {i} times',
+                    "" if i % 3 == 0 else f"{i / 8:.3f}",
                     f"{price[i]:.3f}",
                 ]
             )
@@ -59,6 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 {"name": "town", "columns": ["town"], "encode": {"vocabulary": {"top_k": 3}}},
             ],
             "label": {"column": "price", "kind": "regression"},
+            "passthrough": ["house", "note", "height"],  # a key, and what is not in every row
         },
         "training": {
             "global_batch_size": 100,
@@ -105,6 +108,8 @@ def test_from_csv_to_predictions(folder, pipeline):
     assert score in result.lines("Trainer: epoch 2: eval")[0]
     assert len(result.lines("Tuner: trial")) >= 3
 
+    check_what_is_passed_through(folder / "out")
+
     output = folder / "predictions.csv"
     result = pipeline(
         *("predict", "--model", folder / "out" / "serving_model"),
@@ -118,6 +123,26 @@ def test_from_csv_to_predictions(folder, pipeline):
     assert len(rows) == ROWS
     assert np.isfinite(predicted).all()  # of rows whose area is missing, nan or inf, too
     assert np.corrcoef(predicted, price)[0, 1] > 0.8
+
+
+def check_what_is_passed_through(output: Path) -> None:
+    """Every row's key, text and number as they were, and nothing where the cell was empty."""
+    import tensorflow as tf
+
+    files = output.glob("artifacts/Transform/transformed_examples/*/Split-*/*.gz")
+    rows = tf.data.TFRecordDataset([str(file) for file in files], "GZIP").as_numpy_iterator()
+    seen = {}
+    for row in rows:
+        found = tf.train.Example.FromString(row).features.feature
+        (house,) = found["house"].int64_list.value
+        seen[house] = (
+            [note.decode() for note in found["note"].bytes_list.value],
+            list(found["height"].float_list.value),
+        )
+    assert seen == {
+        i: ([f'say "hi", {i} times'] if i % 5 else [], [i / 8] if i % 3 else [])
+        for i in range(ROWS)
+    }
 
 
 def test_a_constant_label_is_refused_by_name(folder, pipeline):

@@ -16,7 +16,7 @@ def raw_rows(rows: int = ROWS, seed: int = 0) -> list[dict]:
     """Raw rows whose tip is decided by fare and company, so that a small model can learn it."""
     random = np.random.default_rng(seed)
     made = []
-    for _ in range(rows):
+    for number in range(rows):
         fare = float(random.gamma(2.0, 6.0))
         company = COMPANIES[random.integers(len(COMPANIES))]
         generous = (fare > 12) != (company in COMPANIES[:2])
@@ -25,6 +25,7 @@ def raw_rows(rows: int = ROWS, seed: int = 0) -> list[dict]:
             "company": [company.encode()],
             "hour": [int(random.integers(24))],
             "tips": [fare * (0.3 if generous else 0.1)],
+            "ride": [number] if number % 3 else [],
         }
         if random.uniform() < 0.1:
             row["company"] = []
@@ -84,6 +85,7 @@ def packed_preprocessing_fn(inputs):
         "packed_int": tf.concat([company, single["hour_id"]], axis=1),
         "packed_missing": tf.zeros_like(single["hour_id"]),
         "generous": single["generous"],
+        "ride": inputs["ride"],  # a key, passed through with its missing values
     }
 
 
@@ -110,7 +112,8 @@ PACKED_LAYOUT = {
     "missing": "packed_missing",
     "label": {"name": "generous", "kind": "binary", "classes": 2},
     "weight": None,
-    "label_sources": ["tips"],
+    "label_sources": ["tips", "ride"],
+    "passthrough": ["ride"],
 }
 
 
@@ -128,6 +131,7 @@ def run_transform(folder: Path, preprocessing_fn) -> types.SimpleNamespace:
         "company": tf.io.VarLenFeature(tf.string),
         "hour": tf.io.VarLenFeature(tf.int64),
         "tips": tf.io.VarLenFeature(tf.float32),
+        "ride": tf.io.VarLenFeature(tf.int64),
     }
     schema = schema_utils.schema_from_feature_spec(spec)
     metadata = dataset_metadata.DatasetMetadata(schema)

@@ -41,7 +41,7 @@ def exported(request, tmp_path_factory):
         tft.TFTransformOutput(data.graph),
         folder,
         inputs=list(inputs),
-        label_sources=["tips"] if request.param == "packed" else None,
+        label_sources=["tips", "ride"] if request.param == "packed" else None,
     )
     return data, model, folder
 
@@ -59,13 +59,17 @@ def expected(data, model, count=40):
     files = tf.io.gfile.glob(data.eval)
     records = tf.data.TFRecordDataset(files, "GZIP").batch(10_000)
     features = tf.io.parse_example(next(iter(records)), spec)
+    features = {
+        name: tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor
+        for name, tensor in features.items()
+    }
     by_fare = np.argsort(features.get("fare_scaled", features.get("packed_float"))[:, 0])[:count]
     outputs = model({name: features[name] for name in model.input}).numpy()[by_fare]
     return outputs, {name: tensor.numpy()[by_fare] for name, tensor in features.items()}
 
 
 def without_label(row):
-    return {name: values for name, values in row.items() if name != "tips"}
+    return {name: values for name, values in row.items() if name not in ("tips", "ride")}
 
 
 def test_serving_default_predicts_from_rows_without_the_label(exported):

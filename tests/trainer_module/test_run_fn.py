@@ -55,6 +55,14 @@ def test_it_learns_from_packed_features_with_their_layout(fn_args, packed, strat
     assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
 
 
+def test_no_model_takes_what_is_passed_through(fn_args, packed, monkeypatch):
+    """A key with missing values is in the files; a model that asks for it is told where it goes."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    settings = {"global_batch_size": 50, "steps": 1, "model_fn": "user_model.takes_the_key"}
+    with pytest.raises(ValueError, match=r"input 'ride', which features\.passthrough names"):
+        run_fn(fn_args(packed, **settings))
+
+
 @pytest.mark.slow
 def test_mirrored_ends_where_one_device_ends(fn_args, packed, tmp_path):
     """Tolerance 1e-5 relative in float32 over 24 steps of SGD."""

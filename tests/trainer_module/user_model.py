@@ -22,3 +22,9 @@ def compiled(context) -> keras.Model:
 def not_a_model(context) -> str:
     """A mistake."""
     return "a model"
+
+
+def takes_the_key(context):
+    """A model with an input that is passed through."""
+    key = keras.Input((1,), name="ride")
+    return keras.Model({"ride": key}, keras.layers.Dense(1, activation="sigmoid")(key))

@@ -77,7 +77,8 @@ def test_layout_tells_label_weight_and_what_serving_lacks(tipped: Any) -> None:
     layout = tipped[0].layout
     assert (layout.label.name, layout.label.kind, layout.label.classes) == ("tipped", "binary", 2)
     assert layout.weight == "importance"
-    assert set(layout.label_sources) == {"tips", "importance"}
+    assert set(layout.label_sources) == {"tips", "importance", "note"}
+    assert layout.passthrough == ("note",)
 
 
 def test_serving_needs_no_label_columns(tipped: Any) -> None:
@@ -87,7 +88,7 @@ def test_serving_needs_no_label_columns(tipped: Any) -> None:
         result.output.transform_raw_features(raw),
         result.output.transform_features_layer()(raw),
     ):
-        assert set(transformed) == {"packed_float", "packed_missing", "note"}
+        assert set(transformed) == {"packed_float", "packed_missing"}
         np.testing.assert_array_equal(
             transformed["packed_float"].numpy(), result.written["packed_float"]
         )
