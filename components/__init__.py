@@ -8,8 +8,9 @@ imports neither TensorFlow nor TFX.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from trainer_module.extras import load
 
 if TYPE_CHECKING:
     from components.arrow_example_gen.component import ArrowExampleGen
@@ -60,7 +61,7 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    return load(_HOME[name], name, extra="tfx")
 
 
 def __dir__() -> list[str]:

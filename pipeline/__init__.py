@@ -19,13 +19,15 @@ answers at once: TFX alone takes ten seconds to import.
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-# Importing tensorflow_transform sets TF_USE_LEGACY_KERAS=1 and so decides what `tf.keras` is for
-# the whole process and its children; the value set here, first, wins.
-os.environ["TF_USE_LEGACY_KERAS"] = "0"
+from trainer_module.extras import load
+
+# Importing tensorflow_transform sets TF_USE_LEGACY_KERAS=1 where nothing is set, and so decides
+# what `tf.keras` is for the whole process and its children; the value set here, first, wins.
+# A value that is there already is the user's; `run` tells of it where it is not 0.
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "0")
 
 if TYPE_CHECKING:
     from pipeline.build import create_pipeline
@@ -43,5 +45,5 @@ __all__ = ["PipelineConfig", "create_pipeline", "load_config"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return load(_HOMES[name], name, extra="pipeline")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,33 @@
-"""`python -m pipeline`: see `pipeline.cli`."""
+"""`python -m pipeline` and the console script: see `pipeline.cli`."""
 
+from __future__ import annotations
+
+import importlib.util
 import sys
+from collections.abc import Sequence
 
-from pipeline.cli import main
+_EXTRA = {"apache_beam": "apache-beam", "rich": "rich", "tfx": "tfx", "yaml": "pyyaml"}
+"""What the extra `pipeline` brings: module -> how its package is called."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line, or says what it lacks: the trainer is installed without all of it.
+
+    Returns:
+        The exit code: that of `pipeline.cli.main`; 2 where packages are missing.
+    """
+    lacking = [name for module, name in _EXTRA.items() if importlib.util.find_spec(module) is None]
+    if lacking:
+        print(
+            f"The command line needs {', '.join(lacking)}: pip install 'tfx-largebatch[pipeline]'. "
+            "Without this extra, trainer_module works alone in plain TensorFlow.",
+            file=sys.stderr,
+        )
+        return 2
+    from pipeline.cli import main as run_command
+
+    return run_command(argv)
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -19,6 +19,12 @@ from pipeline.engines.preflight import check_engine
 from pipeline.progress import ProgressHandler, RunState, duration
 from pipeline.records import latest_run
 
+_LEGACY_KERAS = (
+    "TF_USE_LEGACY_KERAS is set in your environment, so that tf.keras is Keras 2 here, which the "
+    "Trainer does not train. Functions that `import keras` are not affected; unset it for those "
+    "that use tf.keras."
+)
+
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
@@ -42,6 +48,8 @@ def run(config: PipelineConfig, *, verbose: bool = False) -> int:
     log = config.log_folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
     out = Console()
     out.print(f"Pipeline {config.name}; log: {summary.short(log)}", highlight=False, soft_wrap=True)
+    if os.environ.get("TF_USE_LEGACY_KERAS", "0").lower() in ("1", "true"):
+        out.print(f"Note: {_LEGACY_KERAS}", highlight=False, soft_wrap=True)
     # Asked now: below, the process's standard output is the log file.
     on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
     preflight.check_writable(config)

@@ -83,5 +83,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+        try:
+            return getattr(importlib.import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] == "transform":
+                raise
+            raise ModuleNotFoundError(
+                f"transform.{name} needs {error.name}, which is not installed: "
+                "pip install 'tfx-largebatch[tfx]'",
+                name=error.name,
+            ) from error
     raise AttributeError(f"module 'transform' has no attribute {name!r}")

@@ -49,12 +49,13 @@ def test_make_run_and_make_test_are_what_these_tests_run():
     assert COMMANDS[:2] == ["make run", "make test"]
     # The `taxi` fixture runs this very command, and this is one of the tests of the other.
     assert "python -m pipeline run --config examples/taxi/pipeline.yaml" in makes("run")
-    whole = r"python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder *$"
+    whole = r"python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 *$"
     assert re.search(whole, makes("test"), flags=re.MULTILINE)
 
 
 def test_no_command_is_left_untested():
     known = ("make run", "make test", "python -m pipeline ", "tfx pipeline create ", "tfx run ")
+    known += ("pip install ",)  # tests/packaging
     assert [line for line in COMMANDS if not line.startswith(known)] == []
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-
-from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from typing import TYPE_CHECKING
 
 from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgress
+
+if TYPE_CHECKING:
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 # Who looks on sees what is at most this old.
 _SECONDS_UNTIL_SEEN = 10
@@ -17,7 +18,20 @@ class TensorBoardScalars(Action):
     """Writes scalars to `<directory>/train` and `<directory>/eval`."""
 
     def __init__(self, directory: str) -> None:
-        """Creates the writers."""
+        """Creates the writers.
+
+        Raises:
+            ModuleNotFoundError: The package tensorboard is not installed.
+        """
+        try:
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"TensorBoardScalars needs {error.name}, which is not installed: "
+                "pip install 'tfx-largebatch[tensorboard]', or leave it out (trainer.tensorboard: "
+                "false).",
+                name=error.name,
+            ) from error
         self._train, self._eval = (
             EventFileWriter(f"{directory}/{name}", flush_secs=_SECONDS_UNTIL_SEEN)
             for name in ("train", "eval")
@@ -49,6 +63,8 @@ def _write(writer: EventFileWriter, step: int, values: dict[str, float]) -> None
 
     `simple_value` is the shortest way to write a scalar, a few bytes; TensorBoard reads both.
     """
+    from tensorboard.compat.proto.event_pb2 import Event
+
     if not values:
         return
     event = Event(wall_time=time.time(), step=step)
