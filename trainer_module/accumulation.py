@@ -31,6 +31,9 @@ class GradientSum(NamedTuple):
         g = gradients / denominator + ∇R + ∇A          (see `mean_gradients`)
         A = added_loss / max(added_rows, 1)
 
+    Where outputs have a Σ w_i each (see `weighted_loss`), numerator, denominator and gradients have
+    a first axis `[outputs]`, and the quotients are summed over it.
+
     Attributes:
         numerator: Σ w_i l_i, scalar, float32 (float64 for a float64 model), as are all others.
         denominator: Σ w_i, scalar.
@@ -64,6 +67,7 @@ class Description(NamedTuple):
         has_gradient: Per trainable variable, whether the loss depends on it.
         has_added_gradient: The same for what layers give to `add_loss`; None without any.
         accumulator_dtype: Of the scalar sums.
+        outputs: How many outputs have a Σ w_i each; None where one is that of all.
         bytes_per_row: At most what a row's activations and their gradients take; infinite where
             the trace does not tell, as with loops inside the model.
     """
@@ -71,6 +75,7 @@ class Description(NamedTuple):
     has_gradient: tuple[bool, ...]
     has_added_gradient: tuple[bool, ...] | None
     accumulator_dtype: tf.DType
+    outputs: int | None
     bytes_per_row: float
 
 
@@ -224,6 +229,7 @@ def describe(
     """
     check_batch(features, labels, sample_weight)
     found: list[tuple[Any, Any]] = []
+    outputs: list[int | None] = []
     variables = model.trainable_variables
     wide = any(variable.dtype == "float64" for variable in variables)
 
@@ -237,6 +243,7 @@ def describe(
                 "layers and that the loss function uses the outputs that it is given."
             )
         found.append((sums.gradients, sums.added_gradients))
+        outputs.append(sums.numerator.shape[0] if sums.numerator.shape.rank else None)
 
     def spec(tensor: Any) -> Any:
         if tensor is None:
@@ -253,6 +260,7 @@ def describe(
         has_gradient=tuple(g is not None for g in gradients),
         has_added_gradient=None if added is None else tuple(g is not None for g in added),
         accumulator_dtype=tf.float64 if wide else tf.float32,
+        outputs=outputs[0],
         bytes_per_row=bytes_per_row(traced.graph),
     )
 
@@ -273,11 +281,8 @@ def mean_gradients(total: GradientSum, model: keras.Model) -> tuple[tf.Tensor, l
     Returns:
         The scalar loss, and one gradient per trainable variable (None where there is none).
     """
-    loss = tf.math.divide_no_nan(total.numerator, total.denominator)
-    gradients = [
-        None if g is None else tf.math.divide_no_nan(g, tf.cast(total.denominator, g.dtype))
-        for g in total.gradients
-    ]
+    loss = _quotient(total.numerator, total.denominator)
+    gradients = [None if g is None else _quotient(g, total.denominator) for g in total.gradients]
     if total.added_loss is not None and total.added_gradients is not None:
         assert total.added_rows is not None
         rows = tf.maximum(total.added_rows, 1)
@@ -313,6 +318,15 @@ def _keras_divides_by_rows() -> bool:
         return float(layer.losses[0]) == 1.0
 
 
+def _quotient(sums: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
+    """Returns Σ / Σ w, or the sum of those of all outputs; 0 where Σ w is 0."""
+    denominator = tf.cast(denominator, sums.dtype)
+    if denominator.shape.rank == 0:
+        return tf.math.divide_no_nan(sums, denominator)
+    axes = [-1] + [1] * (sums.shape.rank - 1)
+    return tf.reduce_sum(tf.math.divide_no_nan(sums, tf.reshape(denominator, axes)), 0)
+
+
 def _plus(a: Any, b: Any) -> Any:
     if a is None:
         return b if b is None else tf.convert_to_tensor(b)
@@ -320,23 +334,25 @@ def _plus(a: Any, b: Any) -> Any:
 
 
 def _zeros(model: keras.Model, description: Description) -> GradientSum:
-    def zero(variable: Any) -> tf.Tensor:
-        wide = variable.dtype == "float64"
-        return tf.zeros(variable.shape, tf.float64 if wide else tf.float32)
+    def zeros(present: Sequence[bool], first: list[int]) -> list[Any]:
+        def zero(variable: Any) -> tf.Tensor:
+            wide = variable.dtype == "float64"
+            return tf.zeros([*first, *variable.shape], tf.float64 if wide else tf.float32)
 
-    def zeros(present: Sequence[bool]) -> list[Any]:
         variables = model.trainable_variables
         return [zero(v) if has else None for v, has in zip(variables, present, strict=True)]
 
+    outputs = [] if description.outputs is None else [description.outputs]
+    sums = tf.zeros(outputs, description.accumulator_dtype)
     scalar = tf.zeros([], description.accumulator_dtype)
     has_added = description.has_added_gradient
     return GradientSum(
-        numerator=scalar,
-        denominator=scalar,
+        numerator=sums,
+        denominator=sums,
         rows=scalar,
-        gradients=zeros(description.has_gradient),
+        gradients=zeros(description.has_gradient, outputs),
         added_loss=None if has_added is None else scalar,
-        added_gradients=None if has_added is None else zeros(has_added),
+        added_gradients=None if has_added is None else zeros(has_added, []),
         added_rows=None if has_added is None else scalar,
     )
 

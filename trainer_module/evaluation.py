@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from trainer_module.graph_errors import told_plainly
@@ -17,7 +18,8 @@ from trainer_module.split import per_replica
 class Evaluation:
     """Calls the model on every row once and returns `{"loss": ..., metric: ...}`.
 
-    The loss is Σ w_i l_i / Σ w_i over the split, without regularisation.
+    The loss is Σ w_i l_i / Σ w_i over the split, of several outputs the sum of those, without
+    regularisation.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class Evaluation:
                 model does not have.
         """
         with told_plainly():
-            numerator, denominator, results = self._results_of(iter(self.batches))
-        if denominator == 0:
+            *sums, results = self._results_of(iter(self.batches))
+        numerator, denominator = (tensor.numpy() for tensor in sums)
+        if not np.any(denominator):
             raise ValueError(
                 "the eval split has no rows, or weights that are all 0: check the split's size."
             )
-        values = {"loss": float(numerator) / float(denominator)}
+        counted = denominator != 0  # an output that no row counts for adds nothing
+        values = {"loss": float(np.sum(numerator[counted] / denominator[counted]))}
         for metric, result in zip(self.metrics, results, strict=True):
             values.update(values_by_name(metric.name, result))
         return values
@@ -82,7 +86,7 @@ class Evaluation:
             return numerator, denominator, [_result(metric) for metric in self.metrics]
 
     def _sums(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        zero = tf.zeros([], tf.float64)
+        zero = tf.zeros([1], tf.float64)
 
         def body(element: Any, numerator: Any, denominator: Any) -> tuple[Any, Any, Any]:
             more = self._batch(element.get_value())
@@ -92,6 +96,7 @@ class Evaluation:
             lambda element, *_: element.has_value(),
             body,
             (iterator.get_next_as_optional(), zero, zero),
+            shape_invariants=(None, tf.TensorShape([None]), tf.TensorShape([None])),
             parallel_iterations=1,
         )
         return numerator, denominator
@@ -112,7 +117,11 @@ class Evaluation:
         for metric in self.metrics:
             check_labels(metric, labels, outputs, weight)
             metric.update_state(labels, outputs, sample_weight=weight)
-        return tf.cast(numerator, tf.float64), tf.cast(denominator, tf.float64)
+        # [1], or one for each output where these count different rows.
+        numerator, denominator = (
+            tf.reshape(tf.cast(x, tf.float64), [-1]) for x in (numerator, denominator)
+        )
+        return numerator, denominator
 
 
 def _result(metric: keras.metrics.Metric) -> Any:

@@ -18,10 +18,11 @@ class MicroBatchGradients(NamedTuple):
     """What one micro-batch adds to its window.
 
     Attributes:
-        numerator: Σ w_i l_i, scalar.
-        denominator: Σ w_i, scalar.
-        gradients: Σ w_i ∇l_i per trainable variable; None where the loss does not depend on it. Of
-            a model that computes in float16 these are float32.
+        numerator: Σ w_i l_i, scalar, or `[outputs]` where outputs have a Σ w_i each.
+        denominator: Σ w_i, of the same shape.
+        gradients: Σ w_i ∇l_i per trainable variable; None where the loss does not depend on it.
+            `[outputs, *variable.shape]` where outputs have a Σ w_i each. Of a model that computes
+            in float16 these are float32.
         added_loss: What layers gave to `add_loss` (activity regularisers among them), or None.
         added_gradients: The gradient of `added_loss`, or None.
     """
@@ -82,18 +83,38 @@ def micro_batch_gradients(
                 added_divisor = tf.maximum(tf.cast(rows, tf.float32), 1)
         scaled = _scaled(numerator, loss_scale, divisor)
         scaled_added = None if added is None else _scaled(added, loss_scale, added_divisor)
+        targets = tf.unstack(scaled) if scaled.shape.rank else []  # one per output
     _refuse_updates(model, scope, seeds)
 
     def gradients(target: Any, divisor: Any) -> list[Any]:
         return [_times(g, divisor) for g in tape.gradient(target, variables)]
 
+    if targets:
+        divisors = [None] * len(targets) if divisor is None else tf.unstack(divisor)
+        of_rows = _stacked([gradients(t, d) for t, d in zip(targets, divisors, strict=True)])
+    else:
+        of_rows = gradients(scaled, divisor)
     return MicroBatchGradients(
         numerator=numerator,
         denominator=denominator,
-        gradients=gradients(scaled, divisor),
+        gradients=of_rows,
         added_loss=added,
         added_gradients=None if added is None else gradients(scaled_added, added_divisor),
     )
+
+
+def _stacked(of_outputs: list[list[Any]]) -> list[Any]:
+    """Returns the gradients of each output as one tensor `[outputs, ...]` per variable."""
+
+    def stack(gradients: tuple[Any, ...]) -> Any:
+        present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
+        if not present:
+            return None
+        zeros = tf.zeros_like(present[0])
+        rest = iter(present)
+        return tf.stack([zeros if g is None else next(rest) for g in gradients])
+
+    return [stack(gradients) for gradients in zip(*of_outputs, strict=True)]
 
 
 def regularisation_gradients(model: keras.Model) -> tuple[tf.Tensor | None, list[Any]]:

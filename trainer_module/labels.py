@@ -59,8 +59,8 @@ def same_shape(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     return labels, outputs
 
 
-def zero_where_unweighted(labels: Any, weights: Any) -> Any:
-    """Returns labels with 0 wherever the weight is 0.
+def zero_where_unweighted(labels: Any, weights: Any, *, but: int | None = None) -> Any:
+    """Returns labels with 0 wherever the weight is 0, or 1 where 0 is the label `but`.
 
     What stands for "unknown" there, NaN or a class of -1, would otherwise give a NaN gradient
     (0 · NaN) or an error.
@@ -68,6 +68,8 @@ def zero_where_unweighted(labels: Any, weights: Any) -> Any:
     Args:
         labels: Numbers `[batch, ...]`; anything else passes.
         weights: `[batch]`, or one per value as far as its axes go, from the left; None passes.
+        but: A label that is none, which a loss leaves out by a mask: rows that have it keep it, and
+            no other row gets it.
     """
     if weights is None or tf.nest.is_nested(labels):
         return labels
@@ -83,4 +85,8 @@ def zero_where_unweighted(labels: Any, weights: Any) -> Any:
     axes = zip(weights.shape, labels.shape, strict=True)
     if any(w not in (1, None, axis) for w, axis in axes):
         return labels  # they do not fit; the loss says so
-    return tf.where(tf.equal(weights, tf.zeros_like(weights)), tf.zeros_like(labels), labels)
+    off = tf.equal(weights, tf.zeros_like(weights))
+    if but is None:
+        return tf.where(off, tf.zeros_like(labels), labels)
+    off = tf.logical_and(off, tf.not_equal(labels, tf.cast(but, labels.dtype)))
+    return tf.where(off, tf.cast(1 if but == 0 else 0, labels.dtype), labels)

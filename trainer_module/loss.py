@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -9,14 +10,18 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.labels import align, same_shape, zero_where_unweighted
-from trainer_module.names import nearest
+from trainer_module.loss_values import OutputLoss, Values, output_loss, values_of
+from trainer_module.nested import Path, at, is_nested, label, leaves, only
 
 Reduction = Literal["weighted_mean", "mean"]
 
 
 class LossSums(NamedTuple):
-    """Σ w_i l_i and Σ w_i of some rows: both add up over micro-batches and replicas."""
+    """Σ w_i l_i and Σ w_i of some rows: both add up over micro-batches and replicas.
+
+    Scalars, or `[outputs]` each where outputs count different rows or tokens: the loss is the sum
+    of their quotients.
+    """
 
     numerator: tf.Tensor
     denominator: tf.Tensor
@@ -30,12 +35,14 @@ def weighted_loss(
     *,
     loss_weights: Any = None,
     reduction: Reduction = "weighted_mean",
-) -> LossFunction:
+) -> WeightedLoss:
     """Returns a loss function `(labels, outputs, sample_weight=None) -> (numerator, denominator)`.
 
     Args:
         loss: A Keras loss, its name, a function `(labels, outputs) -> losses per row`, or a dict
-            or list of these with the structure of the model's outputs.
+            or list of these with the structure of the model's outputs (None for an output without
+            a loss). Somebody else's Keras losses and functions get labels in the outputs' rank and
+            dtype, as from Keras.
         loss_weights: For several outputs, the factor of each, same structure; 1 by default.
         reduction: "weighted_mean" divides by Σ w_i; "mean" by the number of values whatever their
             weights, which is what Keras calls "sum_over_batch_size".
@@ -46,84 +53,142 @@ def weighted_loss(
     rows to divide by: it is a step whose gradient is that of the regularisers alone.
 
     Losses per token (`[batch, time]`) are summed over tokens: the denominator counts tokens, those
-    that the model's mask leaves out excepted. Per-row weights `[batch]` hold for each token.
+    that a mask leaves out excepted, the model's (`Embedding(mask_zero=True)`) or the loss's own
+    (`ignore_class`). Per-row weights `[batch]` hold for each token.
+
+    Of several outputs each is divided by its own Σ w_i. Weights are one tensor for all of them, or
+    have the structure of the losses (None for an output without weights). Where the sums of weights
+    differ, by masks or weights of their own, gradients are kept per output: a window takes the
+    memory of one more set of gradients, and the time of one more backward pass, for each.
 
     Raises:
         ValueError: An unknown name, a Keras loss with reduction="sum", an unknown reduction.
     """
     if reduction not in ("weighted_mean", "mean"):
         raise ValueError(f"reduction={reduction!r}: use 'weighted_mean' or 'mean'.")
-    if isinstance(loss, (Mapping, list, tuple)):
-        return _several_outputs(loss, loss_weights, reduction)
+    if not is_nested(loss):
+        if loss_weights is not None:
+            raise ValueError(
+                f"loss_weights={loss_weights!r} needs one loss per output, got {loss!r}."
+            )
+        return WeightedLoss(loss, None, reduction, (OutputTerm((), output_loss(loss), 1.0),))
+    losses = {path: one for path, one in leaves(loss).items() if one is not None}
+    if not losses:
+        raise ValueError(f"loss={loss!r} has no loss: give one for at least one output.")
+    factors = dict.fromkeys(losses, 1.0)
     if loss_weights is not None:
-        raise ValueError(f"loss_weights={loss_weights!r} needs one loss per output, got {loss!r}.")
-    values_of = _values_function(loss)
-
-    def sums(labels: Any, outputs: Any, sample_weight: Any = None) -> LossSums:
-        values, weights = _values_and_weights(values_of, labels, outputs, sample_weight)
-        numerator = tf.reduce_sum(values * weights)
-        if reduction == "mean":
-            return LossSums(numerator, tf.reduce_sum(_mask_like(outputs, values)))
-        return LossSums(numerator, _sum_of_weights(weights, given=sample_weight is not None))
-
-    return sums
-
-
-def _several_outputs(losses: Any, loss_weights: Any, reduction: Reduction) -> LossFunction:
-    keys = list(losses) if isinstance(losses, Mapping) else range(len(losses))
-    if loss_weights is None:
-        factors = dict.fromkeys(keys, 1.0)
-    else:
-        named = loss_weights if isinstance(loss_weights, Mapping) else dict(enumerate(loss_weights))
-        if set(named) != set(keys):
+        factors = {path: factor for path, factor in leaves(loss_weights).items() if path in losses}
+        if set(factors) != set(losses) or len(leaves(loss_weights)) > len(leaves(loss)):
             raise ValueError(
-                f"loss_weights has {sorted(map(str, named))}, the losses have "
-                f"{sorted(map(str, keys))}: give one weight per output."
+                f"loss_weights has {sorted(map(label, leaves(loss_weights)))}, the losses have "
+                f"{sorted(map(label, losses))}: give one weight per output."
             )
-        factors = {key: float(named[key]) for key in keys}
-    functions = {key: _values_function(losses[key]) for key in keys}
+    terms = [OutputTerm(p, output_loss(one), float(factors[p])) for p, one in losses.items()]
+    return WeightedLoss(loss, loss_weights, reduction, tuple(terms))
 
-    def sums(labels: Any, outputs: Any, sample_weight: Any = None) -> LossSums:
-        if isinstance(sample_weight, (Mapping, list, tuple)):
+
+class OutputTerm(NamedTuple):
+    """The loss of the output at a path, and its factor."""
+
+    path: Path
+    loss: OutputLoss
+    factor: float
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightedLoss:
+    """The function that `weighted_loss` returns, with what it was made of.
+
+    Attributes:
+        loss: As given.
+        loss_weights: As given.
+        reduction: As given.
+        terms: One per output with a loss.
+    """
+
+    loss: Any
+    loss_weights: Any
+    reduction: Reduction
+    terms: tuple[OutputTerm, ...] = dataclasses.field(repr=False)
+
+    def __call__(self, labels: Any, outputs: Any, sample_weight: Any = None) -> LossSums:
+        """Returns Σ w_i l_i and Σ w_i.
+
+        Args:
+            labels: `[rows, ...]`, or the structure of the losses.
+            outputs: The model's.
+            sample_weight: `[rows]`, one per value of the loss, their structure, or None.
+
+        Raises:
+            ValueError: They do not fit each other or the losses.
+        """
+        alone = len(self.terms) == 1
+        found, given = [], []
+        for term in self.terms:
+            of_output = _part(outputs, term.path, "the model's outputs", alone=alone)
+            of_labels = _part(labels, term.path, "labels", alone=alone)
+            weights = _part(sample_weight, term.path, "sample_weight", alone=alone)
+            found.append(values_of(term.loss, of_labels, of_output, weights))
+            given.append(weights is not None)
+        sums = [self._sums(*of_one) for of_one in zip(found, given, strict=True)]
+        if alone:
+            numerator, denominator = sums[0]
+            factor = self.terms[0].factor
+            return LossSums(numerator if factor == 1 else factor * numerator, denominator)
+        dtype = tf.float64 if any(s.numerator.dtype == tf.float64 for s in sums) else tf.float32
+        numerators = [
+            term.factor * tf.cast(one.numerator, dtype)
+            for term, one in zip(self.terms, sums, strict=True)
+        ]
+        denominators = [tf.cast(one.denominator, dtype) for one in sums]
+        if not self._count_the_same(found, sample_weight):
+            return LossSums(tf.stack(numerators), tf.stack(denominators))
+        # Each output has so many values per row: their means count rows.
+        sizes = [values.values.shape[1:].num_elements() for values in found]
+        means = [numerator / size for numerator, size in zip(numerators, sizes, strict=True)]
+        return LossSums(tf.add_n(means), denominators[0] / sizes[0])
+
+    def _count_the_same(self, found: list[Values], sample_weight: Any) -> bool:
+        """Returns whether the sums of weights of all outputs are those of one of them."""
+        if any(values.counted is not None for values in found):
+            return False
+        if not all(values.values.shape[1:].is_fully_defined() for values in found):
+            return False
+        if sample_weight is None or self.reduction == "mean":
+            return True
+        if is_nested(sample_weight):
+            return False
+        return tf.TensorShape(sample_weight.shape)[1:].num_elements() == 1  # per row
+
+    def _sums(self, found: Values, given: bool) -> LossSums:
+        numerator = tf.reduce_sum(found.values * found.weights)
+        if self.reduction == "weighted_mean":
+            return LossSums(numerator, _sum_of_weights(found.weights, given=given))
+        counted = tf.ones_like(found.values) if found.counted is None else found.counted
+        return LossSums(numerator, tf.reduce_sum(counted))
+
+
+def _part(structure: Any, path: Path, what: str, *, alone: bool) -> Any:
+    """Returns what an output's loss is given of labels, outputs or weights."""
+    if alone and (not path or not is_nested(structure)):
+        structure = only(structure)
+        tensors = [path for path, leaf in leaves(structure).items() if hasattr(leaf, "shape")]
+        if is_nested(structure) and tensors:
             raise ValueError(
-                f"sample_weight is a {type(sample_weight).__name__}: several outputs share one sum "
-                "of weights, so give one tensor of weights for all of them, or write a loss "
-                "function that returns (numerator, denominator)."
+                f"{what} have several parts, {', '.join(map(label, tensors))}: give one loss for "
+                "each, as weighted_loss({output: loss, ...})."
             )
-        total, weights = None, None
-        for key in keys:
-            _check_has(key, labels, "labels")
-            _check_has(key, outputs, "the model's outputs")
-            values, weights = _values_and_weights(
-                functions[key], labels[key], outputs[key], sample_weight
-            )
-            if values.shape.rank != 1:
-                raise ValueError(
-                    f"the loss of output {key!r} has shape {values.shape}: several outputs share "
-                    "one sum of weights, so each needs one loss per row; average its other axes, "
-                    "or write a loss function that returns (numerator, denominator)."
-                )
-            term = factors[key] * tf.reduce_sum(values * weights)
-            total = term if total is None else total + term
-        assert total is not None
-        assert weights is not None
-        if reduction == "mean":
-            return LossSums(total, tf.reduce_sum(tf.ones_like(weights)))
-        return LossSums(total, _sum_of_weights(weights, given=sample_weight is not None))
-
-    return sums
-
-
-def _check_has(key: Any, structure: Any, what: str) -> None:
-    is_named = isinstance(structure, Mapping)
-    if not is_named and not isinstance(structure, (list, tuple)):
-        raise ValueError(f"the loss has an output {key!r}, but {what} are not a dict or a list.")
-    have = list(structure) if is_named else list(range(len(structure)))
-    if key not in have:
+        return structure
+    if what == "sample_weight" and not is_nested(structure):
+        return structure  # one for all outputs
+    try:
+        return at(structure, path)
+    except KeyError as error:
         raise ValueError(
-            f"the loss has an output {key!r}, but {what} have {', '.join(map(repr, have))}: the "
-            "losses, the labels and the model's outputs need the same keys."
-        )
+            f"the loss has an output {label(path)!r}, but {what} {error.args[0]}: the losses, the "
+            "labels and the model's outputs need the same keys, and so do weights if they are a "
+            "dict or a list."
+        ) from None
 
 
 def _sum_of_weights(weights: tf.Tensor, *, given: bool) -> tf.Tensor:
@@ -135,125 +200,18 @@ def _sum_of_weights(weights: tf.Tensor, *, given: bool) -> tf.Tensor:
     return tf.where(tf.reduce_any(weights < 0), nan, total)
 
 
-def _values_function(loss: Any) -> Callable[[Any, Any], tf.Tensor]:
-    """Returns `(labels, outputs) -> losses`, not reduced over rows."""
-    if isinstance(loss, str):
-        loss = _by_name(loss)
-    if isinstance(loss, keras.losses.Loss):
-        if loss.reduction == "sum":
-            raise ValueError(
-                f"loss {loss.name!r} has reduction='sum', whose gradient grows with the batch: "
-                "use the default reduction; the sums over the window are taken by the trainer."
-            )
-        return _aligned(loss.call, strict=_compares_values(type(loss)))
-    if not callable(loss):
-        raise ValueError(f"loss={loss!r}: give a Keras loss, its name, or a function.")
-    return _aligned(loss, strict=_compares_values(loss))
-
-
-def _compares_values(loss: Any) -> bool:
-    """Returns whether it is one of Keras' losses of labels that are shaped like the outputs."""
-    if not getattr(loss, "__module__", "").startswith("keras."):
-        return False
-    name = getattr(loss, "__name__", "").lower()
-    return not any(other in name for other in ("sparse", "ctc", "circle"))
-
-
-def loss_names() -> list[str]:
-    """Returns the names of Keras' own losses."""
-    names = (name for name in dir(keras.losses) if not name.startswith("_"))
-    return [n for n in names if n not in ("get", "serialize", "deserialize", "Loss")]
-
-
-def _by_name(name: str) -> Any:
-    try:
-        found = keras.losses.get(name)
-    except ValueError:
-        found = None
-    if found is None:
-        raise ValueError(f"loss={name!r} is not a Keras loss; {nearest(name, loss_names())}")
-    return found() if inspect.isclass(found) else found
-
-
-def _aligned(values_of: Callable[[Any, Any], Any], *, strict: bool) -> Callable[[Any, Any], Any]:
-    """Gives labels the outputs' rank first, and with `strict` insists on their shape."""
-
-    def call(labels: Any, outputs: Any) -> tf.Tensor:
-        if isinstance(outputs, (Mapping, list, tuple)):
-            keys = list(outputs) if isinstance(outputs, Mapping) else list(range(len(outputs)))
-            raise ValueError(
-                f"the model has several outputs, {', '.join(map(repr, keys))}: give one loss for "
-                "each, as weighted_loss({output: loss, ...})."
-            )
-        labels, outputs = tf.convert_to_tensor(labels), tf.convert_to_tensor(outputs)
-        if outputs.dtype in (tf.float16, tf.bfloat16):
-            outputs = tf.cast(outputs, tf.float32)
-        labels, outputs = align(labels, outputs)
-        if strict:
-            labels, outputs = same_shape(labels, outputs)
-        return tf.convert_to_tensor(values_of(labels, outputs))
-
-    return call
-
-
-def _mask_of(outputs: Any) -> Any:
-    return getattr(outputs, "_keras_mask", None)
-
-
-def _mask_like(outputs: Any, values: tf.Tensor) -> tf.Tensor:
-    mask = _mask_of(outputs)
-    if mask is None:
-        return tf.ones_like(values)
-    return _broadcast(tf.cast(mask, values.dtype), values)
-
-
-def _values_and_weights(
-    values_of: Callable[[Any, Any], tf.Tensor], labels: Any, outputs: Any, sample_weight: Any
-) -> tuple[tf.Tensor, tf.Tensor]:
-    if labels is None:
-        raise ValueError(
-            "the batch has no labels, and the loss compares them with the outputs: give (features, "
-            "labels), or a loss function (labels, outputs, sample_weight) -> (numerator, "
-            "denominator) that looks at the outputs alone."
-        )
-    labels = zero_where_unweighted(labels, sample_weight)
-    labels = zero_where_unweighted(labels, _mask_of(outputs))
-    values = values_of(labels, outputs)
-    if values.shape.rank == 0:
-        raise ValueError(
-            "the loss function returned one number for the whole batch: return one loss per row "
-            "([batch] or [batch, time]), or a pair (numerator, denominator) without weighted_loss."
-        )
-    weights = _mask_like(outputs, values)
-    if sample_weight is not None:
-        weights *= _broadcast(tf.cast(sample_weight, values.dtype), values)
-    # A masked or zero-weight value that is not finite must not reach the sum as 0 * inf.
-    return tf.where(weights == 0, tf.zeros_like(values), values), weights
-
-
-def _broadcast(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Aligns weights with values from the left: [batch] holds for every token of a row."""
-    rank = values.shape.rank
-    assert rank is not None
-    assert weights.shape.rank is not None
-    while weights.shape.rank > rank and weights.shape[-1] == 1:
-        weights = tf.squeeze(weights, -1)
-    if weights.shape.rank > rank:
-        raise ValueError(
-            f"weights of shape {weights.shape} have more axes than losses of shape {values.shape}: "
-            "give one weight per row, or one per value of the loss."
-        )
-    while weights.shape.rank < rank:
-        weights = weights[..., tf.newaxis]
-    return tf.broadcast_to(weights, tf.shape(values))
-
-
 def as_loss_function(loss: Any) -> LossFunction:
     """Returns `loss` itself when it already is a function of three arguments, else its sums.
+
+    A function `(labels, outputs)` gives one loss per row, as one that Keras takes; so does one with
+    further arguments that have defaults, unless the third is called for what it is: sample_weight,
+    weights or the like.
 
     Raises:
         ValueError: See `weighted_loss`.
     """
+    if isinstance(loss, WeightedLoss):
+        return loss
     if isinstance(loss, (str, keras.losses.Loss, Mapping, Sequence)):
         return weighted_loss(loss)
     if not callable(loss):
@@ -263,20 +221,43 @@ def as_loss_function(loss: Any) -> LossFunction:
         )
     if getattr(loss, "__module__", "").startswith("keras."):
         return weighted_loss(loss)
-    try:
-        inspect.signature(loss).bind("labels", "outputs", "sample_weight")
-    except TypeError:
-        raise ValueError(
-            f"loss function {getattr(loss, '__name__', loss)!r} does not take (labels, outputs, "
-            "sample_weight): give weighted_loss(...) of it if it returns one loss per row, or "
-            "return (numerator, denominator) from those three."
-        ) from None
     function: Any = loss
-    return function
+    return function if _takes_weights(function) else weighted_loss(function)
+
+
+def _takes_weights(loss: Callable[..., Any]) -> bool:
+    """Returns whether a function is one of (labels, outputs, sample_weight)."""
+    try:
+        signature = inspect.signature(loss)
+    except (TypeError, ValueError):
+        return True  # written in C, say: it has none to look at
+    positional = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    needed = [parameter for parameter in positional if parameter.default is parameter.empty]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+    for count in (3, 2):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        if count == 2 or len(needed) == 3 or takes_any:
+            return count == 3
+        third = positional[2].name.lower()
+        return third == "w" or "weight" in third
+    raise ValueError(
+        f"loss function {getattr(loss, '__name__', loss)!r} takes {signature}: give a function "
+        "(labels, outputs) -> one loss per row, or (labels, outputs, sample_weight) -> (numerator, "
+        "denominator)."
+    )
 
 
 def loss_sums(loss_fn: LossFunction, labels: Any, outputs: Any, sample_weight: Any) -> LossSums:
     """Returns the two sums of a loss function that somebody else may have written.
+
+    Scalars, or `[outputs]` each from `weighted_loss`.
 
     Raises:
         ValueError: It returned something else than two scalars of at least 32 bits.
@@ -289,8 +270,9 @@ def loss_sums(loss_fn: LossFunction, labels: Any, outputs: Any, sample_weight: A
             "a function (labels, outputs) -> one loss per row."
         )
     sums = LossSums(*map(tf.convert_to_tensor, found))
+    rank = 1 if isinstance(found, LossSums) and sums.numerator.shape.rank == 1 else 0
     for name, value in zip(sums._fields, sums, strict=True):
-        if value.shape.rank != 0:
+        if value.shape.rank != rank:
             raise ValueError(
                 f"the loss function's {name} has shape {value.shape}: return the sum over all "
                 "rows, a scalar (tf.reduce_sum)."

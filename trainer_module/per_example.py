@@ -26,9 +26,9 @@ def per_example_gradients(
 ) -> list[tf.Tensor] | tf.Tensor:
     """Returns w_i ∇l_i for each row i, holding `chunk_size` rows' gradients at a time.
 
-    The result for all rows is `rows` times the size of the model; `reduce` keeps less of each row.
-    Regularisers are not in it, since they belong to no row. Dropout is as in training, with the
-    same mask for all rows of a chunk.
+    Of several outputs it is their sum. The result for all rows is `rows` times the size of the
+    model; `reduce` keeps less of each row. Regularisers are not in it, since they belong to no row.
+    Dropout is as in training, with the same mask for all rows of a chunk.
 
     Example:
         norms = per_example_gradients(
@@ -63,9 +63,13 @@ def per_example_gradients(
         one = tf.nest.map_structure(lambda t: None if t is None else t[tf.newaxis], row)
         sums = micro_batch_gradients(model, loss_fn, *one, random_position=(0,), loss_scale=None)
         gradients = [
-            tf.zeros(v.shape, v.dtype) if g is None else tf.convert_to_tensor(g)
+            tf.zeros([*sums.numerator.shape, *v.shape], v.dtype)
+            if g is None
+            else tf.convert_to_tensor(g)
             for v, g in zip(variables, sums.gradients, strict=True)
         ]
+        if sums.numerator.shape.rank:  # one for each output
+            gradients = [tf.reduce_sum(g, 0) for g in gradients]
         return gradients if reduce is None else [tf.convert_to_tensor(reduce(gradients))]
 
     places = tf.nest.map_structure(lambda t: t is not None, data)

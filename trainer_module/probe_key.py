@@ -15,6 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer_module.loss import WeightedLoss
 from trainer_module.memory_probe import ProbeRequest
 
 # Read by TensorFlow and XLA, and able to change how much memory an operation takes.
@@ -111,6 +112,8 @@ def _described(loss: Any) -> Any:
     """A loss as JSON: by name, configuration, or code with what a closure holds."""
     if isinstance(loss, keras.losses.Loss):
         return [_code_of(type(loss)), loss.get_config()]
+    if isinstance(loss, WeightedLoss):
+        return [_described(loss.loss), _described(loss.loss_weights), loss.reduction]
     if isinstance(loss, Mapping):
         return {str(key): _described(value) for key, value in loss.items()}
     if isinstance(loss, (list, tuple)):

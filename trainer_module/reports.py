@@ -14,7 +14,7 @@ class StepReport(NamedTuple):
     Attributes:
         loss: The loss that the window's gradient is the slope of, regularisation included.
         gradient_norm: Global norm of g before clipping.
-        weight_sum: Σ w_i.
+        weight_sum: Σ w_i; where outputs have one each, their mean.
         rows: Rows of the global batch.
         applied: Whether the window updated the variables.
         failed: Whether it was not finite and `non_finite="raise"` holds.

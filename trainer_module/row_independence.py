@@ -23,7 +23,7 @@ class _Answer(NamedTuple):
     """What a model and its loss say about some rows."""
 
     outputs: list[np.ndarray]
-    sums: np.ndarray  # numerator, denominator
+    sums: np.ndarray  # numerator, denominator; [2, outputs]
     added: float | None
 
 
@@ -97,7 +97,7 @@ def _ask(model: keras.Model, loss_fn: LossFunction, rows: Any, scope: Any) -> _A
     sums = loss_sums(loss_fn, labels, outputs, sample_weight)
     return _Answer(
         outputs=[tf.convert_to_tensor(t).numpy() for t in tf.nest.flatten(outputs)],
-        sums=np.array([float(value) for value in sums]),
+        sums=np.stack([np.atleast_1d(value.numpy()) for value in sums]).astype("float64"),
         added=added,
     )
 
@@ -119,10 +119,11 @@ def _check_outputs(whole: _Answer, first: _Answer, last: _Answer, tolerance: flo
 
 
 def _check_sums(whole: _Answer, first: _Answer, last: _Answer, tolerance: float) -> None:
-    for name, all_rows, *parts in zip(
-        ("numerator", "denominator"), whole.sums, first.sums, last.sums, strict=True
-    ):
-        if abs(all_rows - sum(parts)) > tolerance * sum(map(abs, (all_rows, *parts))):
+    for place, name in enumerate(("numerator", "denominator")):
+        of_outputs = zip(whole.sums[place], first.sums[place], last.sums[place], strict=True)
+        for all_rows, *parts in of_outputs:
+            if abs(all_rows - sum(parts)) <= tolerance * sum(map(abs, (all_rows, *parts))):
+                continue
             raise ValueError(
                 f"the loss function's {name} does not add up: {all_rows:.6g} for four made-up "
                 f"rows, {parts[0]:.6g} and {parts[1]:.6g} for three of them and one, so the "

@@ -22,7 +22,7 @@ from trainer_module.accumulation import (
 from trainer_module.batch_checks import check_batch
 from trainer_module.gradients import computes_in_float16
 from trainer_module.graph_errors import told_plainly
-from trainer_module.loss import as_loss_function
+from trainer_module.loss import WeightedLoss, as_loss_function
 from trainer_module.loss_scale import LossScale
 from trainer_module.moving_average import MovingAverage
 from trainer_module.reduction import (
@@ -122,6 +122,7 @@ class TrainStep:
         )
         self._variables = list(model.trainable_variables)
         self._description: Description | None = None
+        self._described_shapes = ""
         with self.strategy.scope():
             if not optimizer.built:
                 optimizer.build(self._variables)
@@ -336,7 +337,10 @@ class TrainStep:
         # The division and the regularisers may overflow too: what is applied is what is checked.
         present = [tf.cast(g, self._dtype()) for g in gradients if g is not None]
         norm = tf.linalg.global_norm(present)
-        numerator, loss, norm = (tf.cast(x, self._dtype()) for x in (total.numerator, loss, norm))
+        numerator, weight_sum = total.numerator, total.denominator
+        if weight_sum.shape.rank:  # one per output
+            numerator, weight_sum = tf.reduce_sum(numerator), tf.reduce_mean(weight_sum)
+        numerator, loss, norm = (tf.cast(x, self._dtype()) for x in (numerator, loss, norm))
         is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
         # The norm says whether all elements are finite; which are not is asked for when one is not.
         finite = tf.cond(
@@ -347,7 +351,7 @@ class TrainStep:
         if self.clip_norm is not None:
             factor = self.clip_norm / tf.maximum(norm, self.clip_norm)
             gradients = [None if g is None else g * tf.cast(factor, g.dtype) for g in gradients]
-        empty = tf.equal(total.denominator, 0)
+        empty = tf.equal(weight_sum, 0)
         applied = tf.logical_and(is_finite, tf.logical_not(empty))
         failed = tf.logical_not(tf.logical_or(is_finite, empty))
         if self.non_finite == "skip":
@@ -358,7 +362,7 @@ class TrainStep:
         report = StepReport(
             loss=loss,
             gradient_norm=norm,
-            weight_sum=total.denominator,
+            weight_sum=weight_sum,
             rows=total.rows,
             applied=applied,
             failed=failed,
@@ -388,8 +392,12 @@ class TrainStep:
             counter.assign_add(tf.cast(happened, tf.int64))
 
     def _describe(self, parts: Any) -> None:
-        if self._description is None:
-            local = _first_replica(self.strategy, parts)
+        local = _first_replica(self.strategy, parts)
+        # Several outputs are counted together or each by itself as their shapes are.
+        several = isinstance(self.loss_fn, WeightedLoss) and len(self.loss_fn.terms) > 1
+        shapes = str([t.shape[1:] for t in tf.nest.flatten(local) if t is not None and several])
+        if self._description is None or shapes != self._described_shapes:
+            self._described_shapes = shapes
             self._description = describe(
                 self.model, self.loss_fn, *local, added_losses=self.added_losses
             )

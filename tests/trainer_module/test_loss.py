@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -115,11 +117,48 @@ def test_own_functions_return_two_sums(found, message):
         loss_sums(found, labels, outputs, None)
 
 
-def test_own_functions_take_three_arguments():
+@pytest.mark.parametrize(
+    ("loss", "takes_weights"),
+    [
+        (lambda labels, outputs: (labels - outputs)[:, 0] ** 2, False),
+        (lambda labels, outputs, smooth=1.0: (labels - outputs)[:, 0] ** 2 / smooth, False),
+        (functools.partial(lambda a, b, power: (a - b)[:, 0] ** power, power=2), False),
+        (lambda labels, outputs, w=None: (tf.reduce_sum(w), 7.0), True),
+        (lambda labels, outputs, sample_weights=None: (tf.reduce_sum(sample_weights), 7.0), True),
+        (lambda labels, outputs, anything: (tf.reduce_sum(anything), 7.0), True),
+        (lambda *arguments: (tf.reduce_sum(arguments[2]), 7.0), True),
+    ],
+)
+def test_weights_go_to_functions_that_ask_for_them(loss, takes_weights):
+    """A third argument with a default is a parameter of the loss, unless it is called weights."""
+    labels, outputs = CASES["huber"]
+    weights = np.array([1, 1, 2, 0, 2, 3], "float32")
+    found = sums(as_loss_function(loss), labels, outputs, weights)
+    squares = float(np.sum(weights * ((labels - outputs) ** 2)[:, 0]))
+    assert found == pytest.approx([9.0, 7.0] if takes_weights else [squares, 9.0], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (
+            lambda labels: labels,
+            r"'<lambda>' takes \(labels\): give a function \(labels, outputs\)",
+        ),
+        (lambda a, b, c, d: a, r"takes \(a, b, c, d\): give a function"),
+    ],
+)
+def test_functions_of_other_arguments_are_refused(loss, message):
+    with pytest.raises(ValueError, match=message):
+        as_loss_function(loss)
+
+
+def test_a_pair_from_a_function_of_two_arguments_is_refused():
+    loss = as_loss_function(lambda labels, outputs: (tf.reduce_sum(outputs), 6.0))
     with pytest.raises(
-        ValueError, match=r"'<lambda>' does not take .*sample_weight.*weighted_loss"
+        ValueError, match=r"returned 2 things: .*or take \(labels, outputs, sample_w"
     ):
-        as_loss_function(lambda labels, outputs: (labels - outputs) ** 2)
+        sums(loss, *CASES["huber"])
 
 
 TWO = {"a": tf.zeros([2, 1]), "b": tf.zeros([2, 1])}
@@ -131,8 +170,7 @@ TWO = {"a": tf.zeros([2, 1]), "b": tf.zeros([2, 1])}
         ({"a": TWO["a"]}, TWO, None, "output 'b', but labels have 'a'"),
         (TWO, {"a": TWO["a"]}, None, "output 'b', but the model's outputs have 'a'"),
         (TWO["a"], TWO, None, "output 'a', but labels are not a dict or a list"),
-        (TWO, TWO, TWO, "sample_weight is a dict: several outputs share one sum of weights"),
-        (TWO, {**TWO, "b": tf.zeros([2, 3, 1])}, None, r"'b' has shape \(2, 3\): several outputs"),
+        (TWO, TWO, {"a": TWO["a"]}, "output 'b', but sample_weight have 'a'"),
         (TWO, TWO, tf.zeros([2, 3]), "have more axes than losses"),
     ],
 )
@@ -146,7 +184,7 @@ def test_several_outputs_need_their_labels_and_one_weight_per_row(
 
 @pytest.mark.parametrize("weights", [None, np.ones(2)])
 def test_several_outputs_need_several_losses(weights):
-    with pytest.raises(ValueError, match=r"several outputs, 'a', 'b': give one loss for each"):
+    with pytest.raises(ValueError, match=r"several parts, a, b: give one loss for each"):
         weighted_loss("mse")(TWO, TWO, weights)
 
 

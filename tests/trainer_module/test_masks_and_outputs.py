@@ -1,0 +1,320 @@
+"""What counts of a batch: masks of losses and models, weights and sums of each output.
+
+Reference: Keras itself, in float64, on the whole batch at once: `compile` and one `train_on_batch`
+with SGD. Keras divides by the number of values, as `reduction="mean"` does; where its
+`reduction="mean_with_sample_weight"` is the reference, it is named. Tolerance 1e-12 relative.
+"""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import TrainStep, accumulate_gradients, mean_gradients, weighted_loss
+from trainer_module.evaluation import Evaluation
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+ROWS = 12
+RATE = 0.1
+
+
+def rows(shape=(ROWS, 4), seed=1):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def stepped(model, loss, batch, size=5, optimizer=None, **options):
+    """Loss, and weights after one step of ours; the model is left as it was."""
+    before = model.get_weights()
+    optimizer = optimizer or keras.optimizers.SGD(RATE)
+    step = TrainStep(model, optimizer, loss, micro_batch_size=size, **options)
+    found = float(step(batch).loss), model.get_weights()
+    model.set_weights(before)
+    return found
+
+
+def keras_step(model, loss, batch, **options):
+    """The same by Keras."""
+    before = model.get_weights()
+    model.compile(keras.optimizers.SGD(RATE), loss, **options)
+    features, labels, *weights = batch
+    loss = np.ravel(model.train_on_batch(features, labels, *weights))[0]
+    found = loss, model.get_weights()
+    model.set_weights(before)
+    return found
+
+
+def agree(ours, theirs, tolerance=1e-12):
+    assert ours[0] == pytest.approx(theirs[0], rel=tolerance)
+    assert full_batch.error(ours[1], theirs[1]) < tolerance
+
+
+def evaluated(model, loss, batch, rows=5):
+    data = tf.data.Dataset.from_tensor_slices(batch).batch(rows)
+    return Evaluation(model, loss, data)()["loss"]
+
+
+def ignoring(**options):
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, ignore_class=options.pop("ignore_class", -1), **options
+    )
+
+
+# The label of rows that the loss itself leaves out; of rows without weight one is left out too.
+IGNORED = {
+    -1: np.array([0, -1, 1, 2, -1, -1, 0, 1, 2, 2, -1, 0]),
+    0: np.array([1, 0, 1, 2, 0, 0, 2, 1, 2, 2, 0, 1]),
+}
+WEIGHTS = np.array([1.0, 2.0, 0.0, 0.5, 0.0, 1.0, 1.5, 1.0, 0.25, 1.0, 3.0, 1.0])
+
+
+@pytest.mark.parametrize("ignored", IGNORED)
+@pytest.mark.parametrize(
+    ("weights", "reduction", "of_keras"),
+    [
+        (None, "weighted_mean", "sum_over_batch_size"),
+        (WEIGHTS, "mean", "sum_over_batch_size"),
+        (WEIGHTS, "weighted_mean", "mean_with_sample_weight"),
+    ],
+)
+def test_what_the_loss_leaves_out_does_not_count(ignored, weights, reduction, of_keras):
+    batch = (rows(), IGNORED[ignored], *(() if weights is None else (weights,)))
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    loss = weighted_loss(ignoring(ignore_class=ignored), reduction=reduction)
+    theirs = keras_step(model, ignoring(ignore_class=ignored, reduction=of_keras), batch)
+    agree(stepped(model, loss, batch), theirs)
+    assert evaluated(model, loss, batch) == pytest.approx(theirs[0], rel=1e-12)
+
+
+def test_masks_of_model_and_loss_both_hold():
+    """Tokens: padding is left out by the model's mask, and class 2 by the loss."""
+    random = np.random.default_rng(0)
+    model = full_batch.tokens()
+    batch = random.integers(0, 7, (ROWS, 4)), random.integers(0, 7, (ROWS, 4))
+    theirs = keras_step(model, ignoring(ignore_class=2), batch)
+    agree(stepped(model, weighted_loss(ignoring(ignore_class=2), reduction="mean"), batch), theirs)
+    agree(stepped(model, weighted_loss(ignoring(ignore_class=2)), batch), theirs)
+
+
+def masked_outputs(nested=False) -> keras.Model:
+    """Two outputs of tokens, of which only one has a mask, and one of rows."""
+    ids = keras.Input((3,), dtype="int64", name="ids")
+    x = keras.Input((4,), name="x")
+    vectors = keras.layers.Embedding(6, 3, mask_zero=True)(ids)
+    hidden = keras.layers.Dense(5, activation="tanh")(x)
+    tokens = keras.layers.Dense(6)(vectors)
+    plain = keras.layers.Reshape((2, 2))(keras.layers.Dense(4)(hidden))
+    row = keras.layers.Dense(1)(hidden)
+    outputs = {"row": row, "tokens": tokens, "plain": plain}
+    if nested:
+        outputs = {"row": row, "deep": [tokens, plain]}
+    return keras.Model({"ids": ids, "x": x}, outputs)
+
+
+def masked_data():
+    random = np.random.default_rng(4)
+    features = {"ids": random.integers(0, 3, (ROWS, 3)), "x": rows()}
+    labels = {
+        "row": random.normal(size=(ROWS, 1)),
+        "tokens": random.integers(0, 6, (ROWS, 3)),
+        "plain": random.normal(size=(ROWS, 2, 2)),
+    }
+    return features, labels
+
+
+LOSSES = {"row": "huber", "plain": "mse"}
+FACTORS = {"row": 1.0, "tokens": 0.5, "plain": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("order", "weights", "reduction"),
+    [
+        (("row", "tokens", "plain"), "none", "weighted_mean"),
+        (("tokens", "plain", "row"), "one", "mean"),
+        (("plain", "tokens", "row"), "each", "weighted_mean"),
+    ],
+)
+def test_each_output_has_its_own_denominator(order, weights, reduction):
+    model = masked_outputs()
+    features, labels = masked_data()
+    each = {key: np.abs(rows((ROWS,), seed)) for seed, key in enumerate(order)}
+    batch = (features, labels)
+    if weights != "none":
+        batch += ({"one": WEIGHTS, "each": each}[weights],)
+    kind = {"mean": "sum_over_batch_size", "weighted_mean": "mean_with_sample_weight"}[reduction]
+    tokens = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=kind)
+    of_keras = {
+        "row": keras.losses.Huber(reduction=kind),
+        "plain": keras.losses.MeanSquaredError(reduction=kind),
+    }
+    ours = {**LOSSES, "tokens": tokens}
+    loss = weighted_loss(
+        {key: ours[key] for key in order}, loss_weights=FACTORS, reduction=reduction
+    )
+    if weights != "none" and reduction == "weighted_mean":
+        # Keras sums weights [rows] and multiplies by them per token: its divisor lacks the tokens.
+        theirs = by_hand(model, features, labels, batch[2])
+    else:
+        # It wants an axis for the tokens, too.
+        of_tokens = [batch[2].reshape(-1, 1)] if weights == "one" else []
+        theirs = keras_step(
+            model, {**of_keras, "tokens": tokens}, (*batch[:2], *of_tokens), loss_weights=FACTORS
+        )
+    agree(stepped(model, loss, batch), theirs, 1e-11)
+    if weights == "each":
+        assert evaluated(model, loss, batch) == pytest.approx(theirs[0], rel=1e-11)
+
+
+def by_hand(model, features, labels, weights):
+    """Σ over outputs of factor · Σ w l / Σ w in plain TensorFlow, and one step of SGD."""
+    if not isinstance(weights, dict):
+        weights = dict.fromkeys(labels, weights)
+    with tf.GradientTape() as tape:
+        out = model(features)
+        of_tokens = tf.nn.sparse_softmax_cross_entropy_with_logits(labels["tokens"], out["tokens"])
+        values = {
+            "row": keras.losses.huber(labels["row"], out["row"]),
+            "tokens": of_tokens,
+            "plain": tf.reduce_mean((labels["plain"] - out["plain"]) ** 2, -1),
+        }
+        total = 0.0
+        for key, value in values.items():
+            w = tf.reshape(weights[key], [-1] + [1] * (len(value.shape) - 1))
+            w = w * tf.ones_like(value)
+            if key == "tokens":
+                w *= tf.cast(features["ids"] > 0, w.dtype)
+            total += FACTORS[key] * tf.reduce_sum(w * value) / tf.reduce_sum(w)
+    variables = [v.value for v in model.trainable_variables]
+    slopes = [tf.convert_to_tensor(g) for g in tape.gradient(total, variables)]
+    return float(total), [
+        v.numpy() - RATE * g.numpy() for v, g in zip(variables, slopes, strict=True)
+    ]
+
+
+def test_on_replicas_and_compiled_by_xla_and_in_a_loop(strategies):
+    """Reference: the same on one device in one micro-batch, and the loop's own steps."""
+    features, labels = masked_data()
+    batch = features, labels, {key: np.abs(rows((ROWS,), 3)) for key in labels}
+    loss = weighted_loss({**LOSSES, "tokens": ignoring()}, loss_weights=FACTORS)
+    keras.utils.set_random_seed(0)
+    model = masked_outputs()
+    theirs = stepped(model, loss, batch, size=ROWS)
+    agree(stepped(model, loss, batch, jit_compile=True), theirs, 1e-11)
+    with strategies["mirrored3"].scope():
+        keras.utils.set_random_seed(0)
+        replicated = masked_outputs()
+        optimizer = keras.optimizers.SGD(RATE)
+    ours = stepped(
+        replicated, loss, batch, strategy=strategies["mirrored3"], size=2, optimizer=optimizer
+    )
+    agree(ours, theirs, 1e-11)
+    step = TrainStep(model, keras.optimizers.SGD(RATE), loss, micro_batch_size=5)
+    report = step.run(iter(tf.data.Dataset.from_tensors(batch)), 1)
+    agree((report.loss, model.get_weights()), theirs, 1e-11)
+
+
+def test_an_output_without_weight_in_a_window_adds_nothing():
+    """Reference: Keras, whose mean of no value is 0."""
+    features, labels = masked_data()
+    features["ids"] = np.zeros_like(features["ids"])
+    loss = {**LOSSES, "tokens": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+    model = masked_outputs()
+    theirs = keras_step(model, loss, (features, labels))
+    agree(stepped(model, loss, (features, labels)), theirs)
+
+
+def test_outputs_within_outputs():
+    """Reference: the same outputs in one dict; that of Keras is in the test above."""
+    features, flat = masked_data()
+    keras.utils.set_random_seed(0)
+    model = masked_outputs(nested=True)
+    classes = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loss = weighted_loss(
+        {"deep": [classes, "mse"], "row": None}, loss_weights={"deep": [0.5, 3.0], "row": 7.0}
+    )
+    labels = {"row": flat["row"], "deep": [flat["tokens"], flat["plain"]]}
+    keras.utils.set_random_seed(0)
+    one = masked_outputs()
+    expected = weighted_loss(
+        {"tokens": classes, "plain": "mse"}, loss_weights={"tokens": 0.5, "plain": 3.0}
+    )
+    (ours, trained), (theirs, like) = (
+        stepped(model, loss, (features, labels)),
+        stepped(one, expected, (features, flat)),
+    )
+    by_shape = [sorted(weights, key=lambda w: w.shape) for weights in (trained, like)]
+    agree((ours, by_shape[0]), (theirs, by_shape[1]))
+
+
+@pytest.mark.parametrize("labels", [lambda y: y, lambda y: [y]])
+@pytest.mark.parametrize("loss", ["mse", ["mse"]])
+def test_a_list_of_one_output(labels, loss):
+    class Listed(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(1)
+
+        def call(self, x):
+            return [self.dense(x)]
+
+    model = Listed()
+    model(np.zeros((1, 4)))
+    y = rows((ROWS, 1), 2)
+    plain = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    plain.set_weights(model.get_weights())
+    theirs = keras_step(plain, "mse", (rows(), y))
+    agree(stepped(model, loss, (rows(), labels(y))), theirs)
+    assert evaluated(model, loss, (rows(), y)) == pytest.approx(theirs[0], rel=1e-12)
+
+
+class Squares(keras.losses.Loss):
+    """A loss as a user writes it; Keras gives it labels of floats, whatever they were."""
+
+    def call(self, y_true, y_pred):
+        return keras.ops.mean((y_true - y_pred) ** 2, axis=-1)
+
+
+def squares(y_true, y_pred, smooth=1.0):
+    return keras.ops.mean((y_true - y_pred) ** 2, axis=-1) / smooth
+
+
+@pytest.mark.parametrize("loss", [Squares(), squares], ids=["class", "function"])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "weighted"),
+    [
+        ("float64", (ROWS,), True),
+        ("int64", (ROWS,), False),
+        ("bool", (ROWS, 1), True),
+        ("float32", (ROWS, 1), False),
+    ],
+)
+def test_losses_of_a_user_get_labels_of_the_outputs_rank_and_dtype(loss, dtype, shape, weighted):
+    """Keras gets labels [rows, 1]: of [rows] its own base class makes a square."""
+    labels = (rows(shape, 2) > 0).astype(dtype)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    rest = (WEIGHTS,) if weighted else ()
+    theirs = keras_step(model, squares, (rows(), labels.reshape(-1, 1), *rest))
+    given = weighted_loss(loss, reduction="mean") if weighted else loss
+    agree(stepped(model, given, (rows(), labels, *rest)), theirs)
+
+
+def test_sums_of_two_halves_are_those_of_all_rows():
+    """GradientSums with an axis of outputs add up field by field."""
+    features, labels = masked_data()
+    model = masked_outputs()
+    loss = weighted_loss(
+        {**LOSSES, "tokens": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+    )
+
+    def sums(part):
+        x, y = tf.nest.map_structure(lambda t: tf.constant(t[part]), (features, labels))
+        return accumulate_gradients(model, loss, x, y, micro_batch_size=2)
+
+    whole, *halves = map(sums, (slice(None), slice(0, 5), slice(5, None)))
+    added = tf.nest.map_structure(lambda a, b: None if a is None else a + b, *halves)
+    assert whole.denominator.shape == (3,)
+    found, expected = (mean_gradients(total, model) for total in (added, whole))
+    agree((float(found[0]), found[1]), (float(expected[0]), expected[1]))

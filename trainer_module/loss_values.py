@@ -1,0 +1,207 @@
+"""The losses of one output: a value per row or token, its weight, and which of them count."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from trainer_module.labels import align, same_shape, zero_where_unweighted
+from trainer_module.names import nearest
+
+
+class Values(NamedTuple):
+    """Losses of one output, all three of one shape `[rows, ...]`.
+
+    Attributes:
+        values: l_i, 0 where the weight is 0.
+        weights: w_i, with 0 for what a mask leaves out.
+        counted: 1 where no mask leaves the value out, else 0; None without any mask.
+    """
+
+    values: tf.Tensor
+    weights: tf.Tensor
+    counted: tf.Tensor | None
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputLoss:
+    """A loss of one output as `(labels, outputs) -> values`, and what it takes for labels.
+
+    Attributes:
+        call: As Keras calls it, not reduced over rows.
+        like_outputs: Labels have the outputs' shape: anything else would be broadcast.
+        classes: Labels are class numbers, one for each vector of outputs; "checked" where the loss
+            itself refuses those that the outputs do not have.
+        like_keras: Somebody else's: labels come in the outputs' dtype, or in `dtype` if that is
+            wider, as `keras.Loss.__call__` hands them over.
+        dtype: That of a Keras loss; None for a function.
+        ignore_class: Label of what a mask of the loss's own leaves out.
+    """
+
+    call: Callable[[Any, Any], Any]
+    like_outputs: bool = False
+    classes: Literal["checked", "unchecked"] | None = None
+    like_keras: bool = False
+    dtype: str | None = None
+    ignore_class: int | None = None
+
+
+def output_loss(loss: Any) -> OutputLoss:
+    """Returns the loss that a name, a Keras loss or a function `(labels, outputs)` stands for.
+
+    Raises:
+        ValueError: An unknown name, a Keras loss with reduction="sum", or nothing of these.
+    """
+    if isinstance(loss, str):
+        loss = _by_name(loss)
+    if not isinstance(loss, keras.losses.Loss):
+        if not callable(loss):
+            raise ValueError(f"loss={loss!r}: give a Keras loss, its name, or a function.")
+        return _described(loss, loss)
+    if loss.reduction == "sum":
+        raise ValueError(
+            f"loss {loss.name!r} has reduction='sum', whose gradient grows with the batch: use the "
+            "default reduction; the sums over the window are taken by the trainer."
+        )
+    # Keras makes a loss of a function by a wrapper, which is Keras' own where the function is not.
+    described = _described(loss.call, getattr(loss, "fn", None) or type(loss))
+    ignored = getattr(loss, "ignore_class", None)
+    return dataclasses.replace(described, dtype=loss.dtype, ignore_class=ignored)
+
+
+def values_of(loss: OutputLoss, labels: Any, outputs: Any, sample_weight: Any) -> Values:
+    """Returns losses with their weights and masks.
+
+    Args:
+        loss: Of this output.
+        labels: `[rows, ...]`; any where the weight or the outputs' mask is 0.
+        outputs: `[rows, ...]`, with Keras' mask on them or not.
+        sample_weight: `[rows]`, `[rows, ...]` as far as the losses' axes go, or None.
+
+    Raises:
+        ValueError: No labels, labels or weights that do not fit, or one loss for the whole batch.
+    """
+    if labels is None:
+        raise ValueError(
+            "the batch has no labels, and the loss compares them with the outputs: give (features, "
+            "labels), or a loss function (labels, outputs, sample_weight) -> (numerator, "
+            "denominator) that looks at the outputs alone."
+        )
+    for weights in (sample_weight, mask_of(outputs)):
+        labels = zero_where_unweighted(labels, weights, but=loss.ignore_class)
+    values, mask_of_values = _called(loss, labels, outputs)
+    if values.shape.rank == 0:
+        raise ValueError(
+            "the loss function returned one number for the whole batch: return one loss per row "
+            "([batch] or [batch, time]), or a pair (numerator, denominator) without weighted_loss."
+        )
+    # Keras puts a mask on outputs (Embedding(mask_zero=True)) and on losses (ignore_class).
+    counted = None
+    for mask in (mask_of(outputs), mask_of_values):
+        if mask is None:
+            continue
+        mask = like_values(tf.cast(mask, values.dtype), values)
+        counted = mask if counted is None else counted * mask
+    weights = tf.ones_like(values) if counted is None else counted
+    if sample_weight is not None:
+        weights *= like_values(tf.cast(sample_weight, values.dtype), values)
+    # A masked or zero-weight value that is not finite must not reach the sum as 0 * inf.
+    return Values(tf.where(weights == 0, tf.zeros_like(values), values), weights, counted)
+
+
+def mask_of(tensor: Any) -> Any:
+    """Returns the mask that Keras left on a tensor, or None."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def like_values(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Aligns weights with values from the left: `[rows]` holds for every token of a row.
+
+    Raises:
+        ValueError: They have more axes than the values.
+    """
+    rank = values.shape.rank
+    assert rank is not None
+    assert weights.shape.rank is not None
+    while weights.shape.rank > rank and weights.shape[-1] == 1:
+        weights = tf.squeeze(weights, -1)
+    if weights.shape.rank > rank:
+        raise ValueError(
+            f"weights of shape {weights.shape} have more axes than losses of shape {values.shape}: "
+            "give one weight per row, or one per value of the loss."
+        )
+    while weights.shape.rank < rank:
+        weights = weights[..., tf.newaxis]
+    return tf.broadcast_to(weights, tf.shape(values))
+
+
+def loss_names() -> list[str]:
+    """Returns the names of Keras' own losses."""
+    names = (name for name in dir(keras.losses) if not name.startswith("_"))
+    return [n for n in names if n not in ("get", "serialize", "deserialize", "Loss")]
+
+
+def _by_name(name: str) -> Any:
+    try:
+        found = keras.losses.get(name)
+    except ValueError:
+        found = None
+    if found is None:
+        raise ValueError(f"loss={name!r} is not a Keras loss; {nearest(name, loss_names())}")
+    return found() if inspect.isclass(found) else found
+
+
+def _described(call: Callable[[Any, Any], Any], owner: Any) -> OutputLoss:
+    if not getattr(owner, "__module__", "").startswith("keras."):
+        return OutputLoss(call, like_keras=True)
+    name = getattr(owner, "__name__", "").lower().replace("_", "")
+    if name == "sparsecategoricalcrossentropy":
+        return OutputLoss(call, classes="checked")
+    if name == "categoricalgeneralizedcrossentropy":
+        return OutputLoss(call, classes="unchecked")
+    return OutputLoss(call, like_outputs=not any(part in name for part in ("ctc", "circle")))
+
+
+def _called(loss: OutputLoss, labels: Any, outputs: Any) -> tuple[tf.Tensor, Any]:
+    """Returns losses, of labels in the rank, shape and dtype that it takes, and their mask."""
+    labels, outputs = tf.convert_to_tensor(labels), tf.convert_to_tensor(outputs)
+    if outputs.dtype in (tf.float16, tf.bfloat16):
+        outputs = tf.cast(outputs, tf.float32)
+    labels, outputs = align(labels, outputs)
+    if loss.classes and labels.shape.rank == outputs.shape.rank and labels.shape[-1] == 1:
+        labels = tf.squeeze(labels, -1)
+    if loss.like_keras:
+        if loss.dtype is not None and tf.as_dtype(loss.dtype).size > outputs.dtype.size:
+            outputs = tf.cast(outputs, loss.dtype)
+        if labels.dtype != tf.string:
+            labels = tf.cast(labels, outputs.dtype)
+    if loss.like_outputs:
+        labels, outputs = same_shape(labels, outputs)
+    found = loss.call(labels, outputs)
+    if isinstance(found, (tuple, list)):
+        raise ValueError(
+            f"the loss function of (labels, outputs) returned {len(found)} things: return one loss "
+            "per row, or take (labels, outputs, sample_weight) and return (numerator, denominator)."
+        )
+    values = tf.convert_to_tensor(found)
+    return _nan_for_no_class(loss, labels, outputs, values), mask_of(values)
+
+
+def _nan_for_no_class(
+    loss: OutputLoss, labels: tf.Tensor, outputs: tf.Tensor, values: tf.Tensor
+) -> tf.Tensor:
+    """Returns losses with NaN for labels that are no class, which some kernels take for one."""
+    if labels.shape.rank != values.shape.rank:
+        return values
+    if loss.classes == "unchecked":
+        known = tf.logical_and(labels >= 0, labels < tf.cast(tf.shape(outputs)[-1], labels.dtype))
+    elif loss.classes == "checked" and labels.dtype.is_floating:
+        known = tf.logical_not(tf.math.is_nan(labels))  # XLA makes 0 of it
+    else:
+        return values
+    return tf.where(known, values, tf.constant(float("nan"), values.dtype))

@@ -1,0 +1,58 @@
+"""Dicts, lists and tuples of outputs, within each other: what is where, by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Path = tuple[Any, ...]
+
+
+def is_nested(structure: Any) -> bool:
+    """Returns whether it is a dict, a list or a tuple."""
+    return isinstance(structure, (Mapping, list, tuple))
+
+
+def leaves(structure: Any, path: Path = ()) -> dict[Path, Any]:
+    """Returns what is no dict, list or tuple, by path; () alone for a single thing."""
+    if not is_nested(structure):
+        return {path: structure}
+    return {
+        place: leaf
+        for key, part in _items(structure)
+        for place, leaf in leaves(part, (*path, key)).items()
+    }
+
+
+def at(structure: Any, path: Path) -> Any:
+    """Returns the part at a path.
+
+    Raises:
+        KeyError: There is none; its argument says what is there instead.
+    """
+    for key in path:
+        if not is_nested(structure):
+            raise KeyError("are not a dict or a list")
+        parts = dict(_items(structure))
+        if key not in parts:
+            raise KeyError("have " + ", ".join(map(repr, parts)))
+        structure = parts[key]
+    return structure
+
+
+def only(structure: Any) -> Any:
+    """Returns the single tensor of a structure of one, as Keras takes it; others as they are."""
+    if not is_nested(structure):
+        return structure
+    found = list(leaves(structure).values())
+    # A list of one number is no structure of one tensor.
+    return found[0] if len(found) == 1 and getattr(found[0], "shape", ()) else structure
+
+
+def label(path: Path) -> str:
+    """Returns how an output is called: `a`, `a/0`."""
+    return "/".join(map(str, path))
+
+
+def _items(structure: Any) -> list[tuple[Any, Any]]:
+    return list(structure.items() if isinstance(structure, Mapping) else enumerate(structure))
