@@ -1,4 +1,4 @@
-"""Who may import whom (docs: CONTRIBUTING, "The rooms"), read from the import graph of the sources.
+"""Who may import whom (docs/design.md §2), read from the import graph of the sources.
 
 The graph holds imports inside functions and under TYPE_CHECKING too: a room that needs another
 room's types knows it.

@@ -266,7 +266,7 @@ def describe(
 
 
 def mean_gradients(total: GradientSum, model: keras.Model) -> tuple[tf.Tensor, list[Any]]:
-    """Returns the loss and g of DESIGN §4.1 from sums over the whole global batch.
+    """Returns the loss and g of docs/design.md §4.1 from sums over the whole global batch.
 
         g = ( Σ_i w_i ∇l_i ) / ( Σ_i w_i )  +  ∇R
 

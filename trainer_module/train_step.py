@@ -1,4 +1,4 @@
-"""One optimizer step: the update of DESIGN §4.1, in its order, on every replica."""
+"""One optimizer step: the update of docs/design.md §4.1, in its order, on every replica."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class _Reduced(NamedTuple):
 class TrainStep:
     """Steps over global batches, each cut into replicas and micro-batches, each exact.
 
-        reduce over replicas -> unscale -> finite check -> divide -> clip by global norm
-            -> optimizer.apply -> EMA -> step counter
+        reduce over replicas -> unscale -> divide and add ∇R -> finite check
+            -> clip by global norm -> optimizer.apply -> EMA -> step counter
 
     Example:
         strategy = create_strategy("mirrored")

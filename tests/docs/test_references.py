@@ -1,0 +1,56 @@
+"""What code, comments and requirements cite of the documentation exists.
+
+Links and anchors between the pages are checked by `make docs`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADINGS = {
+    file: re.findall(r"^#+ (.+)$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    for file in ("docs/design.md", "README.md", "CONTRIBUTING.md")
+}
+
+
+def cited() -> list[tuple[str, str, str]]:
+    """(where, which page, which section): `docs/design.md §4.1` and `docs: PAGE.md, "Heading"`."""
+    tracked = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
+    found = []
+    for name in tracked:
+        if not name.endswith((".py", ".toml", ".yaml", ".yml", ".sh", "Makefile")):
+            continue
+        for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
+            where = f"{name}:{number}"
+            if name != "tests/docs/test_references.py":
+                pairs = re.findall(r"([\w/.]+) §(\d[.\d]*)", line)
+                pairs += re.findall(r'docs: (\w+\.md), "(.+?)"', line)
+                found += [(where, *pair) for pair in pairs]
+    return found
+
+
+def is_there(page: str, section: str) -> bool:
+    numbered = re.fullmatch(r"[\d.]+", section)
+    headings = HEADINGS.get(page, [])
+    if numbered:
+        return any(re.match(rf"{re.escape(section.rstrip('.'))}\.? ", h) for h in headings)
+    return section in headings
+
+
+def test_every_section_that_is_cited_exists():
+    places = cited()
+    assert {"docs/design.md", "CONTRIBUTING.md"} <= {page for _, page, _ in places}
+    assert [place for place in places if not is_there(*place[1:])] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "section"),
+    [("DESIGN", "4.1"), ("docs/design.md", "4.7"), ("README.md", "Supported stacks")],
+)
+def test_a_section_that_does_not_exist_is_found(page, section):
+    assert not is_there(page, section)
