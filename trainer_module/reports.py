@@ -36,6 +36,8 @@ class LoopReport(NamedTuple):
     Attributes:
         steps: Windows taken from the iterator, the failed one excepted.
         loss: Mean of the windows' losses, weighted by their Σ w_i; NaN when that is 0.
+        loss_sums: Σ over windows of Σ w_i times the loss, and of Σ w_i, on top of those given to
+            `run`: their quotient is the mean over all those runs, however many there were.
         gradient_norm: That of the last window.
         rows: Rows of all windows.
         exhausted: Whether the iterator had fewer windows than asked for.
@@ -43,6 +45,7 @@ class LoopReport(NamedTuple):
 
     steps: int
     loss: float
+    loss_sums: tuple[float, float]
     gradient_norm: float
     rows: int
     exhausted: bool

@@ -157,12 +157,19 @@ class TrainStep:
             raise non_finite_error(report, self._variables, int(self.step.numpy()))
         return report
 
-    def run(self, iterator: Iterator[Any], num_steps: int) -> LoopReport:
+    def run(
+        self,
+        iterator: Iterator[Any],
+        num_steps: int,
+        *,
+        loss_sums: Sequence[float] = (0.0, 0.0),
+    ) -> LoopReport:
         """Takes up to `num_steps` optimizer steps in one call of the graph.
 
         Args:
             iterator: An iterator over a tf.data.Dataset of global batches, as `__call__` takes.
             num_steps: Windows to take; another number does not trace again.
+            loss_sums: Those of the runs before that the report's are to go on from.
 
         Raises:
             NonFiniteError: As `__call__`.
@@ -170,14 +177,15 @@ class TrainStep:
         """
         self._check_variables()
         with told_plainly():
-            last, count, exhausted, loss, weights, rows = self._loop_function(
-                iterator, tf.constant(num_steps, tf.int64)
+            last, count, exhausted, loss, weights, rows, sums = self._loop_function(
+                iterator, tf.constant(num_steps, tf.int64), tf.constant(loss_sums, tf.float64)
             )
         if bool(last.failed):
             raise non_finite_error(last, self._variables, int(self.step.numpy()))
         return LoopReport(
             steps=int(count),
             loss=float(loss) / float(weights) if float(weights) else float("nan"),
+            loss_sums=(float(sums[0]), float(sums[1])),
             gradient_norm=float(last.gradient_norm),
             rows=int(rows),
             exhausted=bool(exhausted),
@@ -246,7 +254,7 @@ class TrainStep:
             self._step_functions[key] = tf.function(window, specs, autograph=False)
         return self._step_functions[key](*flat)
 
-    def _windows(self, iterator: Any, num_steps: tf.Tensor) -> tuple[Any, ...]:
+    def _windows(self, iterator: Any, num_steps: tf.Tensor, sums: tf.Tensor) -> tuple[Any, ...]:
         dtype = tf.float64
         zero = tf.zeros([], dtype)
 
@@ -264,7 +272,13 @@ class TrainStep:
             )
 
         def body(
-            element: Any, count: Any, loss: Any, weights: Any, rows: Any, last: StepReport
+            element: Any,
+            count: Any,
+            loss: Any,
+            weights: Any,
+            rows: Any,
+            sums: Any,
+            last: StepReport,
         ) -> tuple[Any, ...]:
             report = self._window(_three(element.get_value()))
             took = tf.logical_not(report.failed)
@@ -281,18 +295,19 @@ class TrainStep:
                 loss + term,
                 weights + weight,
                 rows + read,
+                sums + tf.stack([term, weight]),
                 report,
             )
 
         count = tf.zeros([], tf.int64)
-        _, count, loss, weights, rows, last = tf.while_loop(
+        _, count, loss, weights, rows, sums, last = tf.while_loop(
             lambda element, *_: element.has_value(),
             body,
-            (next_if(count < num_steps), count, zero, zero, count, nothing()),
+            (next_if(count < num_steps), count, zero, zero, count, sums, nothing()),
             parallel_iterations=1,
         )
         exhausted = tf.logical_and(count < num_steps, tf.logical_not(last.failed))
-        return last, count, exhausted, loss, weights, rows
+        return last, count, exhausted, loss, weights, rows, sums
 
     def _window(self, batch: tuple[Any, Any, Any]) -> StepReport:
         """One window, in cross-replica context; every update of a variable is below this line."""

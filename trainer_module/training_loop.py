@@ -95,7 +95,7 @@ class TrainingLoop:
             checkpoints.hold_actions([v for action in actions for v in action.variables()])
         self._epoch = 0
         self._step_in_epoch = 0
-        self._epoch_loss = [0.0, 0.0]  # Σ loss · rows and Σ rows of the epoch under way
+        self._epoch_loss = [0.0, 0.0]  # Σ loss · Σ w and Σ w of the windows of the epoch so far
         self._metrics: dict[str, float] = {}
         self._stopped: str | None = None
         self._loop_size = 1 if steps_per_loop == "auto" else int(steps_per_loop)
@@ -173,7 +173,7 @@ class TrainingLoop:
 
     def _run_loop(self, iterator: Any, wanted: int) -> LoopReport:
         started = time.monotonic()
-        report = self.train_step.run(iterator, wanted)
+        report = self.train_step.run(iterator, wanted, loss_sums=self._epoch_loss)
         seconds = time.monotonic() - started
         self._step_in_epoch += report.steps
         if self.steps_per_loop == "auto" and report.steps:
@@ -181,9 +181,7 @@ class TrainingLoop:
             # At most ten times as many: the first call's time is mostly tracing.
             self._loop_size = int(max(1, min(fitting, 10 * self._loop_size, _MOST_STEPS_PER_LOOP)))
         if report.steps:
-            if not math.isnan(report.loss):
-                self._epoch_loss[0] += report.loss * report.rows
-                self._epoch_loss[1] += report.rows
+            self._epoch_loss = list(report.loss_sums)
             self._tell(report, seconds)
             every = self.checkpoints.every_steps if self.checkpoints is not None else None
             if every is not None and self._step % every == 0:
@@ -208,8 +206,8 @@ class TrainingLoop:
 
     def _end_epoch(self) -> None:
         self._epoch += 1
-        total, rows = self._epoch_loss
-        loss = total / rows if rows else math.nan
+        total, weights = self._epoch_loss
+        loss = total / weights if weights else math.nan
         self._step_in_epoch, self._epoch_loss = 0, [0.0, 0.0]
         stop = False
         with self.train_step.averaged():
