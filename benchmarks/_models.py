@@ -72,11 +72,23 @@ def _transformer(length: int, width: int) -> Callable[[], keras.Model]:
     return build
 
 
+def _recurrent(layer: type, length: int, columns: int, units: int) -> Callable[[], keras.Model]:
+    def build() -> keras.Model:
+        return keras.Sequential([keras.Input((length, columns)), layer(units), Layers.Dense(1)])
+
+    return build
+
+
 MODELS = {
     "small": Workload(_mlp(20, (64, 32)), (20,), 32),
     "medium": Workload(_mlp(256, (512, 512, 256)), (256,), 64),
     "convolution": Workload(_convolution(16, (16, 32, 64)), (16, 16, 3), 64),
     "transformer": Workload(_transformer(32, 64), (32, 64), 16),
+}
+# Whose gradients have a loop over 32 steps.
+RECURRENT = {
+    "lstm": Workload(_recurrent(Layers.LSTM, 32, 16, 64), (32, 16), 32),
+    "gru": Workload(_recurrent(Layers.GRU, 32, 16, 64), (32, 16), 32),
 }
 # The same with half the rows in a micro-batch: what is done once for each weighs twice as much.
 HALVED = {
@@ -98,6 +110,8 @@ TITLES = {
     "medium": "medium MLP",
     "convolution": "convolution",
     "transformer": "transformer block",
+    "lstm": "LSTM, 32 steps",
+    "gru": "GRU, 32 steps",
     "convolution_32": "convolution, 32 rows a micro-batch",
     "transformer_8": "transformer block, 8 rows a micro-batch",
     "convolution_64": "convolution, 64 x 64, 128 rows a micro-batch",

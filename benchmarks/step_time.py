@@ -56,7 +56,7 @@ import tensorflow as tf
 
 from benchmarks import _report
 from benchmarks._measure import Contender, rounds_of_processes, seconds_per_run
-from benchmarks._models import HALVED, MODELS, ON_GPU, TITLES, Workload, flat
+from benchmarks._models import HALVED, MODELS, ON_GPU, RECURRENT, TITLES, Workload, flat
 from benchmarks._result import Limit, Row
 from trainer_module import TrainStep, passes
 
@@ -70,12 +70,12 @@ NAMES = {
     "loop": "loop of tf.functions",
     "eager": "eager loop",
 }
-WORKLOADS = {**MODELS, **HALVED, **ON_GPU}
+WORKLOADS = {**MODELS, **RECURRENT, **HALVED, **ON_GPU}
 # The largest ratio wanted, by baseline and model.
 LIMITS = {
     "keras": dict.fromkeys(WORKLOADS, 0.65),
     "keras_jit": {},
-    "full": dict.fromkeys({*WORKLOADS} - {"small"}, 1.15),
+    "full": {**dict.fromkeys({*WORKLOADS} - {"small"}, 1.15), **dict.fromkeys(RECURRENT, 1.5)},
     "one_by_one": {},
     "hand": {},
     "alone": {},
@@ -93,7 +93,7 @@ def main() -> None:
     """Runs the cells that the arguments name, and keeps those with ours and a baseline."""
     parser = _report.parser(__file__, rounds=3, processes=3)
     gpu = bool(tf.config.list_physical_devices("GPU"))
-    usual = (*MODELS, *(ON_GPU if gpu else HALVED))
+    usual = (*MODELS, *RECURRENT, *(ON_GPU if gpu else HALVED))
     parser.add_argument("--models", type=_names, default=usual, help=",".join(WORKLOADS))
     parser.add_argument("--windows", type=_numbers, default=(8, 16), help="micro-batches: 8,16")
     known = ",".join((*CONTENDERS, *WITH_XLA))

@@ -17,10 +17,11 @@ from trainer_module.gradients import (
     regularisation_gradients,
 )
 from trainer_module.loss import LossFunction, as_loss_function
-from trainer_module.passes import bytes_per_row, plan_passes
-from trainer_module.random_ops import refuse_stateful_draws
+from trainer_module.passes import plan_passes
+from trainer_module.random_ops import draws_random_numbers, refuse_stateful_draws
 from trainer_module.row_independence import check_rows_are_independent
 from trainer_module.strategies import replica_kind
+from trainer_module.trace_bytes import bytes_per_row
 
 AddedLosses = Literal["mean", "sum"]
 
@@ -69,7 +70,7 @@ class Description(NamedTuple):
         accumulator_dtype: Of the scalar sums.
         outputs: How many outputs have a Σ w_i each; None where one is that of all.
         bytes_per_row: At most what a row's activations and their gradients take; infinite where
-            the trace does not tell, as with loops inside the model.
+            the trace does not tell, as with loops that turn as often as the data says.
     """
 
     has_gradient: tuple[bool, ...]
@@ -77,6 +78,11 @@ class Description(NamedTuple):
     accumulator_dtype: tf.DType
     outputs: int | None
     bytes_per_row: float
+
+    @property
+    def separate(self) -> bool:
+        """Whether a micro-batch has several gradients."""
+        return self.has_added_gradient is not None or self.outputs is not None
 
 
 def accumulate_gradients(
@@ -144,6 +150,7 @@ def accumulate_gradients(
             random_position=(*random_position, index),
             loss_scale=loss_scale,
             added_losses=added_losses,
+            separate=description.separate,
         )
 
     zeros = _zeros(model, description)
@@ -228,22 +235,27 @@ def describe(
             are drawn that no seed decides.
     """
     check_batch(features, labels, sample_weight)
-    found: list[tuple[Any, Any]] = []
-    outputs: list[int | None] = []
+    found: list[MicroBatchGradients] = []
     variables = model.trainable_variables
     wide = any(variable.dtype == "float64" for variable in variables)
 
-    def probe(features: Any, labels: Any, sample_weight: Any) -> None:
+    def probe(features: Any, labels: Any, sample_weight: Any, *, separate: bool) -> None:
         sums = micro_batch_gradients(
-            model, loss_fn, features, labels, sample_weight, random_position=(0,), loss_scale=None
+            model,
+            loss_fn,
+            features,
+            labels,
+            sample_weight,
+            random_position=(0,),
+            loss_scale=None,
+            added_losses=added_losses,
+            separate=separate,
         )
-        if all(gradient is None for gradient in (*sums.gradients, *(sums.added_gradients or ()))):
-            raise ValueError(
-                "the loss depends on no trainable variable: check that the model has trainable "
-                "layers and that the loss function uses the outputs that it is given."
-            )
-        found.append((sums.gradients, sums.added_gradients))
-        outputs.append(sums.numerator.shape[0] if sums.numerator.shape.rank else None)
+        found.append(sums)
+
+    def trace(*, separate: bool) -> Any:
+        traced = tf.function(functools.partial(probe, separate=separate), autograph=False)
+        return traced.get_concrete_function(*signature)
 
     def spec(tensor: Any) -> Any:
         if tensor is None:
@@ -251,16 +263,31 @@ def describe(
         return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
 
     signature = tf.nest.map_structure(spec, (features, labels, sample_weight))
-    traced = tf.function(probe, autograph=False).get_concrete_function(*signature)
+    traced = trace(separate=False)
+    numerator = found[-1].numerator
+    separate = found[-1].added_loss is not None or bool(numerator.shape.rank)
+    if separate:
+        traced = trace(separate=True)
+    gradients, added = found[-1].gradients, found[-1].added_gradients
+    if all(gradient is None for gradient in (*gradients, *(added or ()))):
+        raise ValueError(
+            "the loss depends on no trainable variable: check that the model has trainable "
+            "layers and that the loss function uses the outputs that it is given."
+        )
     refuse_assignments(traced.graph)
     refuse_stateful_draws(traced.graph)
-    check_rows_are_independent(model, loss_fn, signature, added_losses=added_losses)
-    gradients, added = found[0]
+    check_rows_are_independent(
+        model,
+        loss_fn,
+        signature,
+        added_losses=added_losses,
+        draws=draws_random_numbers(traced.graph),
+    )
     return Description(
         has_gradient=tuple(g is not None for g in gradients),
         has_added_gradient=None if added is None else tuple(g is not None for g in added),
         accumulator_dtype=tf.float64 if wide else tf.float32,
-        outputs=outputs[0],
+        outputs=numerator.shape[0] if numerator.shape.rank else None,
         bytes_per_row=bytes_per_row(traced.graph),
     )
 

@@ -51,4 +51,8 @@ def map_chunks(
         )
         return [array.concat() for array in filled]
 
-    return all_chunks()
+    def none() -> list[tf.Tensor]:
+        return [tf.zeros([0, *shape], dtype) for dtype, shape in specs]
+
+    # A TensorArray of no chunks cannot be concatenated.
+    return tf.cond(rows > 0, all_chunks, none)

@@ -21,10 +21,10 @@ class MicroBatchGradients(NamedTuple):
         numerator: Σ w_i l_i, scalar, or `[outputs]` where outputs have a Σ w_i each.
         denominator: Σ w_i, of the same shape.
         gradients: Σ w_i ∇l_i per trainable variable; None where the loss does not depend on it.
-            `[outputs, *variable.shape]` where outputs have a Σ w_i each. Of a model that computes
-            in float16 these are float32.
+            `[outputs, *variable.shape]` where outputs have a Σ w_i each and that was asked for. Of
+            a model that computes in float16 these are float32.
         added_loss: What layers gave to `add_loss` (activity regularisers among them), or None.
-        added_gradients: The gradient of `added_loss`, or None.
+        added_gradients: The gradient of `added_loss`, or None; also if it was not asked for.
     """
 
     numerator: tf.Tensor
@@ -44,6 +44,7 @@ def micro_batch_gradients(
     random_position: Sequence[Any],
     loss_scale: tf.Tensor | None,
     added_losses: Literal["mean", "sum"] = "mean",
+    separate: bool,
 ) -> MicroBatchGradients:
     """Returns the sums of one micro-batch and their gradients, changing no variable.
 
@@ -60,6 +61,9 @@ def micro_batch_gradients(
             are a function of the model's seeds and of them.
         loss_scale: Factor of every gradient (not of the returned sums), or None.
         added_losses: Whether what layers give to `add_loss` is a mean or a sum over rows.
+        separate: Whether to take the gradients of that too, and of each output that has a Σ w_i of
+            its own; else those of all outputs' sum. A loop in the model then keeps all that each
+            turn makes, in place of what one gradient needs.
 
     Raises:
         ValueError: A layer updates state while it is called, as BatchNormalization does.
@@ -70,20 +74,26 @@ def micro_batch_gradients(
     # Seeds come from outside and updates are looked at, not applied: so the loop's body has no
     # side effect, runs under XLA, and is the same on every replica.
     scope = keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
-    with tf.GradientTape(persistent=True) as tape:
+    with tf.GradientTape(persistent=separate) as tape:
         with scope:
             outputs = model(features, training=True)
         numerator, denominator = loss_sums(loss_fn, labels, outputs, sample_weight)
         added = _sum([widened(loss) for loss in scope.losses]) if scope.losses else None
+        of_outputs = numerator.shape.rank and separate
+        total = numerator if of_outputs else tf.reduce_sum(numerator)
         divisor, added_divisor = None, None
         if computes_in_float16(model):
-            divisor = tf.stop_gradient(_positive(denominator))
+            count = denominator if of_outputs else tf.reduce_sum(denominator)
+            divisor = tf.stop_gradient(_positive(count))
             if added_losses == "sum":
                 rows = tf.shape(tf.nest.flatten(features)[0])[0]
                 added_divisor = tf.maximum(tf.cast(rows, tf.float32), 1)
-        scaled = _scaled(numerator, loss_scale, divisor)
-        scaled_added = None if added is None else _scaled(added, loss_scale, added_divisor)
-        targets = tf.unstack(scaled) if scaled.shape.rank else []  # one per output
+        scaled = _scaled(total, loss_scale, divisor)
+        targets = tf.unstack(scaled) if of_outputs else []
+        if added is not None and separate:
+            scaled_added = _scaled(added, loss_scale, added_divisor)
+        else:
+            scaled_added = None
     _refuse_updates(model, scope, seeds)
 
     def gradients(target: Any, divisor: Any) -> list[Any]:
@@ -99,7 +109,7 @@ def micro_batch_gradients(
         denominator=denominator,
         gradients=of_rows,
         added_loss=added,
-        added_gradients=None if added is None else gradients(scaled_added, added_divisor),
+        added_gradients=(None if scaled_added is None else gradients(scaled_added, added_divisor)),
     )
 
 
@@ -127,12 +137,22 @@ def regularisation_gradients(model: keras.Model) -> tuple[tf.Tensor | None, list
     return total, tape.gradient(total, [v.value for v in model.trainable_variables])
 
 
+def compute_dtypes(model: keras.Model) -> set[str]:
+    """Returns the dtypes that layers compute in, and a subclassed model itself.
+
+    Inputs, and models that Keras calls layer by layer, have a dtype too but compute nothing.
+    """
+    return {
+        layer.compute_dtype
+        for layer in model._flatten_layers()
+        if not isinstance(layer, keras.layers.InputLayer)
+        and not type(layer).call.__module__.startswith("keras.src.models.")
+    }
+
+
 def computes_in_float16(model: keras.Model) -> bool:
-    """Returns whether a layer of the model does, or a subclassed model itself."""
-    # A model made of layers alone has a policy too, but computes nothing: its `call` is Keras'.
-    own = not type(model).call.__module__.startswith("keras.")
-    layers = model._flatten_layers(include_self=own)
-    return any(layer.compute_dtype == "float16" for layer in layers)
+    """Returns whether anything does: then gradients are scaled."""
+    return "float16" in compute_dtypes(model)
 
 
 def stateful_layers(model: keras.Model) -> list[str]:

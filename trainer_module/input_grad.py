@@ -32,7 +32,8 @@ def input_gradients(
         place of ids, which have none.
 
     Raises:
-        ValueError: chunk_size below 1, several outputs and no `output`, or no input of floats.
+        ValueError: chunk_size below 1, several outputs and no `output`, an `output` that does not
+            give one number per row, or no input of floats.
     """
     features = tf.nest.map_structure(tf.convert_to_tensor, features)
     floating = [tensor for tensor in tf.nest.flatten(features) if tensor.dtype.is_floating]
@@ -45,7 +46,8 @@ def input_gradients(
             tape.watch(watched)
             outputs = model(part, training=False)
             # Rows do not depend on each other: the sum's gradient is each row's own.
-            total = tf.reduce_sum(_one_per_row(outputs) if output is None else output(outputs))
+            chosen = outputs if output is None else tf.convert_to_tensor(output(outputs))
+            total = tf.reduce_sum(_one_per_row(chosen, given=output is not None))
         zero = tf.UnconnectedGradients.ZERO
         return tape.gradient(total, watched, unconnected_gradients=zero)
 
@@ -54,14 +56,23 @@ def input_gradients(
     return tf.nest.map_structure(lambda t: next(found) if t.dtype.is_floating else None, features)
 
 
-def _one_per_row(outputs: Any) -> tf.Tensor:
+def _one_per_row(outputs: Any, *, given: bool) -> tf.Tensor:
     if not isinstance(outputs, tf.Tensor):
         raise ValueError("the model has several outputs: say which by `output`, a function.")
     if outputs.shape.rank == 2 and outputs.shape[-1] == 1:
         return outputs[:, 0]
     if outputs.shape.rank == 1:
         return outputs
+    if not given:
+        raise ValueError(
+            f"the model's output has shape {outputs.shape}: say which number per row by `output`, "
+            "such as lambda outputs: outputs[:, 0]."
+        )
+    wrong = (
+        "one number for all rows: the gradient would depend on chunk_size"
+        if outputs.shape.rank == 0
+        else f"shape {outputs.shape}: the gradients of a row's numbers would be added up"
+    )
     raise ValueError(
-        f"the model's output has shape {outputs.shape}: say which number per row by `output`, such "
-        "as lambda outputs: outputs[:, 0]."
+        f"`output` returned {wrong}; return one number per row, [rows], such as outputs[:, 0]."
     )

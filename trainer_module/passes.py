@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
-
-import tensorflow as tf
+from typing import NamedTuple
 
 from trainer_module.strategies import DeviceKind
 
@@ -64,22 +62,3 @@ def plan_passes(size: float, *, kind: DeviceKind = "CPU", together: bool = True)
     at_once = int(min(room, limits.at_once))
     most = min(room // at_once, limits.micro_batches) if together else 1
     return Passes(2 ** int(math.log2(most)), at_once)
-
-
-def bytes_per_row(graph: Any) -> float:
-    """Returns the bytes of all tensors of a trace that have a dimension of rows, at one row."""
-    sizes: dict[str, int] = {}
-    for operation in graph.get_operations():
-        # Gradients of broadcasts are sums of a rank that the trace does not know: none is larger
-        # than what it sums.
-        largest_input = max((sizes.get(tensor.name, 0) for tensor in operation.inputs), default=0)
-        for tensor in operation.outputs:
-            if tensor.dtype == tf.variant:
-                return math.inf
-            if tensor.dtype == tf.resource:
-                continue
-            if tensor.shape.rank is None:
-                sizes[tensor.name] = largest_input
-            elif None in tensor.shape.as_list():
-                sizes[tensor.name] = math.prod(n or 1 for n in tensor.shape) * tensor.dtype.size
-    return sum(sizes.values())

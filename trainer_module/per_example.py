@@ -61,41 +61,41 @@ def per_example_gradients(
 
     def of_row(row: Any) -> list[tf.Tensor]:
         one = tf.nest.map_structure(lambda t: None if t is None else t[tf.newaxis], row)
-        sums = micro_batch_gradients(model, loss_fn, *one, random_position=(0,), loss_scale=None)
+        sums = micro_batch_gradients(
+            model, loss_fn, *one, random_position=(0,), loss_scale=None, separate=False
+        )
         gradients = [
-            tf.zeros([*sums.numerator.shape, *v.shape], v.dtype)
-            if g is None
-            else tf.convert_to_tensor(g)
+            tf.zeros(v.shape, v.dtype) if g is None else tf.cast(tf.convert_to_tensor(g), v.dtype)
             for v, g in zip(variables, sums.gradients, strict=True)
         ]
-        if sums.numerator.shape.rank:  # one for each output
-            gradients = [tf.reduce_sum(g, 0) for g in gradients]
         return gradients if reduce is None else [tf.convert_to_tensor(reduce(gradients))]
 
     places = tf.nest.map_structure(lambda t: t is not None, data)
+    present = [t for t in tf.nest.flatten(data) if t is not None]
+
+    def of_tensors(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        rest = iter(tensors)
+        return of_row(tf.nest.map_structure(lambda place: next(rest) if place else None, places))
+
+    traced = tf.function(of_tensors, autograph=False).get_concrete_function(
+        *(tf.TensorSpec(t.shape[1:], t.dtype) for t in present)
+    )
+    specs = [tf.TensorSpec(t.shape, t.dtype) for t in traced.structured_outputs]
+    has_loops = _has_loops(traced.graph)
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
-        present = [t for t in tf.nest.flatten(part) if t is not None]
+        rows = [t for t in tf.nest.flatten(part) if t is not None]
+        if has_loops:
+            # The lists of a recurrent layer's loop cannot be vectorised: row by row, some at once.
+            return tf.map_fn(lambda row: of_tensors(*row), rows, fn_output_signature=specs)
+        return tf.vectorized_map(lambda row: of_tensors(*row), rows)
 
-        def of_tensors(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-            rest = iter(tensors)
-            return of_row(
-                tf.nest.map_structure(lambda place: next(rest) if place else None, places)
-            )
-
-        return tf.vectorized_map(of_tensors, present)
-
-    if reduce is None:
-        specs = [(tf.as_dtype(v.dtype), list(v.shape)) for v in variables]
-    else:
-        spec = tf.nest.map_structure(
-            lambda t: None if t is None else tf.TensorSpec(t.shape[1:], t.dtype), data
-        )
-        (shape,) = (
-            tf.function(lambda *row: of_row(row), autograph=False)
-            .get_concrete_function(*spec)
-            .structured_outputs
-        )
-        specs = [(shape.dtype, list(shape.shape))]
-    found = map_chunks(of_chunk, data, specs, chunk_size=chunk_size)
+    shapes = [(spec.dtype, spec.shape.as_list()) for spec in specs]
+    found = map_chunks(of_chunk, data, shapes, chunk_size=chunk_size)
     return found if reduce is None else found[0]
+
+
+def _has_loops(graph: Any) -> bool:
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    return any(node.op in ("While", "StatelessWhile") for node in nodes)

@@ -41,6 +41,17 @@ _DRAWS = frozenset(
 )
 
 
+# Those that Keras' draws are made of, whose seed is an input.
+_STATELESS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMulti")
+
+
+def draws_random_numbers(graph: Any) -> bool:
+    """Returns whether a traced function draws random numbers, as a function of seeds."""
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    return any(node.op.startswith(_STATELESS) for node in nodes)
+
+
 def refuse_stateful_draws(graph: Any) -> None:
     """Looks through a traced micro-batch and the functions that it calls.
 

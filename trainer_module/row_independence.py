@@ -9,22 +9,30 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.gradients import compute_dtypes
 from trainer_module.loss import LossFunction, loss_sums
+from trainer_module.made_up import ROWS, made_up_rows, made_up_weights, rows_of
+from trainer_module.random_ops import draws_random_numbers
 
-_ROWS = 4
-_UNKNOWN_AXIS = 8
-# A row beside others is rounded otherwise, to 8 or 10 bits in 16-bit layers and on GPUs (TF32); a
-# mean, or a term that no row has, changes far more.
-_TOLERANCE = 1e-3
-_TOLERANCE_16_BIT = 5e-2
+# By the fewest bits that a layer computes with. A row beside another number of rows takes another
+# way through the device's kernels and is rounded otherwise (on GPUs to the 10 bits of TF32).
+_OTHER_SHAPE = {"float64": 1e-9, "float32": 1e-4, "float16": 5e-2, "bfloat16": 5e-2}
+_OTHER_SHAPE_ON_GPU = {**_OTHER_SHAPE, "float64": 1e-3, "float32": 1e-3}
+# Beside other rows of the same number it takes the same way: the same bits but for a few.
+_SAME_SHAPE = {"float64": 1e-15, "float32": 5e-7, "float16": 4e-3, "bfloat16": 3e-2}
+_FEWEST_BITS_FIRST = ("bfloat16", "float16", "float32", "float64")
+
+_told: set[str] = set()
 
 
 class _Answer(NamedTuple):
-    """What a model and its loss say about some rows."""
+    """What a model says about some rows: tensors, and the sum of what went to add_loss."""
 
-    outputs: list[np.ndarray]
-    sums: np.ndarray  # numerator, denominator; [2, outputs]
+    outputs: Any
     added: float | None
+
+    def arrays(self) -> list[np.ndarray]:
+        return [tf.convert_to_tensor(t).numpy() for t in tf.nest.flatten(self.outputs)]
 
 
 def check_rows_are_independent(
@@ -33,15 +41,19 @@ def check_rows_are_independent(
     data: tuple[Any, Any, Any],
     *,
     added_losses: Literal["mean", "sum"],
+    draws: bool = False,
 ) -> None:
-    """Asks model and loss about rows a, b, c, d, then about a, b, c and about d.
+    """Asks model and loss about made-up rows, in training mode.
 
-        outputs(a..d)   = outputs(a..c), outputs(d)
+        outputs(a, b, c, d)[:2] = outputs(a, b, e, f)[:2]      with the same random numbers
+        outputs(a..d)   = outputs(a..c), outputs(d)            without random numbers
         numerator(a..d) = numerator(a..c) + numerator(d), and so the denominator
         added(a..d)     = added(a..c) + added(d), or their mean by rows
 
-    A model or loss that cannot be asked, because made-up rows mean nothing to it or because it
-    answers at random, is left alone. The model runs in inference mode, and nothing is changed.
+    The model is asked with random weights too: those it has may be zero, and hide a layer. Random
+    numbers are other ones for another number of rows, so a model that draws them in training is
+    asked the second and the last line in inference mode. What cannot be asked, because made-up rows
+    mean nothing to it, is told as a warning, once. No variable and no seed changes.
 
     Args:
         model: A built Keras model.
@@ -49,79 +61,162 @@ def check_rows_are_independent(
         data: (features, labels, weights or None), tensors `[rows, ...]` of which only shapes and
             dtypes count.
         added_losses: As `accumulate_gradients` takes it.
+        draws: Whether the model draws random numbers in training mode.
 
     Raises:
         ValueError: Rows influence each other.
     """
+    # All that made-up rows may raise comes from other people's code, and says nothing of real rows.
     with tf.init_scope():
+        rows, changed = made_up_rows(data)
         try:
-            rows = tf.nest.map_structure(_made_up, data)
-            parts = [rows, rows, _cut(rows, slice(0, 3)), _cut(rows, slice(3, _ROWS))]
-            with keras.StatelessScope(collect_losses=True, initialize_variables=False) as scope:
-                answers = [_ask(model, loss_fn, part, scope) for part in parts]
-        except Exception as error:  # whatever other people's code raises on rows that are not real
-            logging.debug("Not asked whether rows are independent: %s", error)
+            asked = _ask_model(model, rows[0], changed[0], draws=draws)
+        except Exception as error:
+            _tell(f"the model {model.name!r}", error)
             return
-    whole, again, first, last = answers
-    numbers = [whole.sums, *whole.outputs]
-    repeats = all(map(np.array_equal, numbers, [again.sums, *again.outputs]))
-    if not repeats or not all(np.all(np.isfinite(x)) for x in numbers):
-        return
-    dtypes = {layer.compute_dtype for layer in model._flatten_layers()}
-    few_bits = dtypes & {"float16", "bfloat16"} or tf.config.list_physical_devices("GPU")
-    tolerance = _TOLERANCE_16_BIT if few_bits else _TOLERANCE
-    _check_outputs(whole, first, last, tolerance)
-    _check_sums(whole, first, last, tolerance)
-    _check_added(whole, first, last, tolerance, added_losses)
+        bits = _fewest_bits(model)
+        for whole, again, other in asked.same_shape:
+            _check_same_shape(whole, again, other, bits)
+        whole, first, last = asked.outputs
+        if asked.other_shape:
+            _check_outputs(whole, first, last, bits)
+            _check_added(whole.added, first.added, last.added, bits, added_losses)
+        try:
+            sums = [
+                _ask_loss(loss_fn, part[1], answer.outputs, part[2])
+                for part, answer in zip((rows, *_parts(rows)), asked.outputs, strict=True)
+            ]
+        except Exception as error:
+            _tell("the loss function", error)
+            return
+        _check_sums(sums[0], sums[1], sums[2], bits)
 
 
-def _made_up(tensor: Any) -> Any:
-    if tensor is None:
-        return None
-    random = np.random.default_rng(0)
-    shape = [_ROWS, *(axis or _UNKNOWN_AXIS for axis in tensor.shape[1:])]
-    if tensor.dtype.is_floating:
-        return tf.cast(random.uniform(0.25, 0.75, shape), tensor.dtype)
-    return tf.cast(random.integers(0, 2, shape), tensor.dtype)
+class _Asked(NamedTuple):
+    """All answers of a model.
+
+    Attributes:
+        same_shape: Answers to rows a, b, c, d, to the same again, and to a, b, e, f.
+        outputs: Answers to a, b, c, d; to a, b, c; and to d.
+        other_shape: Whether the last two were asked for, or cut from the first.
+    """
+
+    same_shape: list[list[_Answer]]
+    outputs: list[_Answer]
+    other_shape: bool
 
 
-def _cut(rows: Any, part: slice) -> Any:
-    return tf.nest.map_structure(lambda t: None if t is None else t[part], rows)
+def _ask_model(model: keras.Model, rows: Any, changed: Any, *, draws: bool) -> _Asked:
+    weights = made_up_weights(model)
+    try:
+        _ask(model, rows, training=True, weights=weights)
+    except ValueError:
+        weights = []  # such as one that has to be above 0: then those that the model has
+    same_shape = [
+        [_ask(model, r, training=True, weights=w) for r in (rows, rows, changed)]
+        for w in ([weights, []] if weights else [[]])
+    ]
+    if draws and _draws_in_inference(model, rows):
+        whole = _ask(model, rows, training=False, weights=weights)
+        parts = [_Answer(part, whole.added) for part in _parts(whole.outputs)]
+        return _Asked(same_shape, [whole, *parts], other_shape=False)
+    answers = [
+        _ask(model, part, training=not draws, weights=weights) for part in (rows, *_parts(rows))
+    ]
+    return _Asked(same_shape, answers, other_shape=True)
 
 
-def _ask(model: keras.Model, loss_fn: LossFunction, rows: Any, scope: Any) -> _Answer:
-    features, labels, sample_weight = rows
-    scope.losses.clear()
-    outputs = model(features, training=False)
-    added = float(sum(map(float, scope.losses))) if scope.losses else None
-    sums = loss_sums(loss_fn, labels, outputs, sample_weight)
-    return _Answer(
-        outputs=[tf.convert_to_tensor(t).numpy() for t in tf.nest.flatten(outputs)],
-        sums=np.stack([np.atleast_1d(value.numpy()) for value in sums]).astype("float64"),
-        added=added,
+def _parts(rows: Any) -> tuple[Any, Any]:
+    return rows_of(rows, [0, 1, 2]), rows_of(rows, [3])
+
+
+def _draws_in_inference(model: keras.Model, features: Any) -> bool:
+    def call(features: Any) -> Any:
+        with keras.StatelessScope(initialize_variables=False):
+            return tf.nest.flatten(model(features, training=False))
+
+    traced = tf.function(call, autograph=False).get_concrete_function(features)
+    return draws_random_numbers(traced.graph)
+
+
+def _fewest_bits(model: keras.Model) -> str:
+    used = compute_dtypes(model)
+    return next((dtype for dtype in _FEWEST_BITS_FIRST if dtype in used), "float32")
+
+
+def _other_shape_tolerance(bits: str) -> float:
+    gpu = tf.config.list_physical_devices("GPU")
+    return (_OTHER_SHAPE_ON_GPU if gpu else _OTHER_SHAPE)[bits]
+
+
+def _tell(who: str, error: Exception) -> None:
+    reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    message = (
+        f"{who} cannot be asked whether rows of a batch influence each other: made-up rows do not "
+        f"work ({reason[:300]}). If rows do, the result depends on micro_batch_size."
     )
+    if message not in _told:
+        _told.add(message)
+        logging.warning("%s", message[0].upper() + message[1:])
 
 
-def _check_outputs(whole: _Answer, first: _Answer, last: _Answer, tolerance: float) -> None:
-    for all_rows, *parts in zip(whole.outputs, first.outputs, last.outputs, strict=True):
-        if [len(x) if x.ndim else 0 for x in (all_rows, *parts)] != [_ROWS, 3, 1]:
+def _ask(model: keras.Model, rows: Any, *, training: bool, weights: Any) -> _Answer:
+    # Each answer starts from the same seeds: what is read and assigned here is never stored.
+    scope = keras.StatelessScope(weights, collect_losses=True, initialize_variables=False)
+    with scope:
+        outputs = model(rows, training=training)
+    added = float(sum(map(float, scope.losses))) if scope.losses else None
+    answer = _Answer(outputs, added)
+    if not all(np.all(np.isfinite(x)) for x in (*answer.arrays(), added or 0.0)):
+        raise ValueError("its outputs for them are not finite")
+    return answer
+
+
+def _ask_loss(loss_fn: LossFunction, labels: Any, outputs: Any, weights: Any) -> np.ndarray:
+    """Returns numerator and denominator, `[2, outputs]`."""
+    sums = loss_sums(loss_fn, labels, outputs, weights)
+    found = np.stack([np.atleast_1d(value.numpy()) for value in sums]).astype("float64")
+    if not np.all(np.isfinite(found)):
+        raise ValueError("its sums for them are not finite")
+    return found
+
+
+_MIXED = (
+    "the model's output for a row depends on the other rows of its batch (asked with made-up "
+    "rows), so it would depend on micro_batch_size: look for a layer that takes a mean, a softmax "
+    "or a product over axis 0, in training or always, and let it work on each row by itself. "
+    "Statistics over rows belong before the training, as Transform's are."
+)
+
+
+def _check_same_shape(whole: _Answer, again: _Answer, other: _Answer, bits: str) -> None:
+    for one, repeated, changed in zip(whole.arrays(), again.arrays(), other.arrays(), strict=True):
+        if not one.ndim or {len(one), len(changed)} != {ROWS} or one.shape != changed.shape:
+            continue  # not one value per row
+        one, repeated, changed = (x.astype("float64") for x in (one, repeated, changed))
+        largest = max(np.abs(one).max(initial=0), np.abs(changed).max(initial=0))
+        by_itself = np.abs(one - repeated).max(initial=0)
+        if np.abs(one - changed)[:2].max(initial=0) > _SAME_SHAPE[bits] * largest + 10 * by_itself:
+            raise ValueError(_MIXED)
+
+
+def _check_outputs(whole: _Answer, first: _Answer, last: _Answer, bits: str) -> None:
+    tolerance = _other_shape_tolerance(bits)
+    answers = (whole.arrays(), first.arrays(), last.arrays())
+    for all_rows, *parts in zip(*answers, strict=True):
+        if [len(x) if x.ndim else 0 for x in (all_rows, *parts)] != [ROWS, 3, 1]:
             continue  # not one value per row
         wide = [x.astype("float64") for x in (all_rows, *parts)]
         if any(x.shape[1:] != all_rows.shape[1:] for x in parts) or not np.allclose(
             wide[0], np.concatenate(wide[1:]), rtol=0, atol=tolerance * np.abs(wide[0]).max()
         ):
-            raise ValueError(
-                "the model's output for a row depends on the other rows of its batch (asked with "
-                "made-up rows), so it would depend on micro_batch_size: look for a layer that "
-                "takes a mean, a softmax or a product over axis 0, and let it work on each row by "
-                "itself. Statistics over rows belong before the training, as Transform's are."
-            )
+            raise ValueError(_MIXED)
 
 
-def _check_sums(whole: _Answer, first: _Answer, last: _Answer, tolerance: float) -> None:
+def _check_sums(whole: Any, first: Any, last: Any, bits: str) -> None:
+    tolerance = _other_shape_tolerance(bits)
     for place, name in enumerate(("numerator", "denominator")):
-        of_outputs = zip(whole.sums[place], first.sums[place], last.sums[place], strict=True)
-        for all_rows, *parts in of_outputs:
+        for all_rows, *parts in zip(whole[place], first[place], last[place], strict=True):
             if abs(all_rows - sum(parts)) <= tolerance * sum(map(abs, (all_rows, *parts))):
                 continue
             raise ValueError(
@@ -134,17 +229,17 @@ def _check_sums(whole: _Answer, first: _Answer, last: _Answer, tolerance: float)
 
 
 def _check_added(
-    whole: _Answer,
-    first: _Answer,
-    last: _Answer,
-    tolerance: float,
+    whole: float | None,
+    first: float | None,
+    last: float | None,
+    bits: str,
     added_losses: Literal["mean", "sum"],
 ) -> None:
-    if whole.added is None or first.added is None or last.added is None:
+    if whole is None or first is None or last is None:
         return
-    combined = {"mean": (3 * first.added + last.added) / _ROWS, "sum": first.added + last.added}
-    scale = max(map(abs, (whole.added, first.added, last.added)))
-    fits = {name: abs(whole.added - value) <= tolerance * scale for name, value in combined.items()}
+    combined = {"mean": (3 * first + last) / ROWS, "sum": first + last}
+    tolerance = _other_shape_tolerance(bits) * max(map(abs, (whole, first, last)))
+    fits = {name: abs(whole - value) <= tolerance for name, value in combined.items()}
     if fits[added_losses]:
         return
     other = "sum" if added_losses == "mean" else "mean"
@@ -155,6 +250,6 @@ def _check_added(
     )
     raise ValueError(
         f"added_losses={added_losses!r}, but what the model's layers give to add_loss is no "
-        f"{added_losses} over rows: {whole.added:.6g} for four made-up rows, {first.added:.6g} and "
-        f"{last.added:.6g} for three of them and one: {advice}."
+        f"{added_losses} over rows: {whole:.6g} for four made-up rows, {first:.6g} and "
+        f"{last:.6g} for three of them and one: {advice}."
     )

@@ -9,7 +9,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from trainer_module import accumulate_gradients, accumulation, passes, weighted_loss
+from trainer_module import accumulate_gradients, accumulation, passes, trace_bytes, weighted_loss
 
 MIB = 2**20
 
@@ -19,12 +19,6 @@ def attention() -> keras.Model:
     mixed = keras.layers.MultiHeadAttention(num_heads=2, key_dim=4)(tokens, tokens)
     hidden = keras.layers.LayerNormalization()(keras.layers.Add()([tokens, mixed]))
     return keras.Model(tokens, keras.layers.Dense(1)(keras.layers.Flatten()(hidden)))
-
-
-def recurrent() -> keras.Model:
-    return keras.Sequential(
-        [keras.Input((6, 8)), keras.layers.LSTM(4, use_cudnn=False), keras.layers.Dense(1)]
-    )
 
 
 def bytes_per_row(model: keras.Model) -> float:
@@ -74,8 +68,48 @@ def test_attention_has_a_size_although_its_gradients_have_sums_of_unknown_rank()
     assert least <= bytes_per_row(attention()) <= 40 * least
 
 
-def test_a_loop_inside_the_model_has_no_size():
-    assert bytes_per_row(recurrent()) == math.inf
+@pytest.mark.parametrize(("layer", "kept"), [("LSTM", 8), ("GRU", 6)])
+def test_a_recurrent_layer_has_the_size_of_what_its_steps_keep(layer, kept):
+    """At least so many tensors of 4 units, for each of 6 steps; it grows by the step."""
+
+    def size(steps):
+        recurrent = getattr(keras.layers, layer)(4, use_cudnn=False)
+        return bytes_per_row(
+            keras.Sequential([keras.Input((steps, 8)), recurrent, keras.layers.Dense(1)])
+        )
+
+    assert 6 * kept * 4 * 4 <= size(6) <= 40 * 6 * kept * 4 * 4
+    assert size(12) - size(6) == pytest.approx(size(18) - size(12))
+    assert size(12) - size(6) >= 6 * kept * 4 * 4
+
+
+class Doubling(keras.layers.Layer):
+    """Doubles until a row is large: as often as the data says."""
+
+    def call(self, x):
+        return tf.while_loop(lambda x: tf.reduce_max(x) < 8, lambda x: [x * 2], [x])[0]
+
+
+def test_a_loop_that_turns_as_often_as_the_data_says_has_no_size():
+    layers = [keras.layers.Dense(4), Doubling(), keras.layers.Dense(1)]
+    traced = tf.function(keras.Sequential([keras.Input((8,)), *layers]), autograph=False)
+    graph = traced.get_concrete_function(tf.TensorSpec([None, 8])).graph
+    assert trace_bytes.bytes_per_row(graph) == math.inf
+
+
+def test_a_function_inside_the_model_has_its_size():
+    """What is not inlined, such as a layer's own tf.function, and branches."""
+
+    def inner(x):
+        return tf.reduce_sum(tf.exp(tf.tile(x, [1, 100])), 1)
+
+    spec = tf.TensorSpec([None, 8])
+    for outer in (
+        lambda x: tf.function(inner, autograph=False)(x),
+        lambda x: tf.cond(x[0, 0] > 0, lambda: inner(x), lambda: x[:, 0]),
+    ):
+        graph = tf.function(outer, autograph=False).get_concrete_function(spec).graph
+        assert trace_bytes.bytes_per_row(graph) >= 2 * 4 * 800
 
 
 def limit_passes(monkeypatch, **changed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import full_batch
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -28,6 +29,51 @@ def test_they_are_those_of_each_row_alone(float64, kind, chunk_size):
     data = full_batch.batch(kind)
     found = per_example_gradients(model, "mse", *data, chunk_size=chunk_size)
     assert full_batch.error(found, row_by_row(model, kind, *data)) < 1e-12
+
+
+@pytest.mark.parametrize("layer", ["LSTM", "GRU"])
+def test_recurrent_layers(float64, layer):
+    """Their gradients have loops, over steps, that cannot be vectorised over rows."""
+    recurrent = getattr(keras.layers, layer)(3)
+    model = keras.Sequential([keras.Input((4, 2), dtype="float64"), recurrent])
+    random = np.random.default_rng(0)
+    data = random.normal(size=(5, 4, 2)), random.normal(size=(5, 3)), np.arange(5.0)
+    wanted = row_by_row(model, layer, *data)
+    for wrap in (lambda function: function, tf.function(autograph=False)):
+        found = wrap(lambda *data: per_example_gradients(model, "mse", *data, chunk_size=2))(
+            *map(tf.constant, data)
+        )
+        assert full_batch.error(found, wanted) < 1e-12
+
+
+@pytest.mark.parametrize("function", [per_example_gradients, input_gradients])
+def test_no_rows_have_no_gradients(function):
+    model = full_batch.mlp()
+    features, labels, weights = (tf.constant(x[:0]) for x in full_batch.batch("mlp"))
+    if function is input_gradients:
+        assert input_gradients(model, features, chunk_size=2).shape == (0, 5)
+        return
+    data = ("mse", features, labels, weights)
+    found = per_example_gradients(model, *data, chunk_size=2)
+    assert [tuple(g.shape) for g in found] == [(0, *v.shape) for v in model.trainable_variables]
+    norms = per_example_gradients(model, *data, chunk_size=2, reduce=tf.linalg.global_norm)
+    assert tuple(norms.shape) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (
+            tf.reduce_sum,
+            r"one number for all rows: .*depend on chunk_size; return one",
+        ),
+        (lambda outputs: outputs[:, :2], r"shape \(3, 2\): .*added up; return one number per row"),
+    ],
+)
+def test_outputs_that_are_not_one_number_per_row_are_refused(output, message):
+    features, _, _ = full_batch.batch("mlp", 3)
+    with pytest.raises(ValueError, match=message):
+        input_gradients(full_batch.mlp(units=3), features, chunk_size=3, output=output)
 
 
 def test_reduced_to_norms(float64):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import full_batch
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from trainer_module import TrainStep, weighted_loss
+from trainer_module.accumulation import describe
 from trainer_module.loss import as_loss_function
 from trainer_module.row_independence import check_rows_are_independent
 
@@ -115,15 +119,139 @@ def test_added_losses_are_what_the_option_says():
         check(adding(lambda x: ops.max(x)))
 
 
-def test_what_answers_at_random_or_not_at_all_is_left_alone():
-    """Dropout that is always on; ids outside of their table; a loss of the user's own shapes."""
-    seeds = keras.random.SeedGenerator(1)
-    check(model_of(lambda layer, x: keras.random.dropout(x, 0.5, seed=seeds)))
+class Training(keras.layers.Layer):
+    """A layer that calls a function in training, and passes its input on otherwise."""
+
+    def __init__(self, function, **options):
+        super().__init__(**options)
+        self.function = function
+
+    def call(self, x, training=None):
+        return self.function(x) if training else x
+
+
+class Gated(keras.layers.Layer):
+    """x + gate * softmax over rows, with a gate that is 0 at first."""
+
+    def build(self, shape):
+        self.gate = self.add_weight(shape=(), initializer="zeros", name="gate")
+
+    def call(self, x):
+        return x + self.gate * ops.softmax(x, axis=0)
+
+
+class Noise(keras.layers.Layer):
+    """Adds noise, in inference too, whose seed is a number or the layer's own generator."""
+
+    def __init__(self, scale, seed=None):
+        super().__init__()
+        self.scale = scale
+        self.seed = keras.random.SeedGenerator(7) if seed is None else seed
+
+    def call(self, x):
+        return x + self.scale * keras.random.normal(ops.shape(x), dtype=x.dtype, seed=self.seed)
+
+
+def softmax_over_rows(layer, x):
+    return ops.softmax(x, axis=0)
+
+
+def stack(*layers, dtype="float32", head="glorot_uniform"):
+    last = keras.layers.Dense(2, kernel_initializer=head, dtype=dtype)
+    return keras.Sequential([keras.Input((5,), dtype=dtype), *layers, last])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: stack(Training(lambda x: ops.softmax(x, axis=0))),
+        lambda: stack(keras.layers.Dropout(0.4), Training(lambda x: x - ops.mean(x, axis=0))),
+        lambda: stack(Layer(softmax_over_rows), head="zeros"),
+        lambda: stack(Gated()),
+        lambda: stack(Noise(1e-12), Layer(softmax_over_rows)),
+        lambda: stack(Noise(1e-1), Layer(softmax_over_rows)),
+        lambda: stack(
+            Layer(lambda layer, x: x + 1e-6 * ops.mean(x, axis=0), dtype="float64"), dtype="float64"
+        ),
+        lambda: stack(
+            Layer(lambda layer, x: x + 1e-6 * ops.cast(ops.shape(x)[0], x.dtype), dtype="float64"),
+            dtype="float64",
+        ),
+    ],
+    ids=[
+        "training",
+        "training_dropout",
+        "zero_head",
+        "zero_gate",
+        "little_noise",
+        "noise",
+        "small",
+        "number",
+    ],
+)
+def test_rows_that_mix_where_it_is_not_seen_at_once_are_refused(build):
+    """In training alone, behind zeros, under noise, or by one part in a million in float64."""
+    model = build()
+    before = [v.numpy() for v in model.variables]
+    data = tf.zeros([4, 5], model.inputs[0].dtype), tf.zeros([4, 2])
+    with pytest.raises(ValueError, match="depends on the other rows"):
+        describe(model, as_loss_function("mse"), *data, added_losses="mean")
+    for variable, value in zip(model.variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)  # seeds too
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: stack(Noise(0.5, seed=3)),
+        lambda: stack(Noise(0.5), keras.layers.Dropout(0.5)),
+        lambda: stack(keras.layers.GaussianNoise(0.3), keras.layers.LayerNormalization()),
+    ],
+    ids=["seed=3", "always", "training"],
+)
+def test_noise_is_not_taken_for_rows_that_mix(build, caplog):
+    model = build()
+    data = tf.zeros([4, 5]), tf.zeros([4, 2])
+    describe(model, as_loss_function("mse"), *data, added_losses="mean")
+    assert not caplog.records
+    with pytest.raises(ValueError, match="loss function's denominator does not add up"):
+        describe(
+            model, lambda y, p, w: (tf.reduce_sum(p), tf.constant(1.0)), *data, added_losses="mean"
+        )
+
+
+def test_text_is_made_up_as_text():
+    x = keras.Input((2,), dtype="string")
+    ids = keras.layers.Hashing(16)(x)
+    rows = keras.layers.Flatten()(keras.layers.Embedding(16, 3)(ids))
+    data = (tf.TensorSpec([None, 2], tf.string), tf.TensorSpec([None, 2]), None)
+    for mixing in (False, True):
+        hidden = Layer(softmax_over_rows)(rows) if mixing else rows
+        model = keras.Model(x, keras.layers.Dense(2)(hidden))
+        with pytest.raises(ValueError, match="other rows") if mixing else nullcontext():
+            check_rows_are_independent(model, as_loss_function("mse"), data, added_losses="mean")
+
+
+def test_what_cannot_be_asked_is_told_once(caplog):
+    """Ids outside of their table; a logarithm of what made-up rows do not have; a strange loss."""
     x = keras.Input((5,))
     table = keras.layers.Embedding(3, 2)
     ids = Layer(lambda layer, x: ops.cast(x, "int32") + 10)(x)
-    check(keras.Model(x, keras.layers.Flatten()(table(ids))))
-    check(full_batch_model(), lambda y, p, w: 1 / 0)
+    outside = keras.Model(x, keras.layers.Flatten()(table(ids)), name="outside")
+    negative = keras.Sequential(
+        [keras.Input((5,)), Layer(lambda _, x: ops.log(x - 1))], name="negative"
+    )
+    for _ in range(2):
+        check(outside)
+        check(negative)
+        check(full_batch_model(), lambda y, p, w: 1 / 0)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 3
+    for message, who in zip(told, ("'outside'", "'negative'", "loss function"), strict=True):
+        assert "cannot be asked" in message
+        assert who in message
+    assert "not finite" in told[1]
+    assert "ZeroDivisionError" in told[2]
 
 
 @pytest.mark.parametrize("kind", full_batch.MODELS)

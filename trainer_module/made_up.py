@@ -1,0 +1,84 @@
+"""Rows and weights that mean nothing, to ask a model how it treats rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+ROWS = 4
+_UNKNOWN_AXIS = 8
+
+
+def made_up_rows(specs: Any) -> tuple[Any, Any]:
+    """Returns rows a, b, c, d and rows a, b, e, f of a structure of specs `[rows, ...]`.
+
+    Each e differs from c and each f from d. Floats lie between 0 and 1, those of e and f outside of
+    all others; integers are 0 or 1; text is one digit, which layers may look up, hash or read.
+
+    Args:
+        specs: Tensors or specs of which only shapes and dtypes count; None passes. Axes of unknown
+            length get eight.
+    """
+    random = np.random.default_rng(0)
+
+    def six(tensor: Any) -> Any:
+        if tensor is None:
+            return None
+        shape = [ROWS, *(axis or _UNKNOWN_AXIS for axis in tensor.shape[1:])]
+        if tensor.dtype.is_floating:
+            rows = random.uniform(0.25, 0.75, shape)
+            other = [random.uniform(low, low + 0.15, shape[1:]) for low in (0.05, 0.8)]
+        elif tensor.dtype == tf.bool:
+            rows = random.integers(0, 2, shape).astype(bool)
+            other = ~rows[2:]
+        else:
+            # Text changes by three, so that no other row has to be that text.
+            rows = random.integers(0, 2, shape)
+            other = rows[2:] + 3 if tensor.dtype == tf.string else 1 - rows[2:]
+        every = np.concatenate([rows, np.stack([*other])])
+        if tensor.dtype == tf.string:
+            return tf.constant(every.astype(str))
+        return tf.cast(every, tensor.dtype)
+
+    every = tf.nest.map_structure(six, specs)
+    return rows_of(every, [0, 1, 2, 3]), rows_of(every, [0, 1, 4, 5])
+
+
+def rows_of(structure: Any, rows: Sequence[int]) -> Any:
+    """Returns some rows of each tensor, with the mask that Keras puts on it; None passes."""
+
+    def cut(tensor: Any) -> Any:
+        if tensor is None:
+            return None
+        mask = getattr(tensor, "_keras_mask", None)
+        part = tf.gather(tensor, rows)
+        if mask is not None:
+            part._keras_mask = tf.gather(mask, rows)
+        return part
+
+    return tf.nest.map_structure(cut, structure)
+
+
+def made_up_weights(model: keras.Model) -> list[tuple[Any, Any]]:
+    """Returns (variable, value) per trainable variable: no weight is 0, no layer is silent.
+
+    Matrices are drawn anew, as wide as their inputs ask for; vectors and scalars, which may be
+    scales around 1, are moved.
+    """
+    random = np.random.default_rng(1)
+
+    def value(variable: Any) -> tf.Tensor:
+        shape = tuple(variable.shape)
+        if len(shape) > 1:
+            fan_in = math.prod(shape[:-1])
+            drawn = random.standard_normal(shape, "float32") * max(fan_in**-0.5, 0.02)
+        else:
+            drawn = np.asarray(variable, "float32") + random.normal(0, 0.5, shape)
+        return tf.cast(drawn, variable.dtype)
+
+    return [(v, value(v)) for v in model.trainable_variables]
