@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-import os
-import tempfile
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from pipeline.column_facts import DataFacts, measure
 from pipeline.config import ConfigError, Source
 from pipeline.data_sources import ColumnType, DataPeek
 from pipeline.feature_rules import Proposal, Step, Surroundings, label_of, propose
+from pipeline.whole_files import whole_file
 from transform import FeatureSpec
 from transform.column_types import nearest
 from transform.spec_common import OTHERS, is_glob
@@ -57,13 +56,8 @@ def suggest_file(
         print(text, end="")
         return
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=output.parent, delete=False
-        ) as stream:
+        with whole_file(output) as stream:
             stream.write(text)
-        os.chmod(stream.name, 0o644)
-        os.replace(stream.name, output)
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
     print(f"{output}: features of {path}. Read its comments before you use it.")

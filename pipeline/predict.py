@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline import data_sources
 from pipeline.config import ConfigError
+from pipeline.whole_files import whole_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -182,12 +181,9 @@ def _write(
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
     rows = 0
-    handle, partial = -1, ""
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
         with (
-            os.fdopen(handle, "w", newline="", encoding="utf-8") as stream,
+            whole_file(output, newline="") as stream,
             Progress(
                 SpinnerColumn(),
                 TextColumn("{task.completed:,.0f} rows predicted"),
@@ -206,13 +202,8 @@ def _write(
                     writer.writerow([*cells, *(values[i] for _, values in columns)])
                 rows += len(batch)
                 progress.update(task, completed=rows)
-        os.chmod(partial, 0o644)
-        os.replace(partial, output)
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
-    finally:
-        if partial and os.path.exists(partial):
-            os.unlink(partial)
     return rows
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.fingerprint import fingerprint
+from pipeline.whole_files import whole_file
 
 PACKAGES = ("apache-beam", "tfx", "tensorflow", "tensorflow-transform", "tfx-bsl")
 OURS = ("pipeline", "components", "transform", "trainer_module")
@@ -103,7 +104,8 @@ def look_around(element: int, folder: str, paths: Sequence[str]) -> None:
     if not Path(folder, _TOKEN).exists():
         raise FileNotFoundError(f"{UNSEEN} {Path(folder).parent} (host {platform.node()})")
     seen = json.dumps(asdict(Surroundings.here(paths)))
-    Path(folder, f"{uuid.uuid4().hex}.json").write_text(seen)
+    with whole_file(Path(folder, f"{uuid.uuid4().hex}.json")) as file:
+        file.write(seen)
 
 
 class _Job:
