@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -15,6 +17,7 @@ from pipeline import console as views
 from pipeline import logs, preflight, summary
 from pipeline.beam_errors import own_words
 from pipeline.config import ConfigError, PipelineConfig
+from pipeline.engines.failures import diagnose
 from pipeline.engines.preflight import check_engine
 from pipeline.progress import ProgressHandler, RunState, duration
 from pipeline.records import latest_run
@@ -94,11 +97,35 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
         node = next((n for n in state.nodes if n.status == "failed"), None)
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console.print(f"\n{where}:", style="bold red", highlight=False)
-        console.print(own_words(error), markup=False, highlight=False, soft_wrap=True)
+        _explain(error, state, config, console)
         console.print(f"Log: {summary.short(log)}", highlight=False, soft_wrap=True)
         return EXIT_FAILED
     summary.show(config, state, console)
     return 0
+
+
+def _explain(error: Exception, state: RunState, config: PipelineConfig, console: Console) -> None:
+    """The error's own words; where the engine is what failed, what became of it and goes on."""
+    told = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    diagnosis = diagnose(error, config.beam)
+    if diagnosis is None:
+        told(own_words(error))
+        return
+    told(diagnosis.words)
+    finished = [node.name for node in state.nodes if node.status in ("done", "cached")]
+    if finished:
+        told(f"Finished, and taken from the cache by the next run: {', '.join(finished)}.")
+    if diagnosis.mend:
+        told(f"To mend it:  {diagnosis.mend}")
+    told(f"To go on:    {command()}")
+
+
+def command() -> str:
+    """The command that started this process, for a shell."""
+    program, *arguments = sys.argv
+    if Path(program).name == "__main__.py":
+        return shlex.join(["python", "-m", "pipeline", *arguments])
+    return shlex.join([Path(program).name, *arguments])
 
 
 def _prepare(config: PipelineConfig):

@@ -8,7 +8,8 @@ Table of contents:
 * `pool_check`: whether a worker pool starts workers that can run.
 * `probe`, `worker_check`: a tiny job, and what its workers say of themselves.
 * `worker_pool`: Python workers for `environment: external`.
-* `flink_cluster`: Flink on this machine; with `flink_files`, `flink_config`, `flink_rest`, `java`
-  and `processes`.
+* `failures`, `reach`: which process of an engine is gone, or which option gives it what it lacks.
+* `flink_cluster`: Flink on this machine; with `flink_state` (what is remembered and found of it),
+  `flink_memory`, `flink_files`, `flink_config`, `flink_rest`, `java` and `processes`.
 * `cli`: `python -m pipeline beam-options | flink | worker-pool`.
 """

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.config import ConfigError
 from pipeline.config_file import load_config, load_engine
+from pipeline.engines import flink_memory
 from pipeline.engines.presets import ENGINES
 
 _FLINK_FOLDER = Path("output/flink")
@@ -77,6 +78,16 @@ def _add_flink(commands: Any) -> None:
         start.add_argument(
             option, type=int, default=default, help=f"{what} (default: %(default)s; 0: a free one)"
         )
+    start.add_argument(
+        "--memory",
+        default=flink_memory.DEFAULT,
+        metavar="SIZE",
+        help=(
+            "for all of its processes together, without the Python workers: 8GiB, or a share of "
+            f"what is free (default: {flink_memory.DEFAULT}%, at most "
+            f"{flink_memory.MOST_BY_DEFAULT_MB >> 10} GiB)"
+        ),
+    )
     start.set_defaults(command=_flink_start)
     status.set_defaults(command=_flink_status)
     stop.set_defaults(command=_flink_stop)
@@ -121,7 +132,7 @@ def _flink_start(arguments: argparse.Namespace) -> int:
     from pipeline.engines import flink_cluster
 
     ports = flink_cluster.Ports(arguments.rest_port, arguments.job_port, arguments.pool_port)
-    cluster = flink_cluster.start(arguments.folder, ports)
+    cluster = flink_cluster.start(arguments.folder, ports, memory=arguments.memory)
     print(flink_cluster.status(cluster))
     return 0
 

@@ -10,123 +10,58 @@ stopped:
 
 from __future__ import annotations
 
-import json
+import contextlib
 import shutil
 import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipeline.config import ConfigError
 from pipeline.engines import flink_rest, processes
-from pipeline.engines.flink_config import (
-    JAVA_OPTIONS,
-    TASK_MANAGER_MEMORY,
-    write_configuration,
-)
-from pipeline.engines.flink_files import ensure_files
+from pipeline.engines.flink_config import JAVA_OPTIONS, write_configuration
+from pipeline.engines.flink_files import FlinkFiles, ensure_files
+from pipeline.engines.flink_memory import DEFAULT, ClusterMemory, cluster_memory
+from pipeline.engines.flink_state import HOST, Cluster, Ports
 from pipeline.engines.java import find_java
-from pipeline.engines.processes import Background
 
-HOST = "127.0.0.1"
 START_SECONDS = 120.0
-_STATE = "cluster.json"
-
-
-@dataclass(frozen=True)
-class Ports:
-    """Where the cluster listens; 0 takes a free one."""
-
-    rest: int = 8081
-    job_server: int = 8099
-    worker_pool: int = 50000
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A cluster that was started, running or not."""
-
-    folder: Path
-    ports: Ports
-    processes: tuple[Background, ...]
-
-    @classmethod
-    def load(cls, folder: Path) -> Cluster | None:
-        """The cluster that was started in a folder and not stopped, if any."""
-        try:
-            state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        found = (Background(**fields) for fields in state["processes"])
-        return cls(folder, Ports(**state["ports"]), tuple(found))
-
-    def save(self) -> None:
-        """Writes what `load` reads."""
-        state = {
-            "ports": asdict(self.ports),
-            "processes": [asdict(process) for process in self.processes],
-        }
-        (self.folder / _STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
-
-    @property
-    def rest(self) -> str:
-        """`host:port` of Flink's REST endpoint."""
-        return f"{HOST}:{self.ports.rest}"
-
-    def addresses(self) -> dict[str, str]:
-        """The fields of `beam:` in the YAML that say where the cluster is."""
-        return {
-            "job_endpoint": f"{HOST}:{self.ports.job_server}",
-            "rest": self.rest,
-            "worker_pool": f"{HOST}:{self.ports.worker_pool}",
-        }
-
-    def task_managers(self) -> list[Background]:
-        """The TaskManagers' processes."""
-        return [process for process in self.processes if process.name.startswith("TaskManager")]
-
-    def stop(self) -> None:
-        """Ends every process and removes what they left, except the logs."""
-        processes.stop(self.processes)
-        shutil.rmtree(self.folder / "tmp", ignore_errors=True)
-        (self.folder / _STATE).unlink(missing_ok=True)
 
 
 def start(
     folder: Path,
     ports: Ports | None = None,
     *,
+    memory: str = DEFAULT,
     task_managers: int = 2,
     slots: int = 2,
     say: Callable[[str], None] = print,
 ) -> Cluster:
     """Starts everything and waits until it answers.
 
+    What an earlier start left half-alive is ended first, unless it has jobs.
+
     Args:
         folder: gets the configuration, the logs and what must be remembered to stop it.
         ports: where to listen.
+        memory: for all processes together: `8GiB`, or a share of what is free.
         task_managers: number of TaskManagers.
         slots: slots of each: how many tasks of a job's step it runs side by side.
-        say: is told what takes long.
+        say: is told what takes long, and what was found of an earlier start.
 
     Raises:
-        ConfigError: Java or Maven is missing, a port is taken, a cluster runs in the folder
-            already, or a process ended; nothing is left running.
+        ConfigError: Java or Maven is missing, a port is taken, there is too little memory, a
+            cluster runs in the folder already, or a process ended; nothing is left running.
     """
     ports = ports or Ports()
     java = find_java()
     folder = folder.resolve()
     known = Cluster.load(folder)
     if known:
-        if any(process.process() for process in known.processes):
-            raise ConfigError(
-                f"a Flink cluster of {folder} runs already, its REST endpoint at {known.rest}. "
-                "Stop it first (`python -m pipeline flink stop`), or give another --folder."
-            )
-        known.stop()
+        _clear(known, say)
     files = ensure_files(say)
+    sizes = cluster_memory(memory, task_managers=task_managers)
     ports = Ports(
         rest=_free_port(ports.rest, "--rest-port"),
         job_server=_free_port(ports.job_server, "--job-port"),
@@ -142,11 +77,64 @@ def start(
         rest_port=ports.rest,
         rpc_port=_free_port(0, ""),
         slots=slots,
+        memory=sizes.task_manager,
         temporary=folder / "tmp",
     )
-    cluster = Cluster(folder, ports, ())
+    cluster = Cluster(folder, ports, (), sizes.total)
+    commands = _java_commands(cluster, files, sizes, task_managers)
+    try:
+        for name, arguments in commands.items():
+            # A file of arguments: with its class path on it, a command line fills a screen of `ps`.
+            file = folder / "conf" / f"{name}.args"
+            file.write_text("".join(f'"{argument}"\n' for argument in arguments))
+            cluster = cluster.with_process(processes.start(name, [java, f"@{file}"], folder))
+        pool = ["-m", "pipeline", "worker-pool", "--port", str(ports.worker_pool)]
+        pool_process = processes.start("worker-pool", [sys.executable, *pool], folder)
+        cluster = cluster.with_process(pool_process)
+        _wait_until_ready(cluster, task_managers * slots)
+    except BaseException:
+        cluster.stop()
+        raise
+    return cluster
+
+
+def _clear(known: Cluster, say: Callable[[str], None]) -> None:
+    """Ends what is left of an earlier start.
+
+    Raises:
+        ConfigError: it is whole, or jobs run on what is left of it.
+    """
+    dead = known.dead()
+    if not known.damage and len(dead) < len(known.processes):
+        what = f"a Flink cluster of {known.folder} runs already, its REST endpoint at {known.rest}"
+        if not dead:
+            raise ConfigError(
+                f"{what}. Stop it first (`python -m pipeline flink stop`), or give another "
+                "--folder."
+            )
+        jobs = 0
+        with contextlib.suppress(flink_rest.FlinkError):
+            jobs = flink_rest.overview(known.rest).running
+        ended = " and ".join(f"{each.name} ended ({each.last_line()})" for each in dead)
+        if jobs:
+            raise ConfigError(
+                f"{what}, but {ended}; {jobs} jobs run on what is left. Wait for them, or end them "
+                "with it (`python -m pipeline flink stop`), then start again."
+            )
+        say(f"{ended}: starting the whole cluster anew ...")
+    elif known.damage:
+        say(f"{known.damage}: ending {len(known.processes)} processes of an earlier start ...")
+    known.stop()
+
+
+def _java_commands(
+    cluster: Cluster, files: FlinkFiles, sizes: ClusterMemory, task_managers: int
+) -> dict[str, list[str]]:
+    """Process -> the arguments of its JVM, in the order in which they start."""
+    folder = cluster.folder
     runtime = "org.apache.flink.runtime"
-    jvm = [*JAVA_OPTIONS, f"-Djava.io.tmpdir={folder}/tmp"]
+    # A master without memory ends, with the reason in its log, in place of answering no more.
+    jvm = [*JAVA_OPTIONS, "-XX:+ExitOnOutOfMemoryError", f"-Djava.io.tmpdir={folder}/tmp"]
     log4j = f"-Dlog4j2.configurationFile={folder}/conf/log4j.properties"
     flink = ["-cp", files.cluster_class_path, *jvm, log4j]
     configured = ["--configDir", str(folder / "conf")]
@@ -155,37 +143,31 @@ def start(
     job_server = [
         "org.apache.beam.runners.flink.FlinkJobServerDriver",
         *("--flink-master", cluster.rest, "--job-host", HOST),
-        *("--job-port", str(ports.job_server), "--artifact-port", "0", "--expansion-port", "0"),
+        *("--job-port", str(cluster.ports.job_server)),
+        *("--artifact-port", "0", "--expansion-port", "0"),
         *("--artifacts-dir", str(folder / "tmp" / "artifacts")),
     ]
-    pool = ["-m", "pipeline", "worker-pool", "--port", str(ports.worker_pool)]
-    commands = {
-        "JobManager": ["-Xmx512m", *flink, *master],
+    return {
+        "JobManager": [f"-Xmx{sizes.job_manager_heap}m", *flink, *master],
         **{
-            f"TaskManager-{i}": [*TASK_MANAGER_MEMORY, *flink, *worker]
+            f"TaskManager-{i}": [*sizes.task_manager.jvm_options(), *flink, *worker]
             for i in range(1, task_managers + 1)
         },
-        "job-server": ["-Xmx512m", *jvm, "-cp", files.job_server_class_path, *job_server],
+        "job-server": [
+            *(f"-Xmx{sizes.job_server_heap}m", *jvm),
+            *("-cp", files.job_server_class_path, *job_server),
+        ],
     }
-    started: list[Background] = []
-    try:
-        for name, arguments in commands.items():
-            # A file of arguments: with its class path on it, a command line fills a screen of `ps`.
-            file = folder / "conf" / f"{name}.args"
-            file.write_text("".join(f'"{argument}"\n' for argument in arguments))
-            started.append(processes.start(name, [java, f"@{file}"], folder / "log"))
-        started.append(processes.start("worker-pool", [sys.executable, *pool], folder / "log"))
-        cluster = Cluster(folder, ports, tuple(started))
-        cluster.save()
-        _wait_until_ready(cluster, task_managers)
-    except BaseException:
-        Cluster(folder, ports, tuple(started)).stop()
-        raise
-    return cluster
 
 
 def status(cluster: Cluster) -> str:
     """A line per process, then slots and jobs."""
+    if cluster.damage:
+        left = ", ".join(f"{process.name} (pid {process.pid})" for process in cluster.processes)
+        return (
+            f"{cluster.damage}; running: {left or 'nothing'}. `python -m pipeline flink stop` ends "
+            "it, `python -m pipeline flink start` starts it anew."
+        )
     lines = []
     where = {
         "JobManager": f"http://{cluster.rest}",
@@ -209,13 +191,14 @@ def status(cluster: Cluster) -> str:
             f"slots          {seen.free_slots} of {seen.slots} free; jobs: {seen.running} running, "
             f"{seen.finished} finished, {seen.failed} failed, {seen.cancelled} cancelled"
         )
+    lines.append(f"memory         {cluster.memory_mb:,} MB at most, without workers")
     lines.append(f"logs           {cluster.folder / 'log'}")
     return "\n".join(lines)
 
 
 def is_healthy(cluster: Cluster) -> bool:
     """Whether every process still runs."""
-    return all(process.process() for process in cluster.processes)
+    return not cluster.damage and not cluster.dead()
 
 
 def _free_port(port: int, option: str) -> int:
@@ -231,9 +214,9 @@ def _free_port(port: int, option: str) -> int:
         return probe.getsockname()[1]
 
 
-def _wait_until_ready(cluster: Cluster, task_managers: int) -> None:
+def _wait_until_ready(cluster: Cluster, slots: int) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not _is_ready(cluster, task_managers):
+    while not _is_ready(cluster, slots):
         for background in cluster.processes:
             if background.process() is None:
                 raise ConfigError(
@@ -247,12 +230,12 @@ def _wait_until_ready(cluster: Cluster, task_managers: int) -> None:
         time.sleep(0.5)
 
 
-def _is_ready(cluster: Cluster, task_managers: int) -> bool:
+def _is_ready(cluster: Cluster, slots: int) -> bool:
     try:
         seen = flink_rest.overview(cluster.rest)
     except flink_rest.FlinkError:
         return False
-    return seen.task_managers == task_managers and all(
+    return seen.slots == slots and all(
         _listens(port) for port in (cluster.ports.job_server, cluster.ports.worker_pool)
     )
 

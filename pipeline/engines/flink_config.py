@@ -1,8 +1,10 @@
-"""Flink's configuration for a session cluster on one small machine: every memory size is named."""
+"""Flink's configuration for a session cluster on one machine: every memory size is named."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from pipeline.engines.flink_memory import TaskManagerMemory
 
 # Flink's own list for Java 17 (its default env.java.opts.all), of what its serializers reach into.
 _OPENED = (
@@ -18,20 +20,16 @@ JAVA_OPTIONS = (
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
 )
 
-# Sizes of a TaskManager in MB, as the JVM gets them and as Flink is told.
-_HEAP, _TASK_HEAP = 512, 384
-_NETWORK, _OFF_HEAP = 256, 192
-_METASPACE = 256
-
-TASK_MANAGER_MEMORY = (
-    f"-Xmx{_HEAP}m",
-    f"-XX:MaxDirectMemorySize={_NETWORK + _OFF_HEAP}m",
-    f"-XX:MaxMetaspaceSize={_METASPACE}m",
-)
-
 
 def write_configuration(
-    folder: Path, *, host: str, rest_port: int, rpc_port: int, slots: int, temporary: Path
+    folder: Path,
+    *,
+    host: str,
+    rest_port: int,
+    rpc_port: int,
+    slots: int,
+    memory: TaskManagerMemory,
+    temporary: Path,
 ) -> None:
     """Writes `config.yaml` and `log4j.properties`.
 
@@ -41,6 +39,7 @@ def write_configuration(
         rest_port: of the REST endpoint.
         rpc_port: where TaskManagers find the JobManager.
         slots: slots of each TaskManager.
+        memory: sizes of each TaskManager.
         temporary: for everything that Flink writes.
     """
     options = {
@@ -56,19 +55,10 @@ def write_configuration(
         # A job's tasks on both TaskManagers, so that the loss of one is noticed and survived.
         "cluster.evenly-spread-out-slots": "true",
         "taskmanager.cpu.cores": 1,
-        "taskmanager.memory.framework.heap.size": f"{_HEAP - _TASK_HEAP}mb",
-        "taskmanager.memory.task.heap.size": f"{_TASK_HEAP}mb",
-        "taskmanager.memory.framework.off-heap.size": "128mb",
-        "taskmanager.memory.task.off-heap.size": f"{_OFF_HEAP - 128}mb",
-        "taskmanager.memory.managed.size": "128mb",
-        "taskmanager.memory.jvm-metaspace.size": f"{_METASPACE}mb",
-        "taskmanager.memory.jvm-overhead.min": "192mb",
-        "taskmanager.memory.jvm-overhead.max": "192mb",
+        **memory.flink_options(),
         # A Beam pipeline has hundreds of shuffles, each of which wants buffers: with Flink's
         # defaults jobs end in "Insufficient number of network buffers". 8 KB segments give four
         # times the buffers of the same memory; 64 is enough for a sort-shuffle to work.
-        "taskmanager.memory.network.min": f"{_NETWORK}mb",
-        "taskmanager.memory.network.max": f"{_NETWORK}mb",
         "taskmanager.memory.segment-size": "8kb",
         "taskmanager.network.sort-shuffle.min-buffers": 64,
         # A killed TaskManager is given up after 15 seconds (here in milliseconds), not 50.

@@ -7,6 +7,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -95,11 +96,23 @@ def cancel_job(address: str, name: str) -> bool:
     Raises:
         FlinkError: as `overview`.
     """
-    jobs = _ask(address, "jobs/overview")["jobs"]
-    running = [job["jid"] for job in jobs if job["name"] == name and job["end-time"] < 0]
-    for job in running:
-        _ask(address, f"jobs/{job}?mode=cancel", method="PATCH")
-    return bool(running)
+    return bool(cancel_jobs(address, lambda job: job["name"] == name))
+
+
+def cancel_jobs(address: str, wanted: Callable[[Mapping[str, Any]], bool]) -> list[str]:
+    """Cancels the jobs that have not ended and that a function of name and duration (ms) wants.
+
+    Returns:
+        Their names.
+
+    Raises:
+        FlinkError: as `overview`.
+    """
+    jobs = [job for job in _ask(address, "jobs/overview")["jobs"] if job["end-time"] < 0]
+    found = [job for job in jobs if wanted(job)]
+    for job in found:
+        _ask(address, f"jobs/{job['jid']}?mode=cancel", method="PATCH")
+    return [job["name"] for job in found]
 
 
 def is_this_machine(host: str) -> bool:

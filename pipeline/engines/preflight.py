@@ -10,14 +10,19 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import socket
+import time
 
 from pipeline.config import ConfigError, PipelineConfig, is_remote
-from pipeline.engines import flink_rest
+from pipeline.engines import failures, flink_rest
+from pipeline.engines.flink_state import find_cluster
 from pipeline.engines.options import check_options
 from pipeline.engines.presets import Dataflow, Engine, Flink, JobServerEngine
-from pipeline.engines.worker_check import check_workers
+from pipeline.engines.reach import unreachable
+from pipeline.engines.worker_check import cancel_left_over, check_workers
 
 CONNECT_SECONDS = 5.0
+CANCEL_SECONDS = 15.0
+"""Until a cancelled job has given its slots back."""
 POOL_SECONDS = 30.0
 """A worker imports Beam before it connects: 3 seconds, on a busy machine several times that."""
 
@@ -35,9 +40,12 @@ def check_engine(config: PipelineConfig) -> None:
         _refuse_local_folders(config)
     if not isinstance(engine, JobServerEngine):
         return
+    if isinstance(engine, Flink):
+        _check_local_cluster(engine)
     if engine.job_endpoint != "embed":
         _check_job_server(engine)
     if isinstance(engine, Flink) and engine.rest:
+        _cancel_left_over(engine, engine.rest)
         _check_flink(engine, engine.rest)
     if engine.environment == "external":
         _check_pool(engine)
@@ -70,13 +78,24 @@ def _refuse_local_folders(config: PipelineConfig) -> None:
         )
 
 
+def _check_local_cluster(engine: Flink) -> None:
+    """One of this machine that is half-dead: with or without enough slots left, it is told."""
+    cluster = find_cluster(engine.job_endpoint)
+    dead = [each.name for each in cluster.dead()] if cluster else []
+    if cluster and dead and not (dead == ["worker-pool"] and engine.environment != "external"):
+        raise ConfigError(
+            f"beam.engine=flink: {failures.ended(cluster)} `python -m pipeline flink start "
+            f"--folder {cluster.folder}` starts it anew."
+        )
+
+
 def _check_job_server(engine: JobServerEngine) -> None:
     import grpc
     from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
     where = f"beam.job_endpoint={engine.job_endpoint}"
     hint = "`make flink` starts one" if isinstance(engine, Flink) else "Start it, or name yours"
-    if reason := _unreachable(engine.job_endpoint):
+    if reason := unreachable(engine.job_endpoint, CONNECT_SECONDS):
         raise ConfigError(f"{where}: no job server there ({reason}). {hint}.")
     with grpc.insecure_channel(engine.job_endpoint) as channel:
         server = beam_job_api_pb2_grpc.JobServiceStub(channel)
@@ -87,6 +106,17 @@ def _check_job_server(engine: JobServerEngine) -> None:
             raise ConfigError(
                 f"{where}: what answers there is no Beam job server ({error.code().name}). {hint}."
             ) from None
+
+
+def _cancel_left_over(engine: Flink, rest: str) -> None:
+    """Frees the slots that tiny jobs of killed runs hold, and waits until they are free."""
+    with contextlib.suppress(flink_rest.FlinkError):  # `_check_flink` tells
+        deadline = time.monotonic() + CANCEL_SECONDS
+        if cancel_left_over(rest):
+            while flink_rest.overview(rest).free_slots < engine.parallelism:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.5)
 
 
 def _check_flink(engine: Flink, rest: str) -> None:
@@ -129,7 +159,7 @@ def _check_pool(engine: JobServerEngine) -> None:
     if not flink_rest.is_this_machine(host) or not _is_loopback(host):
         return  # the engine's machines reach it, this one need not
     where = f"beam.worker_pool={engine.worker_pool}"
-    if reason := _unreachable(engine.worker_pool):
+    if reason := unreachable(engine.worker_pool, CONNECT_SECONDS):
         raise ConfigError(
             f"{where}: no worker pool there ({reason}). Start one with "
             "`python -m pipeline worker-pool`; `make flink` starts one, too."
@@ -139,18 +169,6 @@ def _check_pool(engine: JobServerEngine) -> None:
     problem = start_worker(engine.worker_pool, POOL_SECONDS)
     if problem:
         raise ConfigError(f"{where}: {problem}")
-
-
-def _unreachable(address: str) -> str:
-    """Why nobody answers at `host:port`, or nothing when somebody does."""
-    host, _, port = address.rpartition(":")
-    try:
-        with contextlib.closing(socket.create_connection((host, int(port)), CONNECT_SECONDS)):
-            return ""
-    except TimeoutError:
-        return f"no answer within {CONNECT_SECONDS:.0f} seconds"
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,6 +6,7 @@ folder that is not shared is noticed, too.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -25,6 +26,9 @@ from pipeline.whole_files import whole_file
 PACKAGES = ("apache-beam", "tfx", "tensorflow", "tensorflow-transform", "tfx-bsl")
 OURS = ("pipeline", "components", "transform", "trainer_module")
 """Packages of this project that workers run."""
+
+NAME = "preflight"
+"""How the job's name begins."""
 
 UNSEEN = "the worker does not see the folder"
 _TOKEN = "made-by-the-submitting-process"
@@ -51,6 +55,15 @@ class Surroundings:
             project=fingerprint(OURS),
             unseen=tuple(path for path in paths if not os.path.exists(path)),
         )
+
+
+class InterruptedProbeError(KeyboardInterrupt):
+    """Ctrl-C while the job ran."""
+
+    def __init__(self, job_name: str) -> None:
+        super().__init__()
+        self.job_name = job_name
+        """As of NoAnswerError."""
 
 
 class NoAnswerError(Exception):
@@ -84,9 +97,11 @@ def run_probe(
 
     Raises:
         NoAnswerError: it took longer. The job server was asked to cancel the job.
+        InterruptedProbeError: Ctrl-C. As above.
         Exception: what Beam raises when the job cannot be submitted or fails.
     """
-    name = f"preflight-{secrets.token_hex(4)}"
+    # Its limit in its name: whoever finds it later knows whether somebody still waits for it.
+    name = f"{NAME}-{seconds:.0f}s-{secrets.token_hex(4)}"
     meeting = folder / f".{name}"
     meeting.mkdir()
     try:
@@ -129,13 +144,21 @@ class _Job:
     def run(self, seconds: float) -> None:
         thread = threading.Thread(target=self._submit_and_wait, daemon=True, name="preflight")
         thread.start()
-        thread.join(seconds)
+        try:
+            thread.join(seconds)
+        except KeyboardInterrupt:
+            self._cancel()
+            raise InterruptedProbeError(self._name) from None
         if thread.is_alive():
-            if self._result is not None:
-                self._result.cancel()
+            self._cancel()
             raise NoAnswerError(seconds, self._name)
         if self._error is not None:
             raise self._error
+
+    def _cancel(self) -> None:
+        if self._result is not None:
+            with contextlib.suppress(Exception):  # the job server may be what does not answer
+                self._result.cancel()
 
     def _submit_and_wait(self) -> None:
         try:

@@ -1,18 +1,23 @@
 """Background processes that outlive the command that started them, and are found again.
 
 A process is known by its id and its start time, so that another process that got the same id later
-is never taken for it, nor stopped.
+is never taken for it, nor stopped. It carries its name and its folder in an environment variable:
+so it is found, too, where its starter was killed before it could write the id down.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+MARK = "TFX_LARGEBATCH_BACKGROUND"
+"""Environment variable of every process that is started here: `<name>@<folder>`."""
 
 _STOP_SECONDS = 10.0
 
@@ -54,9 +59,10 @@ def start(name: str, command: Sequence[str], folder: Path) -> Background:
     Args:
         name: for messages, and of its log.
         command: the program and its arguments.
-        folder: gets the log of what it writes.
+        folder: gets the log of what it writes, `log/<name>.log`; `started_in` finds the process
+            by it.
     """
-    log = folder / f"{name}.log"
+    log = folder / "log" / f"{name}.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -64,8 +70,39 @@ def start(name: str, command: Sequence[str], folder: Path) -> Background:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env={**os.environ, MARK: f"{name}@{folder}"},
         )
     return Background(name, process.pid, psutil.Process(process.pid).create_time(), str(log))
+
+
+def started_in(folder: Path) -> list[Background]:
+    """Processes that `start` started with this folder and that run, without their children."""
+    return [
+        Background(name, process.pid, process.create_time(), str(folder / "log" / f"{name}.log"))
+        for process, name, at in _marked()
+        if at == str(folder)
+    ]
+
+
+def folders() -> set[Path]:
+    """Folders for which processes run."""
+    return {Path(folder) for _, _, folder in _marked()}
+
+
+def _marked() -> list[tuple[psutil.Process, str, str]]:
+    marked: dict[int, tuple[psutil.Process, str, str]] = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # another user's, or gone
+            name, at, folder = process.environ().get(MARK, "").partition("@")
+            if at and process.status() != "zombie":
+                marked[process.pid] = (process, name, folder)
+    return [found for found in marked.values() if _parent(found[0]) not in marked]
+
+
+def _parent(process: psutil.Process) -> int | None:
+    with contextlib.suppress(psutil.Error):
+        return process.ppid()
+    return None
 
 
 def stop(processes: Sequence[Background]) -> None:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import re
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pipeline.beam_errors import own_words
 from pipeline.config import ConfigError, PipelineConfig, is_remote
 from pipeline.data_sources import files
-from pipeline.engines.flink_rest import FlinkError, cancel_job
+from pipeline.engines.failures import diagnose
+from pipeline.engines.flink_rest import FlinkError, cancel_job, cancel_jobs
 from pipeline.engines.presets import Flink, JobServerEngine
-from pipeline.engines.probe import UNSEEN, NoAnswerError, Surroundings, run_probe
+from pipeline.engines.probe import (
+    NAME,
+    UNSEEN,
+    InterruptedProbeError,
+    NoAnswerError,
+    Surroundings,
+    run_probe,
+)
+
+_CANCEL_SECONDS = 10.0
+"""Time for a job that is just being submitted to arrive, so that it can be cancelled."""
+_OVERDUE_SECONDS = 30.0
 
 
 def check_workers(config: PipelineConfig, engine: JobServerEngine) -> None:
@@ -38,6 +53,9 @@ def check_workers(config: PipelineConfig, engine: JobServerEngine) -> None:
             f"{name}: a first tiny job did not come back ({error}; beam.probe_seconds). "
             f"{_where_to_look(engine)} {_what_became_of(error.job_name, engine)}"
         ) from None
+    except InterruptedProbeError as error:
+        _what_became_of(error.job_name, engine)
+        raise
     except ConfigError:
         raise
     except Exception as error:  # whatever Beam makes of the engine's words
@@ -88,11 +106,8 @@ def _paths(config: PipelineConfig) -> Iterator[tuple[str, str]]:
 
 def _why_it_failed(error: Exception, config: PipelineConfig, engine: JobServerEngine) -> str:
     text = str(error)
-    if engine.environment == "external" and "UNAVAILABLE" in text:  # gRPC's word
-        return (
-            f"the engine cannot reach beam.worker_pool={engine.worker_pool}. Start "
-            "`python -m pipeline worker-pool` there, beside each of the engine's machines."
-        )
+    if found := diagnose(error, engine):
+        return f"{found.words} `{found.mend}` mends it." if found.mend else found.words
     if UNSEEN in text:
         return (
             f"workers do not see output.folder={config.output.folder}. Use a folder that is shared "
@@ -107,12 +122,33 @@ def _why_it_failed(error: Exception, config: PipelineConfig, engine: JobServerEn
     return f"a first tiny job failed: {own_words(error)}"
 
 
+def cancel_left_over(rest: str) -> list[str]:
+    """Cancels tiny jobs for which nobody waits any more: those of runs that were killed.
+
+    Returns:
+        Their names.
+
+    Raises:
+        FlinkError: Flink does not answer.
+    """
+
+    def overdue(job: Mapping[str, Any]) -> bool:
+        limit = re.fullmatch(rf"{NAME}-(\d+)s-\w+", job["name"])
+        return bool(limit) and job["duration"] / 1000 > int(limit[1]) + _OVERDUE_SECONDS
+
+    return cancel_jobs(rest, overdue)
+
+
 def _what_became_of(job: str, engine: JobServerEngine) -> str:
     """Frees the slots that the next run needs, where that is possible."""
     if isinstance(engine, Flink) and engine.rest:
+        deadline = time.monotonic() + _CANCEL_SECONDS
         with contextlib.suppress(FlinkError):
-            if cancel_job(engine.rest, job):
+            while not (cancelled := cancel_job(engine.rest, job)) and time.monotonic() < deadline:
+                time.sleep(0.5)
+            if cancelled:
                 return f"The job {job} is cancelled."
+            return f"Flink has no job {job}: it did not get as far."
     return f"The engine may still have the job {job}: cancel it there."
 
 

@@ -9,20 +9,39 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from pipeline.config import ConfigError
 from pipeline.config_file import load_config
-from pipeline.engines import flink_cluster, flink_rest
+from pipeline.engines import flink_cluster, flink_rest, worker_check
 from pipeline.engines.options import runner_options
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.presets import Flink
 from pipeline.engines.worker_check import check_workers
 
+from . import flink_data
 from .conftest import ROOT, TAXI, assert_same
 
 pytestmark = pytest.mark.flink
+
+
+@pytest.fixture(scope="module")
+def fragile_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("fragile")
+    yield folder
+    left = flink_cluster.Cluster.load(folder)
+    assert left is not None
+    left.stop()
+
+
+@pytest.fixture
+def fragile(fragile_folder: Path) -> flink_cluster.Cluster:
+    """A cluster of which tests kill processes; what one test left half-dead is repaired."""
+    return flink_cluster.start(fragile_folder, flink_cluster.Ports(0, 0, 0), memory="4GiB")
 
 
 def overrides(cluster: flink_cluster.Cluster, *more: str) -> list[str]:
@@ -35,6 +54,20 @@ def wait_for_slots(cluster: flink_cluster.Cluster) -> None:
     while flink_rest.overview(cluster.rest).free_slots < 4:
         assert time.monotonic() < deadline, "a refused run's job still has slots"
         time.sleep(0.5)
+
+
+def run_pipeline(
+    cluster: flink_cluster.Cluster, config: Path, *changes: str
+) -> subprocess.CompletedProcess[str]:
+    """`python -m pipeline run` on a cluster, to its end."""
+    arguments = [f"--set={override}" for override in overrides(cluster, *changes)]
+    return subprocess.run(
+        [sys.executable, "-m", "pipeline", "run", "--config", str(config), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.timeout(180)
@@ -68,15 +101,43 @@ def test_a_job_that_does_not_come_back_is_cancelled(flink, write):
     changes = ["beam.parallelism=9", "beam.probe_seconds=8"]
     config = load_config(write(), overrides(flink, *changes))
     assert isinstance(config.beam, Flink)
-    with pytest.raises(ConfigError, match=r"no end within 8 .* preflight-\w+ is cancelled"):
+    with pytest.raises(ConfigError, match=r"no end within 8 .* preflight-8s-\w+ is cancelled"):
         check_workers(config, config.beam)  # `check_engine` would ask for the slots before
     wait_for_slots(flink)
     config = load_config(write(), overrides(flink, *changes, "beam.rest=null"))
     with pytest.raises(ConfigError, match="may still have the job preflight-") as caught:
         check_engine(config)
-    (name,) = re.findall(r"preflight-\w+", str(caught.value))
+    (name,) = re.findall(r"preflight-8s-\w+", str(caught.value))
     assert flink_rest.cancel_job(flink.rest, name)
     wait_for_slots(flink)
+
+
+@pytest.mark.timeout(120)
+def test_a_job_for_which_nobody_waits_any_more_is_cancelled(flink, write, monkeypatch):
+    """Ctrl-C cancels it; that of a run that was killed is found by the next one."""
+    config = load_config(write(), overrides(flink, "beam.parallelism=9", "beam.probe_seconds=60"))
+    assert isinstance(config.beam, Flink)
+
+    def interrupt():
+        while flink_rest.overview(flink.rest).free_slots:
+            time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        check_workers(config, config.beam)
+    thread.join()
+    wait_for_slots(flink)
+
+    killed = config.beam.model_copy(update={"probe_seconds": 8})
+    with monkeypatch.context() as patch:
+        patch.setattr(worker_check, "cancel_job", lambda address, name: False)
+        with pytest.raises(ConfigError, match="no end within 8"):
+            check_workers(config, killed)
+    assert flink_rest.overview(flink.rest).free_slots == 0
+    monkeypatch.setattr(worker_check, "_OVERDUE_SECONDS", 0.0)
+    check_engine(load_config(write(), overrides(flink)))
 
 
 def test_the_recorded_options_are_the_job_servers(flink):
@@ -96,17 +157,7 @@ def test_the_recorded_options_are_the_job_servers(flink):
 @pytest.mark.timeout(400)
 def test_the_whole_taxi_pipeline(flink, tmp_path):
     """Every Beam node on Flink; the model reaches the thresholds of the example."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pipeline", "run", "--config", str(TAXI)),
-            *(f"--set={override}" for override in overrides(flink)),
-            f"--set=output.folder={tmp_path}",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_pipeline(flink, TAXI, f"output.folder={tmp_path}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "blessed: every threshold holds" in done.stdout
     assert "15,002 rows" in done.stdout
@@ -115,24 +166,62 @@ def test_the_whole_taxi_pipeline(flink, tmp_path):
 
 
 @pytest.mark.timeout(400)
-def test_a_killed_task_manager(nodes, in_memory, transform, tmp_path, tmp_path_factory):
+def test_the_whole_pipeline_on_columns_enough_for_large_records(flink, tmp_path):
+    """With the 64 MB a slot that Flink had, StatisticsGen ended in "Record too large"."""
+    config = flink_data.write(tmp_path, floats=40, texts=1, rows=5_000)
+    done = run_pipeline(flink, config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5,000 rows" in done.stdout
+    files = tmp_path.glob("out/artifacts/Transform/transformed_examples/*/Split-*/*.gz")
+    rows = tf.data.TFRecordDataset([str(f) for f in files], "GZIP").as_numpy_iterator()
+    passed = [tf.train.Example.FromString(row).features.feature for row in rows]
+    assert len(passed) == 5_000
+    keys = {value for row in passed for value in row[flink_data.KEY].int64_list.value}
+    assert keys == {i for i in range(1, 5_001) if i % 3}
+    notes = {value for row in passed for value in row[flink_data.NOTE].bytes_list.value}
+    assert notes == {f"note {i}".encode() for i in range(1, 5_001) if i % 2}
+
+
+@pytest.mark.timeout(400)
+def test_a_killed_task_manager(fragile, nodes, in_memory, transform, tmp_path):
     """The job starts again on the other one and gives the right result; so does a rerun."""
-    cluster = flink_cluster.start(tmp_path_factory.mktemp("killed"), flink_cluster.Ports(0, 0, 0))
-    try:
-        engine = Flink.model_validate(cluster.addresses())
-        victim = cluster.task_managers()[0]
-        killer = threading.Thread(target=_kill_once_running, args=(cluster, victim.pid))
-        killer.start()
-        recovered = transform(nodes["taxi"], engine, tmp_path / "recovered")
-        killer.join()
-        assert victim.process() is None
-        assert _restarts(cluster) > 0, "the job did not need the TaskManager that was killed"
-        assert not flink_cluster.is_healthy(cluster)
-        again = transform(nodes["taxi"], engine, tmp_path / "again")
-        assert_same(recovered, in_memory["taxi"])
-        assert_same(again, in_memory["taxi"])
-    finally:
-        cluster.stop()
+    engine = Flink.model_validate(fragile.addresses())
+    victim = fragile.task_managers()[0]
+    killer = threading.Thread(target=_kill_once_running, args=(fragile, victim.pid))
+    killer.start()
+    recovered = transform(nodes["taxi"], engine, tmp_path / "recovered")
+    killer.join()
+    assert victim.process() is None
+    assert _restarts(fragile) > 0, "the job did not need the TaskManager that was killed"
+    assert not flink_cluster.is_healthy(fragile)
+    again = transform(nodes["taxi"], engine, tmp_path / "again")
+    assert_same(recovered, in_memory["taxi"])
+    assert_same(again, in_memory["taxi"])
+
+
+@pytest.mark.timeout(400)
+def test_a_job_server_that_dies_in_the_middle(fragile, tmp_path):
+    """Who died, what is kept, and how to go on are told; and so it goes on."""
+    config = flink_data.write(tmp_path, floats=3, rows=600)
+    server = next(process for process in fragile.processes if process.name == "job-server")
+    killer = threading.Thread(target=_kill_in_statistics, args=(fragile, tmp_path, server.pid))
+    killer.start()
+    done = run_pipeline(fragile, config)
+    killer.join()
+    assert done.returncode == 1
+    assert "StatisticsGen failed after" in done.stdout
+    assert f"job-server of the Flink cluster in {fragile.folder} ended" in done.stdout
+    assert "taken from the cache by the next run:" in done.stdout
+    assert "ImportExampleGen" in done.stdout.partition("by the next run:")[2]
+    assert f"python -m pipeline flink start --folder {fragile.folder}" in done.stdout
+    assert f"To go on:    python -m pipeline run --config {config}" in done.stdout
+    assert "Rendezvous" not in done.stdout
+
+
+def _kill_in_statistics(cluster: flink_cluster.Cluster, folder: Path, pid: int) -> None:
+    while not list(folder.glob("out/artifacts/StatisticsGen/statistics/*")):
+        time.sleep(0.2)
+    _kill_once_running(cluster, pid)
 
 
 def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:

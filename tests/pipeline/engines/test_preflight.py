@@ -25,6 +25,7 @@ from pipeline.engines import flink_rest, preflight
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.presets import Flink
 from pipeline.engines.probe import UNSEEN, Surroundings, look_around
+from pipeline.engines.reach import unreachable
 from pipeline.engines.worker_check import _compare
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -255,7 +256,7 @@ class pool:
 
     def __enter__(self) -> None:
         deadline = time.monotonic() + 60
-        while preflight._unreachable(self._address):
+        while unreachable(self._address, 5.0):
             assert self._process.poll() is None, "the pool ended"
             assert time.monotonic() < deadline, "the pool does not listen"
             time.sleep(0.2)

@@ -21,9 +21,10 @@ STUBBORN = (
 
 
 def started(tmp_path, name: str, code: str) -> processes.Background:
+    (tmp_path / "log").mkdir(exist_ok=True)
     background = processes.start(name, [sys.executable, "-c", code], tmp_path)
     deadline = time.monotonic() + 20
-    while "started" not in (tmp_path / f"{name}.log").read_text():
+    while "started" not in (tmp_path / "log" / f"{name}.log").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return background
@@ -35,8 +36,12 @@ def test_stop_ends_children_too(tmp_path):
     assert process is not None
     while not (children := process.children()):
         time.sleep(0.05)
+    # By its folder, too, without its children, which carry the same mark.
+    assert processes.started_in(tmp_path) == [background]
+    assert tmp_path in processes.folders()
     processes.stop([background])
     assert background.process() is None
+    assert processes.started_in(tmp_path) == []
     assert not any(child.is_running() and child.status() != "zombie" for child in children)
 
 

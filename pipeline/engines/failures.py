@@ -1,0 +1,118 @@
+"""Why a job failed on an engine of several processes: which of them is gone, or lacks what.
+
+What Beam raises then is a gRPC dump, or the Java exception of whoever noticed first.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pipeline.engines import flink_rest
+from pipeline.engines.flink_memory import OPTION
+from pipeline.engines.flink_state import Cluster, find_cluster
+from pipeline.engines.presets import Engine, Flink, JobServerEngine
+from pipeline.engines.reach import unreachable
+
+_SECONDS = 5.0
+_START = "python -m pipeline flink start"
+_STOP = "python -m pipeline flink stop"
+
+# Of gRPC and of Java, where the engine asked a worker pool and nobody answered.
+_NO_POOL = re.compile(r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker")
+
+# What Flink says -> the setting of a cluster of one's own.
+_MEMORY = {
+    r"exceeds the maximum size of a sort buffer|Record too large|Too few memory segments"
+    r"|Could not allocate \d+ pages|too small memory": "taskmanager.memory.managed.size",
+    r"Insufficient number of network buffers": "taskmanager.memory.network.max",
+    r"Metaspace": "taskmanager.memory.jvm-metaspace.size",
+    r"Direct buffer memory": "taskmanager.memory.task.off-heap.size",
+    r"OutOfMemoryError|Java heap space|GC overhead limit": "taskmanager.memory.task.heap.size",
+}
+
+
+class Diagnosis(NamedTuple):
+    """What is wrong with an engine.
+
+    Attributes:
+        words: who is gone or which option to raise, a sentence or two.
+        mend: the command that mends it on this machine; empty where there is none.
+    """
+
+    words: str
+    mend: str = ""
+
+
+def diagnose(error: BaseException, engine: Engine) -> Diagnosis | None:
+    """Looks at the engine after a job failed there.
+
+    Args:
+        error: what Beam raised.
+        engine: the `beam:` section.
+
+    Returns:
+        What is wrong with the engine; None where the job itself failed.
+    """
+    if not isinstance(engine, JobServerEngine) or engine.job_endpoint == "embed":
+        return None
+    return _who_is_gone(engine) or _too_little_memory(str(error), engine) or _pool(error, engine)
+
+
+def ended(cluster: Cluster) -> str:
+    """The processes of a cluster of this machine that have ended, and why; or nothing."""
+    return " ".join(
+        f"{each.name} of the Flink cluster in {cluster.folder} ended: {each.last_line()} "
+        f"(log: {each.log})."
+        for each in cluster.dead()
+    )
+
+
+def _who_is_gone(engine: JobServerEngine) -> Diagnosis | None:
+    cluster = find_cluster(engine.job_endpoint)
+    if cluster and (words := ended(cluster)):
+        if any(each.name != "worker-pool" for each in cluster.dead()) or (
+            engine.environment == "external"
+        ):
+            option = f" {OPTION} {_more(cluster)}" if "OutOfMemory" in words else ""
+            return Diagnosis(words, f"{_START} --folder {cluster.folder}{option}")
+        return None
+    if reason := unreachable(engine.job_endpoint, _SECONDS):
+        return Diagnosis(
+            f"Beam's job server at beam.job_endpoint={engine.job_endpoint} is gone ({reason})."
+        )
+    if isinstance(engine, Flink) and engine.rest:
+        try:
+            flink_rest.overview(engine.rest)
+        except flink_rest.FlinkError as error:
+            return Diagnosis(f"Flink's JobManager at beam.rest={engine.rest} is gone: {error}.")
+    return None
+
+
+def _too_little_memory(text: str, engine: JobServerEngine) -> Diagnosis | None:
+    if not isinstance(engine, Flink):
+        return None
+    for pattern, setting in _MEMORY.items():
+        if found := re.search(pattern, text):
+            line = next(line for line in text.splitlines() if found[0] in line).strip()
+            words = f"Flink has too little memory for these data ({line[-200:]})."
+            if cluster := find_cluster(engine.job_endpoint):
+                folder = f"--folder {cluster.folder}"
+                mend = f"{_STOP} {folder} && {_START} {folder} {OPTION} {_more(cluster)}"
+                has = f"It was started with {cluster.memory_mb:,} MB: {OPTION} gives it more."
+                return Diagnosis(f"{words} {has}", mend)
+            return Diagnosis(f"{words} Raise {setting} in its configuration.")
+    return None
+
+
+def _pool(error: BaseException, engine: JobServerEngine) -> Diagnosis | None:
+    if engine.environment != "external" or not _NO_POOL.search(str(error)):
+        return None
+    return Diagnosis(
+        f"the engine cannot reach beam.worker_pool={engine.worker_pool}. Start "
+        "`python -m pipeline worker-pool` there, beside each of the engine's machines."
+    )
+
+
+def _more(cluster: Cluster) -> str:
+    return f"{max(4, -(-cluster.memory_mb * 2 // 1024))}GiB"

@@ -1,0 +1,114 @@
+"""How a Flink cluster on one machine divides its memory, in MB.
+
+What wants it: Flink cuts a job's managed memory into as many parts as the job has steps that sort
+or group, 100 and more in a Beam pipeline, and a record must fit into its part: one of StatisticsGen
+holds the statistics of every column so far. The job server and the JobManager hold the job's graph,
+in which Beam repeats what a step knows. Sizes are bounds: heaps grow and managed memory is taken
+only as it is used.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pipeline.config import ConfigError
+from trainer_module.memory_budget import (
+    format_bytes,
+    free_machine_memory,
+    parse_memory_budget,
+)
+
+OPTION = "--memory"
+DEFAULT = "60%"
+"""Of what is free when the cluster starts: the Python workers need the rest."""
+
+LEAST_MB = 4096
+MOST_BY_DEFAULT_MB = 24 * 1024
+_LEAST_HEAP = 384
+_FRAMEWORK_HEAP = _FRAMEWORK_OFF_HEAP = 128
+_OFF_HEAP, _METASPACE, _OVERHEAD = _FRAMEWORK_OFF_HEAP + 64, 256, 192
+_LEAST_NETWORK, _MOST_NETWORK = 256, 512
+
+
+class TaskManagerMemory(NamedTuple):
+    """Sizes of one TaskManager, each in MB."""
+
+    heap: int
+    managed: int
+    network: int
+    off_heap: int = _OFF_HEAP
+    metaspace: int = _METASPACE
+    overhead: int = _OVERHEAD
+
+    def jvm_options(self) -> tuple[str, ...]:
+        """As the JVM gets them. Managed memory is none of its own."""
+        return (
+            f"-Xmx{self.heap}m",
+            f"-XX:MaxDirectMemorySize={self.network + self.off_heap}m",
+            f"-XX:MaxMetaspaceSize={self.metaspace}m",
+        )
+
+    def flink_options(self) -> dict[str, str]:
+        """As Flink is told."""
+        sizes = {
+            "framework.heap.size": _FRAMEWORK_HEAP,
+            "task.heap.size": self.heap - _FRAMEWORK_HEAP,
+            "framework.off-heap.size": _FRAMEWORK_OFF_HEAP,
+            "task.off-heap.size": self.off_heap - _FRAMEWORK_OFF_HEAP,
+            "managed.size": self.managed,
+            "jvm-metaspace.size": self.metaspace,
+            "jvm-overhead.min": self.overhead,
+            "jvm-overhead.max": self.overhead,
+            "network.min": self.network,
+            "network.max": self.network,
+        }
+        return {f"taskmanager.memory.{name}": f"{size}mb" for name, size in sizes.items()}
+
+
+class ClusterMemory(NamedTuple):
+    """Sizes of a whole cluster, in MB."""
+
+    total: int
+    job_manager_heap: int
+    job_server_heap: int
+    task_manager: TaskManagerMemory
+
+
+def cluster_memory(wanted: str = DEFAULT, *, task_managers: int) -> ClusterMemory:
+    """Divides what the option says.
+
+    Args:
+        wanted: bytes, a size (`8GiB`) or a share of what is free (`60%`).
+        task_managers: among how many.
+
+    Raises:
+        ConfigError: it is no size, or less than a cluster can live on.
+    """
+    free = free_machine_memory()
+    try:
+        budget = parse_memory_budget(int(wanted) if wanted.isdigit() else wanted)
+    except ValueError as error:
+        raise ConfigError(f"{OPTION}={wanted}: {error}.") from None
+    total = budget.of(free) >> 20
+    if wanted == DEFAULT:
+        total = max(LEAST_MB, min(total, MOST_BY_DEFAULT_MB))
+    if total < LEAST_MB:
+        raise ConfigError(
+            f"{OPTION}={wanted} gives Flink {total:,} MB of the {format_bytes(free)} that are free "
+            f"on this machine, and it needs {LEAST_MB:,} MB: name a larger size ({OPTION} 4GiB)."
+        )
+    return divide(total, task_managers=task_managers)
+
+
+def divide(total: int, *, task_managers: int) -> ClusterMemory:
+    """Divides a number of MB: a fifth for job server and JobManager, the rest for TaskManagers.
+
+    Of a TaskManager's, records that are sorted get the most: managed memory; a third of that is the
+    heap, through which they pass one by one.
+    """
+    master = max(512, total // 10)
+    each = (total - 2 * master) // task_managers
+    network = min(max(_LEAST_NETWORK, each // 10), _MOST_NETWORK)
+    rest = each - network - _OFF_HEAP - _METASPACE - _OVERHEAD
+    heap = max(_LEAST_HEAP, rest // 4)
+    return ClusterMemory(total, master, master, TaskManagerMemory(heap, rest - heap, network))

@@ -1,0 +1,117 @@
+"""What is remembered of a Flink cluster on this machine, and what is found of it without that."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pipeline.engines import processes
+from pipeline.engines.processes import Background
+
+HOST = "127.0.0.1"
+STATE = "cluster.json"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where the cluster listens; 0 takes a free one."""
+
+    rest: int = 8081
+    job_server: int = 8099
+    worker_pool: int = 50000
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that was started, running or not."""
+
+    folder: Path
+    ports: Ports
+    processes: tuple[Background, ...]
+    memory_mb: int = 0
+    damage: str = ""
+    """Why its file tells nothing; `processes` are then those that run, `ports` unknown."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Cluster | None:
+        """The cluster that was started in a folder and not stopped, if any."""
+        folder = folder.resolve()
+        file = folder / STATE
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            # A start that was killed before it wrote anything.
+            left = tuple(processes.started_in(folder))
+            return cls(folder, Ports(), left, damage=f"{file} is not there") if left else None
+        try:
+            state = json.loads(text)
+            found = tuple(Background(**fields) for fields in state["processes"])
+            known = cls(folder, Ports(**state["ports"]), found, state["memory_mb"])
+        except (ValueError, KeyError, TypeError) as error:
+            damage = f"{file} is damaged ({type(error).__name__}: {error})"
+            return cls(folder, Ports(), tuple(processes.started_in(folder)), damage=damage)
+        ids = {process.pid for process in found}
+        more = tuple(process for process in processes.started_in(folder) if process.pid not in ids)
+        return cls(known.folder, known.ports, (*found, *more), known.memory_mb)
+
+    def save(self) -> None:
+        """Writes what `load` reads: whole, or not at all."""
+        state = {
+            "ports": asdict(self.ports),
+            "processes": [asdict(process) for process in self.processes],
+            "memory_mb": self.memory_mb,
+        }
+        partial = self.folder / f".{STATE}.{os.getpid()}"
+        partial.write_text(json.dumps(state, indent=1), encoding="utf-8")
+        os.replace(partial, self.folder / STATE)
+
+    def with_process(self, process: Background) -> Cluster:
+        """The cluster with one process more, remembered."""
+        more = dataclasses.replace(self, processes=(*self.processes, process))
+        more.save()
+        return more
+
+    @property
+    def rest(self) -> str:
+        """`host:port` of Flink's REST endpoint."""
+        return f"{HOST}:{self.ports.rest}"
+
+    def addresses(self) -> dict[str, str]:
+        """The fields of `beam:` in the YAML that say where the cluster is."""
+        return {
+            "job_endpoint": f"{HOST}:{self.ports.job_server}",
+            "rest": self.rest,
+            "worker_pool": f"{HOST}:{self.ports.worker_pool}",
+        }
+
+    def task_managers(self) -> list[Background]:
+        """The TaskManagers' processes."""
+        return [process for process in self.processes if process.name.startswith("TaskManager")]
+
+    def dead(self) -> list[Background]:
+        """Processes that have ended."""
+        return [process for process in self.processes if process.process() is None]
+
+    def stop(self) -> None:
+        """Ends every process and removes what they left, except the logs."""
+        processes.stop(self.processes)
+        shutil.rmtree(self.folder / "tmp", ignore_errors=True)
+        (self.folder / STATE).unlink(missing_ok=True)
+
+
+def find_cluster(job_endpoint: str) -> Cluster | None:
+    """The cluster of this machine whose job server listens there, half-dead ones too."""
+    for folder in sorted(processes.folders()):
+        cluster = Cluster.load(folder)
+        if cluster and not cluster.damage and _same(job_endpoint, cluster):
+            return cluster
+    return None
+
+
+def _same(job_endpoint: str, cluster: Cluster) -> bool:
+    host, _, port = job_endpoint.rpartition(":")
+    return host in (HOST, "localhost") and port == str(cluster.ports.job_server)

@@ -1,0 +1,89 @@
+"""Data of ordinary size for a whole pipeline on Flink, and the YAML that runs it; from a seed.
+
+python tests/pipeline/engines/flink_data.py FOLDER --floats 300 --rows 20000
+python tests/pipeline/engines/flink_data.py FOLDER --floats 20 --ints 10 --texts 10 --rows 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+SEED = 23
+KEY, NOTE = "key", "note"
+"""Passed through: an integer and a text, each missing in some rows."""
+
+
+def write(folder: Path, *, floats: int, ints: int = 0, texts: int = 0, rows: int) -> Path:
+    """Writes `rows.tfrecord` and `pipeline.yaml` into a folder; returns the YAML."""
+    import tensorflow as tf
+
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = table(floats=floats, ints=ints, texts=texts, rows=rows)
+    with tf.io.TFRecordWriter(str(folder / "rows.tfrecord")) as writer:
+        for values in zip(*columns.values(), strict=True):
+            writer.write(_example(dict(zip(columns, values, strict=True))))
+    groups: list[dict[str, Any]] = [{"name": "floats", "columns": "x*", "scale": "z_score"}]
+    if ints:
+        groups.append({"name": "ints", "columns": "n*", "scale": "min_max"})
+    if texts:
+        encode = {"vocabulary": {"top_k": 1000}}
+        groups.append({"name": "texts", "columns": "t*", "encode": encode})
+    config = {
+        "name": "ordinary",
+        "data": {"path": "rows.tfrecord", "source": "tfrecord"},
+        "features": {
+            "groups": groups,
+            "label": {"column": "y", "kind": "binary"},
+            "passthrough": [KEY, NOTE],
+        },
+        "training": {"global_batch_size": 500, "micro_batch_size": 500, "epochs": 1},
+        "output": {"folder": "out"},
+    }
+    file = folder / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def table(*, floats: int, ints: int, texts: int, rows: int) -> dict[str, Any]:
+    """Column -> values; a tenth of the floats is missing."""
+    random = np.random.default_rng(SEED)
+    made: dict[str, Any] = {}
+    for i in range(floats):
+        values = random.lognormal(i % 4, 1.0, rows).round(4)
+        made[f"x{i}"] = np.ma.array(values, mask=random.random(rows) < 0.1).tolist()
+    for i in range(ints):
+        made[f"n{i}"] = random.integers(0, 10 ** (1 + i % 5), rows).tolist()
+    for i in range(texts):
+        made[f"t{i}"] = [f"word {v}" for v in random.zipf(1.5, rows) % 5_000]
+    made["y"] = random.integers(0, 2, rows).tolist()
+    made[KEY] = [i if i % 3 else None for i in range(1, rows + 1)]
+    made[NOTE] = [f"note {i}" if i % 2 else None for i in range(1, rows + 1)]
+    return made
+
+
+def _example(row: dict[str, Any]) -> bytes:
+    import tensorflow as tf
+
+    example = tf.train.Example()
+    for name, value in row.items():
+        feature = example.features.feature[name]
+        if isinstance(value, str):
+            feature.bytes_list.value.append(value.encode())
+        elif isinstance(value, int):
+            feature.int64_list.value.append(value)
+        elif value is not None:
+            feature.float_list.value.append(value)
+    return example.SerializeToString()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    for kind in ("floats", "ints", "texts", "rows"):
+        parser.add_argument(f"--{kind}", type=int, default=0)
+    print(write(**vars(parser.parse_args())))

@@ -1,0 +1,76 @@
+"""How a cluster's memory is divided, none of it promised twice, and how errors name the option."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.config import ConfigError
+from pipeline.engines import failures, flink_memory
+from pipeline.engines.failures import diagnose
+from pipeline.engines.flink_memory import LEAST_MB, cluster_memory, divide
+from pipeline.engines.presets import Flink
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize("total", [LEAST_MB, 10_000, 65_536])
+def test_the_parts_are_the_whole(total):
+    sizes = divide(total, task_managers=2)
+    one = sizes.task_manager
+    each = one.heap + one.managed + one.network + one.off_heap + one.metaspace + one.overhead
+    assert total - 1 <= sizes.job_manager_heap + sizes.job_server_heap + 2 * each <= total
+    # What fails with 128 MB (the pipeline of test_flink) has twice as much at the least.
+    assert one.managed >= 256
+    told = {name.split("memory.")[1]: size for name, size in one.flink_options().items()}
+    assert told["managed.size"] == f"{one.managed}mb"
+    assert int(told["framework.heap.size"][:-2]) + int(told["task.heap.size"][:-2]) == one.heap
+    assert one.jvm_options()[0] == f"-Xmx{one.heap}m"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "free", "total"),
+    [
+        ("60%", 10 * GIB, 6144),  # the default
+        ("60%", 3 * GIB, LEAST_MB),  # bounds, not what is taken
+        ("60%", 500 * GIB, 24 * 1024),
+        ("90%", 10 * GIB, 9216),
+        ("8GiB", 1 * GIB, 8192),
+        ("6442450944", 1 * GIB, 6144),
+    ],
+)
+def test_what_the_option_means(wanted, free, total, monkeypatch):
+    monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: free)
+    assert cluster_memory(wanted, task_managers=2).total == total
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("much", r"--memory=much: use bytes"),
+        ("1GiB", r"--memory=1GiB gives Flink 1,024 MB of the .* and it needs 4,096 MB"),
+        ("10%", r"--memory=10% gives Flink 1,024 MB"),
+    ],
+)
+def test_what_is_no_size_for_a_cluster(wanted, message, monkeypatch):
+    monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: 10 * GIB)
+    with pytest.raises(ConfigError, match=message):
+        cluster_memory(wanted, task_managers=2)
+
+
+@pytest.mark.parametrize(
+    ("flink_says", "setting"),
+    [
+        ("java.io.IOException: Cannot write record to fresh sort buffer. Record too large.", "man"),
+        ("Insufficient number of network buffers: required 65, but only 3 available.", "network"),
+        ("java.lang.OutOfMemoryError: Java heap space", "task.heap"),
+        ("java.lang.OutOfMemoryError: Metaspace", "jvm-metaspace"),
+        ("java.lang.OutOfMemoryError: Direct buffer memory", "task.off-heap"),
+    ],
+)
+def test_a_job_without_enough_memory_names_the_setting(flink_says, setting, monkeypatch):
+    monkeypatch.setattr(failures, "_who_is_gone", lambda engine: None)
+    error = RuntimeError(f"Pipeline x failed in state FAILED: {flink_says}\n\tat a.b(C.java)")
+    found = diagnose(error, Flink())
+    assert found is not None
+    assert flink_says in found.words
+    assert f"Raise taskmanager.memory.{setting}" in found.words
