@@ -14,6 +14,7 @@ from trainer_module.extras import load
 
 if TYPE_CHECKING:
     from components.arrow_example_gen.component import ArrowExampleGen
+    from components.compressed_csv_example_gen.component import CompressedCsvExampleGen
     from components.normalization_validator.artifacts import (
         NormalizationBlessing,
         NormalizationReport,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArrowExampleGen",
+    "CompressedCsvExampleGen",
     "NormalizationValidator",
     "NormalizationLimits",
     "NormalizationReport",
@@ -44,6 +46,7 @@ __all__ = [
 
 _HOME = {
     "ArrowExampleGen": "components.arrow_example_gen.component",
+    "CompressedCsvExampleGen": "components.compressed_csv_example_gen.component",
     "NormalizationBlessing": "components.normalization_validator.artifacts",
     "NormalizationReport": "components.normalization_validator.artifacts",
     "NormalizationLimits": "components.normalization_validator.limits",

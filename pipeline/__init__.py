@@ -4,8 +4,10 @@ Table of contents:
 
 * `config`: one YAML file as frozen pydantic models; `config_file` reads it, `config_errors` says
   what is wrong with it.
-* `data_sources`: CSV, TFRecord and Parquet as ExampleGen nodes, and a look at the files first.
-* `preflight`: everything that can be known to be wrong before anything expensive runs.
+* `data_sources`: the files that a path names, and CSV, TFRecord and Parquet as ExampleGen nodes.
+* `peek`: a look at the files first; `samples`: the rows that it reads, column by column.
+* `preflight`, `preflight_rows`: everything that can be known to be wrong before anything expensive
+  runs.
 * `build`: one function that builds the graph for every target.
 * `run`: the graph on this machine, with progress, a log file and a summary.
 * `predict`: the pushed model on raw rows.

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline import data_sources
 from pipeline.config import ConfigError, DataConfig, Source
+from pipeline.csv_files import ColumnType, csv_rows, wider
+from pipeline.data_sources import files, place
+from pipeline.peek import open_parquet, peek, tfrecords
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import statistics_pb2
@@ -67,7 +69,7 @@ class ColumnFacts:
     """
 
     name: str
-    type: data_sources.ColumnType
+    type: ColumnType
     rows: int
     missing: int
     several: bool = False
@@ -109,17 +111,24 @@ def measure(path: str, *, source: Source | None = None, max_rows: int = MAX_ROWS
         ConfigError: no such file, an empty one, one of another format or without a row.
     """
     data = DataConfig(source=source or _source_of(path), path=path)
-    found = data_sources.files(path, "--input", base="the working directory")
+    found = files(path, "--input", source=data.source, base="the working directory")
     try:
-        data_sources.peek(data, label="--input")
-        read = {"csv": _read_csv, "parquet": _read_parquet, "tfrecord": _read_tfrecord}
-        rows, every, columns = read[data.source](found, max_rows)
+        if data.source == "tfrecord":
+            peek(data, label="--input")  # names a record that is none, and a column of two types
+        read = {"csv": _read_csv, "tfrecord": _read_tfrecord}
+        if data.source == "parquet":
+            folder, _ = place(path, "--input", source="parquet")
+            rows, every, columns = _read_parquet(found, folder, max_rows)
+        else:
+            rows, every, columns = read[data.source](found, max_rows)
     except ConfigError as error:
         raise ConfigError(str(error).replace("data.source", "--source")) from None
     return DataFacts(rows, every, _facts(columns))
 
 
 def _source_of(path: str) -> Source:
+    if Path(path).is_dir():
+        return "parquet"
     suffixes = Path(path.removesuffix(".gz")).suffixes
     for suffix in reversed(suffixes):
         if suffix.lower() in _SUFFIXES:
@@ -149,45 +158,49 @@ _Rows = list[list[Any] | None]  # a column: the values of each row
 
 
 def _read_csv(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]]:
-    pairs = data_sources.csv_rows(found)
-    header, first = next(pairs)
+    pairs = csv_rows(found)
+    header, first = next(pairs, ((), ()))
+    if not header:
+        raise ConfigError("--input: no rows below the header line.")
     count, every, rows = spread(chain([first], (row for _, row in pairs)), limit)
     columns: dict[str, _Rows] = {}
     for name, cells in zip(header, zip(*rows, strict=True), strict=True):
-        kind: data_sources.ColumnType = "unknown"
+        kind: ColumnType = "unknown"
         for cell in cells:
-            kind = data_sources.wider(kind, cell)
+            kind = wider(kind, cell)
         parse = {"int": int, "float": float}.get(kind, str)
         columns[name] = [[parse(cell)] if cell else None for cell in cells]
     return count, every, columns
 
 
-def _read_parquet(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]]:
+def _read_parquet(found: list[Path], folder: str, limit: int) -> tuple[int, int, dict[str, _Rows]]:
     import pyarrow as pa
-    import pyarrow.parquet
 
-    files = [pyarrow.parquet.ParquetFile(file) for file in found]
-    count = sum(file.metadata.num_rows for file in files)
+    from components.arrow_example_gen.columns import as_lists
+    from components.arrow_example_gen.parquet import batches
+
+    table = open_parquet(found, folder)
+    if table.rows == 0:
+        raise ConfigError("--input: no rows.")
     every = 1
-    while count > every * limit:
+    while table.rows > every * limit:
         every *= 2
-    columns: dict[str, _Rows] = {}
+    columns: dict[str, _Rows] = {name: [] for name in table.columns}
     start = 0
-    for file in files:
-        for batch in file.iter_batches():
+    for group in table.groups:
+        for batch in batches(group, list(table.columns)):
             wanted = pa.array(np.arange(-start % every, batch.num_rows, every))
-            for name, column in batch.to_pydict().items():
-                rows = [column[i] for i in wanted.to_pylist()]
-                rows = [r if r is None or isinstance(r, list) else [r] for r in rows]
-                columns.setdefault(name, []).extend(rows)
+            for i, (name, kind) in enumerate(table.columns.items()):
+                rows = as_lists(batch[i].take(wanted), kind or "string").to_pylist()
+                columns[name].extend(rows)
             start += batch.num_rows
-    return count, every, columns
+    return table.rows, every, columns
 
 
 def _read_tfrecord(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]]:
     from tfx_bsl.coders import example_coder
 
-    count, every, records = spread(data_sources.tfrecords(found), limit)
+    count, every, records = spread(tfrecords(found), limit)
     batch = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch(records)
     return count, every, batch.to_pydict()
 
@@ -233,8 +246,8 @@ def _present_values(row: Sequence[Any] | None) -> list[Any] | None:
     return values or None
 
 
-def _type_of(rows: Sequence[list[Any] | None]) -> data_sources.ColumnType:
-    found: data_sources.ColumnType = "unknown"
+def _type_of(rows: Sequence[list[Any] | None]) -> ColumnType:
+    found: ColumnType = "unknown"
     for value in chain.from_iterable(row for row in rows if row):
         if isinstance(value, str):
             return "string"

@@ -42,7 +42,9 @@ class DataConfig(Section):
     )
     path: str = Field(
         description=(
-            "A file, or a glob of files in one folder (`data/part-*.parquet`). "
+            "A file, or a glob of files in one folder (`data/part-*.parquet`, `rows.csv.gz`). "
+            "For Parquet, also a folder, or a glob of folders (`sales/year=*/*.parquet`): those "
+            "named `key=value` are columns. "
             "`package://tfx/some/file.csv` is a file inside an installed Python package."
         )
     )
@@ -59,6 +61,11 @@ class DataConfig(Section):
         le=99,
         description="Share of the rows held out for evaluation, in percent.",
     )
+
+    @property
+    def compressed(self) -> bool:
+        """Whether a name ends in .gz."""
+        return any((path or "").endswith(".gz") for path in (self.path, self.eval_path))
 
 
 class SchemaConfig(Section):

@@ -41,6 +41,9 @@ METRICS: dict[str, Metric] = {
 MEAN_LABEL = "mean_label"
 """Computed beside the metrics of the YAML; of a binary label, the share of positive rows."""
 
+ROWS, WEIGHTS = "rows", "sum_of_weights"
+"""Computed beside them: how many rows a metric is of, and what they weigh together."""
+
 UNDEFINED_FOR_ONE_CLASS = ("auc", "auc_precision_recall")
 """Metrics that mean nothing where all labels are equal; TFMA gives 0.0 there."""
 
@@ -148,7 +151,7 @@ class EvaluationConfig(BaseModel):
             tfma.MetricConfig(
                 class_name=METRICS[name].class_name,
                 config=f'"name": "{name}"',
-                per_slice_thresholds=_tfma_thresholds(METRICS[name], self.thresholds.get(name)),
+                per_slice_thresholds=self._tfma_thresholds(name),
             )
             for name in self.metric_names(kind)
         ]
@@ -161,13 +164,37 @@ class EvaluationConfig(BaseModel):
             metrics_specs=[
                 tfma.MetricsSpec(
                     metrics=[
-                        tfma.MetricConfig(class_name="ExampleCount"),
-                        tfma.MetricConfig(class_name="MeanLabel", config=f'"name": "{MEAN_LABEL}"'),
+                        _example_count(WEIGHTS),
+                        tfma.MetricConfig(
+                            class_name="MeanLabel",
+                            config=f'"name": "{MEAN_LABEL}"',
+                            per_slice_thresholds=self._tfma_thresholds(MEAN_LABEL),
+                        ),
                         *metrics,
                     ]
-                )
+                ),
+                tfma.MetricsSpec(
+                    metrics=[_example_count(ROWS)],
+                    example_weights=tfma.ExampleWeightOptions(unweighted=True),
+                ),
             ],
         )
+
+    def _tfma_thresholds(self, name: str) -> list[tfma.PerSliceMetricThreshold]:
+        """Where there is any threshold, every metric must at least be a number.
+
+        A metric without one would be NaN unseen, and so would a label that a metric takes for 0.
+        """
+        if not self.thresholds:
+            return []
+        better = METRICS[name].higher_is_better if name in METRICS else True
+        return _tfma_threshold(self.thresholds.get(name, MetricThreshold()), better)
+
+
+def _example_count(name: str) -> tfma.MetricConfig:
+    from tensorflow_model_analysis.proto import config_pb2 as tfma
+
+    return tfma.MetricConfig(class_name="ExampleCount", config=f'"name": "{name}"')
 
 
 def _check_metric_name(name: str) -> None:
@@ -177,14 +204,12 @@ def _check_metric_name(name: str) -> None:
         raise ValueError(f"unknown metric {name!r}: {hint}known are {', '.join(METRICS)}")
 
 
-def _tfma_thresholds(
-    metric: Metric, threshold: MetricThreshold | None
+def _tfma_threshold(
+    threshold: MetricThreshold, higher_is_better: bool
 ) -> list[tfma.PerSliceMetricThreshold]:
     """Thresholds on all rows; TFMA's plain `threshold` would hold for each slice as well."""
     from tensorflow_model_analysis.proto import config_pb2 as tfma
 
-    if threshold is None:
-        return []
     result = tfma.MetricThreshold()
     # Without bounds, any number will do. Not without any value threshold: TFX's Evaluator leaves
     # out change thresholds while there is no baseline, and blesses nothing without a threshold, so
@@ -197,7 +222,7 @@ def _tfma_thresholds(
     if threshold.max_loss is not None:
         direction = tfma.MetricDirection
         change = result.change_threshold
-        if metric.higher_is_better:
+        if higher_is_better:
             change.direction = direction.HIGHER_IS_BETTER
             change.absolute.value = -threshold.max_loss
         else:

@@ -14,8 +14,9 @@ import yaml
 
 from pipeline.column_facts import DataFacts, measure
 from pipeline.config import ConfigError, Source
-from pipeline.data_sources import ColumnType, DataPeek
+from pipeline.csv_files import ColumnType
 from pipeline.feature_rules import Proposal, Step, Surroundings, label_of, propose
+from pipeline.peek import DataPeek
 from pipeline.whole_files import whole_file
 from transform import FeatureSpec
 from transform.column_types import nearest

@@ -5,10 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pipeline import data_sources
 from pipeline.config import ConfigError, PipelineConfig, is_remote
+from pipeline.peek import DataPeek, peek
+from pipeline.preflight_rows import check_rows
+
+if TYPE_CHECKING:
+    from transform.output_columns import ResolvedGroup
 
 
 def check_writable(config: PipelineConfig) -> None:
@@ -30,7 +36,7 @@ def check_writable(config: PipelineConfig) -> None:
         _check_writable(Path(folder), field)
 
 
-def check(config: PipelineConfig) -> data_sources.DataPeek | None:
+def check(config: PipelineConfig) -> DataPeek | None:
     """Looks at the data, the features and the user's functions.
 
     Returns:
@@ -39,17 +45,17 @@ def check(config: PipelineConfig) -> data_sources.DataPeek | None:
     Raises:
         ConfigError: names the field, its value and the fix.
     """
-    seen = data_sources.peek(config.data)
-    if config.data.eval_path:
-        held_out = data_sources.peek(config.data, "eval_path")
-        if seen and held_out:
-            _check_same_columns(config, seen, held_out)
+    seen = peek(config.data)
+    held_out = peek(config.data, "eval_path") if config.data.eval_path else None
     if config.data_schema.path and not is_remote(config.data_schema.path):
         _check_schema_file(config, Path(config.data_schema.path))
-    if seen:
-        _check_columns(config, seen)
-        _check_batch(config, seen)
     _check_function(config.features.derive, "features.derive")
+    if seen:
+        groups = _check_columns(config, seen)
+        used = _used_columns(config, seen, groups)
+        if held_out:
+            _check_same_columns(config, used, seen, held_out)
+        check_rows(config, groups, used, seen, held_out)
     for function, field in config.training_functions.items():
         _check_function(function, field)
     _check_names(config)
@@ -68,15 +74,39 @@ def _check_writable(folder: Path, field: str) -> None:
         ) from None
 
 
+def _used_columns(
+    config: PipelineConfig, seen: DataPeek, groups: Sequence[ResolvedGroup]
+) -> tuple[str, ...]:
+    """The raw columns that the features and the evaluation name or match."""
+    names = [name for group in groups for name in group.columns]
+    names += [*config.features.raw_columns(), *config.evaluation.slices]
+    return tuple(dict.fromkeys(name for name in names if name in seen.columns))
+
+
 def _check_same_columns(
-    config: PipelineConfig, train: data_sources.DataPeek, held_out: data_sources.DataPeek
+    config: PipelineConfig, used: Sequence[str], train: DataPeek, held_out: DataPeek
 ) -> None:
-    lacking = sorted(set(train.columns) - set(held_out.columns))
+    path = f"data.eval_path={config.data.eval_path}"
+    lacking = [name for name in used if name not in held_out.columns]
     if lacking:
         raise ConfigError(
-            f"data.eval_path={config.data.eval_path}: lacks the columns {', '.join(lacking)} of "
-            f"data.path. Both need the same columns."
+            f"{path}: lacks the columns {', '.join(lacking)} of data.path, which are in use. "
+            "Both need the same columns."
         )
+    for name in used:
+        kinds = train.columns[name], held_out.columns[name]
+        if kinds[1] == "unknown":
+            raise ConfigError(
+                f"{path}: column {name!r} has no value in any of the {held_out.rows:,} rows read, "
+                f"so that no model that uses it can be judged. Give it values, or remove it from "
+                "the features."
+            )
+        if kinds[0] != kinds[1]:
+            raise ConfigError(
+                f"{path}: column {name!r} is of type {kinds[1]} there, and of type {kinds[0]} in "
+                f"data.path={config.data.path}. Write it as the same type in both"
+                + (", all values as 1.0 or all as 1." if set(kinds) == {"int", "float"} else ".")
+            )
 
 
 def _check_schema_file(config: PipelineConfig, path: Path) -> None:
@@ -98,15 +128,21 @@ def _check_schema_file(config: PipelineConfig, path: Path) -> None:
         raise ConfigError(f"features, by schema.path={path}: {error}") from None
 
 
-def _check_columns(config: PipelineConfig, seen: data_sources.DataPeek) -> None:
-    for column in config.features.raw_columns():
+def _check_columns(config: PipelineConfig, seen: DataPeek) -> tuple[ResolvedGroup, ...]:
+    for column in (*config.features.raw_columns(), *config.evaluation.slices):
         if seen.columns.get(column) == "unknown":
             raise ConfigError(
                 f"features: column {column!r} of data.path={config.data.path} has no value in any "
                 f"of the {seen.rows} rows read. Remove it from the features."
             )
+        if column in seen.left_out:
+            raise ConfigError(
+                f"features: column {column!r} of data.path={config.data.path} is of type "
+                f"{seen.left_out[column]}, which a tf.Example cannot hold. Write it as numbers, "
+                "texts, or lists of these, or remove it from the features."
+            )
     try:
-        config.features.check(seen.schema())
+        groups = config.features.check(seen.schema())
     except ValueError as error:
         raise ConfigError(f"features: {error}") from None
     for column in config.evaluation.slices:
@@ -115,17 +151,7 @@ def _check_columns(config: PipelineConfig, seen: data_sources.DataPeek) -> None:
                 f"evaluation.slices: column {column!r} is not in data.path={config.data.path}. "
                 f"Its columns are {', '.join(seen.columns)}."
             )
-
-
-def _check_batch(config: PipelineConfig, seen: data_sources.DataPeek) -> None:
-    size = max(training.global_batch_size for training in config.trainings)
-    section = "training" if size == config.training.global_batch_size else "tuning.search"
-    if seen.complete and size > seen.rows:
-        raise ConfigError(
-            f"{section}.global_batch_size={size} exceeds the {seen.rows} rows of "
-            f"data.path={config.data.path}: an optimizer step needs a full global batch. "
-            f"Use {seen.rows * (100 - config.data.eval_percent) // 100} or less."
-        )
+    return groups
 
 
 def _check_names(config: PipelineConfig) -> None:

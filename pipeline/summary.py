@@ -13,9 +13,11 @@ from rich.text import Text
 
 from pipeline import trials
 from pipeline.config import PipelineConfig
-from pipeline.evaluation import MEAN_LABEL, METRICS, UNDEFINED_FOR_ONE_CLASS
+from pipeline.evaluation import MEAN_LABEL, METRICS, ROWS, UNDEFINED_FOR_ONE_CLASS, WEIGHTS
 from pipeline.progress import RunState, duration
 from pipeline.records import NodeRecord, OutputArtifact, latest_run
+
+SHOWN_ROWS = 5
 
 _MAIN_OUTPUTS = (
     "statistics",
@@ -74,37 +76,48 @@ def _metrics(config: PipelineConfig, evaluator: NodeRecord) -> Table:
     import tensorflow_model_analysis as tfma
 
     names = config.evaluation.metric_names(config.label.kind)
+    weighted = [WEIGHTS] if config.features.weight else []
     evaluation = evaluator.output("evaluation")
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("slice", "rows", "mean label", *names):
+    counts = ["rows", *(["weights"] if weighted else [])]
+    for heading in ("slice", *counts, "mean label", *names):
         table.add_column(heading, justify="left" if heading == "slice" else "right", no_wrap=True)
     if evaluation is None:
         return table
     results = tfma.load_eval_result(evaluation.uri).slicing_metrics
     for slice_key, metrics in sorted(results, key=lambda item: (len(item[0]), str(item[0]))):
-        values = metrics[""][""]
         name = ", ".join(f"{column}={value}" for column, value in slice_key) or "all rows"
-        values = {metric: value.get("doubleValue") for metric, value in values.items()}
+        # As JSON has them: NaN and infinities are texts.
+        values = {
+            metric: float(value["doubleValue"])
+            for metric, value in metrics[""][""].items()
+            if "doubleValue" in value
+        }
         if values.get(MEAN_LABEL) in (0.0, 1.0):
-            values.update(dict.fromkeys(UNDEFINED_FOR_ONE_CLASS))
-        count = values.get("example_count")
+            for metric in UNDEFINED_FOR_ONE_CLASS:
+                values.pop(metric, None)
         table.add_row(
             name,
-            "" if count is None else f"{count:,.0f}",
+            *(_count(values.get(metric)) for metric in (ROWS, *weighted)),
             *(_number(values.get(metric)) for metric in (MEAN_LABEL, *names)),
         )
     if config.evaluation.thresholds:
         table.add_row(
             Text("needed on all rows", style="dim"),
-            "",
-            "",
+            *("" for _ in (*counts, MEAN_LABEL)),
             *(Text(_bounds(config, metric), style="dim") for metric in names),
         )
     return table
 
 
+def _count(value: float | None) -> str:
+    return "" if value is None else f"{value:,.10g}"
+
+
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if math.isfinite(value) else "undefined"
 
 
 def _bounds(config: PipelineConfig, metric: str) -> str:
@@ -136,7 +149,8 @@ def _verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Co
         console.print(Text.assemble(("blessed", "bold green"), f": {against}."), soft_wrap=True)
     else:
         console.print(Text.assemble(("not blessed", "bold red"), ", so not pushed:"))
-        for reason in _reasons(config, _output(records, "Evaluator", "evaluation")):
+        reasons = _reasons(config, _output(records, "Evaluator", "evaluation"))
+        for reason in [*reasons, *unusable_labels(config, records)]:
             console.print(f"  {reason}", markup=False, highlight=False, soft_wrap=True)
     pushed = pushed_model(records)
     if pushed is None:
@@ -210,6 +224,34 @@ def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
             if bounds.HasField("upper_bound"):
                 reasons.append(f"{name} is {value}; allowed at most {bounds.upper_bound.value:g}")
     return reasons or [f"TFMA gives no reason; see {evaluation.uri}"]
+
+
+def unusable_labels(config: PipelineConfig, records: dict[str, NodeRecord]) -> list[str]:
+    """A sentence on the eval rows whose label is missing or invalid; none where there is none.
+
+    Transform writes NaN for such a label, or class -1.
+    """
+    import tensorflow as tf
+
+    written = _output(records, "Transform", "transformed_examples")
+    if written is None:
+        return []
+    files = sorted(map(str, Path(written.uri).glob("Split-eval/*.gz")))
+    label, rows, bad = config.label.column, 0, []
+    for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
+        rows += 1
+        feature = tf.train.Example.FromString(record).features.feature[label]
+        finite = all(map(math.isfinite, feature.float_list.value))
+        if not finite or list(feature.int64_list.value) == [-1]:
+            bad.append(rows)
+    if not bad:
+        return []
+    shown = ", ".join(map(str, bad[:SHOWN_ROWS])) + (", ..." if len(bad) > SHOWN_ROWS else "")
+    return [
+        f"label {label!r} is missing, invalid or of an unknown class in {len(bad):,} of {rows:,} "
+        f"eval rows (rows {shown} of {short(Path(written.uri))}/Split-eval): leave them out of the "
+        "data, or correct them"
+    ]
 
 
 def pushed_model(records: dict[str, NodeRecord]) -> Path | None:

@@ -23,6 +23,8 @@ from transform.spec_group import Group
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
+    from transform.output_columns import ResolvedGroup
+
 LabelKind = Literal["binary", "multiclass", "regression"]
 
 
@@ -151,11 +153,14 @@ class FeatureSpec(Model):
             names.append(self.weight)
         return tuple(dict.fromkeys([*names, *self.passthrough]))
 
-    def check(self, schema: schema_pb2.Schema) -> None:
+    def check(self, schema: schema_pb2.Schema) -> tuple[ResolvedGroup, ...]:
         """Raises ValueError unless the spec fits data of this TFDV schema.
 
         With `derive`, the function is traced on placeholders (this imports TensorFlow) to
         learn which columns it makes.
+
+        Returns:
+            The columns of each group.
 
         Raises:
             ValueError: a column that the data lacks, one of a type that its group cannot take,
@@ -172,4 +177,6 @@ class FeatureSpec(Model):
             from transform.derive import derived_types
 
             types = {**types, **derived_types(self.derive, schema)}
-        check_domains(resolve(self, types), schema)
+        groups = resolve(self, types)
+        check_domains(groups, schema)
+        return groups

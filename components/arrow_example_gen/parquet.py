@@ -39,6 +39,7 @@ class ParquetTable:
     Attributes:
         columns: name -> what tf.Example makes of it, None where no file has a value for it.
         lists: those of which a row may hold several values.
+        empty: those that have no value in any row, by the footers.
         left_out: name -> the Arrow type that tf.Example cannot hold.
         groups: the row groups in the order of the files.
         rows: their number.
@@ -46,6 +47,7 @@ class ParquetTable:
 
     columns: Mapping[str, Kind | None]
     lists: frozenset[str]
+    empty: frozenset[str]
     left_out: Mapping[str, str]
     groups: tuple[RowGroup, ...]
     rows: int
@@ -64,6 +66,7 @@ def open_table(files: Sequence[str], folder: str) -> ParquetTable:
     """
     known: dict[str, _Column] = {}
     groups: list[RowGroup] = []
+    filled: set[str] = set()
     rows = 0
     keys = _keys(files, folder)
     for file in files:
@@ -71,6 +74,7 @@ def open_table(files: Sequence[str], folder: str) -> ParquetTable:
             _merge(known, _columns(parquet, file), file, files[0])
             for number in range(parquet.num_row_groups):
                 groups.append(RowGroup(file, number, keys[file]))
+                filled |= _filled(parquet.metadata.row_group(number))
             rows += parquet.metadata.num_rows
     columns: dict[str, Kind | None] = {
         name: column.kind for name, column in known.items() if not column.left_out
@@ -86,6 +90,7 @@ def open_table(files: Sequence[str], folder: str) -> ParquetTable:
     return ParquetTable(
         columns,
         frozenset(name for name, column in known.items() if column.several),
+        frozenset(name for name, column in known.items() if not column.left_out) - filled,
         {name: str(column.type) for name, column in known.items() if column.left_out},
         tuple(groups),
         rows,
@@ -157,6 +162,17 @@ def _columns(parquet: pq.ParquetFile, file: str) -> dict[str, _Column]:
         if not field.name:
             raise ValueError(f"{file}: a column has an empty name. Name it.")
     return found
+
+
+def _filled(group: Any) -> set[str]:
+    """Columns of a row group's metadata that hold a value, or may hold one."""
+    filled: set[str] = set()
+    for column in map(group.column, range(group.num_columns)):
+        known = column.is_stats_set and column.statistics.has_null_count
+        if not known or column.statistics.null_count < column.num_values:
+            # A name may have dots of its own; a nested value's path has its column's name first.
+            filled |= {column.path_in_schema, column.path_in_schema.partition(".")[0]}
+    return filled
 
 
 def _exceeds_int64(parquet: pq.ParquetFile, name: str, several: bool) -> bool:

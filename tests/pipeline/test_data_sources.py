@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,9 +15,10 @@ import tensorflow as tf
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
-from pipeline import data_sources
+from pipeline import data_sources, peek
 from pipeline.config import DataConfig
 from pipeline.engines.presets import Engine, InMemory, MultiProcessing
+from pipeline.preflight_rows import Part
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -99,10 +102,17 @@ def key(row: dict[str, Any]) -> str:
 def test_every_row_arrives_once(source, tmp_path):
     file = tmp_path / NAMES[source]
     WRITERS[source](file, ROWS)
-    splits = run_example_gen(DataConfig(source=source, path=str(file), eval_percent=40), tmp_path)
+    data = DataConfig(source=source, path=str(file), eval_percent=40)
+    splits = run_example_gen(data, tmp_path)
     assert set(splits) == {"train", "eval"}
     assert min(len(rows) for rows in splits.values()) >= 5
     assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
+    # The preflight knows the split of each row before it is made.
+    seen = peek.peek(data)
+    assert seen is not None
+    in_train = Part("both", data.path, seen, data).of_train(np.arange(len(ROWS)))
+    expected = [row for row, train in zip(ROWS, in_train, strict=True) if train]
+    assert sorted(map(key, splits["train"])) == sorted(map(key, expected))
 
 
 @pytest.mark.slow
@@ -132,16 +142,16 @@ def test_files_of_their_own_for_each_split_in_folders_of_their_own(tmp_path):
 def test_peek_knows_names_types_and_number_of_rows(source, tmp_path):
     file = tmp_path / NAMES[source]
     WRITERS[source](file, ROWS)
-    seen = data_sources.peek(DataConfig(source=source, path=str(file)))
-    assert seen == data_sources.DataPeek(
+    seen = peek.peek(DataConfig(source=source, path=str(file)))
+    assert seen == peek.DataPeek(
         {"amount": "float", "count": "int", "city": "string"}, len(ROWS), complete=True
     )
 
 
 def test_peek_reads_a_bounded_number_of_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(data_sources, "PEEKED_ROWS", 10)
+    monkeypatch.setattr(peek, "PEEKED_ROWS", 10)
     write_csv(tmp_path / "rows.csv", ROWS)
-    seen = data_sources.peek(DataConfig(path=str(tmp_path / "rows.csv")))
+    seen = peek.peek(DataConfig(path=str(tmp_path / "rows.csv")))
     assert seen is not None
     assert (seen.rows, seen.complete) == (10, False)
 
@@ -150,19 +160,60 @@ def test_compressed_tfrecords_need_their_ending(tmp_path):
     write_tfrecord(tmp_path / "rows.tfrecord", ROWS)
     data = DataConfig(source="tfrecord", path=str(tmp_path / "rows.tfrecord"))
     with pytest.raises(ValueError, match=r"compressed with gzip.*Rename it to rows\.tfrecord\.gz"):
-        data_sources.peek(data)
+        peek.peek(data)
 
 
 def test_a_glob_of_files_with_different_headers_is_refused(tmp_path):
     write_csv(tmp_path / "a.csv", ROWS)
     write_csv(tmp_path / "b.csv", [{"amount": 1, "city": "x"}])
     with pytest.raises(ValueError, match=r"b\.csv: its header differs .*: count"):
-        data_sources.peek(DataConfig(path=str(tmp_path / "*.csv")))
+        peek.peek(DataConfig(path=str(tmp_path / "*.csv")))
 
 
 def test_a_parquet_column_that_examples_cannot_hold(tmp_path):
-    table = pa.table({"when": pa.array([0, 1], pa.timestamp("s"))})
+    table = pa.table({"when": pa.array([0, 1], pa.timestamp("s")), "where": [{"lat": 1.0}] * 2})
     pq.write_table(table, tmp_path / "rows.parquet")
-    data = DataConfig(source="parquet", path=str(tmp_path / "rows.parquet"))
-    with pytest.raises(ValueError, match=r"column 'when' has Parquet type timestamp"):
-        data_sources.peek(data)
+    seen = peek.peek(DataConfig(source="parquet", path=str(tmp_path / "rows.parquet")))
+    assert seen is not None
+    assert seen.columns == {"when": "string"}
+    assert seen.left_out == {"where": "struct<lat: double>"}
+
+
+def test_compressed_csv_files(tmp_path):
+    write_csv(tmp_path / "rows.csv", ROWS)
+    with gzip.open(tmp_path / "rows.csv.gz", "wb") as stream:
+        stream.write((tmp_path / "rows.csv").read_bytes())
+    data = DataConfig(path=str(tmp_path / "rows.csv.gz"))
+    plain = DataConfig(path=str(tmp_path / "rows.csv"))
+    assert peek.peek(data) == peek.peek(plain)
+    splits = run_example_gen(data, tmp_path)
+    assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
+
+
+@pytest.mark.parametrize("path", ["sales", "sales/year=*/*.parquet", "sales/*/0.parquet"])
+def test_folders_that_are_columns(path, tmp_path):
+    for year in (2020, 2021):
+        (tmp_path / "sales" / f"year={year}").mkdir(parents=True)
+        write_parquet(tmp_path / "sales" / f"year={year}" / "0.parquet", ROWS)
+    data = DataConfig(source="parquet", path=str(tmp_path / path))
+    seen = peek.peek(data)
+    assert seen is not None
+    assert seen.columns == {"amount": "float", "count": "int", "city": "string", "year": "int"}
+    assert seen.rows == 2 * len(ROWS)
+    assert data_sources.place(data.path, "data.path", source="parquet") == (
+        str(tmp_path / "sales"),
+        path.removeprefix("sales").lstrip("/") or "year=*/*.parquet",
+    )
+    if path == "sales":
+        splits = run_example_gen(data, tmp_path)
+        expected = [row | {"year": year} for row in ROWS for year in (2020, 2021)]
+        assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, expected))
+
+
+def test_folders_of_two_depths(tmp_path):
+    for folder in ("year=2020", "year=2020/month=1"):
+        (tmp_path / folder).mkdir()
+        write_parquet(tmp_path / folder / "0.parquet", ROWS)
+    data = DataConfig(source="parquet", path=str(tmp_path))
+    with pytest.raises(ValueError, match=r"month=1/0\.parquet does not lie in the same"):
+        peek.peek(data)

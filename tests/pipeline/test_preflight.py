@@ -109,14 +109,14 @@ def test_slice_that_the_data_lacks(write):
 
 def test_global_batch_larger_than_the_data(write):
     text = refusal(write(), "training.global_batch_size=128")
-    assert "training.global_batch_size=128 exceeds the 60 rows" in text
-    assert "Use 40 or less" in text
+    assert "training.global_batch_size=128 exceeds the 38 rows of the train split" in text
+    assert "Use 38 or less" in text
 
 
 def test_searched_global_batch_larger_than_the_data(write):
     tuning = {"search": {"global_batch_size": {"min": 8, "max": 128}}}
     text = refusal(write(lambda c: c.update(tuning=tuning)))
-    assert "tuning.search.global_batch_size=128 exceeds the 60 rows" in text
+    assert "tuning.search.global_batch_size=128 exceeds the 38 rows of the train split" in text
 
 
 @pytest.mark.parametrize(

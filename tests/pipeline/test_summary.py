@@ -29,6 +29,69 @@ def test_without_a_threshold_the_reason_is_that(write: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
+    """Reference: by hand, of four rows that weigh 0.5, 2, 1, 1; one label is infinite."""
+    import pandas
+    import tensorflow as tf
+    import tensorflow_model_analysis as tfma
+
+    def change(config: dict[str, Any]) -> None:
+        config["features"]["label"]["kind"] = "regression"
+        config["features"]["weight"] = "amount"
+        config["features"]["groups"][0]["columns"] = ["age"]
+        config["evaluation"] = {
+            "metrics": ["root_mean_squared_error"],
+            "slices": ["city"],
+            "thresholds": {"mean_absolute_error": {"upper_bound": 9}},
+        }
+
+    config = load_config(write(change))
+    evaluation = config.evaluation.eval_config(label="bought", kind="regression", weight="amount")
+    # The predictions are a column here, and nothing is transformed.
+    evaluation.model_specs[0].prediction_key = "prediction"
+    evaluation.model_specs[0].signature_name = ""
+    del evaluation.model_specs[0].preprocessing_function_names[:]
+    rows = pandas.DataFrame(
+        {
+            "bought": [1.0, 2.0, float("inf"), 4.0],
+            "prediction": [1.0, 1.0, 1.0, 1.0],
+            "amount": [0.5, 2.0, 1.0, 1.0],
+            "city": ["Oslo", "Lima", "Lima", "Oslo"],
+        }
+    )
+    tfma.analyze_raw_data(rows, evaluation, output_path=str(tmp_path / "evaluation"))
+    (tmp_path / "examples" / "Split-eval").mkdir(parents=True)
+    with tf.io.TFRecordWriter(str(tmp_path / "examples" / "Split-eval" / "a.gz"), "GZIP") as writer:
+        for label in (1.0, 2.0, float("nan"), 4.0):
+            example = tf.train.Example()
+            example.features.feature["bought"].float_list.value.append(label)
+            writer.write(example.SerializeToString())
+
+    outputs = {
+        "evaluation": [OutputArtifact(str(tmp_path / "evaluation"), {})],
+        "blessing": [OutputArtifact(str(tmp_path / "blessing"), {"blessed": 0})],
+    }
+    examples = {"transformed_examples": [OutputArtifact(str(tmp_path / "examples"), {})]}
+    records = {
+        "Evaluator": NodeRecord("Evaluator", outputs),
+        "Transform": NodeRecord("Transform", examples),
+    }
+    out = io.StringIO()
+    console = Console(file=out, width=300)
+    console.print(summary._metrics(config, records["Evaluator"]))
+    summary._verdict(config, records, console)
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    assert lines[0][:5] == ["slice", "rows", "weights", "mean", "label"]
+    assert lines[1] == ["all", "rows", "4", "4.5", "undefined", "undefined", "undefined"]
+    assert lines[2] == ["city=Lima", "2", "3", "undefined", "undefined", "undefined"]
+    assert lines[3] == ["city=Oslo", "2", "1.5", "3.0000", "2.4495", "2.0000"]
+    text = out.getvalue()
+    assert "mean_absolute_error is undefined: no bound holds for it" in text
+    assert "label 'bought' is missing, invalid or of an unknown class in 1 of 4 eval rows" in text
+    assert "(rows 3 of " in text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("threshold", "first", "later"),
     [
@@ -51,6 +114,8 @@ def test_max_loss_holds_while_there_is_no_baseline(
     config = EvaluationConfig.model_validate({"metrics": ["auc"], "thresholds": {"auc": threshold}})
     ours = config.eval_config(label="bought", kind="binary", weight=None)
 
+    mean_label = 0.5
+
     def verdicts(has_baseline: bool) -> tuple[bool, ...]:
         completed = tfma.utils.update_eval_config_with_defaults(
             ours, has_baseline=has_baseline, rubber_stamp=True
@@ -63,7 +128,10 @@ def test_max_loss_holds_while_there_is_no_baseline(
         key = metric_types.MetricKey("auc", model_name=candidate)
         found = []
         for auc in (0.8, 0.6):
-            metrics = {key: auc}
+            metrics = {
+                key: auc,
+                metric_types.MetricKey("mean_label", model_name=candidate): mean_label,
+            }
             if has_baseline:
                 metrics |= {
                     key.make_baseline_key("baseline"): 0.8,
@@ -75,3 +143,5 @@ def test_max_loss_holds_while_there_is_no_baseline(
 
     assert verdicts(has_baseline=False) == first
     assert verdicts(has_baseline=True) == later
+    mean_label = float("nan")  # which a metric on an invalid label need not be
+    assert verdicts(has_baseline=False) == (False, False)

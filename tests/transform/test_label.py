@@ -73,6 +73,18 @@ def test_binary_label_weight_and_passthrough_are_written(tipped: Any) -> None:
     assert [note.decode() for note in result.written["note"][:, 0]] == columns["note"]
 
 
+def test_the_positive_value_is_compared_in_the_columns_own_type() -> None:
+    """A float column holds float32(0.1), which is not 0.1."""
+    import tensorflow as tf
+
+    from transform import Label
+    from transform.label import _binary_of
+
+    label = Label(column="y", kind="binary", positive=0.1)
+    columns = {"y": tf.constant([[0.1], [0.7], [np.nan]], tf.float32)}
+    np.testing.assert_array_equal(_binary_of(columns, label, False), [[1.0], [0.0], [np.nan]])
+
+
 def test_layout_tells_label_weight_and_what_serving_lacks(tipped: Any) -> None:
     layout = tipped[0].layout
     assert (layout.label.name, layout.label.kind, layout.label.classes) == ("tipped", "binary", 2)

@@ -1,0 +1,1 @@
+"""CompressedCsvExampleGen: CSV files whose names end in .gz."""

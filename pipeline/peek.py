@@ -1,0 +1,229 @@
+"""A look at the data before anything runs: columns, types, rows, and a sample of these.
+
+It reads a bounded number of rows (of Parquet, the footers, and then the columns that are asked
+for), so that a missing file, an empty one, or a column that the features name and the data lacks
+is known before Beam starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pipeline.config import ConfigError, DataConfig, is_remote
+from pipeline.csv_files import ColumnType, csv_rows, wider
+from pipeline.data_sources import files, place
+from pipeline.samples import CsvSample, ParquetSample, Sample, TfrecordSample
+
+if TYPE_CHECKING:
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    from components.arrow_example_gen.parquet import ParquetTable
+
+PEEKED_ROWS = 100_000
+"""Rows that `peek` reads to learn the columns' types."""
+
+PEEKED_BYTES = 2**28
+"""And bytes of them, which it keeps."""
+
+_CHUNK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class DataPeek:
+    """What the first rows of the data show.
+
+    Attributes:
+        columns: name -> type, "unknown" where no row read has a value.
+        rows: number of rows read; of Parquet, all.
+        complete: the whole data was read.
+        lists: the columns of which a row may hold several values.
+        left_out: name -> type of the columns that a tf.Example cannot hold.
+        sample: the rows that were read, or their first ones.
+    """
+
+    columns: Mapping[str, ColumnType]
+    rows: int
+    complete: bool
+    lists: frozenset[str] = frozenset()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    sample: Sample | None = field(default=None, compare=False)
+
+    def schema(self) -> schema_pb2.Schema:
+        """The columns that hold a value, as a TFDV schema, which `FeatureSpec.check` takes."""
+        from tensorflow_metadata.proto.v0 import schema_pb2
+
+        types = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}
+        schema = schema_pb2.Schema()
+        for name, kind in self.columns.items():
+            if kind == "unknown":
+                continue
+            feature = schema.feature.add(name=name, type=types[kind])
+            if name in self.lists and self.sample is not None:
+                widths = self.sample.widths(name)
+                if len(widths) and widths.max() > 1:
+                    feature.value_count.min = int(widths.min())
+                    feature.value_count.max = int(widths.max())
+        return schema
+
+
+def peek(
+    data: DataConfig,
+    field: Literal["path", "eval_path"] = "path",
+    *,
+    label: str | None = None,
+) -> DataPeek | None:
+    """Reads the first rows of the data.
+
+    Args:
+        data: where they are.
+        field: which of its paths.
+        label: what an error calls that path; None: its place in the YAML.
+
+    Returns:
+        What they show, or None for data on a remote file system.
+
+    Raises:
+        ConfigError: no such file, an empty one, one without a row, or one of another format.
+    """
+    path = getattr(data, field)
+    if is_remote(path):
+        return None
+    label = label or f"data.{field}"
+    found = files(path, label, source=data.source)
+    folder, _ = place(path, label, source=data.source)
+    try:
+        result = {"csv": _peek_csv, "tfrecord": _peek_tfrecord, "parquet": _peek_parquet}[
+            data.source
+        ](found, folder)
+    except ConfigError as error:
+        raise ConfigError(f"{label}: {error}") from None
+    if result.rows == 0:
+        raise ConfigError(
+            f"{label}={path}: no rows"
+            + (" below the header line." if data.source == "csv" else ".")
+            + " A pipeline needs rows to train on."
+        )
+    return result
+
+
+def _peek_csv(found: list[Path], folder: str) -> DataPeek:
+    import pyarrow as pa
+
+    types: dict[str, ColumnType] = {}
+    chunks: list[dict[str, pa.Array]] = []
+    cells: list[list[str]] = []
+    rows, size, complete = 0, 0, True
+
+    def keep() -> int:
+        arrays = [pa.array(column, pa.string()) for column in zip(*cells, strict=True)]
+        chunks.append(dict(zip(types, arrays, strict=True)))
+        cells.clear()
+        return sum(array.nbytes for array in arrays)
+
+    for header, row in csv_rows(found):
+        types = types or dict.fromkeys(header, "unknown")
+        if rows == PEEKED_ROWS or size > PEEKED_BYTES:
+            complete = False
+            break
+        rows += 1
+        for name, cell in zip(header, row, strict=True):
+            types[name] = wider(types[name], cell)
+        cells.append(row)
+        if len(cells) == _CHUNK_ROWS:
+            size += keep()
+    if cells:
+        keep()
+    return DataPeek(types, rows, complete, sample=CsvSample(chunks, types, rows))
+
+
+def open_parquet(found: Iterable[Path], folder: str) -> ParquetTable:
+    """The Parquet files as one table; `folder` is where they were found.
+
+    Raises:
+        ConfigError: a file is no Parquet file, or differs from the first.
+    """
+    from components.arrow_example_gen.parquet import open_table
+
+    try:
+        return open_table([str(file) for file in found], folder)
+    except ValueError as error:
+        hint = " Set data.source to its format." if "is no Parquet file" in str(error) else ""
+        raise ConfigError(f"{error}{hint}") from None
+
+
+def _peek_parquet(found: list[Path], folder: str) -> DataPeek:
+    table = open_parquet(found, folder)
+    columns: dict[str, ColumnType] = {
+        name: "unknown" if kind is None or name in table.empty else kind
+        for name, kind in table.columns.items()
+    }
+    sample = ParquetSample(table, PEEKED_ROWS)
+    return DataPeek(columns, table.rows, True, table.lists, table.left_out, sample)
+
+
+def _peek_tfrecord(found: list[Path], folder: str) -> DataPeek:
+    import tensorflow as tf
+
+    columns: dict[str, ColumnType] = {}
+    several: set[str] = set()
+    records: list[bytes] = []
+    size, complete = 0, True
+    kinds: dict[str | None, ColumnType] = {
+        "int64_list": "int",
+        "float_list": "float",
+        "bytes_list": "string",
+        None: "unknown",
+    }
+    try:
+        for serialized in islice(tfrecords(found), PEEKED_ROWS + 1):
+            if len(records) == PEEKED_ROWS or size > PEEKED_BYTES:
+                complete = False
+                break
+            records.append(serialized)
+            size += len(serialized)
+            for name, feature in tf.train.Example.FromString(serialized).features.feature.items():
+                kind = feature.WhichOneof("kind")
+                values = len(getattr(feature, kind).value) if kind else 0
+                if values > 1:
+                    several.add(name)
+                seen = kinds[kind] if values else "unknown"
+                known = columns.setdefault(name, seen)
+                if known == "unknown":
+                    columns[name] = seen
+                elif seen not in ("unknown", known):
+                    raise ConfigError(
+                        f"{found[0]}: column {name!r} is {seen} in row {len(records)}, and {known} "
+                        "before it. Write it as one of them."
+                    )
+    except ConfigError:
+        raise
+    except Exception as error:  # protobuf and TensorFlow name a bad record in different ways
+        raise ConfigError(
+            f"{found[0]} is no TFRecord file of tf.Example ({type(error).__name__}: {error}). "
+            "Set data.source to its format."
+        ) from None
+    sample = TfrecordSample(records, columns)
+    return DataPeek(columns, len(records), complete, frozenset(several), sample=sample)
+
+
+def tfrecords(found: Iterable[Path]) -> Iterator[bytes]:
+    """The serialized records of the files.
+
+    Raises:
+        ConfigError: a file is compressed, which Beam would not see.
+    """
+    import tensorflow as tf
+
+    for file in found:
+        with file.open("rb") as stream:
+            compression = "GZIP" if stream.read(2) == b"\x1f\x8b" else ""
+        if compression and file.suffix != ".gz":
+            raise ConfigError(
+                f"{file} is compressed with gzip, which Beam only sees by the name. "
+                f"Rename it to {file.name}.gz."
+            )
+        yield from tf.data.TFRecordDataset(str(file), compression).as_numpy_iterator()

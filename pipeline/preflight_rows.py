@@ -1,0 +1,278 @@
+"""What the rows themselves show to be wrong, before anything runs: of the splits, as they will be.
+
+ExampleGen splits by a hash of each row. Where few rows decide, they are hashed here as they will be
+there; nothing else is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pipeline.config import ConfigError, DataConfig, PipelineConfig
+from pipeline.peek import DataPeek
+from pipeline.samples import Sample, Values
+
+if TYPE_CHECKING:
+    from transform import Group, Label
+    from transform.output_columns import ResolvedGroup
+
+FEW_ROWS = 1_000
+"""Rows that are hashed at most to know their split, one by one."""
+
+_LINE_BREAKS = "\n\r"
+
+
+def check_rows(
+    config: PipelineConfig,
+    groups: Sequence[ResolvedGroup],
+    used: Sequence[str],
+    seen: DataPeek,
+    held_out: DataPeek | None,
+) -> None:
+    """Checks the values of the columns in use.
+
+    Args:
+        config: the configuration.
+        groups: its groups, with their columns.
+        used: the raw columns in use.
+        seen: the data of `data.path`.
+        held_out: that of `data.eval_path`.
+
+    Raises:
+        ConfigError: names the column, the split and the number of rows.
+    """
+    first = Part("train" if held_out else "both", config.data.path, seen, config.data)
+    parts = [first]
+    if held_out is not None:
+        assert config.data.eval_path is not None
+        parts.append(Part("eval", config.data.eval_path, held_out, config.data))
+    raw = set(used) - _derived(config, seen)
+    targets = {config.label.column, config.features.weight} & raw
+    for part in parts:
+        for name in used:
+            if name in raw - targets:
+                _check_has_values(name, part)
+        for group in groups:
+            for name in group.columns:
+                if name in raw:
+                    _check_values(group.group, name, part)
+        if config.label.column in targets:
+            _check_label(config.label, part)
+        if config.features.weight in targets:
+            _check_weight(config.features.weight, part)
+    _check_batch(config, first)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one path of the data.
+
+    Attributes:
+        split: the split that they are of, or "both".
+    """
+
+    split: Literal["train", "eval", "both"]
+    path: str
+    seen: DataPeek
+    data: DataConfig
+
+    def values(self, name: str) -> Values:
+        """A column of the sample."""
+        return self._sample.values(name)
+
+    @property
+    def _sample(self) -> Sample:
+        assert self.seen.sample is not None
+        return self.seen.sample
+
+    @property
+    def whole(self) -> bool:
+        """The sample is all there is."""
+        return self.seen.complete and self._sample.rows == self.seen.rows
+
+    def of_train(self, rows: np.ndarray) -> np.ndarray:
+        """Bool: which of the rows, given by their numbers, come into the train split.
+
+        `_PartitionFn` of tfx.components.example_gen.base_example_gen_executor, for the buckets that
+        `data_sources.example_gen` asks for.
+        """
+        if self.split != "both":
+            return np.full(len(rows), self.split == "train")
+        train = 100 - self.data.eval_percent
+        hashes = [hashlib.sha256(example).hexdigest() for example in self._sample.examples(rows)]
+        return np.asarray([int(digest, 16) % 100 < train for digest in hashes], bool)
+
+    def any_in_train(self, rows: np.ndarray) -> bool:
+        """Whether one of the rows comes into the train split; taken for granted of many."""
+        if self.split != "both" or len(rows) > FEW_ROWS:
+            return self.split != "eval"
+        blocks = (rows[start : start + 16] for start in range(0, len(rows), 16))
+        return any(self.of_train(block).any() for block in blocks)
+
+    def where(self, rows: np.ndarray) -> str:
+        """The splits that some of the rows (bool, of all) come into, for a message."""
+        found = self.of_train(np.flatnonzero(rows)[:FEW_ROWS])
+        names = [name for name, some in (("train", found.any()), ("eval", not found.all())) if some]
+        return " and ".join(names)
+
+
+def _derived(config: PipelineConfig, seen: DataPeek) -> set[str]:
+    if config.features.derive is None:
+        return set()
+    from transform.derive import derived_types
+
+    return set(derived_types(config.features.derive, seen.schema()))
+
+
+def _check_has_values(name: str, part: Part) -> None:
+    if not part.whole:
+        return
+    rows = np.flatnonzero(part.values(name).present)
+    if len(rows) == 0:
+        raise ConfigError(
+            f"features: column {name!r} of {part.path} has no value in any of its "
+            f"{part.seen.rows} rows that Transform can use (missing, NaN and infinite values and "
+            "empty texts are none). Remove it from the features."
+        )
+    if part.split == "both" and not part.any_in_train(rows):
+        raise ConfigError(
+            f"features: column {name!r} of {part.path} has values in {len(rows)} of "
+            f"{part.seen.rows} rows, all of which come into the eval split: nothing can be learned "
+            "of it. Remove it from the features, or add rows."
+        )
+
+
+def _check_values(group: Group, name: str, part: Part) -> None:
+    """Values that a group's encoder has no place for."""
+    if group.encode is None:
+        return
+    values = part.values(name)
+    if group.kind == "vocabulary" or (
+        group.encode.multi_hot is not None and group.encode.multi_hot.top_k is not None
+    ):
+        _check_line_breaks(f"group {group.name!r}: column {name!r}", values, part)
+
+
+def _check_line_breaks(what: str, values: Values, part: Part) -> None:
+    """A vocabulary is a file with a value per line."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as types
+
+    if not types.is_binary(values.values.type):
+        return
+    broken = np.zeros(len(values.values), bool)
+    for character in _LINE_BREAKS:
+        found = pc.match_substring(values.values, character)
+        broken |= found.to_numpy(zero_copy_only=False)
+    if broken.any():
+        count, first = int(broken.sum()), int(np.flatnonzero(broken)[0])
+        text = values.values.take(pa.array([first]))[0].as_py().decode(errors="replace")
+        raise ConfigError(
+            f"features: {what} of {part.path} holds {count} texts with a line break, {text!r} for "
+            "example, and a vocabulary is a file with one text per line. Replace the line breaks "
+            "in the data, or use encode: hash."
+        )
+
+
+def _check_label(label: Label, part: Part) -> None:
+    what = f"features.label: column {label.column!r} of {part.path}"
+    values = part.values(label.column)
+    _refuse_missing(what, values, part, "leave these rows out of the data, or give them a value in")
+    import pyarrow.types as types
+
+    first = values.first(values.present)
+    if label.kind == "multiclass" and types.is_binary(first.type):
+        _check_line_breaks(f"the label {label.column!r}", values, part)
+        numbers = None
+    elif types.is_binary(first.type):
+        wanted = str(label.positive).encode()
+        numbers = np.asarray([text == wanted for text in first.to_pylist()], np.float64)
+    else:
+        held = first.to_numpy(zero_copy_only=False)
+        if label.positive is not None:
+            # In the column's own type: a float column holds float32, and 0.1 is another number.
+            positive = np.float32(label.positive) if held.dtype == np.float32 else label.positive
+            held = held == positive
+        numbers = held.astype(np.float64)
+    if numbers is not None:
+        _refuse_invalid(what, label, numbers)
+    if part.split != "eval":
+        ids = np.unique(first.to_pylist() if numbers is None else numbers, return_inverse=True)[1]
+        others = np.flatnonzero(ids != np.argmax(np.bincount(ids)))
+        if len(others) == 0 or (part.whole and not part.any_in_train(others)):
+            _refuse_constant(
+                what, label, first[int(np.flatnonzero(ids == ids[0])[0])].as_py(), part
+            )
+
+
+def _refuse_constant(what: str, label: Label, value: object, part: Part) -> None:
+    if label.positive is not None:
+        shown = f"label.positive={label.positive!r} is there in no row or in every row, {value!r}"
+    else:
+        shown = f"value {value.decode() if isinstance(value, bytes) else value}"
+    where = "of the train split" if part.whole else "read"
+    raise ConfigError(
+        f"{what} is constant ({shown} in all rows {where}): nothing can be learned from it. "
+        "Use another column, or more data."
+    )
+
+
+def _refuse_missing(what: str, values: Values, part: Part, fix: str) -> None:
+    missing = ~values.present
+    if missing.any():
+        raise ConfigError(
+            f"{what} is missing in {int(missing.sum())} of {len(missing)} rows read, in the split "
+            f"{part.where(missing)}; {fix} features.derive."
+        )
+
+
+def _refuse_invalid(what: str, label: Label, numbers: np.ndarray) -> None:
+    if label.kind == "regression" or label.positive is not None:
+        return
+    if label.kind == "binary":
+        wrong = (numbers != 0) & (numbers != 1)
+        complaint = "is neither 0 nor 1 (name the value that counts as 1 in label.positive)"
+    else:
+        wrong = (numbers < 0) | (numbers != np.floor(numbers))
+        complaint = "is no class id 0, 1, 2, ..."
+    if wrong.any():
+        raise ConfigError(
+            f"{what} {complaint} in {int(wrong.sum())} of {len(numbers)} rows read, "
+            f"for example {numbers[wrong][0]:g}."
+        )
+
+
+def _check_weight(name: str | None, part: Part) -> None:
+    assert name is not None
+    what = f"features.weight: column {name!r} of {part.path}"
+    values = part.values(name)
+    _refuse_missing(what, values, part, "give these rows a weight, 0 for none, in the data or in")
+    negative = values.first(values.present).to_numpy(zero_copy_only=False) < 0
+    if negative.any():
+        raise ConfigError(f"{what} is negative in {int(negative.sum())} rows. Use 0 or more.")
+
+
+def _check_batch(config: PipelineConfig, train: Part) -> None:
+    """An optimizer step needs a full global batch of train rows."""
+    size = max(training.global_batch_size for training in config.trainings)
+    section = "training" if size == config.training.global_batch_size else "tuning.search"
+    if not train.seen.complete:
+        return
+    rows = train.seen.rows
+    if train.split == "both":
+        expected = rows * (100 - config.data.eval_percent) / 100
+        near = abs(expected - size) < 5 * np.sqrt(rows)
+        exact = train.whole and (near or rows <= FEW_ROWS)
+        rows = int(train.of_train(np.arange(rows)).sum()) if exact else int(expected)
+    if size > rows:
+        raise ConfigError(
+            f"{section}.global_batch_size={size} exceeds the {rows} rows of the train split of "
+            f"data.path={config.data.path}: an optimizer step needs a full global batch. "
+            f"Use {rows} or less."
+        )

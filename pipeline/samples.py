@@ -1,0 +1,207 @@
+"""The first rows of the data as tf.Examples would hold them, column by column.
+
+A column is read and converted when it is asked for: of 300 columns a check needs a few.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipeline.csv_files import ColumnType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from components.arrow_example_gen.columns import Kind
+    from components.arrow_example_gen.parquet import ParquetTable
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a column holds, row by row.
+
+    Attributes:
+        offsets: int `[rows + 1]`, where the values of each row start.
+        values: all of them, in rows' order: int64, float32 or bytes.
+    """
+
+    offsets: np.ndarray
+    values: pa.Array
+
+    @cached_property
+    def usable(self) -> np.ndarray:
+        """Bool `[values]`: not NaN, infinite or an empty text, which Transform takes as missing."""
+        import pyarrow.compute as pc
+        import pyarrow.types as types
+
+        if types.is_floating(self.values.type):
+            return np.isfinite(self.values.to_numpy(zero_copy_only=False))
+        if types.is_integer(self.values.type):
+            return np.ones(len(self.values), bool)
+        lengths = pc.binary_length(self.values).to_numpy(zero_copy_only=False)
+        return lengths > 0
+
+    @cached_property
+    def present(self) -> np.ndarray:
+        """Bool `[rows]`: has a usable value."""
+        counts = np.concatenate([[0], np.cumsum(self.usable)])[self.offsets]
+        return np.diff(counts) > 0
+
+    def first(self, rows: np.ndarray) -> pa.Array:
+        """The first value of each of `rows`, bool `[all rows]`; each must have one."""
+        import pyarrow as pa
+
+        return self.values.take(pa.array(self.offsets[:-1][rows]))
+
+
+class Sample(ABC):
+    """The rows that a look at the data has read."""
+
+    rows: int
+
+    def __init__(self) -> None:
+        self._known: dict[str, Values] = {}
+
+    def values(self, name: str) -> Values:
+        """A column."""
+        if name not in self._known:
+            lists = self._lists(name)
+            offsets = lists.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
+            self._known[name] = Values(offsets - offsets[0], lists.flatten())
+        return self._known[name]
+
+    def widths(self, name: str) -> np.ndarray:
+        """Int `[rows]`: the number of a column's values in each row; the values are not kept."""
+        return np.diff(self._lists(name).offsets.to_numpy(zero_copy_only=False))
+
+    @abstractmethod
+    def _lists(self, name: str) -> pa.ListArray: ...
+
+    @abstractmethod
+    def examples(self, rows: np.ndarray) -> list[bytes]:
+        """Rows, by their numbers, as ExampleGen hashes them for its splits."""
+
+
+class CsvSample(Sample):
+    """Cells in chunks of rows, and the types that they give."""
+
+    def __init__(
+        self, chunks: Sequence[Mapping[str, pa.Array]], types: Mapping[str, ColumnType], rows: int
+    ):
+        super().__init__()
+        self._chunks, self._types, self.rows = chunks, types, rows
+
+    def _texts(self, name: str) -> pa.ChunkedArray:
+        import pyarrow as pa
+
+        return pa.chunked_array([chunk[name] for chunk in self._chunks])
+
+    def _lists(self, name: str) -> pa.ListArray:
+        from components.arrow_example_gen.columns import as_lists
+
+        return as_lists(self._typed(name, self._texts(name)), _kind(self._types[name]) or "string")
+
+    def _typed(self, name: str, texts: pa.ChunkedArray) -> pa.Array:
+        import pyarrow as pa
+
+        kind = self._types[name]
+        parse: Callable[[str], object] = {"int": int, "float": float}.get(kind, str)
+        cells = texts.to_pylist()
+        of_type = {"int": pa.int64(), "float": pa.float64(), "string": pa.string()}
+        return pa.array(
+            [parse(cell) if cell else None for cell in cells], of_type.get(kind, pa.null())
+        )
+
+    def examples(self, rows: np.ndarray) -> list[bytes]:
+        import pyarrow as pa
+
+        arrays = [self._typed(name, self._texts(name).take(pa.array(rows))) for name in self._types]
+        kinds: dict[str, Kind | None] = {name: _kind(kind) for name, kind in self._types.items()}
+        return _encoded(pa.RecordBatch.from_arrays(arrays, list(self._types)), kinds)
+
+
+class ParquetSample(Sample):
+    """The first row groups, up to a number of rows."""
+
+    def __init__(self, table: ParquetTable, rows: int):
+        super().__init__()
+        self._table, self.rows = table, min(rows, table.rows)
+
+    def _batches(self, names: Sequence[str]) -> list[pa.RecordBatch]:
+        from components.arrow_example_gen.parquet import batches
+
+        read, left = [], self.rows
+        for group in self._table.groups:
+            if left <= 0:
+                break
+            for batch in batches(group, names):
+                read.append(batch.slice(0, left))
+                left -= batch.num_rows
+                if left <= 0:
+                    break
+        return read
+
+    def _lists(self, name: str) -> pa.ListArray:
+        import pyarrow as pa
+
+        from components.arrow_example_gen.columns import as_lists
+
+        kind = self._table.columns[name] or "string"
+        return pa.concat_arrays([as_lists(batch[0], kind) for batch in self._batches([name])])
+
+    def examples(self, rows: np.ndarray) -> list[bytes]:
+        import pyarrow as pa
+
+        names = [name for name, kind in self._table.columns.items() if kind is not None]
+        written: list[bytes] = []
+        start = 0
+        for batch in self._batches(names):
+            wanted = rows[(rows >= start) & (rows < start + batch.num_rows)] - start
+            start += batch.num_rows
+            if len(wanted):
+                taken = batch.take(pa.array(wanted))
+                written += _encoded(taken, self._table.columns)
+        return written
+
+
+class TfrecordSample(Sample):
+    """Serialized tf.Examples."""
+
+    def __init__(self, records: Sequence[bytes], types: Mapping[str, ColumnType]):
+        super().__init__()
+        self._records, self._types, self.rows = records, types, len(records)
+
+    @cached_property
+    def _decoded(self) -> dict[str, pa.Array]:
+        from tfx_bsl.coders import example_coder
+
+        batch = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch(list(self._records))
+        return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+    def _lists(self, name: str) -> pa.ListArray:
+        from components.arrow_example_gen.columns import as_lists
+
+        return as_lists(self._decoded[name], _kind(self._types[name]) or "string")
+
+    def examples(self, rows: np.ndarray) -> list[bytes]:
+        import tensorflow as tf
+
+        parse = tf.train.Example.FromString
+        return [parse(self._records[row]).SerializeToString(deterministic=True) for row in rows]
+
+
+def _kind(kind: ColumnType) -> Kind | None:
+    return None if kind == "unknown" else kind
+
+
+def _encoded(batch: pa.RecordBatch, kinds: Mapping[str, Kind | None]) -> list[bytes]:
+    from components.arrow_example_gen.examples import ExampleEncoder
+
+    encoder = ExampleEncoder(kinds)
+    return [example.SerializeToString(deterministic=True) for example in encoder(batch)]

@@ -1,0 +1,226 @@
+"""What the rows show to be wrong is refused before any node, with column, split and count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import preflight
+from pipeline.config import ConfigError
+from pipeline.config_file import load_config
+
+Write = Callable[..., Path]
+
+
+def rows(**columns: Callable[[int], Any]) -> list[dict[str, Any]]:
+    """60 rows of a small, correct table, some of its columns changed."""
+    table: dict[str, Callable[[int], Any]] = {
+        "amount": lambda i: None if i % 7 == 3 else i + 0.5,
+        "age": lambda i: 20 + i,
+        "city": lambda i: ("Oslo", "Lima", "Kyoto")[i % 3],
+        "bought": lambda i: i % 2,
+    }
+    return [{name: of(i) for name, of in {**table, **columns}.items()} for i in range(60)]
+
+
+def csv_of(table: list[dict[str, Any]]) -> str:
+    lines = [",".join(table[0])]
+    lines += [
+        ",".join(
+            "" if v is None else f'"{v}"' if isinstance(v, str) else str(v) for v in r.values()
+        )
+        for r in table
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def parquet(write: Write, folder: Path, table: Any, *overrides: str, name: str = "rows") -> Path:
+    table = table if isinstance(table, pa.Table) else pa.Table.from_pylist(table)
+    pq.write_table(table, folder / f"{name}.parquet", row_group_size=16)
+    return write(lambda c: c["data"].update(path="rows.parquet", source="parquet"))
+
+
+def refusal(file: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        preflight.check(load_config(file, overrides))
+    return str(caught.value)
+
+
+# A group's step does not fit the values.
+
+
+@pytest.mark.parametrize(
+    ("values", "described"),
+    [
+        (lambda i: [1.5, 2.5], "up to 2 values per row (float)"),
+        (lambda i: [1] * (i % 4), "up to 3"),
+    ],
+)
+def test_a_list_where_single_values_are_due(write, tmp_path, values, described):
+    text = refusal(parquet(write, tmp_path, rows(amount=values)))
+    assert "column 'amount'" in text
+    assert described in text
+    assert "z_score" in text
+
+
+def test_a_list_that_never_holds_more_than_one_value_is_none(write, tmp_path):
+    preflight.check(load_config(parquet(write, tmp_path, rows(amount=lambda i: [i + 0.5]))))
+
+
+def test_a_list_of_floats_under_an_encoder(write, tmp_path):
+    text = refusal(parquet(write, tmp_path, rows(city=lambda i: [1.5, 2.5])))
+    assert "column 'city'" in text
+    assert "encode: vocabulary takes string or int" in text
+
+
+def test_a_large_uint64_is_text(write, tmp_path):
+    table = pa.Table.from_pylist(rows())
+    big = pa.array([2**63 + i for i in range(60)], pa.uint64())
+    text = refusal(parquet(write, tmp_path, table.set_column(1, "age", big)))
+    assert "column 'age' is of type string" in text
+    file = parquet(write, tmp_path, table.set_column(2, "city", big))
+    preflight.check(load_config(file))
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_a_text_with_a_line_break_under_a_vocabulary(write, tmp_path, source):
+    table = rows(city=lambda i: "New\nYork" if i % 20 == 7 else "Oslo")
+    file = write(csv=csv_of(table)) if source == "csv" else parquet(write, tmp_path, table)
+    text = refusal(file)
+    assert "column 'city'" in text
+    assert r"holds 3 texts with a line break, 'New\nYork' for example" in text
+    assert "encode: hash" in text
+
+
+def test_a_class_with_a_line_break(write):
+    table = rows(bought=lambda i: ("yes", "n\ro")[i % 2])
+    text = refusal(
+        write(csv=csv_of(table)),
+        "features.label={column: bought, kind: multiclass}",
+        "evaluation.metrics=[]",
+    )
+    assert "the label 'bought'" in text
+    assert r"30 texts with a line break, 'n\ro'" in text
+
+
+# Columns without values, in a split or at all.
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_a_column_with_values_in_eval_only(write, tmp_path, source):
+    """The split is known by the same hash: of 60 rows with one value each, some are refused."""
+    texts = []
+    for chosen in range(6):
+        table = rows(amount=lambda i, chosen=chosen: 1.5 if i == chosen else None)
+        file = write(csv=csv_of(table)) if source == "csv" else parquet(write, tmp_path, table)
+        try:
+            preflight.check(load_config(file))
+        except ConfigError as error:
+            texts.append(str(error))
+    assert 0 < len(texts) < 6
+    for text in texts:
+        assert "column 'amount'" in text
+        assert "in 1 of 60 rows, all of which come into the eval split" in text
+
+
+def test_a_column_of_nan_alone(write):
+    text = refusal(write(csv=csv_of(rows(amount=lambda i: float("nan")))))
+    assert "column 'amount'" in text
+    assert "no value in any of its 60 rows" in text
+
+
+def test_a_parquet_column_of_nulls_alone(write, tmp_path):
+    table = pa.Table.from_pylist(rows())
+    nulls = pa.array([None] * 60, pa.float64())
+    text = refusal(parquet(write, tmp_path, table.set_column(0, "amount", nulls)))
+    assert "column 'amount'" in text
+    assert "no value" in text
+
+
+def test_an_eval_file_without_values_in_a_column(write, tmp_path):
+    (tmp_path / "eval.csv").write_text(csv_of(rows(amount=lambda i: None)))
+    text = refusal(write(csv=csv_of(rows())), "data.eval_path=eval.csv")
+    assert "data.eval_path=" in text
+    assert "column 'amount' has no value in any of the 60 rows" in text
+
+
+def test_an_eval_file_with_another_type(write, tmp_path):
+    (tmp_path / "eval.csv").write_text(csv_of(rows(age=lambda i: i + 0.5)))
+    text = refusal(write(csv=csv_of(rows())), "data.eval_path=eval.csv")
+    assert "column 'age' is of type float there, and of type int in data.path" in text
+
+
+def test_an_eval_file_may_lack_what_nothing_uses(write, tmp_path):
+    (tmp_path / "eval.csv").write_text(csv_of(rows()))
+    table = csv_of(rows(note=lambda i: "x"))
+    preflight.check(load_config(write(csv=table), ["data.eval_path=eval.csv"]))
+
+
+# Label and weight.
+
+
+def test_a_label_with_missing_values(write):
+    table = rows(bought=lambda i: None if i < 9 else i % 2)
+    text = refusal(write(csv=csv_of(table)))
+    assert "'bought'" in text
+    assert "missing in 9 of 60 rows read, in the split train and eval" in text
+
+
+def test_a_label_with_missing_values_in_the_eval_file(write, tmp_path):
+    (tmp_path / "eval.csv").write_text(csv_of(rows(bought=lambda i: None if i == 5 else i % 2)))
+    text = refusal(write(csv=csv_of(rows())), "data.eval_path=eval.csv")
+    assert "missing in 1 of 60 rows read, in the split eval" in text
+
+
+def test_a_label_that_is_neither_0_nor_1(write):
+    text = refusal(write(csv=csv_of(rows(bought=lambda i: i % 3))))
+    assert "neither 0 nor 1" in text
+    assert "in 20 of 60 rows read, for example 2" in text
+
+
+def test_a_constant_label(write):
+    assert "is constant (value 1" in refusal(write(csv=csv_of(rows(bought=lambda i: 1))))
+
+
+def test_the_positive_value_is_compared_in_the_columns_own_type(write):
+    """A float column holds float32(0.1), which is not 0.1."""
+    table = csv_of(rows(bought=lambda i: (0.1, 0.7)[i % 2]))
+    preflight.check(load_config(write(csv=table), ["features.label.positive=0.1"]))
+    text = refusal(write(csv=table), "features.label.positive=0.2")
+    assert "label.positive=0.2 is there in no row" in text
+
+
+def test_a_missing_and_a_negative_weight(write):
+    table = rows(weight=lambda i: None if i == 3 else 1.0)
+    assert "'weight'" in refusal(write(csv=csv_of(table)), "features.weight=weight")
+    text = refusal(write(csv=csv_of(rows(weight=lambda i: i - 2.0))), "features.weight=weight")
+    assert "is negative in 2 rows" in text
+
+
+# Rows.
+
+
+def test_a_batch_of_more_rows_than_come_into_the_train_split(write):
+    """38 of the 60 rows come into the train split, as `ExampleGen` splits them."""
+    preflight.check(load_config(write(), ["training.global_batch_size=38"]))
+    text = refusal(write(), "training.global_batch_size=39")
+    assert "exceeds the 38 rows of the train split" in text
+
+
+# Columns that nothing uses are not judged.
+
+
+def test_columns_that_nothing_uses_are_not_judged(write, tmp_path):
+    def nested(i: int) -> dict[str, int]:
+        return {"a": i}
+
+    table = rows(place=nested, nothing=lambda i: None)
+    preflight.check(load_config(parquet(write, tmp_path, table)))
+    text = refusal(parquet(write, tmp_path, table), "features.groups.0.columns=[place]")
+    assert "column 'place'" in text
+    assert "struct<a: int64>, which a tf.Example cannot hold" in text
