@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import warnings
@@ -219,6 +220,8 @@ def _quiet() -> None:
     """TensorFlow's greeting is no news to somebody who wants an answer."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     warnings.filterwarnings("ignore", category=FutureWarning, module="google")
+    # Beam says on import that a package for checksums lacks; it has others, which take longer.
+    logging.getLogger().addFilter(lambda record: "crcmod" not in record.getMessage())
 
 
 def _schema(arguments: argparse.Namespace) -> int:

@@ -140,10 +140,15 @@ def like_values(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     return tf.broadcast_to(weights, tf.shape(values))
 
 
+# What keras.losses.get knows, and dir(keras.losses) does not show.
+_ABBREVIATIONS = ("bce", "kld", "mae", "mape", "mse", "msle")
+
+
 def loss_names() -> list[str]:
-    """Returns the names of Keras' own losses."""
+    """Returns the names of Keras' own losses, its abbreviations among them."""
     names = (name for name in dir(keras.losses) if not name.startswith("_"))
-    return [n for n in names if n not in ("get", "serialize", "deserialize", "Loss")]
+    own = [n for n in names if n not in ("get", "serialize", "deserialize", "Loss")]
+    return [*own, *_ABBREVIATIONS]
 
 
 def _by_name(name: str) -> Any:

@@ -24,14 +24,15 @@ BASE = "1.16" if sys.version_info < (3, 11) else "1.21"
 """TF 2.21 does not bring tensorboard, TF 2.16 does: the newer stack shows more."""
 
 PROGRAM = """
-import importlib, json
+import importlib.resources, json
 import keras, numpy as np, tensorflow as tf
 import trainer_module.actions
 from trainer_module import TrainingLoop, TrainStep
 from trainer_module.actions import CsvLog, ProgressLog, TensorBoardScalars
 
+PACKAGES = ("trainer_module", "transform", "components", "pipeline")
 lacking, there = {}, []
-for package in ("trainer_module", "trainer_module.actions", "transform", "components", "pipeline"):
+for package in (*PACKAGES, "trainer_module.actions"):
     module = importlib.import_module(package)
     for name in module.__all__:
         try:
@@ -55,6 +56,8 @@ try:
 except ModuleNotFoundError as error:
     tensorboard = str(error)
 print(json.dumps({
+    "version": trainer_module.__version__,
+    "typed": [n for n in PACKAGES if importlib.resources.files(n).joinpath("py.typed").is_file()],
     "lacking": lacking,
     "there": there,
     "steps": result.steps,
@@ -151,6 +154,12 @@ def test_every_name_is_there_or_says_which_extra_it_needs(seen):
     assert "needs tfx," in lacking["components.create_trainer"]
     assert "needs tensorflow_transform," in lacking["transform.preprocessing_fn"]
     assert "needs yaml," in lacking["pipeline.load_config"]
+
+
+@pytest.mark.slow
+def test_the_wheel_says_its_version_and_that_it_is_typed(seen):
+    assert seen["version"] == metadata("tfx-largebatch")["Version"]
+    assert seen["typed"] == ["trainer_module", "transform", "components", "pipeline"]
 
 
 @pytest.mark.slow

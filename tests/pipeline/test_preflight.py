@@ -151,7 +151,7 @@ def test_functions_of_the_training_that_cannot_be_imported(write, change):
             "training.metrics='acuracy' is not a Keras metric; did you mean 'accuracy'?",
         ),
         ("metrics=[mean_io_u]", "training.metrics='mean_io_u' needs arguments"),
-        ("loss=bce2", "training.loss='bce2' is not a Keras loss; did you mean"),
+        ("loss=bce2", "training.loss='bce2' is not a Keras loss; did you mean 'bce'?"),
         (
             "model.activation=rellu",
             "training.model.activation='rellu' is not a Keras activation; did you mean 'relu'?",
@@ -169,7 +169,7 @@ def test_a_name_of_the_training_that_stands_for_nothing(write, override, told):
 def test_a_searched_name_that_stands_for_nothing(write):
     tuning = {"search": {"loss": {"values": ["bce", "bce2"]}}, "objective": "auc"}
     text = refusal(write(lambda c: c.update(tuning=tuning)))
-    assert text.startswith("training.loss='bce2' is not a Keras loss; did you mean")
+    assert text.startswith("training.loss='bce2' is not a Keras loss; did you mean 'bce'?")
 
 
 def test_several_workers_are_refused_before_any_node_runs(write, monkeypatch):
