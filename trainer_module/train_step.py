@@ -34,6 +34,7 @@ from trainer_module.reduction import (
 from trainer_module.refusals import check_model, check_optimizer, check_options
 from trainer_module.reports import LoopReport, StepReport, non_finite_error
 from trainer_module.split import per_replica
+from trainer_module.step_functions import StepFunctions
 
 NonFinite = Literal["raise", "skip"]
 
@@ -135,7 +136,10 @@ class TrainStep:
             self._average = (
                 None if ema_momentum is None else MovingAverage(self._variables, ema_momentum)
             )
-        self._step_functions: dict[Any, Any] = {}
+        self._step_functions = StepFunctions(self._window)
+        self._distributed_function = tf.function(
+            self._window, autograph=False, reduce_retracing=True
+        )
         self._loop_function = tf.function(self._windows, autograph=False, reduce_retracing=True)
 
     def __call__(self, batch: Sequence[Any]) -> StepReport:
@@ -233,26 +237,9 @@ class TrainStep:
         """Runs one window; another number of rows does not trace again."""
         flat = [tensor for tensor in tf.nest.flatten(batch) if tensor is not None]
         if any(isinstance(tensor, tf.distribute.DistributedValues) for tensor in flat):
-            function = self._step_functions.setdefault(
-                "distributed", tf.function(self._window, autograph=False, reduce_retracing=True)
-            )
-            return function(batch)
+            return self._distributed_function(batch)
         check_batch(*batch)
-        flat = [tf.convert_to_tensor(tensor) for tensor in flat]
-        specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in flat]
-        # None is a leaf of tf.nest: the structure also says where there is no weight.
-        places = tf.nest.map_structure(lambda tensor: tensor is not None, batch)
-        key = (str(places), tuple((tuple(spec.shape), spec.dtype) for spec in specs))
-        if key not in self._step_functions:
-
-            def window(*tensors: tf.Tensor) -> StepReport:
-                rest = iter(tensors)
-                return self._window(
-                    tf.nest.map_structure(lambda place: next(rest) if place else None, places)
-                )
-
-            self._step_functions[key] = tf.function(window, specs, autograph=False)
-        return self._step_functions[key](*flat)
+        return self._step_functions(batch)
 
     def _windows(self, iterator: Any, num_steps: tf.Tensor, sums: tf.Tensor) -> tuple[Any, ...]:
         dtype = tf.float64

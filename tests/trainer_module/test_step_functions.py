@@ -1,0 +1,57 @@
+"""Batches of many shapes: traced a few times, then never again, with the same result."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer_module import TrainStep
+from trainer_module.step_functions import MOST_SHAPES, StepFunctions
+
+
+def test_shapes_without_end_are_a_few_traces_and_one_warning(caplog):
+    """The largest of each row, against NumPy; then another axis differs too."""
+    traced = []
+
+    def window(batch):
+        traced.append([None if t is None else t.shape.as_list() for t in batch])
+        return tf.reduce_max(batch[0]) + tf.reduce_sum(batch[1])
+
+    functions = StepFunctions(window)
+    for rows, length in [(2, n) for n in range(3, 33)] + [(5, 7), (5, 40), (0, 41)]:
+        features = np.arange(1.0, 1 + rows * length).reshape(rows, length)
+        found = functions((features, np.zeros([rows, 1]), None))
+        assert float(found) == (rows * length or -np.inf)
+    assert len(traced) == MOST_SHAPES + 1
+    assert traced[-1] == [[None, None], [None, 1], None]
+    told = [record.getMessage() for record in caplog.records]
+    (message,) = [text for text in told if text.startswith("The rows")]  # TensorFlow warns too
+    assert f"have had {MOST_SHAPES + 1} shapes" in message
+    assert "(3,), (1,); (4,), (1,); " in message
+    assert "Pad rows to a few lengths" in message
+    # Axes that differ later, and weights, are functions of their own.
+    for _ in range(2):
+        functions((np.ones([2, 50]), np.ones([2, 2]), None))
+        functions((np.ones([2, 50]), np.ones([2, 1]), np.ones([2])))
+    assert traced[-2:] == [
+        [[None, None], [None, None], None],
+        [[None, 50], [None, 1], [None]],
+    ]
+
+
+def test_a_step_on_a_shape_of_the_shared_trace_is_the_same(float64, monkeypatch):
+    """Sequences of 3, 4 and 5 tokens, of which one shape is traced by itself; 1e-12."""
+    trained = []
+    for most in (8, 1):
+        monkeypatch.setattr("trainer_module.step_functions.MOST_SHAPES", most)
+        keras.utils.set_random_seed(0)
+        loss = full_batch.loss_for("tokens")
+        model = full_batch.tokens(time=None)
+        step = TrainStep(model, keras.optimizers.SGD(0.1), loss, micro_batch_size=2)
+        for length in (3, 4, 5):
+            ids = np.random.default_rng(length).integers(0, 7, [5, length])
+            step((ids, ids))
+        trained.append(model.get_weights())
+    assert full_batch.error(*trained) < 1e-12

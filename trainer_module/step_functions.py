@@ -1,0 +1,78 @@
+"""Traced windows by the shapes of their rows, no more of them than are worth their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+# A trace takes seconds and keeps its graph: sequences padded to a few lengths get one each, which
+# is a little faster, and those of any length share one.
+MOST_SHAPES = 8
+
+
+class StepFunctions:
+    """One `tf.function` for each shape of a row, and one for all once these are too many.
+
+    Another number of rows does not trace again.
+    """
+
+    def __init__(self, window: Callable[[Any], Any]) -> None:
+        """Takes the function of a batch, a structure of tensors `[rows, ...]` in which None is."""
+        self._window = window
+        self._functions: dict[Any, Any] = {}
+        self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
+
+    def __call__(self, batch: Any) -> Any:
+        """Runs the function of this batch's shapes."""
+        tensors = [tf.convert_to_tensor(t) for t in tf.nest.flatten(batch) if t is not None]
+        # None is a leaf of tf.nest: the structure also says where there is no weight.
+        places = tf.nest.map_structure(lambda tensor: tensor is not None, batch)
+        kind = (str(places), tuple((t.dtype, t.shape.rank) for t in tensors))
+        shapes = self._shapes.setdefault(kind, [])
+        shape = tuple(tuple(t.shape[1:]) for t in tensors)
+        if shape not in shapes and len(shapes) <= MOST_SHAPES:
+            shapes.append(shape)
+            if len(shapes) > MOST_SHAPES:
+                _warn(shapes)
+        if shape not in shapes[:MOST_SHAPES]:
+            shape = _common([shape, *shapes])
+            # What this one covers as well would never be asked for again.
+            shapes[MOST_SHAPES:] = [shape]
+        key = (kind, shape)
+        if key not in self._functions:
+            self._functions[key] = self._traced(places, tensors, shape)
+        return self._functions[key](*tensors)
+
+    def _traced(self, places: Any, tensors: list[tf.Tensor], shape: tuple[Any, ...]) -> Any:
+        def window(*tensors: tf.Tensor) -> Any:
+            rest = iter(tensors)
+            return self._window(
+                tf.nest.map_structure(lambda place: next(rest) if place else None, places)
+            )
+
+        specs = [
+            tf.TensorSpec([None, *axes], t.dtype) for axes, t in zip(shape, tensors, strict=True)
+        ]
+        return tf.function(window, specs, autograph=False)
+
+
+def _common(shapes: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Returns the shape of which all are: None where an axis differs."""
+    return tuple(
+        tuple(axis[0] if len(set(axis)) == 1 else None for axis in zip(*axes, strict=True))
+        for axes in zip(*shapes, strict=True)
+    )
+
+
+def _warn(shapes: list[tuple[Any, ...]]) -> None:
+    shown = "; ".join(", ".join(map(str, shape)) for shape in shapes)
+    logging.warning(
+        "The rows of batches have had %d shapes (features, labels, weights): %s. Each was traced "
+        "by itself, which takes time and memory; from now on one trace takes all others, a little "
+        "slower. Pad rows to a few lengths, or to one, to keep them fast.",
+        len(shapes),
+        shown,
+    )
