@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import textwrap
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from pipeline.peek import DataPeek
 from pipeline.whole_files import whole_file
 from transform import FeatureSpec
 from transform.column_types import nearest
-from transform.spec_common import OTHERS, is_glob
+from transform.spec_common import OTHERS
 
 WIDTH = 100
 SHOWN_COLUMNS = 12  # of a group, in its comment
@@ -173,10 +172,8 @@ def _comment(text: str, indent: str) -> list[str]:
 
 
 def _pattern(name: str) -> str:
-    """The column's name as `columns:` takes it: one that looks like a glob is escaped as one."""
-    if name == OTHERS:
-        return "other[s]"
-    return glob.escape(name) if is_glob(name) else name
+    """The column's name as `columns:` takes it."""
+    return "other[s]" if name == OTHERS else name
 
 
 def _list(start: str, values: Sequence[str]) -> list[str]:

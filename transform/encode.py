@@ -25,6 +25,7 @@ from transform.fitted import keep
 from transform.impute import clip
 from transform.inputs import DenseColumns
 from transform.layout import ASSET
+from transform.line_breaks import one_line
 from transform.most_frequent import filled_numbers, filled_texts
 from transform.output_columns import ResolvedGroup
 from transform.quantiles import quantile_boundaries
@@ -32,6 +33,7 @@ from transform.spec_encode import Vocabulary
 from transform.spec_group import Group
 
 LABEL_VOCABULARY = "label_classes"
+_LONGEST_FILE = 100  # characters; many file systems take 255 bytes
 
 
 class _Members(NamedTuple):
@@ -170,10 +172,11 @@ def lookup(
         int64 like `texts`, -1 for an unseen value where `oov_buckets` is 0; and the number of ids.
         A column without any value has one entry, which no data holds (TFT's placeholder).
     """
-    # TFT drops empty texts, which stand for missing here, and texts with a line break.
-    vocabulary = tft.vocabulary(text, top_k=top_k, vocab_filename=file)
+    # TFT drops empty texts, which stand for missing here.
+    lines = one_line(text)
+    vocabulary = tft.vocabulary(lines, top_k=top_k, vocab_filename=file)
     ids = tft.apply_vocabulary(
-        text if texts is None else texts,
+        lines if texts is None else one_line(texts),
         vocabulary,
         default_value=-1,
         num_oov_buckets=oov_buckets,
@@ -182,17 +185,20 @@ def lookup(
 
 
 def vocabulary_names(names: Sequence[str]) -> dict[str, str]:
-    """A vocabulary's file name for each column: its name where it is one, and unique."""
+    """A vocabulary's file name for each column: its name where it is one, and unique.
+
+    TFT makes a name scope of it, which takes ASCII alone.
+    """
     files: dict[str, str] = {}
     taken = {ASSET, LABEL_VOCABULARY}
     for name in names:
-        base = re.sub(r"\W", "_", name)
+        base = re.sub(r"[^A-Za-z0-9_]", "_", name)[:_LONGEST_FILE]
         file, number = base, 1
-        while file in taken:
+        while file.lower() in taken:
             number += 1
             file = f"{base}_{number}"
         files[name] = file
-        taken.add(file)
+        taken.add(file.lower())
     return files
 
 

@@ -48,6 +48,8 @@ def label_output(columns: Mapping[str, Any], label: Label) -> LabelOutput:
         valid = tf.logical_or(tf.equal(x, 0.0), tf.equal(x, 1.0))
     elif label.kind == "multiclass":
         valid = tf.logical_and(x >= 0, tf.equal(x, tf.floor(x)))
+    else:
+        valid = tf.abs(x) <= float(np.finfo(np.float32).max)
     checked = _check(label, x, missing, valid)
     usable = tf.logical_and(valid, tf.logical_not(missing))
     if label.kind == "multiclass":
@@ -109,7 +111,7 @@ def _check(
     complaint = {
         "binary": "is neither 0 nor 1 (name the value that counts as 1 in label.positive)",
         "multiclass": "is no class id 0, 1, 2, ...",
-        "regression": "",
+        "regression": "is beyond 3.4e38, the largest float32",
     }[label.kind]
     what = f"label {label.column!r}"
     return _analyze(TargetCombiner(what, complaint, named=named), x, missing, valid)

@@ -8,7 +8,8 @@ The text is written while the analysis runs, so what only the analysis finds is 
 
 - the size of a vocabulary: the lines of `assets/<column.vocabulary>`, plus `column.extra_ids`;
 - the value that a learned 0/1 column stands for: line `column.entry` (from 0) of
-  `assets/<column.entry_of>`, which makes its name `<source>=<value>`;
+  `assets/<column.entry_of>`, which makes its name `<source>=<value>` (line breaks and backslashes
+  in the value are `\\n`, `\\r` and `\\\\`, as in the file);
 - the number of classes of a multiclass label: `int_domain.max + 1` of the label's feature in
   `transformed_metadata/schema.pbtxt`.
 

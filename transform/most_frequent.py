@@ -12,7 +12,7 @@ most frequent one.
 
 from __future__ import annotations
 
-import pickle
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -122,7 +122,7 @@ class MostFrequentCombiner(compat.Combiner):
 
     @property
     def accumulator_coder(self) -> Any:
-        """The counts, pickled."""
+        """The counts, as JSON."""
         return _CountersCoder()
 
     def _add(self, counts: dict[Any, int], more: dict[Any, int]) -> None:
@@ -137,8 +137,18 @@ class MostFrequentCombiner(compat.Combiner):
 
 
 class _CountersCoder(compat.CacheCoder):
+    """Floats as JSON has them, which keeps every bit; the bytes of a text as Latin-1."""
+
     def encode_cache(self, cache: Any) -> bytes:
-        return pickle.dumps(cache)
+        def plain(value: Any) -> Any:
+            return value.decode("latin-1") if isinstance(value, bytes) else value
+
+        columns = [[[plain(value), n] for value, n in counts.items()] for counts in cache]
+        return json.dumps(columns).encode()
 
     def decode_cache(self, encoded_cache: bytes) -> _Counters:
-        return pickle.loads(encoded_cache)
+        def value_of(plain: Any) -> Any:
+            return plain.encode("latin-1") if isinstance(plain, str) else plain
+
+        columns = json.loads(encoded_cache)
+        return [{value_of(plain): n for plain, n in counts} for counts in columns]

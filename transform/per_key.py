@@ -14,7 +14,6 @@ are taken for one with probability 5e-12.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,8 +21,9 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
+from transform.cache import from_bytes, to_bytes
 from transform.fitted import keep
-from transform.statistics import merge_moments
+from transform.statistics import LARGEST, merge_moments
 
 _COUNT, _MEAN, _M2, _MIN, _MAX = range(5)
 _FINGERPRINTS = np.iinfo(np.int64).max  # fingerprints are below; itself marks the row of all rows
@@ -76,6 +76,7 @@ def z_score(x: tf.Tensor, moments: KeyedMoments) -> tf.Tensor:
     """The formula above; float64 `[batch, n]`, finite for finite `x`."""
     varies = moments.spread > 0
     divisor = tf.where(varies, moments.spread, 1.0)
+    x = tf.clip_by_value(x, -LARGEST, LARGEST)
     return tf.where(varies, (x - moments.mean) / divisor, tf.zeros_like(x))
 
 
@@ -130,7 +131,7 @@ class KeyedMomentsCombiner(compat.Combiner):
 
     @property
     def accumulator_coder(self) -> Any:
-        """Both arrays, pickled."""
+        """Both arrays."""
         return _AccumulatorCoder()
 
     def _merge(self, a: _Accumulator, b: _Accumulator) -> _Accumulator:
@@ -176,8 +177,9 @@ def _moments_of_batch(keys: np.ndarray, x: np.ndarray) -> _Accumulator:
     present = np.isfinite(x)
     count = np.add.reduceat(present.astype(np.float64), starts)
     divisor = np.maximum(count, 1.0)
-    mean = np.add.reduceat(np.where(present, x, 0.0), starts) / divisor
-    deviation = np.where(present, x - mean[row], 0.0)
+    limited = np.clip(np.where(present, x, 0.0), -LARGEST, LARGEST)
+    mean = np.add.reduceat(limited, starts) / divisor
+    deviation = np.where(present, limited - mean[row], 0.0)
     rounding = np.add.reduceat(deviation, starts) / divisor  # exactly 0 in exact arithmetic
     m2 = np.add.reduceat(np.square(deviation), starts) - count * np.square(rounding)
     moments[_COUNT], moments[_MEAN], moments[_M2] = count, mean + rounding, np.maximum(m2, 0.0)
@@ -188,7 +190,7 @@ def _moments_of_batch(keys: np.ndarray, x: np.ndarray) -> _Accumulator:
 
 class _AccumulatorCoder(compat.CacheCoder):
     def encode_cache(self, cache: Any) -> bytes:
-        return pickle.dumps((cache.keys, cache.moments))
+        return to_bytes(keys=cache.keys, moments=cache.moments)
 
     def decode_cache(self, encoded_cache: bytes) -> _Accumulator:
-        return _Accumulator(*pickle.loads(encoded_cache))
+        return _Accumulator(**from_bytes(encoded_cache))

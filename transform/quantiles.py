@@ -7,7 +7,6 @@ leaves a column without any value out of its result, and what follows it moves u
 
 from __future__ import annotations
 
-import pickle
 import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from transform import compat
+from transform.cache import from_bytes, to_bytes
 
 EPSILON = 0.01  # as tft.bucketize: error of a boundary's rank, as a share of all rows
 _MAX_ROWS = 1 << 32  # up to here the error is guaranteed
@@ -117,7 +117,7 @@ class QuantilesCombiner(compat.Combiner):
 
     @property
     def accumulator_coder(self) -> Any:
-        """The sketch is picklable and nothing else."""
+        """The sketch knows its own bytes, a protobuf message."""
         return _AccumulatorCoder()
 
 
@@ -129,8 +129,11 @@ class _AccumulatorCoder(compat.CacheCoder):
     """
 
     def encode_cache(self, cache: Any) -> bytes:
-        return zlib.compress(pickle.dumps((cache.sketch, cache.present.tolist())), level=1)
+        state = np.frombuffer(cache.sketch.__getstate__(), np.uint8)
+        return zlib.compress(to_bytes(sketch=state, present=cache.present), level=1)
 
     def decode_cache(self, encoded_cache: bytes) -> _Accumulator:
-        sketch, present = pickle.loads(zlib.decompress(encoded_cache))
-        return _Accumulator(sketch, np.asarray(present, bool))
+        stored = from_bytes(zlib.decompress(encoded_cache))
+        sketch = compat.QuantilesSketch.__new__(compat.QuantilesSketch)
+        sketch.__setstate__(stored["sketch"].tobytes())
+        return _Accumulator(sketch, stored["present"])

@@ -22,6 +22,9 @@ from transform.targets import check_targets, reserved_columns
 def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
     """The columns of each group: names first, then globs, then `dtype`, then `others`.
 
+    What is a column's name is no glob, whatever its characters: `v[0]` takes `v[0]`, and `v0` only
+    where no column has that name. `v[[]0]` is a glob for the first alone (as `fnmatch` has it).
+
     Args:
         spec: the spec.
         types: every column of the data, derived ones included, with its type (`column_types`).
@@ -33,8 +36,8 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
         ValueError: see `FeatureSpec.check`.
     """
     check_targets(spec, types)
-    taken = _explicit_columns(spec, types)
     reserved = reserved_columns(spec)
+    taken = _explicit_columns(spec, types, reserved)
     columns: dict[str, tuple[str, ...]] = {}
     for matches in (_by_glob, _by_dtype, _by_others):
         for group in spec.groups:
@@ -44,7 +47,7 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
                     taken[name] = group.name
     resolved = []
     for group in spec.groups:
-        chosen = columns.get(group.name, group.explicit)
+        chosen = columns.get(group.name, _named(group, types))
         if not chosen:
             raise ValueError(
                 f"group {group.name!r} matches no column: columns={list(group.columns)}, "
@@ -61,14 +64,36 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
     return tuple(resolved)
 
 
-def _explicit_columns(spec: FeatureSpec, types: SeenTypes) -> dict[str, str]:
+def _is_pattern(entry: str, types: SeenTypes) -> bool:
+    return is_glob(entry) and entry not in types
+
+
+def _named(group: Group, types: SeenTypes) -> tuple[str, ...]:
+    """The entries of `columns` that are names."""
+    return tuple(n for n in group.columns if n != OTHERS and not _is_pattern(n, types))
+
+
+def _explicit_columns(
+    spec: FeatureSpec, types: SeenTypes, reserved: frozenset[str]
+) -> dict[str, str]:
     taken: dict[str, str] = {}
     for group in spec.groups:
-        for name in group.explicit:
+        for name in _named(group, types):
             if name not in types:
                 raise ValueError(
                     f"group {group.name!r}: column {name!r} is not in the data; "
                     f"{nearest(name, types)}"
+                )
+            # Of a name without wildcards, the spec itself has asked this already.
+            if name in taken and is_glob(name):
+                raise ValueError(
+                    f"column {name!r} is in group {taken[name]!r} and again in group "
+                    f"{group.name!r}; a column belongs to one group, remove it from one"
+                )
+            if name in reserved and is_glob(name):
+                raise ValueError(
+                    f"column {name!r} is a target or passed through, and also in group "
+                    f"{group.name!r}; remove it from one"
                 )
             taken[name] = group.name
     return taken
@@ -77,11 +102,11 @@ def _explicit_columns(spec: FeatureSpec, types: SeenTypes) -> dict[str, str]:
 def _by_glob(
     group: Group, types: SeenTypes, taken: Mapping[str, str], reserved: frozenset[str]
 ) -> tuple[str, ...] | None:
-    if not any(is_glob(pattern) for pattern in group.columns):
+    if not any(_is_pattern(entry, types) for entry in group.columns):
         return None
     chosen: dict[str, None] = {}
     for pattern in group.columns:
-        if not is_glob(pattern):
+        if not _is_pattern(pattern, types):
             chosen[pattern] = None
             continue
         matched = [n for n in types if n not in reserved and fnmatch.fnmatchcase(n, pattern)]
@@ -125,9 +150,14 @@ def _kept(group: Group, names: Iterable[str], types: SeenTypes) -> list[str]:
     return [
         name
         for name in names
-        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in group.exclude)
-        and of_dtype(name)
+        if not any(_matches(name, pattern, types) for pattern in group.exclude) and of_dtype(name)
     ]
+
+
+def _matches(name: str, pattern: str, types: SeenTypes) -> bool:
+    if pattern in types:
+        return name == pattern
+    return fnmatch.fnmatchcase(name, pattern)
 
 
 def _check_key(group: Group, columns: Sequence[str], types: SeenTypes) -> None:
@@ -150,6 +180,8 @@ def _check_cross(cross: Cross, types: SeenTypes, groups: Sequence[ResolvedGroup]
     }  # fmt: skip
     for name in cross.columns:
         where = f"cross {cross.name!r}: column {name!r}"
+        if _is_pattern(name, types):
+            raise ValueError(f"{where} is not in the data, and no pattern here; name each column")
         if name not in types:
             raise ValueError(f"{where} is not in the data; {nearest(name, types)}")
         if types[name] in ("string", "int"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from transform.spec_common import Model, Names, is_glob
+from transform.spec_common import Model, Names
 from transform.spec_encode import Encode
 
 CROSS_ENCODERS = ("hash", "vocabulary")
@@ -30,9 +30,6 @@ class Cross(Model):
             raise ValueError(
                 f"{where}: columns={list(self.columns)}; give two or more different columns"
             )
-        for column in self.columns:
-            if is_glob(column):
-                raise ValueError(f"{where}: {column!r} is a pattern; name each column")
         if self.encode.kind not in CROSS_ENCODERS:
             raise ValueError(
                 f"{where}: encode: {self.encode.kind} takes no combination of values; use "

@@ -22,7 +22,9 @@ class Group(Model):
 
     name: str = Field(min_length=1)
     columns: Names = Field(
-        default=(), description="names and globs; `others`: every column that no group names"
+        default=(),
+        description="names and globs; `others`: every column that no group names. A column's own "
+        "name is no glob; [[], [*] and [?] in a glob are these characters",
     )
     dtype: ColumnType | None = Field(
         default=None, description="keeps columns of this type; alone: every such column left"
@@ -144,5 +146,8 @@ class Group(Model):
 
     @property
     def explicit(self) -> tuple[str, ...]:
-        """Columns given by name, neither by glob nor as `others`."""
+        """Columns given by name, neither as `others` nor by what may be a glob.
+
+        Only the data tells whether `v[0]` is a column's name: `select.resolve`.
+        """
         return tuple(c for c in self.columns if not is_glob(c) and c != OTHERS)

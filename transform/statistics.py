@@ -20,6 +20,7 @@ import tensorflow as tf
 from transform import compat
 
 _COUNT, _MEAN, _M2, _MIN, _MAX = range(5)
+LARGEST = 2.0**480  # 3e144: for mean and variance, larger numbers count as this; no sum overflows
 
 
 class ColumnStatistics(NamedTuple):
@@ -67,14 +68,15 @@ def batch_moments(x: tf.Tensor) -> tf.Tensor:
         x: float64 `[batch, n]`, NaN where missing.
 
     Returns:
-        float64 `[5, n]`.
+        float64 `[5, n]`; mean and M2 are of the numbers limited to +-`LARGEST`.
     """
     infinity = tf.constant(np.inf, tf.float64)
     present = tf.math.is_finite(x)
     count = tf.reduce_sum(tf.cast(present, tf.float64), axis=0)
     divisor = tf.maximum(count, 1.0)
-    mean = tf.reduce_sum(tf.where(present, x, 0.0), axis=0) / divisor
-    deviation = tf.where(present, x - mean, 0.0)
+    limited = tf.clip_by_value(tf.where(present, x, 0.0), -LARGEST, LARGEST)
+    mean = tf.reduce_sum(limited, axis=0) / divisor
+    deviation = tf.where(present, limited - mean, 0.0)
     rounding = tf.reduce_sum(deviation, axis=0) / divisor  # exactly 0 in exact arithmetic
     m2 = tf.reduce_sum(tf.square(deviation), axis=0) - count * tf.square(rounding)
     return tf.stack(

@@ -161,7 +161,6 @@ def test_json_round_trip() -> None:
         (_groups(SCALED, derive="function"), "names no module"),
         (_crossed("company"), r"cross 'c': columns=\['company'\]; give two or more different"),
         (_crossed("a", "a"), "give two or more different columns"),
-        (_crossed("a", "b*"), r"'b\*' is a pattern; name each column"),
         (
             _crossed("a", "b", encode={"integer": {"size": 3}}),
             "encode: integer takes no combination of values; use encode: hash or vocabulary",
@@ -420,6 +419,45 @@ def test_names_then_globs_then_dtype_then_others() -> None:
         "trips": ("trip_miles", "trip_seconds"),
         "words": ("company",),
     }
+
+
+def _columns_of(spec: dict[str, Any], **types: str) -> dict[str, tuple[str, ...]]:
+    from transform.select import resolve
+
+    return {r.group.name: r.columns for r in resolve(FeatureSpec.model_validate(spec), types)}
+
+
+def test_exact_names_come_before_patterns() -> None:
+    def of(*columns: str, exclude: str = "") -> tuple[str, ...]:
+        group = {"name": "g", "columns": list(columns), "exclude": exclude, "scale": "none"}
+        types = dict.fromkeys(("v0", "v1", "v[0]", "a*", "ab"), "float")
+        return _columns_of(_groups(group), **types)["g"]
+
+    assert of("v[0]") == ("v[0]",)
+    assert of("v[1]") == ("v1",)  # no column has this name: a pattern
+    assert of("v[[]0]") == ("v[0]",)
+    assert of("a*") == ("a*",)
+    assert of("a[*]") == ("a*",)
+    assert of("v?", "a*") == ("v0", "v1", "a*")
+    assert of("v*") == ("v0", "v1", "v[0]")
+    assert of("v*", exclude="v[0]") == ("v0", "v1")
+    with pytest.raises(ValueError, match=r"pattern 'v\[7\]' matches no column that is free"):
+        of("v[7]")
+
+
+def test_a_name_with_brackets_is_in_one_place_only() -> None:
+    group = {"name": "g", "columns": ["v[0]"], "scale": "none"}
+    types = {"v[0]": "float", "y": "float"}
+    twice = _groups(group, {"name": "h", "columns": ["v[0]", "y"], "scale": "none"})
+    with pytest.raises(ValueError, match=r"'v\[0\]' is in group 'g' and again in group 'h'"):
+        _columns_of(twice, **types)
+    label = _groups(group, label={"column": "v[0]", "kind": "regression"})
+    with pytest.raises(ValueError, match=r"'v\[0\]' is a target or passed through, and also"):
+        _columns_of(label, **types)
+    crossed = _crossed("w[0]", "a?")
+    assert _columns_of(crossed, **{"w[0]": "string", "a?": "string", "fare": "float"}) is not None
+    with pytest.raises(ValueError, match=r"'a\?' is not in the data, and no pattern here; name"):
+        _columns_of(crossed, **{"w[0]": "string", "ab": "string", "fare": "float"})
 
 
 def test_derived_columns_are_known_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
