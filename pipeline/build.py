@@ -75,6 +75,7 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
     normalization = NormalizationValidator(
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
+        statistics=statistics.outputs["statistics"],
         limits=NormalizationLimits.of(config.normalization),
         on_failure=config.normalization.on_failure,
     )

@@ -4,6 +4,9 @@ component.py   the node: inputs, outputs, parameters
 executor.py    one Beam pass over every split, the report, the verdict
 columns.py     which columns there are, and how a record batch becomes arrays
 statistics.py  the mergeable statistics of one feature, exact whatever the order
+value_grid.py  the bins on which splits are compared
+shift.py       how far a split is from train, by ranks
+raw_columns.py what StatisticsGen says of the raw columns: a constant that lost its values
 limits.py      what is accepted
 check.py       statistics against limits: the sentence that names each violated one
 report.py      report.json

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist
 
+from components.normalization_validator.columns import ID_KINDS
 from components.normalization_validator.limits import SECTION, NormalizationLimits
-from components.normalization_validator.report import ColumnStatistics, Violation
-
-#: Kinds whose columns hold ids in [0, vocabulary_size), to which no scale applies.
-ID_KINDS = frozenset({"vocabulary", "integer", "bucketize", "hash", "date"})
+from components.normalization_validator.report import ColumnStatistics, Shift, Violation
+from components.normalization_validator.shift import by_chance
 
 #: z_score of each key's rows: the mean is 0 as under z_score, but a key whose rows are all alike is
 #: 0 with no spread of its own, so that std may be below 1.
@@ -148,52 +148,69 @@ def _in_train(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable
 def _against_train(
     column: ColumnStatistics, train: ColumnStatistics, limits: NormalizationLimits
 ) -> Iterable[Violation]:
-    shift = limits.shift
-    if shift is None or column.kind in ID_KINDS:
+    judged = limits.shift
+    if judged is None:
         return
-    if column.count < shift.min_count or train.count < shift.min_count:
+    if judged.max_moved is not None:
+        yield from _more_missing(column, train, judged.max_moved, judged.false_alarm)
+    found = column.shift
+    if found is None:
         return
-    distance = mean_shift(column, train)
+    chance = by_chance(judged.false_alarm, column.count, train.count)
+    if judged.max_moved is not None and found.moved > max(judged.max_moved, chance):
+        yield _violation(
+            column,
+            "moved",
+            found.moved,
+            "shift.max_moved",
+            f"{_percent(found.share)} of the values lie {_interval(found)}, of train's "
+            f"{_percent(found.train_share)}: a difference of {_number(found.moved)}, more than "
+            f"{_number(judged.max_moved)}",
+        )
+    errors = NormalDist().inv_cdf(1 - judged.false_alarm / 2)
     if (
-        shift.max_mean_shift is not None
-        and distance is not None
-        and abs(distance) > shift.max_mean_shift
+        judged.max_mean_shift is not None
+        and found.mean is not None
+        and abs(found.mean) > judged.max_mean_shift
+        and (found.mean_errors is None or found.mean_errors > errors)
     ):
         yield _violation(
             column,
             "mean_shift",
-            distance,
+            found.mean,
             "shift.max_mean_shift",
-            f"mean {_number(column.mean)} is {_number(abs(distance))} standard deviations from "
-            f"train's {_number(train.mean)}, more than {_number(shift.max_mean_shift)}",
+            f"mean {_number(column.mean)} is {_number(abs(found.mean))} standard deviations from "
+            f"train's {_number(train.mean)}, more than {_number(judged.max_mean_shift)}",
         )
-    if shift.max_std_ratio is not None and column.std is not None and train.std:
-        ratio = column.std / train.std
-        if not 1 / shift.max_std_ratio <= ratio <= shift.max_std_ratio:
-            yield _violation(
-                column,
-                "std_ratio",
-                ratio,
-                "shift.max_std_ratio",
-                f"std {_number(column.std)} is {_number(ratio)} times train's "
-                f"{_number(train.std)}, outside [{_number(1 / shift.max_std_ratio)}, "
-                f"{_number(shift.max_std_ratio)}]",
-            )
 
 
-def mean_shift(column: ColumnStatistics, train: ColumnStatistics) -> float | None:
-    """(mean - train mean) / train std.
+def _more_missing(
+    column: ColumnStatistics, train: ColumnStatistics, limit: float, false_alarm: float
+) -> Iterable[Violation]:
+    rows, train_rows = (c.values + c.absent for c in (column, train))
+    if not rows or not train_rows:
+        return
+    difference = column.missing_share - train.missing_share
+    if abs(difference) > max(limit, by_chance(false_alarm, rows, train_rows)):
+        yield _violation(
+            column,
+            "missing_shift",
+            difference,
+            "shift.max_moved",
+            f"{_percent(column.missing_share)} of the rows have no value, of train's "
+            f"{_percent(train.missing_share)}: a difference of {_number(abs(difference))}, more "
+            f"than {_number(limit)}",
+        )
 
-    Where train is constant, its standard deviation is no unit: the split's own is taken, and where
-    that is 0 too, equal means are no shift and others are infinitely far apart.
-    """
-    if column.mean is None or train.mean is None or column.std is None or train.std is None:
-        return None
-    difference = column.mean - train.mean
-    if difference == 0.0:
-        return 0.0
-    unit = column.std if train.constant else train.std
-    return difference / unit if unit > 0.0 else math.copysign(math.inf, difference)
+
+def _interval(found: Shift) -> str:
+    if found.low is None and found.high is None:
+        return "anywhere"
+    if found.low is None:
+        return f"below {_number(found.high)}"
+    if found.high is None:
+        return f"from {_number(found.low)} on"
+    return f"in [{_number(found.low)}, {_number(found.high)})"
 
 
 def _violation(
@@ -214,3 +231,7 @@ def _violation(
 def _number(value: float | None) -> str:
     # Beside values of size 1, what is nearer to 0 than float64 can tell apart is 0.
     return "none" if value is None else f"{round(value, 12) + 0.0:.6g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

@@ -17,6 +17,9 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from trainer_module.feature_layout import FeatureLayout, read_schema
 
+#: Kinds whose columns hold ids in [0, vocabulary_size), to which no scale applies.
+ID_KINDS = frozenset({"vocabulary", "integer", "bucketize", "hash", "date"})
+
 #: Kinds whose value says that the source was missing: the value itself is not an imputed one.
 _NEVER_IMPUTED = frozenset({"missing_indicator"})
 
@@ -24,7 +27,9 @@ _NEVER_IMPUTED = frozenset({"missing_indicator"})
 class Column(NamedTuple):
     """One column of the transformed examples.
 
-    `mask_bit` is its bit in the packed missing mask, None where no value of it is imputed.
+    `source` is the raw or derived column that it comes from, as far as one can tell: its own name
+    without a layout. `mask_bit` is its bit in the packed missing mask, None where no value of it is
+    imputed.
     """
 
     name: str
@@ -32,6 +37,7 @@ class Column(NamedTuple):
     position: int
     vocabulary_size: int | None = None
     mask_bit: int | None = None
+    source: str = ""
 
 
 class Feature(NamedTuple):
@@ -107,7 +113,7 @@ def _from_schema(schema: schema_pb2.Schema) -> tuple[Feature, ...]:
         names = [feature.name]
         if size is not None and size != 1:
             names = [f"{feature.name}[{i}]" for i in range(size)]
-        columns = tuple(Column(name, None, i) for i, name in enumerate(names))
+        columns = tuple(Column(name, None, i, source=name) for i, name in enumerate(names))
         features.append(Feature(feature.name, size, columns))
     return tuple(features)
 
@@ -129,6 +135,7 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
                 position=column.position,
                 vocabulary_size=column.vocabulary_size,
                 mask_bit=bit if masked else None,
+                source=column.source,
             )
         )
     features = tuple(

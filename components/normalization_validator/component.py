@@ -28,6 +28,9 @@ class NormalizationValidatorSpec(ComponentSpec):
     INPUTS = {  # noqa: RUF012
         executor.EXAMPLES_KEY: ChannelParameter(type=standard_artifacts.Examples),
         executor.TRANSFORM_GRAPH_KEY: ChannelParameter(type=standard_artifacts.TransformGraph),
+        executor.STATISTICS_KEY: ChannelParameter(
+            type=standard_artifacts.ExampleStatistics, optional=True
+        ),
     }
     OUTPUTS = {  # noqa: RUF012
         executor.REPORT_KEY: ChannelParameter(type=NormalizationReport),
@@ -51,6 +54,7 @@ class NormalizationValidator(BaseBeamComponent):
         examples: BaseChannel,
         transform_graph: BaseChannel,
         *,
+        statistics: BaseChannel | None = None,
         limits: NormalizationLimits | Mapping[str, Any] | None = None,
         on_failure: Literal["fail", "warn"] = "fail",
     ):
@@ -59,6 +63,9 @@ class NormalizationValidator(BaseBeamComponent):
         Args:
             examples: Channel of Examples: `transform.outputs["transformed_examples"]`.
             transform_graph: Channel of TransformGraph: `transform.outputs["transform_graph"]`.
+            statistics: Channel of ExampleStatistics of the raw examples:
+                `statistics_gen.outputs["statistics"]`. With it, a column that is constant where its
+                raw column is not is a violation, whatever `limits.allow_constant` says.
             limits: What is accepted; None means the defaults of NormalizationLimits.
             on_failure: "fail" ends the node, and so the pipeline, with an error that names every
                 violated limit; "warn" logs them, does not bless, and lets the pipeline go on.
@@ -76,6 +83,7 @@ class NormalizationValidator(BaseBeamComponent):
             **{
                 executor.EXAMPLES_KEY: examples,
                 executor.TRANSFORM_GRAPH_KEY: transform_graph,
+                executor.STATISTICS_KEY: statistics,
                 executor.LIMITS_KEY: NormalizationLimits.of(limits).to_json(),
                 executor.ON_FAILURE_KEY: on_failure,
                 executor.REPORT_KEY: Channel(type=NormalizationReport),

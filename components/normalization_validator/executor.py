@@ -14,16 +14,17 @@ from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
-from components.normalization_validator import artifacts
+from components.normalization_validator import artifacts, raw_columns
 from components.normalization_validator.check import find_violations
 from components.normalization_validator.columns import BatchReader, FeatureSet, read_feature_set
 from components.normalization_validator.html import render
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import Report, SplitStatistics, summary
-from components.normalization_validator.statistics import ComputeStatistics
+from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
 
 EXAMPLES_KEY = "examples"
 TRANSFORM_GRAPH_KEY = "transform_graph"
+STATISTICS_KEY = "statistics"
 LIMITS_KEY = "limits"
 ON_FAILURE_KEY = "on_failure"
 REPORT_KEY = "report"
@@ -73,6 +74,12 @@ class Executor(BaseBeamExecutor):
                 "Transform's input."
             )
         violations = find_violations({s.split: s.columns for s in statistics}, limits)
+        if input_dict.get(STATISTICS_KEY):
+            of_raw = artifact_utils.get_single_instance(input_dict[STATISTICS_KEY])
+            raw = raw_columns.read(of_raw, [s.split for s in statistics])
+            violations += raw_columns.lost_columns(statistics, raw, feature_set, limits)
+            for sentence in raw_columns.suspects(statistics, raw, feature_set):
+                logging.warning("%s", sentence)
         report = Report(
             blessed=not violations,
             limits=limits,
@@ -133,12 +140,12 @@ class Executor(BaseBeamExecutor):
                     >> beam.CombineGlobally(ComputeStatistics(feature_set, split))
                     | f"Write[{split}]" >> beam.Map(_write_statistics, folder)
                 )
-        statistics = []
+        measured = []
         for split in splits:
             with fileio.open(os.path.join(folder, f"{split}.json"), "r") as file:
-                statistics.append(SplitStatistics.model_validate_json(file.read()))
+                measured.append(Measured.model_validate_json(file.read()))
         fileio.rmtree(folder)
-        return statistics
+        return [with_shifts(each, measured[0]) for each in measured]
 
 
 def _with_kinds(feature_set: FeatureSet, limits: NormalizationLimits) -> FeatureSet:
@@ -152,8 +159,9 @@ def _with_kinds(feature_set: FeatureSet, limits: NormalizationLimits) -> Feature
     return feature_set._replace(features=tuple(features))
 
 
-def _write_statistics(statistics: SplitStatistics, folder: str) -> None:
-    write_file(os.path.join(folder, f"{statistics.split}.json"), statistics.model_dump_json())
+def _write_statistics(measured: Measured, folder: str) -> None:
+    name = f"{measured.statistics.split}.json"
+    write_file(os.path.join(folder, name), measured.model_dump_json())
 
 
 def write_report(report: Report, folder: str) -> None:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.normalization_validator.check import ID_KINDS, mean_shift
 from components.normalization_validator.page import PAGE, SCRIPT, STYLE
 from components.normalization_validator.report import (
     ColumnStatistics,
@@ -30,13 +29,11 @@ def render(report: Report) -> str:
     train = report.split(report.limits.train_split)
     marked = _by_cell(report.violations)
     rows = []
-    for i, reference in enumerate(train.columns):
+    for i in range(len(train.columns)):
         columns = [split.columns[i] for split in report.splits]
         window = _window([c.histogram for c in columns if c.histogram is not None])
         for k, column in enumerate(columns):
-            judged = column is not reference and column.kind not in ID_KINDS
-            shift = mean_shift(column, reference) if judged else None
-            rows.append(_row(column, shift, window, marked, order=i * len(columns) + k))
+            rows.append(_row(column, window, marked, order=i * len(columns) + k))
     verdict = "BLESSED" if report.blessed else "NOT BLESSED"
     tiles = [("Columns", f"{len(train.columns):,}")]
     tiles += [(f"Rows in {split.split}", f"{split.rows:,}") for split in report.splits]
@@ -67,7 +64,8 @@ _HEAD = (
     ("Std", "", "over values that were not imputed"),
     ("Min", "", "over every finite value"),
     ("Max", "", "over every finite value"),
-    ("Shift", "", "(mean - train mean) / train std"),
+    ("Moved", "", "largest difference to train of the share of values in one interval"),
+    ("Mean shift", "", "(mean - train mean) / train std"),
     ("Imputed", "", "share of values that replace a missing one"),
     ("Non-finite", "", "share of NaN and infinite values"),
 )
@@ -75,10 +73,11 @@ _HEAD = (
 _CELL_OF = {
     "mean": "mean",
     "std": "std",
-    "std_ratio": "std",
     "min": "min",
     "max": "max",
+    "moved": "moved",
     "mean_shift": "shift",
+    "missing_shift": "imputed",
     "imputed_share": "imputed",
     "non_finite_share": "non_finite",
 }
@@ -106,7 +105,6 @@ def _violations(violations: Sequence[Violation]) -> str:
 
 def _row(
     column: ColumnStatistics,
-    shift: float | None,
     window: Window | None,
     marked: dict[tuple[str, str, str], str],
     *,
@@ -126,6 +124,7 @@ def _row(
     def share(name: str, value: float) -> str:
         return cell(name, value, _percent(value))
 
+    moved, shift = (column.shift.moved, column.shift.mean) if column.shift else (None, None)
     tag = "constant" if column.constant else "" if column.count else "no value"
     note = f' <span class="tag">{tag}</span>' if tag else ""
     name = (
@@ -142,6 +141,7 @@ def _row(
         cell("std", column.std, _short(column.std)),
         cell("min", column.min, _short(column.min)),
         cell("max", column.max, _short(column.max)),
+        cell("moved", moved, _short(moved)),
         cell("shift", shift, _short(shift)),
         share("imputed", column.imputed_share),
         share("non_finite", column.non_finite_share),

@@ -39,13 +39,30 @@ class Histogram(_Frozen):
         return self.first_bin * self.width
 
 
+class Shift(_Frozen):
+    """How far a column of a split is from train; both without imputed values.
+
+    moved: the largest difference of the shares of values in one interval. low, high: that interval
+    (None: unbounded); share, train_share: of values in it. mean: (mean - train mean) / train std.
+    mean_errors: the same difference without its sign, in standard errors. None: not known.
+    """
+
+    moved: float
+    low: float | None
+    high: float | None
+    share: float
+    train_share: float
+    mean: float | None
+    mean_errors: float | None
+
+
 class ColumnStatistics(_Frozen):
     """One column of one split.
 
     values: finite and non-finite ones. absent: rows without a value (sparse features only).
     count, mean and std (population, ddof 0) are over the finite values that were not imputed: what
     Transform's analyzers saw. min and max are over every finite value: what the model sees. None
-    stands for a statistic of no values.
+    stands for a statistic of no values. shift: None on train, for ids, and without a value.
     """
 
     name: str
@@ -65,6 +82,7 @@ class ColumnStatistics(_Frozen):
     max: float | None
     constant: bool
     histogram: Histogram | None
+    shift: Shift | None = None
 
     @property
     def non_finite_share(self) -> float:
@@ -73,6 +91,12 @@ class ColumnStatistics(_Frozen):
     @property
     def imputed_share(self) -> float:
         return self.imputed / self.values if self.values else 0.0
+
+    @property
+    def missing_share(self) -> float:
+        """Of all rows: imputed, absent, NaN or infinite."""
+        rows = self.values + self.absent
+        return 1.0 - self.count / rows if rows else 0.0
 
 
 class SplitStatistics(_Frozen):

@@ -11,6 +11,7 @@ merged them, so that two runs write the same report:
   turns into a coarser one by adding neighbouring bins: counts are those that one pass over the
   final grid would give. One value far out makes that grid coarse, so a second one always covers
   [-8, 8), where normalised values are; it is reported where it is finer and holds 99 %.
+- where values lie (value_grid.py): on bins that are the same for all data, to compare splits by.
 """
 
 from __future__ import annotations
@@ -22,9 +23,19 @@ from typing import NamedTuple
 
 import apache_beam as beam
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
-from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
+from components.normalization_validator import value_grid
+from components.normalization_validator.columns import (
+    ID_KINDS,
+    Batch,
+    Column,
+    Feature,
+    FeatureSet,
+    Values,
+)
 from components.normalization_validator.report import ColumnStatistics, Histogram, SplitStatistics
+from components.normalization_validator.shift import ColumnCounts, Counts, shift
 
 BINS = 256
 _BIN_BITS = 8  # BINS = 2 ** _BIN_BITS
@@ -81,7 +92,8 @@ def sum_rows(x: np.ndarray) -> DoubleDouble:
 class FeatureState:
     """Statistics of the columns of one feature; arrays are [2, columns]: observed, imputed.
 
-    Memory: about 8 KiB per column (4 x 256 bins of 8 bytes), whatever the number of rows.
+    Memory: about 24 KiB per column (4 x 256 and 2,051 bins of 8 bytes), whatever the number of
+    rows.
     """
 
     def __init__(self, columns: int):
@@ -98,6 +110,7 @@ class FeatureState:
         self.exponent, self.first_bin = _grid(self.min.min(0), self.max.max(0))
         self.bins = np.zeros([2, columns, BINS], np.int64)
         self.core = np.zeros([2, columns, BINS + 2], np.int64)
+        self.by_float = np.zeros([columns, value_grid.BINS], np.int64)  # observed
 
     def add(self, batch: Values) -> None:
         """Takes in one batch of [rows, columns]."""
@@ -129,6 +142,8 @@ class FeatureState:
             self.bins[g] += _count(index, chosen, BINS)
             index = np.floor(np.ldexp(kept[g], -_CORE_EXPONENT)) + (BINS // 2 + 1)
             self.core[g] += _count(np.clip(index, 0, BINS + 1), chosen, BINS + 2)
+        index = value_grid.bin_of(kept[OBSERVED])
+        self.by_float += _count(index, groups[OBSERVED], value_grid.BINS)
 
     def merge(self, other: FeatureState) -> None:
         """Takes in what another state has seen."""
@@ -144,6 +159,7 @@ class FeatureState:
         self._regrid()
         self.bins += _coarsen(other, self.exponent, self.first_bin)
         self.core += other.core
+        self.by_float += other.by_float
 
     def _regrid(self) -> None:
         exponent, first_bin = _grid(self.min.min(0), self.max.max(0))
@@ -206,8 +222,17 @@ class SplitState(NamedTuple):
     features: tuple[FeatureState, ...]
 
 
+class Measured(BaseModel):
+    """What one pass over a split finds; `counts` are of the same columns, in the same order."""
+
+    model_config = ConfigDict(frozen=True)
+
+    statistics: SplitStatistics
+    counts: tuple[ColumnCounts, ...]
+
+
 class ComputeStatistics(beam.CombineFn):
-    """Batches of one split -> SplitStatistics."""
+    """Batches of one split -> Measured."""
 
     def __init__(self, feature_set: FeatureSet, split: str):
         self._features = feature_set.features
@@ -231,16 +256,39 @@ class ComputeStatistics(beam.CombineFn):
                 state.merge(other)
         return merged
 
-    def extract_output(self, accumulator: SplitState) -> SplitStatistics:
-        columns = []
+    def extract_output(self, accumulator: SplitState) -> Measured:
+        columns, counts = [], []
         for feature, state in zip(self._features, accumulator.features, strict=True):
-            columns += [
-                _column(feature, column, state, i, self._split)
-                for i, column in enumerate(feature.columns)
-            ]
-        return SplitStatistics(
+            for i, column in enumerate(feature.columns):
+                columns.append(_column(feature, column, state, i, self._split))
+                counts.append(_counts(state, i))
+        statistics = SplitStatistics(
             split=self._split, rows=int(accumulator.rows[0]), columns=tuple(columns)
         )
+        return Measured(statistics=statistics, counts=tuple(counts))
+
+
+def _counts(state: FeatureState, i: int) -> ColumnCounts:
+    return ColumnCounts(
+        exponent=int(state.exponent[i]),
+        first_bin=int(state.first_bin[i]),
+        linear=Counts.of(state.bins[OBSERVED, i]),
+        by_float=Counts.of(state.by_float[i]),
+    )
+
+
+def with_shifts(split: Measured, train: Measured) -> SplitStatistics:
+    """The statistics of a split, each column with its shift against train."""
+    if split is train:
+        return split.statistics
+    columns = []
+    for column, counts, other, other_counts in zip(
+        split.statistics.columns, split.counts, train.statistics.columns, train.counts, strict=True
+    ):
+        if column.kind not in ID_KINDS:
+            column = column.model_copy(update={"shift": shift(column, counts, other, other_counts)})
+        columns.append(column)
+    return split.statistics.model_copy(update={"columns": tuple(columns)})
 
 
 def _column(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -30,7 +31,14 @@ class Run:
     """One execution of the node, in a folder of its own."""
 
     def __init__(
-        self, transformed, folder: Path, *, on_failure="fail", beam_args=(), **limits: Any
+        self,
+        transformed,
+        folder: Path,
+        *,
+        on_failure="fail",
+        beam_args=(),
+        statistics=(),
+        **limits: Any,
     ):
         examples = standard_artifacts.Examples()
         examples.uri, examples.split_names = transformed.examples, '["train", "eval"]'
@@ -41,7 +49,11 @@ class Run:
         self.blessing.uri = str(folder / "blessing" / "7")
         context = Executor.Context(beam_pipeline_args=[*BEAM_ARGS, *beam_args])
         Executor(context).Do(
-            {"examples": [examples], "transform_graph": [graph]},
+            {
+                "examples": [examples],
+                "transform_graph": [graph],
+                "statistics": list(statistics),
+            },
             {"report": [self.report_artifact], "blessing": [self.blessing]},
             {"limits": NormalizationLimits.of(limits).to_json(), "on_failure": on_failure},
         )
@@ -181,6 +193,26 @@ def test_warn_logs_and_does_not_bless(unpacked_examples, tmp_path, caplog):
     assert not Path(run.report_artifact.uri + "-failed").exists()
     warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert any("column 'sparse' (z_score), split train: mean" in text for text in warned)
+
+
+def test_a_constant_that_the_raw_data_had_not_is_no_normalised_column(packed_examples, tmp_path):
+    """`flat` is 0 everywhere; these statistics say that its raw column is not constant."""
+    import tensorflow_data_validation as tfdv
+
+    statistics = standard_artifacts.ExampleStatistics()
+    statistics.uri, statistics.split_names = str(tmp_path / "statistics"), '["train"]'
+    found = tfdv.generate_statistics_from_dataframe(
+        pd.DataFrame({"flat": np.float32([7, 8]), "share": np.float32([1, 1])})
+    )
+    file = tmp_path / "statistics" / "Split-train" / "FeatureStats.pb"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(found.SerializeToString())
+    with pytest.raises(NormalizationError) as error:
+        Run(packed_examples, tmp_path, statistics=[statistics])
+    assert "1 limit is violated:\n" in str(error.value)
+    assert "column 'flat' (z_score), split train: every value is 0, but the raw column 'flat' " in (
+        str(error.value)
+    )
 
 
 def test_progress_reaches_the_console(packed_examples, tmp_path, caplog):

@@ -13,8 +13,8 @@ from components.normalization_validator.check import find_violations
 from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
 from components.normalization_validator.html import render
 from components.normalization_validator.limits import NormalizationLimits
-from components.normalization_validator.report import Report, SplitStatistics
-from components.normalization_validator.statistics import ComputeStatistics
+from components.normalization_validator.report import Report
+from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
 
 COLUMNS = (
     Column("fare", "z_score", 0),
@@ -24,7 +24,7 @@ COLUMNS = (
 )
 
 
-def _statistics(split: str, rows: int, offset: float) -> SplitStatistics:
+def _measured(split: str, rows: int, offset: float) -> Measured:
     """Four columns; the first value of `fare` is far out."""
     rng = np.random.default_rng(rows)
     x = np.stack(
@@ -49,7 +49,8 @@ def _statistics(split: str, rows: int, offset: float) -> SplitStatistics:
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    splits = _statistics("train", 2000, 0.0), _statistics("eval", 1500, 3.0)
+    measured = _measured("train", 2000, 0.0), _measured("eval", 1500, 3.0)
+    splits = tuple(with_shifts(each, measured[0]) for each in measured)
     limits = NormalizationLimits()
     violations = find_violations({s.split: s.columns for s in splits}, limits)
     return Report(blessed=False, limits=limits, splits=splits, violations=tuple(violations))

@@ -14,11 +14,12 @@ from hypothesis.extra import numpy as hnp
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
-from components.normalization_validator.report import ColumnStatistics, SplitStatistics
+from components.normalization_validator.report import ColumnStatistics
 from components.normalization_validator.statistics import (
     BINS,
     ComputeStatistics,
     FeatureState,
+    Measured,
     sum_rows,
 )
 
@@ -36,7 +37,7 @@ def _batch(x: np.ndarray, imputed: np.ndarray | None) -> Batch:
     return Batch(len(x), (Values(x.astype(np.float64), imputed, 0),))
 
 
-def _in_one(x: np.ndarray, imputed: np.ndarray | None = None) -> SplitStatistics:
+def _in_one(x: np.ndarray, imputed: np.ndarray | None = None) -> Measured:
     combine = _combine(x.shape[1])
     return combine.extract_output(
         combine.add_input(combine.create_accumulator(), _batch(x, imputed))
@@ -45,7 +46,7 @@ def _in_one(x: np.ndarray, imputed: np.ndarray | None = None) -> SplitStatistics
 
 def _column(values: np.ndarray, imputed: np.ndarray | None = None) -> ColumnStatistics:
     mask = None if imputed is None else imputed.reshape(-1, 1)
-    return _in_one(values.reshape(-1, 1), mask).columns[0]
+    return _in_one(values.reshape(-1, 1), mask).statistics.columns[0]
 
 
 @st.composite
@@ -205,8 +206,8 @@ def test_constant_is_exact():
 def test_an_empty_split_gives_empty_statistics():
     combine = _combine(2)
     got = combine.extract_output(combine.create_accumulator())
-    assert got.rows == 0
-    assert [c.count for c in got.columns] == [0, 0]
+    assert got.statistics.rows == 0
+    assert [c.count for c in got.statistics.columns] == [0, 0]
 
 
 def test_memory_does_not_grow_with_rows():

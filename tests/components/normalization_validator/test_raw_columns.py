@@ -1,0 +1,141 @@
+"""A constant that the raw data had not. The statistics are TFDV's own, as StatisticsGen writes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow_data_validation as tfdv
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.types import standard_artifacts
+
+from components.normalization_validator import raw_columns
+from components.normalization_validator.columns import Column, Feature, FeatureSet
+from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.report import ColumnStatistics, SplitStatistics
+
+
+def write_statistics(folder, **splits: dict[str, list]) -> standard_artifacts.ExampleStatistics:
+    artifact = standard_artifacts.ExampleStatistics()
+    artifact.uri = str(folder)
+    artifact.split_names = str(list(splits)).replace("'", '"')
+    for split, columns in splits.items():
+        file = folder / f"Split-{split}" / "FeatureStats.pb"
+        file.parent.mkdir(parents=True)
+        found = tfdv.generate_statistics_from_dataframe(pd.DataFrame(columns))
+        file.write_bytes(found.SerializeToString())
+    return artifact
+
+
+def _f(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+TRAIN = {
+    "fare": _f(1, 2, 3),
+    "flat": _f(5, 5, 5),
+    "moved": _f(5, 5, 5),
+    "holes": _f(4, np.nan, 4),
+    "none": _f(np.nan, np.nan, np.nan),
+    "endless": _f(4, np.inf, 4),
+    "large": (1e9 + np.array([-1, 0, 1])).astype(np.float32),
+    "count": np.array([1_000_000_000, 1_000_000_001, 1_000_000_002]),
+    "city": ["Ulm", "", "Ulm"],
+    "street": ["a", "b", "a"],
+}
+EVAL = {**TRAIN, "moved": _f(7, 7, 7)}
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    artifact = write_statistics(tmp_path_factory.mktemp("statistics"), train=TRAIN, eval=EVAL)
+    return raw_columns.read(artifact, ["train", "eval", "test"])
+
+
+def _column(name: str, split: str, **changes) -> ColumnStatistics:
+    fields = {
+        "name": name,
+        "kind": "z_score",
+        "feature": "x",
+        "position": 0,
+        "vocabulary_size": None,
+        "split": split,
+        "values": 3,
+        "count": 3,
+        "constant": True,
+        "histogram": None,
+        **dict.fromkeys(("absent", "non_finite", "imputed"), 0),
+        **dict.fromkeys(("mean", "std", "min", "max"), 0.0),
+    }
+    return ColumnStatistics.model_validate({**fields, **changes})
+
+
+def _lost(raw, name: str, limits: dict | None = None, **changes) -> list[str]:
+    splits = [
+        SplitStatistics(split=split, rows=3, columns=(_column(name, split, **changes),))
+        for split in ("train", "eval")
+    ]
+    features = FeatureSet(
+        (Feature("x", 1, (Column(name, "z_score", 0, source=name),)),), None, schema_pb2.Schema()
+    )
+    found = raw_columns.lost_columns(splits, raw, features, NormalizationLimits.of(limits))
+    return [violation.message for violation in found]
+
+
+def test_spans_are_those_of_the_values_that_transform_takes(raw):
+    train = raw["train"]
+    assert train["fare"] == (1.0, 3.0, True)
+    assert train["flat"].constant
+    assert train["holes"] == (4.0, 4.0, True)
+    assert {"none", "endless"}.isdisjoint(train)  # no value; nothing said where some are infinite
+    assert train["large"] == (1e9, 1e9, False)
+    assert train["count"] == (1e9, 1e9 + 2, True)
+    assert train["city"] == ("Ulm", "Ulm", True)
+    assert train["street"] == ("a", "b", True)
+    assert raw["test"] == {}  # a split without statistics
+
+
+def test_a_constant_that_the_raw_data_had_not_is_a_violation(raw):
+    assert _lost(raw, "fare") == [
+        "column 'fare' (z_score), split train: every value is 0, but the raw column 'fare' goes "
+        "from 1 to 3: clip, scale or encoding lost its values (normalization.ignore names columns "
+        "that may be so)"
+    ]
+    assert len(_lost(raw, "count")) == 1
+    assert "goes from 'a' to 'b'" in _lost(raw, "street", kind="vocabulary")[0]
+    assert _lost(raw, "fare", {"ignore": ["fare"]}) == []
+
+
+@pytest.mark.parametrize("name", ["flat", "holes", "none", "endless", "large", "city", "derived"])
+def test_a_constant_that_the_raw_data_had_too_is_none(raw, name):
+    assert _lost(raw, name) == []
+
+
+@pytest.mark.parametrize("kind", ["one_hot", "multi_hot", "date", "missing_indicator"])
+def test_one_aspect_of_a_column_may_be_constant(raw, kind):
+    assert _lost(raw, "street", kind=kind) == []
+
+
+def test_one_value_in_train_and_another_in_eval_that_both_became_the_same(raw):
+    assert "is 5 in train and 7 here" in _lost(raw, "moved")[0]
+    assert "split eval: every value is 0" in _lost(raw, "moved")[0]
+
+
+def test_a_column_that_varies_lost_nothing(raw):
+    assert _lost(raw, "fare", constant=False) == []
+
+
+def test_large_floats_that_are_constant_in_float32_are_told(raw):
+    """1e9 - 1, 1e9 and 1e9 + 1 are one float32: what the file held is not known any more."""
+    splits = [
+        SplitStatistics(split="train", rows=3, columns=(_column(name, "train"),))
+        for name in ("large", "flat", "count")
+    ]
+    found = []
+    for split in splits:
+        column = Column(split.columns[0].name, "z_score", 0, source=split.columns[0].name)
+        features = FeatureSet((Feature("x", 1, (column,)),), None, schema_pb2.Schema())
+        found += raw_columns.suspects([split], raw, features)
+    (sentence,) = found
+    assert sentence.startswith("column 'large': the raw column is 1e+09 in every row, as tf.Exam")
+    assert "(int64)" in sentence
