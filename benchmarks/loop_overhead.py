@@ -145,6 +145,7 @@ def contender(
             evaluate=evaluation if evaluated else None,
             actions=[ProgressLog(), TensorBoardScalars(str(own))] if kept else [],
             checkpoints=Checkpoints(str(own / "checkpoints"), step) if kept else None,
+            progress=kept,
         ).fit()
 
     def run(times: int) -> None:

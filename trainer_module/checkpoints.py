@@ -7,13 +7,17 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.run_facts import differences, told
 from trainer_module.train_step import TrainStep
+from trainer_module.variable_names import model_paths, optimizer_paths
+from trainer_module.whole_files import write_text
+from trainer_module.whole_numbers import whole_number
 
 _POSITION = "position"
 # What saving is taken to last before the first: by default the first second needs no checkpoint.
@@ -39,7 +43,7 @@ class Checkpoints:
         directory: str,
         train_step: TrainStep,
         *,
-        fingerprint: str = "",
+        facts: Mapping[str, Any] | None = None,
         keep: int = 2,
         every_steps: int | None = None,
         share_of_time: float | None = 0.01,
@@ -49,8 +53,11 @@ class Checkpoints:
         Args:
             directory: Folder for this run's checkpoints; created when the first is saved.
             train_step: Holds the model, the optimizer and the counters.
-            fingerprint: Of configuration and data: a checkpoint of another is not continued.
-            keep: How many of the latest to keep.
+            facts: Names and JSON values of what decides where the run ends, beside what a
+                `TrainingLoop` knows of itself: the version of the data, a setting. A checkpoint
+                that was saved with others is not continued.
+            keep: How many of the latest to keep, at least 1. With 2 or more, a damaged latest one
+                costs the steps since the one before it.
             every_steps: Optimizer steps between two, beside those at the ends of epochs.
             share_of_time: Of training, that those at the ends of epochs may take: after a save of 3
                 seconds the next is due in 300, however short epochs are. That is near the
@@ -59,22 +66,28 @@ class Checkpoints:
                 at the end of every epoch.
 
         Raises:
-            ValueError: `share_of_time` is not above 0 and at most 1.
+            ValueError: `keep` or `every_steps` is below 1, or `share_of_time` is not above 0 and at
+                most 1.
         """
         if share_of_time is not None and not 0 < share_of_time <= 1:
             raise ValueError(
                 f"share_of_time={share_of_time}: use a number above 0 and at most 1, or None."
             )
-        self.directory = os.path.join(directory, fingerprint[:16]) if fingerprint else directory
-        self.every_steps = every_steps
-        self._fingerprint = fingerprint
-        self._keep = keep
+        self.directory = directory
+        self.every_steps = None if every_steps is None else whole_number("every_steps", every_steps)
+        self.facts = dict(facts or {})
+        self._keep = whole_number("keep", keep)
         self._pause_per_second = 0.0 if share_of_time is None else 1 / share_of_time
         self._due_at = time.monotonic() + _FIRST_GUESS_SECONDS * self._pause_per_second
+        model, optimizer = train_step.model, train_step.optimizer
         self._variables: dict[str, Any] = {
-            **_by_place("model", [v.value for v in train_step.model.variables]),
-            **_by_place("optimizer", [v.value for v in train_step.optimizer.variables]),
+            **_by_place("model", [v.value for v in model.variables]),
+            **_by_place("optimizer", [v.value for v in optimizer.variables]),
             **_by_place("train_step", train_step.state()),
+        }
+        self._paths = {
+            **_by_place("model", model_paths(model)),
+            **_by_place("optimizer", optimizer_paths(optimizer, model)),
         }
         self._kept = self._recorded() or self._whole()
 
@@ -92,13 +105,13 @@ class Checkpoints:
         started = time.monotonic()
         tf.io.gfile.makedirs(self.directory)
         prefix = self._new_prefix(step)
-        told = json.dumps({**position, "fingerprint": self._fingerprint})
+        text = json.dumps({**position, "variables": self._described()})
         with tf.device("/cpu:0"):
             tf.raw_ops.SaveV2(
                 prefix=prefix,
                 tensor_names=[*self._variables, _POSITION],
                 shape_and_slices=[""] * (len(self._variables) + 1),
-                tensors=[*map(tf.convert_to_tensor, self._variables.values()), told],
+                tensors=[*map(tf.convert_to_tensor, self._variables.values()), text],
             )
         self._kept = [*self._kept, prefix][-self._keep :]
         self._record()
@@ -106,54 +119,71 @@ class Checkpoints:
         ended = time.monotonic()
         self._due_at = ended + (ended - started) * self._pause_per_second
 
-    def restore(self) -> dict[str, Any] | None:
+    def restore(
+        self, check: Callable[[dict[str, Any]], None] = lambda position: None
+    ) -> dict[str, Any] | None:
         """Restores the latest checkpoint and returns its position, or None when there is none.
 
-        Raises:
-            ValueError: The checkpoint is of another model, optimizer or actions, or damaged.
-        """
-        if not self._kept:
-            return None
-        latest = self._kept[-1]
-        names = [*self._variables, _POSITION]
-        types = [*(v.dtype for v in self._variables.values()), tf.string]
-        try:
-            self._check(latest)
-            with tf.device("/cpu:0"):
-                *values, told = tf.raw_ops.RestoreV2(
-                    prefix=latest,
-                    tensor_names=names,
-                    shape_and_slices=[""] * len(names),
-                    dtypes=types,
-                )
-        except tf.errors.OpError as error:
-            raise ValueError(
-                f"the checkpoint {latest} cannot be read ({error.message}): give another "
-                "trainer.checkpoint_dir, or delete the folder to start over."
-            ) from error
-        for variable, value in zip(self._variables.values(), values, strict=True):
-            variable.assign(value)
-        logging.info("Continuing from checkpoint %s", latest)
-        return json.loads(told.numpy())
+        One that is damaged is told in the log, and the one before it restored.
 
-    def _check(self, path: str) -> None:
-        """Raises ValueError where a checkpoint's variables are not ours."""
-        reader = tf.train.load_checkpoint(path)
-        types = reader.get_variable_to_dtype_map()
-        there = {
-            name: f"{types[name].name}{shape}"
-            for name, shape in reader.get_variable_to_shape_map().items()
-            if name != _POSITION
-        }
-        ours = {name: f"{v.dtype.name}{v.shape.as_list()}" for name, v in self._variables.items()}
-        for name in sorted({*there, *ours}):
-            found, wanted = there.get(name, "none"), ours.get(name, "none")
-            if found != wanted:
-                raise ValueError(
-                    f"the checkpoint {path} is of another model, optimizer or actions ({name} is "
-                    f"{found} there and {wanted} here): give another trainer.checkpoint_dir, or "
-                    "delete the folder to start over."
+        Args:
+            check: Called with the position before a variable changes; may raise.
+
+        Raises:
+            ValueError: The checkpoint is of another model, optimizer or actions, or all that are
+                there are damaged.
+        """
+        while self._kept:
+            latest = self._kept[-1]
+            try:
+                position, values = self._read(latest, check)
+            except tf.errors.OpError as error:
+                reason = str(error.message).splitlines()[0]
+                if len(self._kept) == 1:
+                    raise ValueError(
+                        f"the checkpoint {latest} cannot be read ({reason}) and there is none "
+                        "before it: give another folder for checkpoints (trainer.checkpoint_dir), "
+                        f"or delete {self.directory} to start over."
+                    ) from error
+                logging.error(
+                    "The checkpoint %s is damaged (%s): continuing from the one before it, %s",
+                    latest,
+                    reason,
+                    self._kept[-2],
                 )
+                self._kept.pop()
+                continue
+            for variable, value in zip(self._variables.values(), values, strict=True):
+                variable.assign(value)
+            logging.info("Continuing from checkpoint %s", latest)
+            return position
+        return None
+
+    def _read(self, path: str, check: Callable[[dict[str, Any]], None]) -> tuple[Any, list[Any]]:
+        types = {name: variable.dtype for name, variable in self._variables.items()}
+        with tf.device("/cpu:0"):
+            (text,) = _tensors(path, {_POSITION: tf.string})
+            position = json.loads(text.numpy())
+            check(position)
+            self._check(path, position.get("variables", {}))
+            return position, _tensors(path, types)
+
+    def _check(self, path: str, there: dict[str, str]) -> None:
+        """Raises ValueError where a checkpoint's variables are not ours."""
+        found = differences(there, self._described(), missing="none")
+        if found:
+            raise ValueError(
+                f"the checkpoint {path} is of another model, optimizer or actions "
+                f"({told(found)}): give another folder for checkpoints "
+                f"(trainer.checkpoint_dir), or delete {self.directory} to start over."
+            )
+
+    def _described(self) -> dict[str, str]:
+        """Returns each variable by its place: path (where it has one), type and shape."""
+        return {
+            name: f"{self._paths.get(name, '')} {v.dtype.name}{v.shape.as_list()}".strip()
+            for name, v in self._variables.items()
+        }
 
     def _new_prefix(self, step: int) -> str:
         """Returns a name that no kept checkpoint has: a kill must not leave one half overwritten.
@@ -190,10 +220,7 @@ class Checkpoints:
         """Makes the last one kept the latest, for us and for `tf.train.latest_checkpoint`."""
         names = [os.path.basename(path) for path in self._kept]  # so that a folder can be moved
         state = tf.compat.v1.train.generate_checkpoint_state_proto("", names[-1], names)
-        path = os.path.join(self.directory, "checkpoint")
-        with tf.io.gfile.GFile(f"{path}.writing", "w") as stream:
-            stream.write(str(state))
-        tf.io.gfile.rename(f"{path}.writing", path, overwrite=True)
+        write_text(os.path.join(self.directory, "checkpoint"), str(state))
 
     def _delete_others(self) -> None:
         """Deletes the checkpoints that are not kept, and what a kill may have left of one."""
@@ -203,5 +230,14 @@ class Checkpoints:
                 tf.io.gfile.remove(path)
 
 
-def _by_place(group: str, variables: Sequence[Any]) -> dict[str, Any]:
-    return {f"{group}/{i}": variable for i, variable in enumerate(variables)}
+def _by_place(group: str, values: Sequence[Any]) -> dict[str, Any]:
+    return {f"{group}/{i}": value for i, value in enumerate(values)}
+
+
+def _tensors(path: str, types: Mapping[str, Any]) -> list[Any]:
+    return tf.raw_ops.RestoreV2(
+        prefix=path,
+        tensor_names=list(types),
+        shape_and_slices=[""] * len(types),
+        dtypes=list(types.values()),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import site
@@ -108,12 +109,16 @@ def _is_installed(spec: ModuleSpec) -> bool:
     if spec.origin in ("built-in", "frozen"):
         return True
     places = [*(spec.submodule_search_locations or ()), spec.origin]
-    path = next((Path(place) for place in places if place), None)
-    if path is None:
-        return False
-    if {"site-packages", "dist-packages"} & set(path.parts):
+    path = next((place for place in places if place), None)
+    return path is not None and is_library_file(path)
+
+
+@functools.cache
+def is_library_file(path: str) -> bool:
+    """Returns whether a file or folder is Python's or an installed package's."""
+    if {"site-packages", "dist-packages"} & set(Path(path).parts):
         return True
-    return any(path.resolve().is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
+    return any(Path(path).resolve().is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
 
 
 def _source(spec: ModuleSpec) -> str | None:

@@ -14,6 +14,7 @@ from trainer_module.from_config import build_all, inputs_of, narrowed, step_opti
 from trainer_module.input_pipeline import Examples
 from trainer_module.micro_batch_size import MemoryBudgetError, find_micro_batch_size
 from trainer_module.model_context import ModelContext
+from trainer_module.whole_files import write_text
 
 
 def micro_batch_rows(
@@ -64,7 +65,6 @@ def micro_batch_rows(
         raise MemoryBudgetError(f"trainer.{error}") from None
     keras.utils.set_random_seed(config.seed)  # as it was: the search has built a model of its own
     if run_dir is not None:
-        tf.io.gfile.makedirs(run_dir)
-        with tf.io.gfile.GFile(os.path.join(run_dir, "micro_batch_size.json"), "w") as stream:
-            stream.write(json.dumps(found._asdict(), indent=1) + "\n")
+        note = json.dumps(found._asdict(), indent=1)
+        write_text(os.path.join(run_dir, "micro_batch_size.json"), f"{note}\n")
     return found.rows

@@ -54,7 +54,8 @@ def load(path: str, key: str) -> Entry | None:
         with tf.io.gfile.GFile(path) as stream:
             entry = Entry.model_validate_json(stream.read())
     except (ValidationError, UnicodeDecodeError, tf.errors.OpError) as error:
-        logging.warning("Ignoring the unreadable %s: %s", path, str(error).splitlines()[0])
+        reason = str(error).splitlines()[0]
+        logging.warning("Ignoring the unreadable %s, to be written anew: %s", path, reason)
         return None
     return entry if entry.key == key else None
 

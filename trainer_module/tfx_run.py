@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from absl import logging
 
 from trainer_module.actions import Action, EarlyStopping, FitResult, ProgressLog, TensorBoardScalars
 from trainer_module.checkpoints import Checkpoints
+from trainer_module.code_fingerprint import code_digests
 from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig
 from trainer_module.data_context import TransformedData, model_context, unsized_ids
 from trainer_module.evaluation import Evaluation
@@ -35,13 +34,16 @@ from trainer_module.input_pipeline import DataSummary, Examples, summarise
 from trainer_module.metrics import create_metric
 from trainer_module.micro_batch_rows import micro_batch_rows
 from trainer_module.process import prepare_process
+from trainer_module.run_folder import files_identity, run_folder
 from trainer_module.strategies import create_strategy
 from trainer_module.tfx_data import open_data
 from trainer_module.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 
-# What says how a run goes but not where it ends.
-_NOT_IN_FINGERPRINT = {
+# What says how a run goes but not where it ends, and its length: a run may grow.
+_NOT_IN_FACTS = {
+    "epochs",
+    "steps",
     "strategy",
     "logical_devices",
     "intra_op_threads",
@@ -185,9 +187,8 @@ def train(
     checkpoints = None
     if checkpoint_dir is not None:
         checkpoints = Checkpoints(
-            checkpoint_dir,
+            run_folder(checkpoint_dir, _facts(config, examples, summary)),
             step,
-            fingerprint=_fingerprint(config, examples, summary),
             keep=config.keep_checkpoints,
             every_steps=config.checkpoint_every_steps,
         )
@@ -274,10 +275,16 @@ def _run_dir(fn_args: Any) -> str:
     )
 
 
-def _fingerprint(config: TrainerConfig, examples: Examples, summary: DataSummary) -> str:
-    """Returns a digest of all that decides where a run ends: settings, features, rows."""
-    settings = config.model_dump(mode="json", exclude=_NOT_IN_FINGERPRINT)
-    features = {name: [list(f.shape), f.dtype.name] for name, f in examples.feature_spec.items()}
-    sizes = [tf.io.gfile.stat(file).length for file in examples.files]
-    facts = [settings, features, sizes, [summary.rows, summary.label_min, summary.label_max]]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+def _facts(config: TrainerConfig, examples: Examples, summary: DataSummary) -> dict[str, Any]:
+    """Returns all that decides where a run ends but its length: settings, code, features, rows."""
+    paths = [config.model_fn, config.loss, *(config.metrics or ())]
+    modules = {path.rpartition(".")[0] for path in paths if path and "." in path}
+    return {
+        "trainer": config.model_dump(mode="json", exclude=_NOT_IN_FACTS),
+        "code": code_digests(modules, without=["keras", "tensorflow", "trainer_module"]),
+        "features": {
+            name: f"{f.dtype.name}{list(f.shape)}" for name, f in examples.feature_spec.items()
+        },
+        "files": files_identity(examples.files),
+        "rows": summary.rows,
+    }

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
+import keras
 from absl import logging
 
-from trainer_module.actions import Action, EpochEnd, FitResult, LoopProgress
+from trainer_module.actions import (
+    Action,
+    EpochEnd,
+    FitResult,
+    KerasCallback,
+    LoopProgress,
+    ProgressLog,
+)
 from trainer_module.checkpoints import Checkpoints
-from trainer_module.evaluation import Evaluate
+from trainer_module.epoch_data import EpochData, as_batches
+from trainer_module.evaluation import Evaluate, Evaluation
+from trainer_module.loop_facts import check_facts, loop_facts
 from trainer_module.reports import LoopReport
+from trainer_module.run_facts import told
 from trainer_module.several_optimizers import learning_rate_of
 from trainer_module.train_step import TrainStep
+from trainer_module.whole_numbers import whole_number
 
 _SECONDS_PER_LOOP = 0.5
 _MOST_STEPS_PER_LOOP = 10_000
@@ -34,84 +45,198 @@ class TrainingLoop:
     the best epoch if an action kept them, else the EMA if there is one, else the last.
 
     Example:
-        loop = TrainingLoop(step, dataset.shuffle(1000).batch(256), epochs=10)
+        loop = TrainingLoop(step, dataset.shuffle(1000, seed=0).batch(256), epochs=10)
         result = loop.fit()
+        plt.plot(result.history["loss"])
     """
 
     def __init__(
         self,
         train_step: TrainStep,
-        batches: tf.data.Dataset | Callable[[int], tf.data.Dataset],
+        batches: Any,
         *,
         epochs: int | None = None,
         steps: int | None = None,
+        batch_size: int | None = None,
+        shuffle: bool | None = None,
+        seed: int | None = None,
         steps_per_epoch: int | None = None,
         steps_per_loop: int | str = "auto",
         evaluate: Evaluate | None = None,
-        actions: Sequence[Action] = (),
+        actions: Sequence[Action | keras.callbacks.Callback] = (),
         checkpoints: Checkpoints | None = None,
+        progress: bool = True,
     ) -> None:
         """Checks the options.
 
         Args:
             train_step: Takes the steps.
-            batches: Global batches of one epoch, or a function from the epoch's number (from 0) to
-                them; the function must give the same batches when asked again, or a run that
-                continues from a checkpoint sees others than one that was never stopped.
-            epochs: Passes over `batches`; or give `steps`.
-            steps: Optimizer steps; the batches are repeated until then.
-            steps_per_epoch: Where known, for the time left; taken from the dataset if it knows.
+            batches: Global batches of one epoch: a tf.data.Dataset, or a function from the epoch's
+                number (from 0) to one, which must give the same batches when asked again, or a
+                list of tuples (features, labels[, weights]). Or the rows: such a tuple of arrays
+                or lists, which needs `batch_size`. With checkpoints a dataset may shuffle anew for
+                each epoch if it has a seed.
+            epochs: Passes over `batches`, of each `fit`; or give `steps`.
+            steps: Optimizer steps, of each `fit`; the batches are repeated until then.
+            batch_size: Rows of a global batch, where `batches` are arrays.
+            shuffle: Whether arrays are put into another order for each epoch; True by default.
+            seed: Of these orders; 0 by default.
+            steps_per_epoch: Of a dataset without end, how many make an epoch. Else for the time
+                left, where the dataset does not know it: an epoch has the batches that it has.
             steps_per_loop: Optimizer steps per call of the graph; "auto" is about half a second's.
             evaluate: Returns metrics by name; called after each epoch, on averaged weights if the
                 step keeps an EMA.
-            actions: Called in order.
+            actions: Called in order; callbacks of Keras too (see `KerasCallback`).
             checkpoints: Saved at ends of epochs and every so many steps, as they say, and when
                 training ends.
+            progress: Show how it goes, by a `ProgressLog` where `actions` have none.
 
         Raises:
-            ValueError: Both or neither of epochs and steps, or a count below 1.
+            ValueError: Both or neither of epochs and steps, a count below 1, data that is none, or
+                whose order no checkpoint could find again, or a callback that has no place here.
         """
-        if (epochs is None) == (steps is None):
-            raise ValueError(f"epochs={epochs} and steps={steps}: give exactly one of them.")
-        for name, value in (
-            ("epochs", epochs),
-            ("steps", steps),
-            ("steps_per_loop", steps_per_loop),
-        ):
-            if isinstance(value, int) and value < 1:
-                raise ValueError(f"{name}={value}: use at least 1.")
+        self._length = _length(epochs, steps)
         if isinstance(steps_per_loop, str) and steps_per_loop != "auto":
             raise ValueError(f'steps_per_loop={steps_per_loop!r}: use a number or "auto".')
+        for name, value in (
+            ("steps_per_loop", steps_per_loop),
+            ("steps_per_epoch", steps_per_epoch),
+        ):
+            if value is not None and value != "auto":
+                whole_number(name, value)
         self.train_step = train_step
-        self.batches: Callable[[int], Any] = batches if callable(batches) else lambda epoch: batches
-        self.epochs = epochs
-        self.steps = steps
+        self.batches = as_batches(batches, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        self._data_options = {"batch_size": batch_size, "shuffle": shuffle, "seed": seed}
+        self._data_given = batches
         self.steps_per_epoch = steps_per_epoch
         self.steps_per_loop = steps_per_loop
         self.evaluate = evaluate
-        self.actions = list(actions)
         self.checkpoints = checkpoints
+        self.actions = self._as_actions(actions, progress=progress)
         if checkpoints is not None:
-            checkpoints.hold_actions([v for action in actions for v in action.variables()])
+            checkpoints.hold_actions([v for action in self.actions for v in action.variables()])
+        self._data = EpochData(
+            self.batches,
+            steps_per_epoch=steps_per_epoch,
+            must_resume=checkpoints is not None,
+            needs_end=epochs is not None,
+        )
+        self._fits = 0
+        self._calls: list[dict[str, Any]] = []
+        self._facts: dict[str, Any] = {}
+        self._last_weights: list[Any] | None = None
+        self._iterator: Any = None
         self._epoch = 0
         self._step_in_epoch = 0
+        self._steps_untold = 0
         self._epoch_loss = [0.0, 0.0]  # Σ loss · Σ w and Σ w of the windows of the epoch so far
         self._metrics: dict[str, float] = {}
+        self._history: dict[str, list[float]] = {}
         self._stopped: str | None = None
         self._loop_size = 1 if steps_per_loop == "auto" else int(steps_per_loop)
 
-    def fit(self) -> FitResult:
-        """Trains to the end, from the latest checkpoint if there is one.
+    def fit(self, *, epochs: int | None = None, steps: int | None = None) -> FitResult:
+        """Trains, from the latest checkpoint if there is one; called again, it trains on.
+
+        Each call takes as many epochs, or steps, as the constructor was told, or as it is told
+        itself, beginning where the one before ended. A program that was killed does the same calls
+        again: those that were over are not repeated, the one under way continues.
+
+        A call that was over is trained on where its length has grown since: from the end of its
+        checkpoint, as if it had been longer from the beginning.
+
+        Args:
+            epochs: In place of the constructor's length.
+            steps: As well.
 
         Raises:
             NonFiniteError: See `TrainStep`.
-            ValueError: An epoch has no batch, or the checkpoint is of another model or of other
-                actions.
+            ValueError: An epoch has no batch, or the checkpoint is of another run: what differs is
+                named.
         """
-        if self.checkpoints is not None:
-            self._restore(self.checkpoints.restore())
+        given = epochs is not None or steps is not None
+        length = _length(epochs, steps) if given else self._length
+        number = self._fits
+        if number == 0 or number == len(self._calls):
+            for action in self.actions:
+                action.on_begin()
+        if number == 0 and self.checkpoints is not None:
+            self._restore(self.checkpoints, length)
+        if number < len(self._calls) - 1:
+            logging.info("Call %d of fit is over: the checkpoint is of a later one", number + 1)
+            self._fits += 1
+            return FitResult(**self._calls[number]["result"])
+        if number == len(self._calls):
+            self._begin_call(length)
+        else:
+            self._continue_call(length)
         while self._stopped is None:
             self._run_epoch()
+        self._fits += 1
+        return self._finish()
+
+    def _as_actions(self, actions: Sequence[Any], *, progress: bool) -> list[Action]:
+        metrics = None
+        if self.evaluate is None:
+            metrics = []
+        elif isinstance(self.evaluate, Evaluation):
+            metrics = ["loss", *(metric.name for metric in self.evaluate.metrics)]
+        kind, amount = self._length
+        found: list[Action] = []
+        for action in actions:
+            if isinstance(action, keras.callbacks.Callback):
+                action = KerasCallback(
+                    action,
+                    self.train_step,
+                    metrics=metrics,
+                    epochs=amount if kind == "epochs" else None,
+                )
+            if not isinstance(action, Action):
+                raise ValueError(
+                    f"actions: {type(action).__name__} is neither an Action nor a Keras callback."
+                )
+            found.append(action)
+        if progress and not any(isinstance(action, ProgressLog) for action in found):
+            found.append(ProgressLog())
+        return found
+
+    def _begin_call(self, length: tuple[str, int]) -> None:
+        if self._last_weights is not None:
+            for variable, value in zip(
+                self.train_step.model.variables, self._last_weights, strict=True
+            ):
+                variable.value.assign(value)
+        self._stopped, self._history = None, {}
+        begin = {"epochs": self._epoch, "steps": self._step}
+        self._calls.append({"begin": begin, "length": list(length), "result": None})
+
+    def _continue_call(self, length: tuple[str, int]) -> None:
+        """Goes on with the checkpoint's last call, or ends it where nothing is left to do."""
+        call = self._calls[-1]
+        kind, amount = length
+        goal = call["begin"][kind] + amount
+        reached = self._step if kind == "steps" else self._epoch
+        if reached > goal or (kind == "epochs" and reached == goal and self._step_in_epoch):
+            folder = self.checkpoints.directory if self.checkpoints is not None else ""
+            raise ValueError(
+                f"{kind}={amount}, but the checkpoint in {folder} is of step "
+                f"{self._step}, epoch {self._epoch + bool(self._step_in_epoch)} of a longer run "
+                f"({call['length'][0]}={call['length'][1]}): give at least as many, another "
+                "folder, or delete it to start over."
+            )
+        call["length"] = list(length)
+        if self._stopped == "early_stopping":
+            logging.info("The checkpoint's run is over: it was stopped early")
+        elif self._stopped is not None and reached < goal:
+            logging.info("The run has grown to %s=%d: training on", kind, amount)
+            self._stopped, call["result"] = None, None
+
+    def _finish(self) -> FitResult:
+        changed = bool(self.train_step.averages) or any(
+            type(action).before_export is not Action.before_export for action in self.actions
+        )
+        if changed:
+            self._last_weights = [v.numpy() for v in self.train_step.model.variables]
         for action in self.actions:
             restored = action.before_export()
             if restored is not None:
@@ -119,119 +244,165 @@ class TrainingLoop:
                 break
         else:
             self.train_step.use_averages()
-        result = FitResult(
-            stopped=self._stopped,
-            steps=self._step,
-            epochs=self._epoch,
-            metrics=self._metrics,
-            skipped=self.train_step.skipped,
-        )
+        assert self._stopped is not None
+        result = self._result(self._stopped)
+        self._calls[-1]["result"] = result._asdict()
         for action in self.actions:
             action.on_end(result)
         return result
+
+    def _result(self, stopped: str) -> FitResult:
+        return FitResult(
+            stopped=stopped,
+            steps=self._step,
+            epochs=self._epoch + bool(self._step_in_epoch),
+            metrics=self._metrics,
+            skipped=self.train_step.skipped,
+            history={name: list(values) for name, values in self._history.items()},
+        )
 
     @property
     def _step(self) -> int:
         return int(self.train_step.step.numpy())
 
     @property
+    def _epochs(self) -> int | None:
+        """The last epoch of this call of `fit`, counted from the first of all."""
+        call = self._calls[-1]
+        kind, amount = call["length"]
+        return call["begin"]["epochs"] + amount if kind == "epochs" else None
+
+    @property
+    def _steps(self) -> int | None:
+        """The last step of this call of `fit`."""
+        call = self._calls[-1]
+        kind, amount = call["length"]
+        return call["begin"]["steps"] + amount if kind == "steps" else None
+
+    @property
     def _total_steps(self) -> int | None:
-        if self.steps is not None:
-            return self.steps
-        if self.steps_per_epoch is None or self.epochs is None:
+        if self._steps is not None or self._epochs is None:
+            return self._steps
+        per_epoch = self.steps_per_epoch or self._data.steps
+        if per_epoch is None:
             return None
-        return self.epochs * self.steps_per_epoch
+        at_begin = self._step - self._step_in_epoch
+        return at_begin + (self._epochs - self._epoch) * per_epoch
 
     def _run_epoch(self) -> None:
-        dataset = self.batches(self._epoch)
-        if self.steps_per_epoch is None:
-            known = int(dataset.cardinality())
-            self.steps_per_epoch = known if known >= 0 else None
-        iterator = iter(dataset.skip(self._step_in_epoch) if self._step_in_epoch else dataset)
-        while True:
-            wanted = self._steps_of_next_loop()
-            if wanted == 0:
-                break
-            report = self._run_loop(iterator, wanted)
-            if report.exhausted:
-                break
+        if self._iterator is None:
+            self._iterator = self._data.begin(self._epoch, self._step_in_epoch, self._step)
+            if self._step_in_epoch == 0:
+                for action in self.actions:
+                    action.on_epoch_begin(self._epoch + 1)
+        stop, exhausted = False, False
+        while not (stop or exhausted) and (wanted := self._steps_of_next_loop()):
+            try:
+                report, stop = self._run_loop(self._iterator, wanted)
+            except BaseException:
+                self._iterator = None  # it may have given batches that were not trained on
+                raise
+            exhausted = report.exhausted
         if self._step_in_epoch == 0:
             raise ValueError("the training data has no batch: check the split and its files.")
-        self._end_epoch()
+        ended = exhausted or self._step_in_epoch == self._data.steps
+        self._end_epoch(whole=ended, stop=stop)
 
     def _steps_of_next_loop(self) -> int:
         """Returns how many steps to take before something else is due; 0 ends the epoch."""
         wanted = self._loop_size
-        if self.steps is not None:
-            wanted = min(wanted, self.steps - self._step)
-        if self.steps_per_epoch is not None:
-            wanted = min(wanted, self.steps_per_epoch - self._step_in_epoch)
+        if self._steps is not None:
+            wanted = min(wanted, self._steps - self._step)
+        if self._data.steps is not None:
+            wanted = min(wanted, self._data.steps - self._step_in_epoch)
         every = self.checkpoints.every_steps if self.checkpoints is not None else None
         if every is not None:
             wanted = min(wanted, every - self._step % every)
         return max(0, wanted)
 
-    def _run_loop(self, iterator: Any, wanted: int) -> LoopReport:
+    def _run_loop(self, iterator: Any, wanted: int) -> tuple[LoopReport, bool]:
+        for action in self.actions:
+            action.on_loop_begin()
         started = time.monotonic()
         report = self.train_step.run(iterator, wanted, loss_sums=self._epoch_loss)
         seconds = time.monotonic() - started
         self._step_in_epoch += report.steps
+        self._steps_untold += report.steps
+        stop = False
         if self.steps_per_loop == "auto" and report.steps:
             fitting = _SECONDS_PER_LOOP * report.steps / max(seconds, 1e-9)
             # At most ten times as many: the first call's time is mostly tracing.
             self._loop_size = int(max(1, min(fitting, 10 * self._loop_size, _MOST_STEPS_PER_LOOP)))
         if report.steps:
             self._epoch_loss = list(report.loss_sums)
-            self._tell(report, seconds)
+            stop = self._tell(report, seconds)
             every = self.checkpoints.every_steps if self.checkpoints is not None else None
             if every is not None and self._step % every == 0:
                 self._save()
-        return report
+        return report, stop
 
-    def _tell(self, report: LoopReport, seconds: float) -> None:
+    def _tell(self, report: LoopReport, seconds: float) -> bool:
         progress = LoopProgress(
             step=self._step,
             steps=report.steps,
             total_steps=self._total_steps,
             epoch=self._epoch + 1,
-            epochs=self.epochs,
+            epochs=self._epochs,
             loss=report.loss,
             gradient_norm=report.gradient_norm,
             learning_rate=learning_rate_of(self.train_step.optimizer),
             rows=report.rows,
             seconds=seconds,
         )
-        for action in self.actions:
-            action.on_loop(progress)
+        stop = [action.on_loop(progress) for action in self.actions]
+        return any(stop)
 
-    def _end_epoch(self) -> None:
-        self._epoch += 1
+    def _end_epoch(self, *, whole: bool, stop: bool) -> None:
+        """Evaluates and tells the actions; an epoch that is not whole goes on if training does."""
+        number = self._epoch + 1
         total, weights = self._epoch_loss
         loss = total / weights if weights else math.nan
-        self._step_in_epoch, self._epoch_loss = 0, [0.0, 0.0]
-        stop = False
-        with self.train_step.averaged():
-            self._metrics = self.evaluate() if self.evaluate is not None else {}
-            end = EpochEnd(self._step, self._epoch, loss, self._metrics)
-            for action in self.actions:
-                stop = action.on_epoch(end) or stop
-        if self.steps is not None and self._step >= self.steps:
+        if whole:
+            self._epoch, self._step_in_epoch, self._epoch_loss = number, 0, [0.0, 0.0]
+            self._iterator = None
+        if self._steps_untold:
+            stop = self._tell_epoch(number, loss) or stop
+        if self._steps is not None and self._step >= self._steps:
             self._stopped = "steps"
-        elif self.epochs is not None and self._epoch >= self.epochs:
+        elif self._epochs is not None and self._epoch >= self._epochs:
             self._stopped = "epochs"
         elif stop:
             self._stopped = "early_stopping"
         if self.checkpoints is not None and (self._stopped is not None or self.checkpoints.due()):
             self._save()
 
+    def _tell_epoch(self, number: int, loss: float) -> bool:
+        self._steps_untold = 0
+        stop = False
+        with self.train_step.averaged():
+            self._metrics = self.evaluate() if self.evaluate is not None else {}
+            logs = {"loss": loss, **{f"val_{name}": v for name, v in self._metrics.items()}}
+            end = EpochEnd(self._step, number, loss, self._metrics, logs)
+            for action in self.actions:
+                stop = action.on_epoch(end) or stop
+        for name, value in logs.items():
+            self._history.setdefault(name, []).append(float(value))
+        return stop
+
     def _save(self) -> None:
         assert self.checkpoints is not None
+        if self._stopped is not None:
+            self._calls[-1]["result"] = self._result(self._stopped)._asdict()
         position = {
             "epoch": self._epoch,
             "step_in_epoch": self._step_in_epoch,
+            "steps_untold": self._steps_untold,
             "epoch_loss": self._epoch_loss,
             "metrics": self._metrics,
+            "history": self._history,
+            "calls": self._calls,
             "stopped": self._stopped,
+            "facts": self._facts,
             "actions": [[name, action.state()] for name, action in self._remembering()],
         }
         self.checkpoints.save(position, self._step)
@@ -244,21 +415,60 @@ class TrainingLoop:
             if type(action).state is not Action.state
         ]
 
-    def _restore(self, position: dict[str, Any] | None) -> None:
+    def _restore(self, checkpoints: Checkpoints, length: tuple[str, int]) -> None:
+        follows: list[str] = []
+        if not self._facts:
+            ours = loop_facts(
+                self.train_step,
+                self._data_given,
+                self._data_options,
+                self.evaluate,
+                self.actions,
+            )
+            self._facts = {**ours, **checkpoints.facts}
+
+        def check(position: dict[str, Any]) -> None:
+            kind, amount = position["calls"][-1]["length"]
+            longer = kind != length[0] or length[1] > amount
+            follows[:] = check_facts(
+                position["facts"], self._facts, path=checkpoints.directory, longer=longer
+            )
+            there = [name for name, _ in position["actions"]]
+            here = [name for name, _ in self._remembering()]
+            if there != here:
+                raise ValueError(
+                    f"the checkpoint is of a loop with the actions {there}, this one has {here}: "
+                    "give the same, or another folder for checkpoints to start over."
+                )
+
+        position = checkpoints.restore(check)
         if position is None:
             return
+        self._iterator = None
         self._epoch = position["epoch"]
         self._step_in_epoch = position["step_in_epoch"]
+        self._steps_untold = position["steps_untold"]
         self._epoch_loss = position["epoch_loss"]
         self._metrics = position["metrics"]
+        self._history = position["history"]
+        self._calls = position["calls"]
         self._stopped = position["stopped"]
-        ours = self._remembering()
-        there, here = [name for name, _ in position["actions"]], [name for name, _ in ours]
-        if there != here:
-            raise ValueError(
-                f"the checkpoint is of a loop with the actions {there}, this one has {here}: give "
-                "the same, or another folder for checkpoints to start over."
-            )
-        for (_, action), (_, state) in zip(ours, position["actions"], strict=True):
+        for (_, action), (_, state) in zip(self._remembering(), position["actions"], strict=True):
             action.restore(state)
+        if follows:
+            logging.warning(
+                "The learning rate's schedule grows with the run: %s. From step %d on it is the "
+                "longer one; the steps before followed the shorter. Delete %s to train all of them "
+                "by the longer one.",
+                told(follows),
+                self._step,
+                checkpoints.directory,
+            )
         logging.info("Continuing at step %d, epoch %d", self._step, self._epoch + 1)
+
+
+def _length(epochs: Any, steps: Any) -> tuple[str, int]:
+    if (epochs is None) == (steps is None):
+        raise ValueError(f"epochs={epochs} and steps={steps}: give exactly one of them.")
+    kind, value = ("epochs", epochs) if steps is None else ("steps", steps)
+    return kind, whole_number(kind, value)

@@ -181,15 +181,15 @@ def test_a_kill_forgets_no_best_weights(strategies, tmp_path):
 def test_an_export_that_was_cut_short_leaves_the_best_before_it(tmp_path):
     model = full_batch.mlp()
     action = ExportBest(model, str(tmp_path / "best"))
-    action.on_epoch(EpochEnd(1, 1, 0.5, {"loss": 0.5}))
+    action.on_epoch(EpochEnd(1, 1, 0.5, {"loss": 0.5}, {}))
     first = model(FEATURES).numpy()
     (tmp_path / "best").rename(tmp_path / "best.before")  # where a kill between two renames ends
     (tmp_path / "best.writing").mkdir()
     model.set_weights([w + 1.0 for w in model.get_weights()])
-    action.on_epoch(EpochEnd(2, 2, 0.6, {"loss": 0.6}))  # not better: nothing is written
+    action.on_epoch(EpochEnd(2, 2, 0.6, {"loss": 0.6}, {}))  # not better: nothing is written
     found = load(str(tmp_path / "best.before"))(tf.constant(FEATURES))
     np.testing.assert_allclose(next(iter(found.values())), first, rtol=1e-6, atol=1e-6)
-    action.on_epoch(EpochEnd(3, 3, 0.4, {"loss": 0.4}))
+    action.on_epoch(EpochEnd(3, 3, 0.4, {"loss": 0.4}, {}))
     assert [p.name for p in tmp_path.iterdir()] == ["best"]
 
 
@@ -197,8 +197,8 @@ def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
     action = TensorBoardScalars(str(tmp_path))
     for step in (10, 20):
         action.on_loop(LoopProgress(step, 10, 20, 1, 1, step / 64, 2.0, 0.25, 64, 0.5))
-    action.on_epoch(EpochEnd(20, 1, 0.5, {"loss": 0.375, "auc": 0.75}))
-    action.on_end(FitResult("epochs", 20, 1, {}, {}))
+    action.on_epoch(EpochEnd(20, 1, 0.5, {"loss": 0.375, "auc": 0.75}, {}))
+    action.on_end(FitResult("epochs", 20, 1, {}, {}, {}))
     found = {}
     for name in ("train", "eval"):
         shown = EventAccumulator(str(tmp_path / name))  # TensorBoard's own reader
@@ -221,7 +221,7 @@ def test_early_stopping_waits_and_puts_the_best_weights_back():
     kept = {}
     for epoch, auc in enumerate([0.70, 0.80, 0.805, math.nan, 0.99]):
         model.set_weights([np.full_like(w, epoch) for w in model.get_weights()])
-        kept[epoch] = stopping.on_epoch(EpochEnd(epoch, epoch, 0.0, {"auc": auc}))
+        kept[epoch] = stopping.on_epoch(EpochEnd(epoch, epoch, 0.0, {"auc": auc}, {}))
         if kept[epoch]:
             break
     # 0.805 is less than min_delta better, NaN never is: two epochs without improvement.
@@ -234,7 +234,7 @@ def test_early_stopping_waits_and_puts_the_best_weights_back():
 def test_what_is_not_evaluated_cannot_be_monitored(kind):
     action = kind(full_batch.mlp(), monitor="acu", mode="max")
     with pytest.raises(ValueError, match=r"monitor='acu' is not evaluated; did you mean 'auc'"):
-        action.on_epoch(EpochEnd(1, 1, 0.0, {"loss": 1.0, "auc": 0.5}))
+        action.on_epoch(EpochEnd(1, 1, 0.0, {"loss": 1.0, "auc": 0.5}, {}))
 
 
 @pytest.mark.parametrize(

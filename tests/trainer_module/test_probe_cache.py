@@ -61,7 +61,7 @@ def test_an_unreadable_entry_is_told_and_ignored(tmp_path, warnings, content):
     path.write_bytes(content)
     assert load(str(path), "abc") is None
     (line,) = warnings
-    assert line.startswith(f"Ignoring the unreadable {path}: ")
+    assert line.startswith(f"Ignoring the unreadable {path}, to be written anew: ")
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_left(tmp_path, warnings):

@@ -135,8 +135,32 @@ def test_a_second_call_continues_from_the_checkpoint(fn_args):
     args = fn_args(**QUICK, epochs=2)
     first = run_fn(args)
     again = run_fn(args)  # nothing left to do but the export
-    assert again.metrics == first.metrics
-    assert again.steps == first.steps
+    assert again == first
+    assert len(first.history["val_auc"]) == 2
+
+
+def test_a_run_grows_and_one_that_differs_is_told_by_what(fn_args, tmp_path, monkeypatch):
+    """Longer: trained on. An edited model_fn: trained from its beginning, which the log says."""
+    told = []
+    monkeypatch.setattr(absl_logging, "warning", lambda text, *values: told.append(text % values))
+    source = (Path(__file__).parent / "user_model.py").read_text()
+    (tmp_path / "edited_model.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    args = fn_args(**QUICK, epochs=1, model_fn="edited_model.fare_only")
+    run_fn(args)
+    args.custom_config["trainer"]["epochs"] = 2
+    grown = run_fn(args)
+    assert (grown.steps, len(grown.history["loss"])) == (38, 2)
+    assert told == []
+    (tmp_path / "edited_model.py").write_text(f"{source}\nEDITED = True\n")
+    args.custom_config["trainer"]["optimizer"] = {"learning_rate": 0.02}
+    again = run_fn(args)
+    assert (again.steps, len(again.history["loss"])) == (38, 2)
+    assert again.history["loss"][0] != grown.history["loss"][0]
+    (line,) = told
+    assert "Training from the beginning" in line
+    assert "trainer.optimizer.learning_rate was 0.01 and is 0.02" in line
+    assert "code.edited_model was " in line
 
 
 def test_early_stopping_exports_the_best_epoch(fn_args):

@@ -11,6 +11,7 @@ from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgr
 from trainer_module.actions.csv_log import CsvLog
 from trainer_module.actions.early_stopping import EarlyStopping
 from trainer_module.actions.export_best import ExportBest
+from trainer_module.actions.keras_callback import KerasCallback
 from trainer_module.actions.progress_log import ProgressLog
 from trainer_module.actions.tensorboard import TensorBoardScalars
 
@@ -24,4 +25,5 @@ __all__ = [
     "CsvLog",
     "EarlyStopping",
     "ExportBest",
+    "KerasCallback",
 ]

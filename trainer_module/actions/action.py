@@ -46,12 +46,15 @@ class EpochEnd(NamedTuple):
         epoch: Epochs ended.
         loss: Mean loss of the epoch's windows, in training.
         metrics: "loss" and metrics of the eval split; empty without one.
+        logs: What goes into the history: "loss" is that of training, "val_" stands before the
+            metrics. Callbacks of Keras add to it, for the history and for those after them.
     """
 
     step: int
     epoch: int
     loss: float
     metrics: dict[str, float]
+    logs: dict[str, float]
 
     def metric(self, name: str, *, field: str) -> float:
         """Returns a metric of the eval split.
@@ -72,11 +75,15 @@ class FitResult(NamedTuple):
     """How training ended.
 
     Attributes:
-        stopped: "epochs", "steps" or "early_stopping".
+        stopped: "epochs", "steps", or "early_stopping" where an action asked for the end.
         steps: Optimizer steps taken in all, skipped windows included.
         epochs: Epochs begun.
         metrics: Of the last evaluation, or of the best epoch when its weights were restored.
         skipped: Windows that updated nothing, by reason.
+        history: As that of Keras: {"loss": [0.7, 0.6], "val_loss": [...], "val_auc": [...]}, a
+            value for each epoch of the call of `fit`, those before a kill included; "loss" is that
+            of training, "val_" stands before what was evaluated, and callbacks of Keras add theirs
+            ("learning_rate").
     """
 
     stopped: str
@@ -84,13 +91,23 @@ class FitResult(NamedTuple):
     epochs: int
     metrics: dict[str, float]
     skipped: dict[str, int]
+    history: dict[str, list[float]]
 
 
 class Action:
     """Called by the training loop between calls of the graph; does nothing by itself."""
 
-    def on_loop(self, progress: LoopProgress) -> None:
-        """After each call of the graph."""
+    def on_begin(self) -> None:
+        """At the beginning of each `fit`; `restore` follows where a checkpoint is there."""
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Before the first step of an epoch, from 1; not where a run continues within it."""
+
+    def on_loop_begin(self) -> None:
+        """Before each call of the graph."""
+
+    def on_loop(self, progress: LoopProgress) -> bool | None:
+        """After each call of the graph; True stops training."""
 
     def on_epoch(self, end: EpochEnd) -> bool:
         """After each epoch's evaluation; True stops training."""
@@ -102,6 +119,10 @@ class Action:
 
     def on_end(self, result: FitResult) -> None:
         """When everything is done."""
+
+    def facts(self) -> dict[str, Any]:
+        """What of the action decides where the run ends, as JSON: its options."""
+        return {}
 
     def variables(self) -> Sequence[tf.Variable]:
         """What a checkpoint must hold for the action to continue."""

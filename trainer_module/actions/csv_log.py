@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import os
+import io
 from typing import Any
 
-import tensorflow as tf
-
 from trainer_module.actions.action import Action, EpochEnd
+from trainer_module.whole_files import write_text
 
 
 class CsvLog(Action):
@@ -30,12 +29,11 @@ class CsvLog(Action):
         """Adds the epoch's row."""
         metrics = {f"eval_{name}": value for name, value in end.metrics.items()}
         self._rows.append({"epoch": end.epoch, "step": end.step, "loss": end.loss, **metrics})
-        tf.io.gfile.makedirs(os.path.dirname(self.path) or ".")
-        with tf.io.gfile.GFile(f"{self.path}.writing", "w") as stream:
-            writer = csv.DictWriter(stream, self._rows[-1], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self._rows)
-        tf.io.gfile.rename(f"{self.path}.writing", self.path, overwrite=True)
+        table = io.StringIO()
+        writer = csv.DictWriter(table, self._rows[-1], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self._rows)
+        write_text(self.path, table.getvalue())
         return False
 
     def state(self) -> dict[str, Any]:

@@ -52,6 +52,20 @@ class EarlyStopping(Action):
         self._best_metrics: dict[str, float] = {}
         self._waited = 0
 
+    def on_begin(self) -> None:
+        """Waits as many epochs again where `fit` is called once more."""
+        self._waited = 0
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the options."""
+        return {
+            "monitor": self.monitor,
+            "patience_epochs": self.patience_epochs,
+            "mode": self.mode,
+            "min_delta": self.min_delta,
+            "restore_best": bool(self._best_weights),
+        }
+
     def on_epoch(self, end: EpochEnd) -> bool:
         """Compares with the best; True after `patience_epochs` without improvement."""
         value = end.metric(self.monitor, field="early_stopping.monitor")

@@ -1,0 +1,199 @@
+"""Callbacks of Keras as actions: what `fit` would do with them, and what has no place here."""
+
+from __future__ import annotations
+
+import csv
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+
+from trainer_module.evaluation import Evaluation
+from trainer_module.train_step import TrainStep
+from trainer_module.training_loop import TrainingLoop
+
+FEATURES, LABELS, _ = full_batch.batch("mlp", 24)
+
+
+def loop(*callbacks, epochs=4, optimizer=None, evaluated=True, **options):
+    keras.utils.set_random_seed(5)
+    model = full_batch.mlp()
+    optimizer = optimizer or keras.optimizers.SGD(0.05)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=4)
+    return TrainingLoop(
+        step,
+        (FEATURES, LABELS),
+        batch_size=6,
+        epochs=epochs,
+        progress=False,
+        shuffle=False,
+        evaluate=held_out(model) if evaluated else None,
+        actions=callbacks,
+        **options,
+    )
+
+
+def held_out(model):
+    import tensorflow as tf
+
+    data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(24)
+    return Evaluation(model, "mse", data, metrics=[keras.metrics.MeanAbsoluteError(name="mae")])
+
+
+def callbacks(folder):
+    """Three that change how training goes, and three that look on."""
+    seen = []
+    return [
+        keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * (1 + epoch)),
+        keras.callbacks.ReduceLROnPlateau(monitor="val_mae", patience=0, factor=0.5, min_delta=0.2),
+        keras.callbacks.EarlyStopping(patience=2, min_delta=0.1, restore_best_weights=True),
+        keras.callbacks.CSVLogger(str(folder / "log.csv")),
+        keras.callbacks.ModelCheckpoint(str(folder / "best.keras"), save_best_only=True),
+        keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: seen.append((epoch, sorted(logs)))
+        ),
+    ], seen
+
+
+def test_callbacks_do_what_they_do_in_keras_fit(tmp_path):
+    """Reference: keras.Model.fit on the same batches, 1e-5: it averages over micro-batches too."""
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "keras").mkdir()
+    ours, seen = callbacks(tmp_path / "ours")
+    made = loop(*ours, epochs=9)
+    result = made.fit()
+    keras.utils.set_random_seed(5)
+    model = full_batch.mlp()
+    model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"])
+    theirs, their_seen = callbacks(tmp_path / "keras")
+    history = model.fit(
+        FEATURES,
+        LABELS,
+        batch_size=6,
+        epochs=9,
+        shuffle=False,
+        validation_data=(FEATURES, LABELS),
+        callbacks=theirs,
+        verbose=0,
+    ).history
+    assert result.stopped == "early_stopping"
+    assert result.epochs == len(history["loss"]) < 9
+    for one, other in zip(made.train_step.model.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result.history["val_loss"], history["val_loss"], rtol=1e-5)
+    np.testing.assert_allclose(result.history["val_mae"], history["val_mae"], rtol=1e-5)
+    assert [epoch for epoch, _ in seen] == [epoch for epoch, _ in their_seen]
+    tables = [
+        list(csv.DictReader((tmp_path / who / "log.csv").open())) for who in ("ours", "keras")
+    ]
+    for row, their_row in zip(*tables, strict=True):
+        for name in ("epoch", "val_loss", "learning_rate"):
+            assert float(row[name]) == pytest.approx(float(their_row[name]), rel=1e-5)
+    assert len({row["learning_rate"] for row in tables[0]}) > 2
+    best = keras.saving.load_model(tmp_path / "ours/best.keras")
+    lowest = min(result.history["val_loss"])
+    assert np.mean((best(FEATURES).numpy() - LABELS) ** 2) == pytest.approx(lowest, rel=1e-5)
+
+
+def test_a_callback_stops_within_an_epoch():
+    class StopAt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = batch == 1 and logs["loss"] > 0
+
+    result = loop(StopAt(), steps_per_loop=1).fit()
+    assert (result.stopped, result.steps, result.epochs) == ("early_stopping", 2, 1)
+
+
+class ListensToEvaluation(keras.callbacks.Callback):
+    def on_test_batch_end(self, batch, logs=None):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("callback", "message"),
+    [
+        (keras.callbacks.TensorBoard("x"), "TensorBoard has no place: use .*TensorBoardScalars"),
+        (keras.callbacks.BackupAndRestore("x"), "BackupAndRestore has no place: give checkpoints="),
+        (ListensToEvaluation(), "ListensToEvaluation listens to on_test_batch_end, which never"),
+        (
+            keras.callbacks.EarlyStopping("val_accuracy", mode="max"),
+            r"EarlyStopping\(monitor='val_accuracy'\) watches what is not computed; did you mean",
+        ),
+        (keras.callbacks.EarlyStopping("mae"), "did you mean 'val_mae'"),
+        (len, "builtin_function_or_method is neither an Action nor a Keras callback"),
+    ],
+)
+def test_what_has_no_place_is_refused_at_construction(callback, message):
+    with pytest.raises(ValueError, match=message):
+        loop(callback)
+
+
+def test_a_rate_that_is_set_twice_is_refused():
+    schedule = keras.optimizers.schedules.CosineDecay(0.1, 10)
+    with pytest.raises(ValueError, match="ReduceLROnPlateau sets the learning rate, and the opt"):
+        loop(keras.callbacks.ReduceLROnPlateau("loss"), optimizer=keras.optimizers.SGD(schedule))
+    with pytest.raises(ValueError, match=r"ReduceLROnPlateau\(monitor='val_loss'\).*no evaluate="):
+        loop(keras.callbacks.ReduceLROnPlateau(), evaluated=False)
+
+
+def test_arrays_and_lists_train_as_keras_fit_does():
+    """Reference: keras.Model.fit without shuffling, 1e-5; float64 rows as Keras takes them."""
+    keras.utils.set_random_seed(5)
+    model = full_batch.mlp()
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    history = model.fit(FEATURES, LABELS, batch_size=6, epochs=2, shuffle=False, verbose=0).history
+
+    def trained(data, **options):
+        keras.utils.set_random_seed(5)
+        step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)
+        done = TrainingLoop(step, data, epochs=2, progress=False, **options).fit()
+        return done.history["loss"], step.model.get_weights()
+
+    arrays = FEATURES.astype("float64"), LABELS.astype("float64")
+    lists = FEATURES.tolist(), LABELS.tolist()
+    batches = [(FEATURES[i : i + 6], LABELS[i : i + 6]) for i in range(0, 24, 6)]
+    for data, options in (
+        (arrays, {"batch_size": np.int64(6), "shuffle": False}),
+        (lists, {"batch_size": 6, "shuffle": False}),
+        (batches, {}),
+    ):
+        losses, weights = trained(data, **options)
+        np.testing.assert_allclose(losses, history["loss"], rtol=1e-5)
+        for one, other in zip(weights, model.get_weights(), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert trained(arrays, batch_size=6)[0] != trained(arrays, batch_size=6, seed=1)[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ((FEATURES, LABELS), {}, "batch_size=None: arrays need the rows of a global batch"),
+        ((FEATURES, LABELS), {"batch_size": 0}, "batch_size=0: use at least 1"),
+        ((FEATURES, LABELS[:5]), {"batch_size": 6}, "the arrays of the training data have 5, 24"),
+        (FEATURES, {}, "the training data is a ndarray: give a tf.data.Dataset of global batches"),
+        (
+            [(FEATURES, LABELS)],
+            {"shuffle": True},
+            "shuffle=True is for arrays, and the data is a l",
+        ),
+    ],
+)
+def test_data_that_is_none_is_refused(data, options, message):
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)
+    with pytest.raises(ValueError, match=message):
+        TrainingLoop(step, data, epochs=1, **options)
+
+
+def test_progress_is_shown_by_default_and_not_if_unwanted(capsys, monkeypatch):
+    from trainer_module.actions import progress_log
+
+    monkeypatch.setattr(progress_log, "_is_heard", lambda logger: False)
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)
+    TrainingLoop(step, (FEATURES, LABELS), epochs=2, batch_size=6).fit()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("step 1/8 epoch 1/2 loss ")
+    assert lines[-2].startswith("step 8/8 epoch 2/2 loss ")
+    assert lines[-1] == "training ended by epochs after 8 steps"
+    TrainingLoop(step, (FEATURES, LABELS), epochs=2, batch_size=6, progress=False).fit()
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,266 @@
+"""Callbacks of Keras as actions."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgress
+from trainer_module.described import described
+from trainer_module.improvement import better_mode
+from trainer_module.names import nearest
+from trainer_module.several_optimizers import each_optimizer, is_several
+
+# What is of no use here, and what does the same.
+_OTHERS = {
+    "BackupAndRestore": "give checkpoints=Checkpoints(folder, step)",
+    "CallbackList": "give its callbacks one by one",
+    "OrbaxCheckpoint": "give checkpoints=Checkpoints(folder, step)",
+    "ProgbarLogger": "progress is shown without it",
+    "SwapEMAWeights": "give TrainStep ema_momentum=; evaluations and exports use the average",
+    "TensorBoard": "use trainer_module.actions.TensorBoardScalars(folder)",
+}
+_NEVER_CALLED = (
+    *("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end"),
+    *("on_predict_begin", "on_predict_end", "on_predict_batch_begin", "on_predict_batch_end"),
+)
+_LOOKS_ON = (
+    keras.callbacks.CSVLogger,
+    keras.callbacks.History,
+    keras.callbacks.ModelCheckpoint,
+    keras.callbacks.RemoteMonitor,
+)
+_SETS_RATE = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
+
+
+class KerasCallback(Action):
+    """Calls a `keras.callbacks.Callback` when `keras.Model.fit` would.
+
+    `logs` hold "loss", and "val_" names of what the loop evaluates; metrics of the training rows
+    are not computed. A batch, for `on_train_batch_begin` and `on_train_batch_end`, is what one call
+    of the graph takes: `steps_per_loop` optimizer steps, as with Keras' steps_per_execution.
+
+    Checkpoints hold those of the callback's attributes that are numbers, texts, None, or lists
+    of these, and the best weights of `EarlyStopping`: a run that was killed goes on with them.
+    """
+
+    def __init__(
+        self,
+        callback: keras.callbacks.Callback,
+        train_step: Any,
+        *,
+        metrics: Sequence[str] | None,
+        epochs: int | None = None,
+    ) -> None:
+        """Gives the callback its model.
+
+        Args:
+            callback: Any but those that have a counterpart here or listen to evaluation.
+            train_step: Whose model and optimizer the callback sees.
+            metrics: What is evaluated at the end of an epoch; None where that is not known.
+            epochs: Of the whole run, for the callback's `params`.
+
+        Raises:
+            ValueError: The callback cannot do its work here; it is named, with what can.
+        """
+        self.callback = callback
+        self.name = type(callback).__name__
+        self._check(train_step.optimizer, metrics)
+        self._model = _ModelSeen(train_step.model, train_step.optimizer)
+        callback.set_params({"epochs": epochs, "steps": None, "verbose": 0})
+        callback.set_model(self._model)
+        if getattr(callback, "mode", None) == "auto":
+            callback.mode = better_mode(callback.monitor, "auto", field=f"{self.name}: mode")
+        if getattr(callback, "monitor_op", 0) is None:
+            callback._set_monitor_op()  # once: it turns the sign of min_delta
+        functions = {name: f for name, f in vars(callback).items() if inspect.isroutine(f)}
+        self._facts = {
+            "class": described(type(callback)),
+            **_plain(vars(callback)),
+            **described({k: f for k, f in functions.items() if k != "monitor_op"}),
+        }
+        self._best: list[tf.Variable] = []
+        if getattr(callback, "restore_best_weights", False):
+            with train_step.strategy.scope():
+                weights = train_step.model.weights
+                self._best = [tf.Variable(v.value, trainable=False) for v in weights]
+        self._batch, self._ended = 0, 0
+        self._last: dict[str, float] = {}
+        self._best_metrics: dict[str, float] | None = None
+        self._is_over = False
+        self._table = ""
+
+    def on_begin(self) -> None:
+        """Begins training; a stop that was asked for is over."""
+        self._model.stop_training = False
+        self._best_metrics, self._is_over = None, False
+        self._table = _table_of(self.callback)
+        self.callback.on_train_begin({})
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Begins an epoch, for the callback from 0."""
+        self._batch = 0
+        self.callback.on_epoch_begin(epoch - 1, {})
+
+    def on_loop_begin(self) -> None:
+        """Begins a batch."""
+        self.callback.on_train_batch_begin(self._batch, {})
+
+    def on_loop(self, progress: LoopProgress) -> bool:
+        """Ends a batch: its number is that of its last step."""
+        self._batch += progress.steps
+        self.callback.on_train_batch_end(self._batch - 1, {"loss": progress.loss})
+        return self._model.stop_training
+
+    def on_epoch(self, end: EpochEnd) -> bool:
+        """Ends an epoch."""
+        before = getattr(self.callback, "best_weights", None)
+        self._ended = end.epoch
+        self.callback.on_epoch_end(end.epoch - 1, end.logs)
+        self._last = {name: float(value) for name, value in end.logs.items()}
+        if getattr(self.callback, "best_weights", None) is not before:
+            self._best_metrics = dict(end.metrics)
+        return self._model.stop_training
+
+    def before_export(self) -> dict[str, float] | None:
+        """Ends training for an EarlyStopping that puts the best weights back."""
+        if getattr(self.callback, "best_weights", None) is None or self._best_metrics is None:
+            return None
+        self._end()
+        return self._best_metrics
+
+    def on_end(self, result: FitResult) -> None:
+        """Ends training."""
+        if not self._is_over:
+            self._end()
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the options: the plain attributes as they were at first; none of who looks on."""
+        return {} if isinstance(self.callback, _LOOKS_ON) else self._facts
+
+    def variables(self) -> Sequence[tf.Variable]:
+        """Returns where the best weights of EarlyStopping are kept for a checkpoint."""
+        return self._best
+
+    def state(self) -> dict[str, Any]:
+        """Returns the callback's plain attributes."""
+        weights = getattr(self.callback, "best_weights", None)
+        for variable, weight in zip(self._best, weights or (), strict=False):
+            variable.assign(weight)
+        return {
+            "name": self.name,
+            "attributes": _plain(vars(self.callback)),
+            "batch": self._batch,
+            "ended": self._ended,
+            "last": self._last,
+            "best_metrics": self._best_metrics,
+            "has_weights": weights is not None,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Gives the callback its attributes back."""
+        for name, value in state["attributes"].items():
+            setattr(self.callback, name, value)
+        self._batch, self._ended = state["batch"], state["ended"]
+        self._last, self._best_metrics = state["last"], state["best_metrics"]
+        if state["has_weights"]:
+            self.callback.best_weights = [variable.numpy() for variable in self._best]
+        if self._table:
+            _go_on(self.callback, self._table, self._ended)
+
+    def _end(self) -> None:
+        self._is_over = True
+        self.callback.on_train_end(dict(self._last))
+
+    def _check(self, optimizer: Any, metrics: Sequence[str] | None) -> None:
+        kinds = [kind.__name__ for kind in type(self.callback).__mro__]
+        if found := next((kind for kind in kinds if kind in _OTHERS), None):
+            raise ValueError(f"actions: keras.callbacks.{found} has no place: {_OTHERS[found]}.")
+        base = keras.callbacks.Callback
+        for hook in _NEVER_CALLED:
+            own = getattr(type(self.callback), hook) is not getattr(base, hook)
+            if own or hook in vars(self.callback):
+                raise ValueError(
+                    f"actions: {self.name} listens to {hook}, which never happens here: evaluation "
+                    "is one call. Use on_epoch_end, whose logs have its results as val_..."
+                )
+        if isinstance(self.callback, _SETS_RATE):
+            parts = each_optimizer(optimizer)[1:] if is_several(optimizer) else [optimizer]
+            if any(isinstance(part._learning_rate, _SCHEDULE) for part in parts):
+                raise ValueError(
+                    f"actions: {self.name} sets the learning rate, and the optimizer has a "
+                    "schedule for it: give the optimizer a number, or leave the callback out."
+                )
+        monitor = getattr(self.callback, "monitor", None)
+        watches = getattr(self.callback, "save_best_only", True)
+        if monitor is None or metrics is None or not watches or monitor == "loss":
+            return
+        known = ["loss", *(f"val_{name}" for name in metrics)]
+        if monitor.partition("/")[0] not in known:
+            raise ValueError(
+                f"actions: {self.name}(monitor={monitor!r}) watches what is not computed; "
+                f"{nearest(monitor, known)}" + ("" if metrics else " (the loop has no evaluate=)")
+            )
+
+
+_SCHEDULE = keras.optimizers.schedules.LearningRateSchedule
+
+
+class _ModelSeen:
+    """The model with the optimizer that trains it, which Keras would have had from `compile`."""
+
+    def __init__(self, model: keras.Model, optimizer: Any) -> None:
+        self.__dict__.update(_model=model, optimizer=optimizer, stop_training=False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = name in ("optimizer", "stop_training")
+        setattr(self._model, name, value) if not own else self.__dict__.__setitem__(name, value)
+
+
+def _plain(attributes: dict[str, Any]) -> dict[str, Any]:
+    found = {name: _number(value) for name, value in attributes.items() if name != "best_weights"}
+    return {name: value for name, value in found.items() if _is_plain(value)}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, (np.generic, tf.Tensor)) and np.ndim(value) == 0:
+        return np.asarray(value).item()
+    return value
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(_is_plain(each) for each in value)
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _table_of(callback: Any) -> str:
+    """Returns what a CSVLogger has written, and will begin anew."""
+    is_table = isinstance(callback, keras.callbacks.CSVLogger) and not callback.append
+    if not is_table or not tf.io.gfile.exists(callback.filename):
+        return ""
+    with tf.io.gfile.GFile(callback.filename) as stream:
+        return stream.read()
+
+
+def _go_on(callback: Any, table: str, ended: int) -> None:
+    """Writes the rows of the epochs that a checkpoint knows into a table that was begun anew."""
+    header, *rows = csv.reader(io.StringIO(table), delimiter=callback.sep)
+    place = header.index("epoch")
+    kept = io.StringIO()
+    writer = csv.writer(kept, delimiter=callback.sep)
+    writer.writerow(header)
+    writer.writerows(row for row in rows if len(row) == len(header) and int(row[place]) < ended)
+    callback.csv_file.write(kept.getvalue())
+    callback.csv_file.flush()
+    callback.append_header = False

@@ -1,0 +1,161 @@
+"""What a tf.data.Dataset is made of: which steps, from what, and which of them draw at random."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainer_module.described import array_digest
+
+# They change how fast elements come, not which.
+_NO_SAY = ("Prefetch", "Options", "Model", "Finalize")
+# These make the iterator of what is below them when their own is made, and no other later.
+_AT_ONCE = ("Batch", "PaddedBatch", "Map", "Filter", "Take", "Skip", "Zip", "Unbatch", "Rebatch")
+_SHUFFLES = ("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3")
+_RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
+_SHOWN = ("_batch_size", "_buffer_size", "_seed", "_seed2", "_count", "_drop_remainder", "_size")
+_FILES = ("_filenames", "_files")
+_ARRAYS = ("_tensors", "_tensor", "_components")
+
+
+def steps_of(dataset: Any) -> Iterator[tuple[str, Any]]:
+    """Yields (kind, dataset) of each step, the last first: ("Batch", ...), ("Shuffle", ...)."""
+    yield _kind(dataset), dataset
+    for below in dataset._inputs():
+        yield from steps_of(below)
+
+
+def dataset_facts(dataset: Any) -> dict[str, Any]:
+    """Returns what tells a dataset from others: its steps, arrays and files, as JSON."""
+    steps = [(kind, each) for kind, each in steps_of(dataset) if kind not in _NO_SAY]
+    facts: dict[str, Any] = {"elements": str(dataset.element_spec)}
+    for place, (kind, each) in enumerate(reversed(steps)):
+        facts[f"{place} {kind}"] = _facts(each)
+    return facts
+
+
+def has_reshuffle(dataset: Any) -> bool:
+    """Whether each new iterator of the dataset gives another order."""
+    return any(
+        kind == "Shuffle" and each._reshuffle_each_iteration for kind, each in steps_of(dataset)
+    )
+
+
+def reshuffles_at_once(dataset: Any) -> bool:
+    """Whether the n-th iterator has the n-th order however far the ones before it were read.
+
+    A shuffle draws its order when its iterator is made. Below `repeat`, `cache`, `concatenate` or
+    another shuffle that is later, or not at all.
+    """
+    return _reshuffles_at_once(dataset, at_once=True)
+
+
+def unseeded_shuffle(dataset: Any) -> bool:
+    """Whether the dataset shuffles by a seed that no other process will have."""
+    for kind, each in steps_of(dataset):
+        if kind == "Shuffle" and _no_seed(each._seed, each._seed2):
+            return True
+        if kind == "Random" and _no_seed(each._seed, each._seed2):
+            return True
+        for operation in _operations(each):
+            if operation.type in _SHUFFLES and _no_seed(*operation.inputs[2:4]):
+                return True
+    return False
+
+
+def random_operations(dataset: Any) -> list[str]:
+    """Returns TensorFlow's own random operations in the dataset's functions, once each."""
+    found = {
+        operation.type
+        for _, each in steps_of(dataset)
+        for operation in _operations(each)
+        if operation.type.startswith(_RANDOM) and "Dataset" not in operation.type
+    }
+    return sorted(found)
+
+
+def _reshuffles_at_once(dataset: Any, *, at_once: bool) -> bool:
+    kind = _kind(dataset)
+    if kind == "Shuffle" and dataset._reshuffle_each_iteration and not at_once:
+        return False
+    at_once = at_once and (kind in _AT_ONCE or kind in _NO_SAY)
+    return all(_reshuffles_at_once(below, at_once=at_once) for below in dataset._inputs())
+
+
+def _kind(dataset: Any) -> str:
+    name = type(dataset).__name__.lstrip("_").removesuffix("V2").removesuffix("V1")
+    return name.removesuffix("Dataset").removeprefix("Parallel")
+
+
+def _facts(dataset: Any) -> Any:
+    facts: list[Any] = []
+    for name in (*_SHOWN, *_FILES, *_ARRAYS):
+        value = getattr(dataset, name, None)
+        if value is None:
+            continue
+        for each in tf.nest.flatten(value):
+            array = _constant(each)
+            if array is None:
+                continue
+            if array.ndim == 0:
+                facts.append(str(array.item()))
+            elif name in _FILES:
+                facts.append(_files_digest(array))
+            else:
+                facts.append(array_digest(array))
+    functions = _operations(dataset)
+    if functions:
+        facts.append(_graph_digest(functions))
+    return " ".join(facts)
+
+
+def _constant(value: Any) -> np.ndarray | None:
+    if isinstance(value, (bool, int, np.generic, np.ndarray)):
+        return np.asarray(value)
+    if not isinstance(value, tf.Tensor):
+        return None
+    found = value.numpy() if hasattr(value, "numpy") else tf.get_static_value(value)
+    return None if found is None else np.asarray(found)
+
+
+def _files_digest(paths: np.ndarray) -> str:
+    """Names without their folder, and sizes: a folder may be moved."""
+    digest = hashlib.sha256()
+    for path in (tf.compat.as_text(path) for path in paths.ravel()):
+        try:
+            size = tf.io.gfile.stat(path).length
+        except tf.errors.OpError:
+            size = -1
+        digest.update(f"{path.rpartition('/')[2]} {size}\n".encode())
+    return f"{paths.size} files {digest.hexdigest()[:16]}"
+
+
+def _operations(dataset: Any) -> list[Any]:
+    return [
+        operation
+        for function in dataset._functions()
+        for operation in function.function.graph.get_operations()
+    ]
+
+
+def _graph_digest(operations: list[Any]) -> str:
+    """Of the operations and their small constants; names count up within a process."""
+    digest = hashlib.sha256()
+    for operation in operations:
+        digest.update(operation.type.encode())
+        if operation.type == "Const":
+            value = tf.get_static_value(operation.outputs[0])
+            if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+                digest.update(np.ascontiguousarray(value).tobytes())
+            else:
+                digest.update(repr(value).encode())
+    return f"function {digest.hexdigest()[:16]}"
+
+
+def _no_seed(*seeds: Any) -> bool:
+    values = [_constant(seed) for seed in seeds]
+    return all(value is not None and value == 0 for value in values)

@@ -1,0 +1,168 @@
+"""Objects of a program as JSON: equal where two processes would compute the same with them."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import functools
+import hashlib
+import inspect
+import sys
+import textwrap
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer_module.code_fingerprint import is_library_file
+
+_OURS = __name__.partition(".")[0]
+
+
+def described(value: Any) -> Any:
+    """Returns what a value is: plain values as they are, arrays by digest, the rest by its parts.
+
+    Keras objects are their class and `get_config()`; functions and classes of the user's own are a
+    digest of their code, that of the functions that they name and of the values in their closures
+    included; those of libraries are their names.
+    """
+    seen: set[int] = set()
+    if isinstance(value, keras.Layer):
+        return {"class": _class_code(type(value), seen), **_config(value, seen)}
+    return _described(value, seen)
+
+
+def _described(value: Any, seen: set[int]) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (np.ndarray, tf.Tensor, tf.Variable)):
+        return array_digest(np.asarray(value))
+    if isinstance(value, Mapping):
+        return {str(key): _described(each, seen) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_described(each, seen) for each in value]
+    if isinstance(value, functools.partial):
+        return [_described(part, seen) for part in (value.func, value.args, value.keywords)]
+    if isinstance(value, types.MethodType):
+        return [_described(value.__func__, seen), _described(value.__self__, seen)]
+    if isinstance(value, types.FunctionType):
+        return _function_code(value, seen)
+    if isinstance(value, type):
+        return _class_code(value, seen)
+    if inspect.isroutine(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    if isinstance(value, (keras.Layer, tf.distribute.Strategy)):
+        return type(value).__qualname__  # where a function holds one; a model is compared by itself
+    return {"class": _class_code(type(value), seen), **_config(value, seen)}
+
+
+def array_digest(array: np.ndarray) -> str:
+    """Returns dtype, shape and a digest of the values, as one text."""
+    if array.dtype.kind in "OUS":
+        values = "\0".join(str(each) for each in array.ravel()).encode()
+    else:
+        values = np.ascontiguousarray(array).data.cast("B") if array.size else b""
+    shape = ", ".join(str(size) for size in array.shape)
+    return f"{array.dtype}[{shape}] {hashlib.sha256(values).hexdigest()[:16]}"
+
+
+def _config(value: Any, seen: set[int]) -> dict[str, Any]:
+    if not hasattr(value, "get_config"):
+        if _is_library(type(value)) or id(value) in seen:
+            return {}
+        seen.add(id(value))
+        return {key: _described(each, seen) for key, each in getattr(value, "__dict__", {}).items()}
+    try:
+        config = value.get_config()
+    except (NotImplementedError, TypeError, ValueError):
+        return {}  # its class stands for it
+    return {key: _described(each, seen) for key, each in config.items() if key != "name"}
+
+
+def _class_code(kind: type, seen: set[int]) -> str:
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if _is_library(kind) or id(kind) in seen:
+        return name
+    seen.add(id(kind))
+    parts = [_class_code(base, seen) for base in kind.__bases__]
+    for member in vars(kind).values():
+        function = member.fget if isinstance(member, property) else member
+        function = getattr(function, "__func__", function)
+        if isinstance(function, types.FunctionType):
+            parts.append(_function_code(function, seen))
+        elif isinstance(function, (bool, int, float, str)) and function is not kind.__doc__:
+            parts.append(repr(function))
+    return f"{name} {_digest(parts)}"
+
+
+def _function_code(function: types.FunctionType, seen: set[int]) -> str:
+    name = f"{function.__module__}.{function.__qualname__}"
+    if id(function) in seen:
+        return name
+    seen.add(id(function))
+    cells = [_content(cell) for cell in function.__closure__ or ()]
+    if _is_library(function):
+        # What one of our own was made with: `weighted_loss` gives a function that holds the loss.
+        ours = function.__module__.partition(".")[0] == _OURS
+        return f"{name} {_digest([_described(each, seen) for each in cells])}" if ours else name
+    beside = [function.__defaults__, function.__kwdefaults__, *cells]
+    beside += [function.__globals__.get(used) for used in sorted(set(_globals(function.__code__)))]
+    parts = [_text(function), *(_described(each, seen) for each in beside if not _is_module(each))]
+    return f"{name} {_digest(parts)}"
+
+
+def _text(function: types.FunctionType) -> str:
+    """Returns a function's source without comments; of a lambda, which has no lines of its own,
+    its instructions."""
+    if function.__name__ != "<lambda>":
+        try:
+            return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
+        except (OSError, SyntaxError, TypeError):
+            pass
+    return str(list(_instructions(function.__code__)))
+
+
+def _instructions(code: types.CodeType) -> Iterator[Any]:
+    yield code.co_code.hex(), code.co_names, code.co_varnames
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _instructions(constant)
+        else:
+            yield repr(constant)
+
+
+def _globals(code: types.CodeType) -> Iterator[str]:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _globals(constant)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, types.ModuleType)
+
+
+def _is_library(thing: Any) -> bool:
+    package = (thing.__module__ or "builtins").partition(".")[0]
+    if package in (_OURS, "builtins") or package in sys.stdlib_module_names - {"__main__"}:
+        return package != "__main__"
+    file = getattr(sys.modules.get(thing.__module__), "__file__", None)
+    return file is not None and is_library_file(file)
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,121 @@
+"""Arrays and lists as global batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+_AHEAD = 2
+
+
+def array_batches(
+    data: tuple[Any, ...], batch_size: int, *, shuffle: bool = True, seed: int = 0
+) -> Callable[[int], tf.data.Dataset]:
+    """Returns `epoch -> global batches`, the same each time it is asked for the same epoch.
+
+    Args:
+        data: (features, labels) or (features, labels, weights): arrays, lists of rows or tables of
+            pandas with the same number of rows, or dicts, tuples and lists of arrays. Floats
+            become Keras' floatx, as in `keras.Model.fit`.
+        batch_size: Rows of a global batch; the last of an epoch has those that are left.
+        shuffle: Draw another order for each epoch, from `seed` and the epoch's number.
+        seed: Of the orders.
+
+    Raises:
+        ValueError: The arrays differ in rows, or have none.
+    """
+    arrays = tuple(as_arrays(part) for part in data)
+    sizes = {len(array) for array in tf.nest.flatten(arrays)}
+    if len(sizes) != 1:
+        raise ValueError(
+            f"the arrays of the training data have {', '.join(map(str, sorted(sizes)))} rows: give "
+            "each the same number; lists are rows, several features are a dict of arrays."
+        )
+    (rows,) = sizes
+    if rows == 0:
+        raise ValueError("the training data has no batch: its arrays have no rows.")
+    structure: list[Any] = []
+
+    # A dataset made anew would trace its function anew in each epoch.
+    with tf.device("CPU:0"):
+        arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)
+        graph = tf.function(
+            lambda order: _batches(order, arrays, batch_size, structure), autograph=False
+        ).get_concrete_function(tf.TensorSpec([rows], tf.int64))
+
+    def of_epoch(epoch: int) -> tf.data.Dataset:
+        order = np.arange(rows)
+        if shuffle:
+            order = np.random.default_rng([seed, epoch]).permutation(rows)
+        with tf.device("CPU:0"):
+            variant = graph(tf.constant(order, tf.int64))
+        dataset = tf.data.experimental.from_variant(variant, structure[0])
+        return dataset.apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
+
+    return of_epoch
+
+
+def listed_batches(batches: list[tuple[Any, ...]]) -> tf.data.Dataset:
+    """Returns a dataset of the global batches in a list, in their order; rows may differ.
+
+    Raises:
+        ValueError: Two batches differ in their structure, dtypes or shapes of rows.
+    """
+    held = [tuple(as_arrays(part) for part in batch) for batch in batches]
+    with tf.device("CPU:0"):
+        held = [tf.nest.map_structure(tf.convert_to_tensor, batch) for batch in held]
+    specs = [
+        tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), batch)
+        for batch in held
+    ]
+    for place, spec in enumerate(specs):
+        if spec != specs[0]:
+            raise ValueError(
+                f"the global batches of the training data differ: the first is {specs[0]}, that "
+                f"with number {place} is {spec}; give each the same structure, dtypes and shapes."
+            )
+    dataset = tf.data.Dataset.from_generator(lambda: iter(held), output_signature=specs[0])
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(held)))
+
+
+def _batches(order: tf.Tensor, arrays: Any, batch_size: int, structure: list[Any]) -> tf.Tensor:
+    dataset = tf.data.Dataset.from_tensor_slices(order).batch(batch_size)
+    dataset = dataset.map(
+        lambda places: tf.nest.map_structure(lambda array: tf.gather(array, places), arrays)
+    ).prefetch(_AHEAD)
+    structure.append(dataset.element_spec)
+    return tf.data.experimental.to_variant(dataset)
+
+
+def as_arrays(part: Any) -> Any:
+    """Returns a part of the data with arrays for leaves: a list of numbers is one array."""
+    if isinstance(part, Mapping):
+        return {key: as_arrays(each) for key, each in part.items()}
+    if isinstance(part, (list, tuple)) and part and all(map(_is_array, part)):
+        return tuple(as_arrays(each) for each in part)
+    if isinstance(part, tf.Tensor):
+        return part
+    array = np.asarray(part)
+    if array.dtype == object:
+        array = _numbers_or_text(array)
+    return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array
+
+
+def _is_array(value: Any) -> bool:
+    return len(getattr(value, "shape", ())) > 0
+
+
+def _numbers_or_text(array: np.ndarray) -> np.ndarray:
+    if all(isinstance(each, (str, bytes)) for each in array.ravel()):
+        return array.astype(str)
+    try:
+        return array.astype(keras.config.floatx())
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the training data has an array of objects that are no numbers ({error}): give each "
+            "row the same length, and numbers or texts."
+        ) from None

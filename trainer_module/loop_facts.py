@@ -1,0 +1,151 @@
+"""What a training loop knows of itself that decides where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer_module.actions import Action
+from trainer_module.dataset_steps import dataset_facts
+from trainer_module.described import described
+from trainer_module.evaluation import Evaluation
+from trainer_module.in_memory import as_arrays
+from trainer_module.run_facts import differences, flat, told
+from trainer_module.train_step import TrainStep
+from trainer_module.variable_names import layer_names
+
+# Numbers of a learning-rate schedule that a program computes from its length.
+_FOLLOW_LENGTH = ("decay_steps", "total_steps", "first_decay_steps")
+
+
+def loop_facts(
+    train_step: TrainStep,
+    data: Any,
+    data_options: Mapping[str, Any],
+    evaluate: Any,
+    actions: Sequence[Action],
+) -> dict[str, Any]:
+    """Returns names and JSON values; its length and what only says how it runs are not among them.
+
+    Args:
+        train_step: Model, optimizer, loss and options.
+        data: As `TrainingLoop` was given it.
+        data_options: How arrays become batches.
+        evaluate: None, or what is called after each epoch.
+        actions: Those that stop training or change a weight say so by `Action.facts`.
+    """
+    average = train_step._average
+    return {
+        "model": model_facts(train_step.model),
+        "optimizer": described(train_step.optimizer),
+        "loss": described(train_step.loss_fn),
+        "clip_norm": train_step.clip_norm,
+        "ema_momentum": None if average is None else average.momentum,
+        "non_finite": train_step.non_finite,
+        "data": _data(data),
+        **{name: value for name, value in data_options.items() if value is not None},
+        "evaluate": _evaluation(evaluate),
+        "actions": {
+            f"{place} {getattr(action, 'name', type(action).__name__)}": described(action.facts())
+            for place, action in enumerate(action for action in actions if action.facts())
+        },
+    }
+
+
+def model_facts(model: keras.Model) -> dict[str, Any]:
+    """Returns class, code and configuration of each layer, by the name it has in a new process."""
+    names = layer_names(model)
+    facts: dict[str, Any] = {}
+    for layer in model._flatten_layers(include_self=True, recursive=True):
+        name = names.get(layer.name, str(layer.name))
+        if isinstance(layer, keras.layers.InputLayer):
+            continue
+        facts[name if layer is not model else "itself"] = _renamed(_layer_facts(layer), names)
+    return facts
+
+
+def check_facts(
+    there: Mapping[str, Any], here: Mapping[str, Any], *, path: str, longer: bool
+) -> list[str]:
+    """Raises ValueError where a checkpoint's run is not this one.
+
+    Args:
+        there: The checkpoint's facts.
+        here: This run's.
+        path: Folder of the checkpoints.
+        longer: Whether this run is longer than the checkpoint's was to be.
+
+    Returns:
+        What differs because the run is longer: numbers of the learning-rate schedule.
+
+    Raises:
+        ValueError: Something else differs; all of it is named.
+    """
+    was, now = flat(there), flat(here)
+    follows = [
+        name
+        for name in now
+        if longer and name.startswith("optimizer.") and name.endswith(_FOLLOW_LENGTH)
+    ]
+    found = differences(
+        {name: value for name, value in was.items() if name not in follows},
+        {name: value for name, value in now.items() if name not in follows},
+    )
+    if found:
+        raise ValueError(
+            f"the checkpoint in {path} is of a run that was not the same as this one: "
+            f"{told(found)}. Give Checkpoints another folder to train this one from its "
+            f"beginning, or delete {path} to do so there, or undo the change to continue."
+        )
+    return differences(
+        {name: was[name] for name in follows if name in was},
+        {name: now[name] for name in follows if name in was},
+    )
+
+
+def _layer_facts(layer: Any) -> Any:
+    if isinstance(layer, keras.layers.Lambda):
+        # Its configuration is the function's bytes, with file and line number.
+        return {"class": "Lambda", "function": described(layer.function)}
+    facts = described(layer)
+    if layer._layers and "layers" in facts:  # each of them has facts of its own
+        facts["layers"] = [_wiring(inner) for inner in facts["layers"]]
+    for key in ("build_input_shape", "build_config"):
+        facts.pop(key, None)
+    return facts
+
+
+def _wiring(layer: Any) -> Any:
+    if not isinstance(layer, Mapping):
+        return layer
+    name = layer.get("config", {}).get("name")
+    return [layer.get("class_name"), name, layer.get("inbound_nodes")]
+
+
+def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(node, Mapping):
+        return {key: _renamed(value, names) for key, value in node.items() if key != "build_config"}
+    if isinstance(node, list):
+        return [_renamed(value, names) for value in node]
+    return names.get(node, node) if isinstance(node, str) else node
+
+
+def _data(data: Any) -> Any:
+    if isinstance(data, tf.data.Dataset):
+        return dataset_facts(data)
+    if isinstance(data, list):
+        return [_data(batch) for batch in data]
+    return described([as_arrays(part) for part in data] if isinstance(data, tuple) else data)
+
+
+def _evaluation(evaluate: Any) -> Any:
+    if not isinstance(evaluate, Evaluation):
+        return described(evaluate)
+    return {
+        "loss": described(evaluate.loss_fn),
+        "metrics": {metric.name: described(metric) for metric in evaluate.metrics},
+        "data": _data(evaluate.batches),
+    }
