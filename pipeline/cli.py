@@ -92,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="a pushed model, or the folder of its numbered versions (the latest is taken)",
     )
-    predict.add_argument("--input", required=True, metavar="CSV", help="rows with a header line")
+    predict.add_argument(
+        "--input", required=True, metavar="CSV", help="rows with a header line (.csv, .csv.gz)"
+    )
     predict.add_argument(
         "--output",
         type=Path,

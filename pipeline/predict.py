@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import data_sources
 from pipeline.config import ConfigError
+from pipeline.csv_files import open_csv
 from pipeline.whole_files import whole_file
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ def predict_csv(model: Path, source: str, output: Path | None) -> int:
 
     Args:
         model: a SavedModel, or a folder of numbered versions of it.
-        source: CSV with a header line; it needs every raw column that the model reads, in any
-            order. An empty cell is a missing value. `package://` paths work as in the YAML.
+        source: CSV with a header line, or such a file in gzip (`rows.csv.gz`); it needs every raw
+            column that the model reads, in any order. An empty cell is a missing value.
+            `package://` paths work as in the YAML.
         output: CSV to write: the input's columns and the predictions'. None shows the first rows.
 
     Returns:
@@ -44,7 +46,7 @@ def predict_csv(model: Path, source: str, output: Path | None) -> int:
     if len(files) > 1:
         raise ConfigError(f"--input={source}: {len(files)} files match; name one.")
     version = latest_version(model)
-    with files[0].open(newline="", encoding="utf-8-sig") as stream:
+    with open_csv(files[0], encoding="utf-8-sig") as stream:
         reader = csv.DictReader(stream, restkey=None)
         header = list(reader.fieldnames or [])
         predictor = Predictor(version)

@@ -51,21 +51,36 @@ def check_rows(
     if held_out is not None:
         assert config.data.eval_path is not None
         parts.append(Part("eval", config.data.eval_path, held_out, config.data))
-    raw = set(used) - _derived(config, seen)
-    targets = {config.label.column, config.features.weight} & raw
+    try:
+        _check_columns(config, groups, used, parts)
+    except ConfigError:
+        # Tracing `derive` takes seconds: only now is it asked which columns it takes the place of.
+        derived = _derived(config, seen)
+        if not derived & set(used):
+            raise
+        _check_columns(config, groups, [name for name in used if name not in derived], parts)
+    _check_batch(config, first)
+
+
+def _check_columns(
+    config: PipelineConfig,
+    groups: Sequence[ResolvedGroup],
+    used: Sequence[str],
+    parts: Sequence[Part],
+) -> None:
+    targets = {config.label.column, config.features.weight} & set(used)
     for part in parts:
         for name in used:
-            if name in raw - targets:
+            if name not in targets:
                 _check_has_values(name, part)
         for group in groups:
             for name in group.columns:
-                if name in raw:
+                if name in used:
                     _check_values(group.group, name, part)
         if config.label.column in targets:
             _check_label(config.label, part)
         if config.features.weight in targets:
             _check_weight(config.features.weight, part)
-    _check_batch(config, first)
 
 
 @dataclass(frozen=True)
@@ -156,6 +171,15 @@ def _check_values(group: Group, name: str, part: Part) -> None:
         group.encode.multi_hot is not None and group.encode.multi_hot.top_k is not None
     ):
         _check_line_breaks(f"group {group.name!r}: column {name!r}", values, part)
+    if group.encode.integer is not None:
+        held = values.values.to_numpy(zero_copy_only=False)
+        fractions = held[values.usable & (held != np.floor(held))]
+        if len(fractions):
+            raise ConfigError(
+                f"features: group {group.name!r}: column {name!r} of {part.path} holds "
+                f"{len(fractions)} values that are no whole numbers, {fractions[0]:g} for example, "
+                "and encode: integer takes the value as the id. Use a scale, or encode: bucketize."
+            )
 
 
 def _check_line_breaks(what: str, values: Values, part: Part) -> None:

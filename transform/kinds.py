@@ -17,7 +17,7 @@ _TAKES: dict[str, tuple[ColumnType, ...]] = {
     "log1p": _NUMBERS,
     "none": _NUMBERS,
     "bucketize": _NUMBERS,
-    "integer": ("int",),
+    "integer": _NUMBERS,  # whole ones: what pandas writes for ints beside a missing value
     "vocabulary": _CATEGORIES,
     "hash": _CATEGORIES,
     "one_hot": _CATEGORIES,
@@ -28,7 +28,7 @@ TEXT_KINDS = frozenset({"vocabulary", "hash", "one_hot"})  # read as text, whate
 
 _SCALES = "scale: z_score | min_max | robust | gaussian | log1p | none"
 _FITS: dict[str, str] = {
-    "float": f"{_SCALES}, or encode: bucketize",
+    "float": f"{_SCALES}, or encode: bucketize, or integer where every value is whole",
     "int": "any scale, or encode: integer | vocabulary | bucketize | hash | one_hot | date (epoch)",
     "string": "encode: vocabulary | hash | one_hot | date (ISO 8601)",
 }

@@ -108,6 +108,18 @@ def test_a_class_with_a_line_break(write):
     assert r"30 texts with a line break, 'n\ro'" in text
 
 
+@pytest.mark.parametrize("values", [[60.0, 12.0, None], [60.0, 12.5, None]])
+def test_encode_integer_takes_whole_floats(write, values):
+    file = write(csv=csv_of(rows(amount=lambda i: values[i % 3])))
+    groups = "features.groups=[{name: n, columns: [amount], encode: {integer: {size: 61}}}]"
+    if values[1] == 12.0:
+        preflight.check(load_config(file, [groups]))
+    else:
+        text = refusal(file, groups)
+        assert "column 'amount'" in text
+        assert "20 values that are no whole numbers, 12.5 for example" in text
+
+
 # Columns without values, in a split or at all.
 
 

@@ -203,3 +203,25 @@ def test_several_values_in_a_row_are_refused_by_name(result: Any) -> None:
         match=r"in a row of column company \(group words, encode: vocabulary\)",
     ):
         result.output.transform_raw_features(raw)
+
+
+def test_whole_floats_are_their_own_ids() -> None:
+    """What pandas writes for ints beside a missing value; the reference is the value itself."""
+    import tensorflow as tf
+
+    from transform import Group
+    from transform.encode import encode
+    from transform.inputs import DenseColumns
+    from transform.output_columns import ResolvedGroup
+
+    group = Group.model_validate({"name": "g", "columns": "a", "encode": {"integer": {"size": 50}}})
+
+    def ids(*values: float) -> list[int]:
+        column = tf.constant([[value] for value in values], tf.float32)
+        columns = DenseColumns({"a": column}, numbers=["a"], texts=[])
+        (block,) = encode(columns, [ResolvedGroup(group, ("a",))], {})
+        return block.values[:, 0].numpy().tolist()
+
+    assert ids(12.0, 0.0, -0.0, 60.0, float("nan")) == [12, 0, 0, 50, 51]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"no whole number in column a: 12\.5"):
+        ids(12.0, 12.5)

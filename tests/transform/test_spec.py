@@ -217,8 +217,8 @@ def test_a_contradictory_spec_is_refused(spec: dict[str, Any], message: str) -> 
             "column 'fare' is of type float, and encode: vocabulary takes string or int",
         ),
         (
-            _groups({"name": "g", "columns": "fare", "encode": {"integer": {"size": 3}}}),
-            "column 'fare' is of type float, and encode: integer takes int",
+            _groups({"name": "g", "columns": "company", "encode": {"integer": {"size": 3}}}),
+            "column 'company' is of type string, and encode: integer takes float or int",
         ),
         (
             _groups({**SCALED, "scale": {"z_score": {"by": "compny"}}}),
