@@ -17,6 +17,7 @@ from trainer_module.gradients import (
     regularisation_gradients,
 )
 from trainer_module.loss import LossFunction, as_loss_function
+from trainer_module.own_steps import refuse_own_steps, tell_what_compile_said
 from trainer_module.passes import plan_passes
 from trainer_module.random_ops import draws_random_numbers, refuse_stateful_draws
 from trainer_module.row_independence import check_rows_are_independent
@@ -133,6 +134,8 @@ def accumulate_gradients(
     if micro_batch_size < 1:
         raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
     micro_batch_size = int(micro_batch_size)
+    refuse_own_steps(model, ("compute_loss",), by="accumulate_gradients")
+    tell_what_compile_said(model, loss_fn)
     loss_fn = as_loss_function(loss_fn)
     added_losses = added_losses or default_added_losses(model)
     data = (features, labels, sample_weight)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -142,7 +144,13 @@ class TrainerConfig(_Frozen):
         default=None,
         description="Keras names or dotted paths; default from the kind of label.",
     )
-    optimizer: OptimizerConfig = OptimizerConfig()
+    class_weight: dict[int, float] | None = Field(
+        default=None,
+        description="Weights in training of the rows of each class, times `weight`; 1 for others.",
+    )
+    optimizer: OptimizerConfig = Field(
+        default=OptimizerConfig(), description="A Keras name, or that with its options."
+    )
 
     strategy: str = Field(default="auto", description="auto, one_device or mirrored.")
     logical_devices: int | None = Field(
@@ -231,6 +239,19 @@ class TrainerConfig(_Frozen):
             raise ValueError("use a whole number of at least 1")
         return value
 
+    @field_validator("class_weight")
+    @classmethod
+    def _class_weights(cls, value: dict[int, float] | None) -> dict[int, float] | None:
+        for number, weight in (value or {}).items():
+            if number < 0 or not 0 <= weight < float("inf"):
+                raise ValueError("use classes 0, 1, ... and finite weights of at least 0")
+        return value
+
+    @field_validator("optimizer", mode="before")
+    @classmethod
+    def _optimizer_by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
     @field_validator("shuffle_buffer_rows")
     @classmethod
     def _at_least_zero(cls, value: int) -> int:
@@ -288,6 +309,26 @@ class TrainerConfig(_Frozen):
             ValueError: Every wrong field with its value and what would be right.
         """
         return parse_section(cls, {} if values is None else values, section=section)
+
+
+def trainer_settings(custom_config: Mapping[str, Any] | None) -> Any:
+    """Returns `custom_config["trainer"]`, None where there is none.
+
+    Raises:
+        ValueError: Settings lie beside the key in place of under it.
+    """
+    custom = custom_config or {}
+    if "trainer" in custom:
+        return custom["trainer"]
+    beside = [key for key in custom if key in TrainerConfig.model_fields]
+    misspelt = difflib.get_close_matches("trainer", list(custom), n=1, cutoff=0.7)
+    if beside or misspelt:
+        found = ", ".join(map(repr, beside or misspelt))
+        raise ValueError(
+            f'custom_config has {found} and no "trainer": the settings of the training go under '
+            'that key, custom_config={"trainer": {"epochs": 3, ...}}.'
+        )
+    return None
 
 
 Section = TypeVar("Section", bound=BaseModel)

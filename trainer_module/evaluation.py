@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -10,8 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.graph_errors import told_plainly
-from trainer_module.loss import as_loss_function, loss_sums
+from trainer_module.labels import zero_where_unweighted
+from trainer_module.loss import WeightedLoss, as_loss_function, loss_sums
 from trainer_module.metrics import check_labels, values_by_name
+from trainer_module.nested import Path, label, leaves, only, part_at
+from trainer_module.own_steps import tell_what_is_not_called
 from trainer_module.split import per_replica
 
 
@@ -28,7 +32,7 @@ class Evaluation:
         loss_fn: Any,
         batches: tf.data.Dataset,
         *,
-        metrics: Sequence[keras.metrics.Metric] = (),
+        metrics: Sequence[keras.metrics.Metric] | Mapping[Any, Any] = (),
         strategy: tf.distribute.Strategy | None = None,
     ) -> None:
         """Creates its variables.
@@ -39,20 +43,24 @@ class Evaluation:
             batches: (features, labels) or (features, labels, weights); ragged is fine.
             metrics: Keras metrics, created in the strategy's scope: any whose variables are sums
                 over rows, as those of Keras are, and whose `result` can be part of a graph, as
-                Keras' `fit` wants it.
+                Keras' `fit` wants it. For a model with several outputs a dict of lists of them by
+                output (or lists within lists, as the outputs are): such a metric is called
+                `{output}_{name}`. Rows of weight 0 may have any label.
             strategy: None is the current one.
 
         Raises:
             ValueError: Two metrics have the same name.
         """
         self.model = model
-        self.loss_fn = as_loss_function(loss_fn)
+        loss = as_loss_function(loss_fn)
+        # class_weight is for training, as in Keras.
+        is_ours = isinstance(loss, WeightedLoss)
+        self.loss_fn = dataclasses.replace(loss, class_weight=None) if is_ours else loss
+        tell_what_is_not_called(model, ("test_step", "compute_loss"), by="Evaluation")
         self.batches = batches
-        self.metrics = list(metrics)
+        self._metric_of = _by_result(metrics)
+        self.metrics = [metric for _, metric in self._metric_of.values()]
         self.strategy = strategy or tf.distribute.get_strategy()
-        names = ["loss", *(metric.name for metric in self.metrics)]
-        if len(set(names)) < len(names):
-            raise ValueError(f"metrics: the names {', '.join(names)} repeat; give each its own.")
         self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
@@ -72,8 +80,8 @@ class Evaluation:
             )
         counted = denominator != 0  # an output that no row counts for adds nothing
         values = {"loss": float(np.sum(numerator[counted] / denominator[counted]))}
-        for metric, result in zip(self.metrics, results, strict=True):
-            values.update(values_by_name(metric.name, result))
+        for name, result in zip(self._metric_of, results, strict=True):
+            values.update(values_by_name(name, result))
         return values
 
     def _results(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor, list[Any]]:
@@ -114,14 +122,42 @@ class Evaluation:
         weight = rest[0] if rest else None
         outputs = self.model(features, training=False)
         numerator, denominator = loss_sums(self.loss_fn, labels, outputs, weight)
-        for metric in self.metrics:
-            check_labels(metric, labels, outputs, weight)
-            metric.update_state(labels, outputs, sample_weight=weight)
+        for path, metric in self._metric_of.values():
+            self._update(metric, labels, outputs, weight, path)
         # [1], or one for each output where these count different rows.
         numerator, denominator = (
             tf.reshape(tf.cast(x, tf.float64), [-1]) for x in (numerator, denominator)
         )
         return numerator, denominator
+
+    def _update(self, metric: Any, labels: Any, outputs: Any, weight: Any, path: Path) -> None:
+        labels, outputs, weight = (
+            only(x) if not path else part_at(x, path, what, of="a metric")
+            for what, x in (
+                ("labels", labels),
+                ("the model's outputs", outputs),
+                ("sample_weight", weight),
+            )
+        )
+        labels = zero_where_unweighted(labels, weight)
+        check_labels(metric, labels, outputs, weight)
+        metric.update_state(labels, outputs, sample_weight=weight)
+
+
+def _by_result(metrics: Any) -> dict[str, tuple[Path, keras.metrics.Metric]]:
+    """Returns where each metric looks, by the name of its result."""
+    if isinstance(metrics, Mapping):
+        # What holds metrics is a list: its place is none of the outputs'.
+        found = [
+            (path if isinstance(path[-1], str) or len(path) < 2 else path[:-1], metric)
+            for path, metric in leaves(metrics).items()
+        ]
+    else:
+        found = [((), metric) for metric in metrics]
+    names = ["loss", *(f"{label(p)}_{m.name}" if p else m.name for p, m in found)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"metrics: the names {', '.join(names)} repeat; give each its own.")
+    return dict(zip(names[1:], found, strict=True))
 
 
 def _result(metric: keras.metrics.Metric) -> Any:

@@ -8,13 +8,12 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from absl import logging
 
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.default_model import default_model
 from trainer_module.improvement import better_mode
 from trainer_module.input_pipeline import Examples
-from trainer_module.loss import LossFunction, as_loss_function
+from trainer_module.loss import LossFunction, WeightedLoss, as_loss_function
 from trainer_module.metrics import create_metric, metric_label
 from trainer_module.model_context import LabelKind, ModelContext
 from trainer_module.names import import_dotted, nearest
@@ -126,9 +125,22 @@ def loss_function(config: TrainerConfig, kind: LabelKind) -> LossFunction:
         if isinstance(loss, type):
             loss = loss()
     try:
-        return as_loss_function(loss)
+        function = as_loss_function(loss)
     except ValueError as error:
         raise ValueError(f"trainer.{error}") from None
+    if not config.class_weight:
+        return function
+    if kind == "regression":
+        raise ValueError(
+            f"trainer.class_weight={config.class_weight}: label is a number, which has no classes; "
+            "leave it out, or choose a loss of classes."
+        )
+    if not isinstance(function, WeightedLoss):
+        raise ValueError(
+            f"trainer.class_weight={config.class_weight}: trainer.loss={config.loss!r} weighs rows "
+            "itself; leave it out, or give a loss function of (labels, outputs)."
+        )
+    return dataclasses.replace(function, class_weight=config.class_weight)
 
 
 def build_model(context: ModelContext) -> keras.Model:
@@ -170,19 +182,6 @@ def build_all(context: ModelContext, total_steps: int) -> tuple[keras.Model, Any
     model = build_model(context)
     optimizer = create_optimizer(config.optimizer, total_steps)
     return model, optimizer, loss_function(config, context.label_kind)
-
-
-def tell_what_compile_said(model: keras.Model, config: TrainerConfig) -> None:
-    """A model_fn may come from a pipeline of Keras' own `fit`, whose choices have no say here."""
-    if model.compiled:
-        logging.warning(
-            "trainer.model_fn=%r returned a compiled model: its optimizer, loss and metrics are "
-            "not used, but trainer.optimizer (%s), trainer.loss (%s) and trainer.metrics are. Set "
-            "them there, and leave out model.compile.",
-            config.model_fn,
-            config.optimizer.name,
-            config.loss or "by the kind of label",
-        )
 
 
 def step_options(config: TrainerConfig) -> dict[str, Any]:

@@ -12,6 +12,8 @@ _LABEL = re.compile(r"Received a label value of (-?\d+) which is outside .* \[0,
 _INDEX = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")
 _NODE = re.compile(r"\{\{node (?:(?:while|cond)(?:_\d+)?/)*([^}]+)/[^/}]+\}\}")
 
+_OF_NAN = -(2**63)  # what x86 makes of a NaN as an integer; other processors may make 0 of it
+
 
 @contextlib.contextmanager
 def told_plainly() -> Iterator[None]:
@@ -33,6 +35,11 @@ def explain(message: str) -> str | None:
     """Returns what TensorFlow's message means for the data, or None if that is not known."""
     if found := _LABEL.search(message):
         value, count = map(int, found.groups())
+        if value == _OF_NAN:
+            return (
+                "a label is not a number, and the loss takes classes: drop rows whose label is not "
+                "known, or give them a weight of 0."
+            )
         unseen = " (which a vocabulary gives a class that it does not have)" if value == -1 else ""
         return (
             f"a label is class {value}{unseen}, and the outputs are those of {count} classes, 0 to "

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from trainer_module.loss_values import OutputLoss, Values, output_loss, values_of
-from trainer_module.nested import Path, at, is_nested, label, leaves, only
+from trainer_module.loss_values import OutputLoss, Values, class_weights, output_loss, values_of
+from trainer_module.nested import Path, is_nested, label, leaves, only, part_at
 
 Reduction = Literal["weighted_mean", "mean"]
 
@@ -35,6 +36,7 @@ def weighted_loss(
     *,
     loss_weights: Any = None,
     reduction: Reduction = "weighted_mean",
+    class_weight: Mapping[int, float] | None = None,
 ) -> WeightedLoss:
     """Returns a loss function `(labels, outputs, sample_weight=None) -> (numerator, denominator)`.
 
@@ -46,6 +48,9 @@ def weighted_loss(
         loss_weights: For several outputs, the factor of each, same structure; 1 by default.
         reduction: "weighted_mean" divides by Σ w_i; "mean" by the number of values whatever their
             weights, which is what Keras calls "sum_over_batch_size".
+        class_weight: Weight of the rows of each class, 1 for those that are not named, times
+            `sample_weight`: in training alone, as that of Keras' `fit`; `Evaluation` takes it for
+            1. For a single output.
 
     Weights below 0 have no mean: "weighted_mean" then gives a denominator of NaN, and `TrainStep`
     treats the window as not finite; "mean" takes them. Where a weight is 0 any label will do.
@@ -62,8 +67,15 @@ def weighted_loss(
     memory of one more set of gradients, and the time of one more backward pass, for each.
 
     Raises:
-        ValueError: An unknown name, a Keras loss with reduction="sum", an unknown reduction.
+        ValueError: An unknown name, a Keras loss with reduction="sum", an unknown reduction, a
+            weight of a class that is no finite number of at least 0.
     """
+    for number, weight in (class_weight or {}).items():
+        if number != int(number) or number < 0 or not 0 <= weight < math.inf:
+            raise ValueError(
+                f"class_weight={dict(class_weight or {})}: give classes 0, 1, ... and finite "
+                "weights of at least 0."
+            )
     if reduction not in ("weighted_mean", "mean"):
         raise ValueError(f"reduction={reduction!r}: use 'weighted_mean' or 'mean'.")
     if not is_nested(loss):
@@ -71,7 +83,8 @@ def weighted_loss(
             raise ValueError(
                 f"loss_weights={loss_weights!r} needs one loss per output, got {loss!r}."
             )
-        return WeightedLoss(loss, None, reduction, (OutputTerm((), output_loss(loss), 1.0),))
+        term = OutputTerm((), output_loss(loss), 1.0)
+        return WeightedLoss(loss, None, reduction, class_weight or None, (term,))
     losses = {path: one for path, one in leaves(loss).items() if one is not None}
     if not losses:
         raise ValueError(f"loss={loss!r} has no loss: give one for at least one output.")
@@ -84,7 +97,12 @@ def weighted_loss(
                 f"{sorted(map(label, losses))}: give one weight per output."
             )
     terms = [OutputTerm(p, output_loss(one), float(factors[p])) for p, one in losses.items()]
-    return WeightedLoss(loss, loss_weights, reduction, tuple(terms))
+    if class_weight and len(terms) > 1:
+        raise ValueError(
+            f"class_weight={dict(class_weight)} of {len(terms)} outputs: it is for a single one; "
+            "give sample_weight the structure of the losses instead."
+        )
+    return WeightedLoss(loss, loss_weights, reduction, class_weight or None, tuple(terms))
 
 
 class OutputTerm(NamedTuple):
@@ -103,12 +121,14 @@ class WeightedLoss:
         loss: As given.
         loss_weights: As given.
         reduction: As given.
+        class_weight: As given.
         terms: One per output with a loss.
     """
 
     loss: Any
     loss_weights: Any
     reduction: Reduction
+    class_weight: Mapping[int, float] | None
     terms: tuple[OutputTerm, ...] = dataclasses.field(repr=False)
 
     def __call__(self, labels: Any, outputs: Any, sample_weight: Any = None) -> LossSums:
@@ -128,6 +148,8 @@ class WeightedLoss:
             of_output = _part(outputs, term.path, "the model's outputs", alone=alone)
             of_labels = _part(labels, term.path, "labels", alone=alone)
             weights = _part(sample_weight, term.path, "sample_weight", alone=alone)
+            if self.class_weight and of_labels is not None:
+                weights = class_weights(term.loss, of_labels, weights, self.class_weight)
             found.append(values_of(term.loss, of_labels, of_output, weights))
             given.append(weights is not None)
         sums = [self._sums(*of_one) for of_one in zip(found, given, strict=True)]
@@ -179,16 +201,7 @@ def _part(structure: Any, path: Path, what: str, *, alone: bool) -> Any:
                 "each, as weighted_loss({output: loss, ...})."
             )
         return structure
-    if what == "sample_weight" and not is_nested(structure):
-        return structure  # one for all outputs
-    try:
-        return at(structure, path)
-    except KeyError as error:
-        raise ValueError(
-            f"the loss has an output {label(path)!r}, but {what} {error.args[0]}: the losses, the "
-            "labels and the model's outputs need the same keys, and so do weights if they are a "
-            "dict or a list."
-        ) from None
+    return part_at(structure, path, what, of="the loss")
 
 
 def _sum_of_weights(weights: tf.Tensor, *, given: bool) -> tf.Tensor:

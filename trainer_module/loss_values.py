@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import keras
@@ -41,6 +41,7 @@ class OutputLoss:
             wider, as `keras.Loss.__call__` hands them over.
         dtype: That of a Keras loss; None for a function.
         ignore_class: Label of what a mask of the loss's own leaves out.
+        probabilities: Outputs are taken for probabilities: of logits the loss makes no sense.
     """
 
     call: Callable[[Any, Any], Any]
@@ -49,6 +50,7 @@ class OutputLoss:
     like_keras: bool = False
     dtype: str | None = None
     ignore_class: int | None = None
+    probabilities: bool = False
 
 
 def output_loss(loss: Any) -> OutputLoss:
@@ -71,7 +73,12 @@ def output_loss(loss: Any) -> OutputLoss:
     # Keras makes a loss of a function by a wrapper, which is Keras' own where the function is not.
     described = _described(loss.call, getattr(loss, "fn", None) or type(loss))
     ignored = getattr(loss, "ignore_class", None)
-    return dataclasses.replace(described, dtype=loss.dtype, ignore_class=ignored)
+    return dataclasses.replace(
+        described,
+        dtype=loss.dtype,
+        ignore_class=ignored,
+        probabilities=described.probabilities and not getattr(loss, "from_logits", False),
+    )
 
 
 def values_of(loss: OutputLoss, labels: Any, outputs: Any, sample_weight: Any) -> Values:
@@ -112,6 +119,35 @@ def values_of(loss: OutputLoss, labels: Any, outputs: Any, sample_weight: Any) -
         weights *= like_values(tf.cast(sample_weight, values.dtype), values)
     # A masked or zero-weight value that is not finite must not reach the sum as 0 * inf.
     return Values(tf.where(weights == 0, tf.zeros_like(values), values), weights, counted)
+
+
+def class_weights(
+    loss: OutputLoss, labels: Any, sample_weight: Any, weights: Mapping[int, float]
+) -> tf.Tensor:
+    """Returns weights by class, times those given, as `class_weight` of Keras' `fit` makes them.
+
+    Args:
+        loss: Says whether labels are classes or one-hot.
+        labels: Classes `[rows]`, `[rows, 1]` or per token, or one-hot `[rows, classes]`.
+        sample_weight: `[rows]`, or one per class of `labels`, or None.
+        weights: By class; 1 for others.
+    """
+    labels = tf.convert_to_tensor(labels)
+    if labels.shape.rank is not None and labels.shape.rank > 1:
+        if labels.shape[-1] == 1:
+            labels = tf.squeeze(labels, -1)
+        elif not loss.classes:
+            labels = tf.argmax(labels, -1)
+    if labels.dtype.is_floating:
+        labels = tf.round(labels)
+    classes = tf.cast(labels, tf.int64)
+    most = max(weights)
+    table = [float(weights.get(number, 1.0)) for number in range(most + 1)] + [1.0]
+    place = tf.where(tf.logical_and(classes >= 0, classes <= most), classes, most + 1)
+    found = tf.gather(tf.constant(table, keras.config.floatx()), place)
+    if sample_weight is None:
+        return found
+    return found * like_values(tf.cast(sample_weight, found.dtype), found)
 
 
 def mask_of(tensor: Any) -> Any:
@@ -166,10 +202,15 @@ def _described(call: Callable[[Any, Any], Any], owner: Any) -> OutputLoss:
         return OutputLoss(call, like_keras=True)
     name = getattr(owner, "__name__", "").lower().replace("_", "")
     if name == "sparsecategoricalcrossentropy":
-        return OutputLoss(call, classes="checked")
+        return OutputLoss(call, classes="checked", probabilities=True)
     if name == "categoricalgeneralizedcrossentropy":
-        return OutputLoss(call, classes="unchecked")
-    return OutputLoss(call, like_outputs=not any(part in name for part in ("ctc", "circle")))
+        return OutputLoss(call, classes="unchecked", probabilities=True)
+    return OutputLoss(
+        call,
+        like_outputs=not any(part in name for part in ("ctc", "circle")),
+        probabilities="crossentropy" in name
+        or name in ("kldivergence", "kullbackleiblerdivergence"),
+    )
 
 
 def _called(loss: OutputLoss, labels: Any, outputs: Any) -> tuple[tf.Tensor, Any]:

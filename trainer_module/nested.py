@@ -49,6 +49,30 @@ def only(structure: Any) -> Any:
     return found[0] if len(found) == 1 and getattr(found[0], "shape", ()) else structure
 
 
+def part_at(structure: Any, path: Path, what: str, *, of: str) -> Any:
+    """Returns the part of labels, outputs or weights that belongs to an output.
+
+    Args:
+        structure: Them; weights that are no structure are those of all outputs.
+        path: Of the output.
+        what: How they are called in a message.
+        of: What has the output, for the message: "the loss".
+
+    Raises:
+        ValueError: They have no such part.
+    """
+    if what == "sample_weight" and not is_nested(structure):
+        return structure
+    try:
+        return at(structure, path)
+    except KeyError as error:
+        raise ValueError(
+            f"{of} has an output {label(path)!r}, but {what} {error.args[0]}: the losses, the "
+            "labels and the model's outputs need the same keys, and so do weights if they are a "
+            "dict or a list."
+        ) from None
+
+
 def label(path: Path) -> str:
     """Returns how an output is called: `a`, `a/0`."""
     return "/".join(map(str, path))

@@ -12,6 +12,7 @@ from trainer_module.batch_checks import check_batch
 from trainer_module.chunks import map_chunks
 from trainer_module.gradients import micro_batch_gradients
 from trainer_module.loss import as_loss_function
+from trainer_module.own_steps import refuse_own_steps
 
 
 def per_example_gradients(
@@ -53,6 +54,7 @@ def per_example_gradients(
             when called.
     """
     check_batch(features, labels, sample_weight)
+    refuse_own_steps(model, ("compute_loss",), by="per_example_gradients")
     loss_fn = as_loss_function(loss_fn)
     variables = model.trainable_variables
     data = tf.nest.map_structure(

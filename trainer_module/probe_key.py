@@ -113,7 +113,12 @@ def _described(loss: Any) -> Any:
     if isinstance(loss, keras.losses.Loss):
         return [_code_of(type(loss)), loss.get_config()]
     if isinstance(loss, WeightedLoss):
-        return [_described(loss.loss), _described(loss.loss_weights), loss.reduction]
+        return [
+            _described(loss.loss),
+            _described(loss.loss_weights),
+            loss.reduction,
+            bool(loss.class_weight),
+        ]
     if isinstance(loss, Mapping):
         return {str(key): _described(value) for key, value in loss.items()}
     if isinstance(loss, (list, tuple)):

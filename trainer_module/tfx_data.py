@@ -50,6 +50,11 @@ def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
                 f"trainer.{field}={name!r} is not among the transformed features; "
                 f"{nearest(name, spec)}"
             )
+    if weight == label:
+        raise ValueError(
+            f"trainer.weight={weight!r} is the label too: a row would weigh what it is to predict, "
+            "and rows of 0 would not count. Give another feature with weights, or leave it out."
+        )
     if layout is not None:
         for name in (layout.missing, *layout.passthrough):
             if name is not None and name not in (label, weight):

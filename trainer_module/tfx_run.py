@@ -16,7 +16,7 @@ from absl import logging
 from trainer_module.actions import Action, EarlyStopping, FitResult, ProgressLog, TensorBoardScalars
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.code_fingerprint import code_digests
-from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig
+from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig, trainer_settings
 from trainer_module.data_context import TransformedData, model_context, unsized_ids
 from trainer_module.evaluation import Evaluation
 from trainer_module.export import export_model
@@ -27,7 +27,6 @@ from trainer_module.from_config import (
     inputs_of,
     narrowed,
     step_options,
-    tell_what_compile_said,
 )
 from trainer_module.hyperparameters import with_hyperparameters
 from trainer_module.input_pipeline import DataSummary, Examples, summarise
@@ -76,7 +75,7 @@ def run_fn(fn_args: Any) -> FitResult:
         ValueError: A setting that is wrong or does not fit the data; raised before training starts.
         NonFiniteError: The loss or a gradient became NaN or infinite (see `non_finite`).
     """
-    config = TrainerConfig.parse((fn_args.custom_config or {}).get("trainer"))
+    config = TrainerConfig.parse(trainer_settings(fn_args.custom_config))
     if getattr(fn_args, "hyperparameters", None):
         config = with_hyperparameters(config, fn_args.hyperparameters)
     prepare_process(config)
@@ -160,7 +159,6 @@ def train(
     with strategy.scope():
         model, optimizer, loss_fn = build_all(context, total_steps)
         metrics = [create_metric(name, context.label_kind) for name in names]
-    tell_what_compile_said(model, config)
     # What the model does not take is not read: files may hold many more features.
     inputs = inputs_of(model, context)
     examples = narrowed(data.train, inputs)

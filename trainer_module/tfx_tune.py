@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from trainer_module.actions import Action
-from trainer_module.config import DEFAULT_METRICS, TrainerConfig
+from trainer_module.config import DEFAULT_METRICS, TrainerConfig, trainer_settings
 from trainer_module.data_context import model_context, unsized_ids
 from trainer_module.from_config import check_names, distinct_by_name
 from trainer_module.input_pipeline import summarise
@@ -47,7 +47,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
             'trainer_module.tuner_fn needs custom_config["tuner"]: give the Tuner what to search, '
             'such as {"search": {"optimizer.learning_rate": {"min": 1e-4, "max": 0.1}}}.'
         )
-    config = TrainerConfig.parse(custom.get("trainer"))
+    config = TrainerConfig.parse(trainer_settings(custom))
     tuning = TunerConfig.parse(custom["tuner"])
     tuning.check(config)
     combinations = list(tuning.combinations(config))

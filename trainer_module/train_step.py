@@ -22,9 +22,11 @@ from trainer_module.accumulation import (
 from trainer_module.batch_checks import check_batch
 from trainer_module.gradients import computes_in_float16
 from trainer_module.graph_errors import told_plainly
+from trainer_module.logits import tell_of_logits
 from trainer_module.loss import WeightedLoss, as_loss_function
 from trainer_module.loss_scale import LossScale
 from trainer_module.moving_average import MovingAverage
+from trainer_module.own_steps import refuse_own_steps, tell_what_compile_said
 from trainer_module.reduction import (
     apply_gradients,
     finite_flags,
@@ -100,9 +102,9 @@ class TrainStep:
                 rows are right too.
 
         Raises:
-            ValueError: An option out of its range, a model or optimizer outside the strategy's
-                scope, an optimizer option that would act per replica or per micro-batch, or
-                BatchNormalization in training mode.
+            ValueError: An option out of its range, a model with a `train_step` or `compute_loss` of
+                its own, a model or optimizer outside the strategy's scope, an optimizer option that
+                would act per replica or per micro-batch, or BatchNormalization in training mode.
         """
         self.strategy = strategy or tf.distribute.get_strategy()
         self.model = model
@@ -112,7 +114,10 @@ class TrainStep:
         )
         check_model(model, self.strategy)
         check_optimizer(optimizer, self.strategy)
+        refuse_own_steps(model, ("compute_loss", "train_step"), by="TrainStep")
+        tell_what_compile_said(model, loss_fn)
         self.loss_fn = as_loss_function(loss_fn)
+        tell_of_logits(model, self.loss_fn)
         self.micro_batch_size = int(micro_batch_size)
         self.clip_norm = clip_norm
         self.non_finite = non_finite

@@ -318,3 +318,113 @@ def test_sums_of_two_halves_are_those_of_all_rows():
     assert whole.denominator.shape == (3,)
     found, expected = (mean_gradients(total, model) for total in (added, whole))
     agree((float(found[0]), found[1]), (float(expected[0]), expected[1]))
+
+
+@pytest.mark.parametrize("shape", [(ROWS,), (ROWS, 1)])
+def test_a_loss_of_classes_by_another_name(shape):
+    """Reference: Keras on labels [rows]; of [rows, 1] it makes a square."""
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+    loss = keras.losses.CategoricalGeneralizedCrossEntropy()
+    labels = np.arange(ROWS) % 3
+    theirs = keras_step(model, loss, (rows(), labels))
+    agree(stepped(model, loss, (rows(), labels.reshape(shape))), theirs)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+@pytest.mark.parametrize("kind", ["sparse", "one_hot", "binary"])
+def test_class_weights_are_those_of_fit(kind, weights):
+    """Reference: Keras' train_on_batch with class_weight, or with both multiplied by hand."""
+    units = 1 if kind == "binary" else 3
+    classes = np.arange(ROWS) % (2 if kind == "binary" else 3)
+    of_class = {0: 0.5, 1: 4.0}
+    labels = {
+        "sparse": classes,
+        "one_hot": np.eye(3)[classes],
+        "binary": classes.astype("float64").reshape(-1, 1),
+    }[kind]
+    loss = {
+        "sparse": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        "one_hot": keras.losses.CategoricalCrossentropy(from_logits=True),
+        "binary": keras.losses.BinaryCrossentropy(from_logits=True),
+    }[kind]
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(units)])
+    ours = weighted_loss(loss, reduction="mean", class_weight=of_class)
+    batch = (rows(), labels, *(() if weights is None else (weights,)))
+    by_hand = np.array([of_class.get(c, 1.0) for c in classes])
+    by_hand = by_hand if weights is None else by_hand * weights
+    agree(stepped(model, ours, batch), keras_step(model, loss, (rows(), labels, by_hand)))
+    # Evaluation knows none, as in Keras.
+    plain = weighted_loss(loss, reduction="mean")
+    assert evaluated(model, ours, batch) == evaluated(model, plain, batch)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": ["mse", "mse"], "class_weight": {0: 2.0}}, "class_weight=.* of 2 outputs"),
+        ({"loss": "mse", "class_weight": {-1: 2.0}}, r"class_weight={-1: 2.0}: give classes 0, 1"),
+        ({"loss": "mse", "class_weight": {0: -2.0}}, "finite weights of at least 0"),
+    ],
+)
+def test_class_weights_that_cannot_be_meant_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        weighted_loss(**options)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_class_that_is_not_a_number_stops_with_and_without_xla(jit_compile):
+    labels = (np.arange(ROWS) % 3).astype("float64")
+    labels[4] = np.nan
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    loss = weighted_loss(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    before = model.get_weights()
+    with pytest.raises((ValueError, ArithmeticError), match=r"label is not a number|labels"):
+        stepped(model, loss, (rows(), labels), jit_compile=jit_compile)
+    np.testing.assert_equal(model.get_weights(), before)
+
+
+def test_metrics_of_each_output_with_weights_of_their_own():
+    """Reference: Keras' evaluate with weighted_metrics, whose names they have."""
+    model = masked_outputs()
+    features, labels = masked_data()
+    each = {key: np.abs(rows((ROWS,), seed)) for seed, key in enumerate(FACTORS)}
+
+    def metrics():
+        return {
+            "row": [keras.metrics.MeanAbsoluteError(name="mae"), keras.metrics.R2Score(name="r2")],
+            "plain": [keras.metrics.MeanSquaredError(name="mse")],
+        }
+
+    found = Evaluation(
+        model,
+        {**LOSSES, "tokens": ignoring()},
+        tf.data.Dataset.from_tensor_slices((features, labels, each)).batch(5),
+        metrics=metrics(),
+    )()
+    model.compile(loss={**LOSSES, "tokens": ignoring()}, weighted_metrics=metrics())
+    of_keras = {key: w.reshape(-1, 1) for key, w in each.items()}
+    theirs = model.evaluate(features, labels, sample_weight=of_keras, verbose=0, return_dict=True)
+    for name in ("row_mae", "row_r2", "plain_mse"):
+        assert found[name] == pytest.approx(theirs[name], rel=1e-6), name
+    assert set(found) == {"loss", "row_mae", "row_r2", "plain_mse"}
+
+
+def test_metrics_take_any_label_where_the_weight_is_0():
+    """Reference: the rows that count, alone; Keras' own metrics are NaN, or fail."""
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+    off = np.arange(ROWS) % 4 == 0
+    weights = np.where(off, 0.0, WEIGHTS + 0.5)
+
+    def evaluate(labels, features, weights, loss, metric):
+        data = tf.data.Dataset.from_tensor_slices((features, labels, weights)).batch(5)
+        return Evaluation(model, loss, data, metrics=[metric()])()
+
+    for loss, metric, unknown, known in (
+        ("sparse_categorical_crossentropy", keras.metrics.SparseCategoricalCrossentropy, -1, 1),
+        ("mse", keras.metrics.MeanSquaredError, np.nan, 0.5),
+    ):
+        labels = np.full((ROWS, 1) if unknown == -1 else (ROWS, 3), known)
+        counted = labels[~off], rows()[~off], weights[~off]
+        labels[off] = unknown
+        found = evaluate(labels, rows(), weights, loss, metric)
+        assert found == pytest.approx(evaluate(*counted, loss, metric), rel=1e-6)

@@ -203,8 +203,39 @@ def test_what_compile_said_is_told_to_have_no_say(fn_args, monkeypatch):
         results[name] = run_fn(args).metrics
     assert results["compiled"] == results["fare_only"]
     (text,) = (text for text in told if "compile" in text)
-    assert text.startswith("trainer.model_fn='user_model.compiled' returned a compiled model")
-    assert "but trainer.optimizer (adamw), trainer.loss (by the kind of label) and" in text
+    assert "was compiled with loss='huber': its optimizer, loss and metrics are not used" in text
+    assert "trainer.optimizer, trainer.loss and trainer.metrics in a pipeline" in text
+
+
+def test_names_alone_and_functions_as_keras_takes_them(fn_args, monkeypatch):
+    """Reference: the same in full, by a loss function of this module's contract."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    short = {**QUICK, "optimizer": "adam", "loss": "user_model.blurred", "class_weight": {"1": 3.0}}
+    full = {**QUICK, "optimizer": {"name": "adam"}, "loss": "user_model.blurred_in_full"}
+    results = []
+    for place, settings in enumerate((short, full)):
+        args = fn_args(**settings, steps=2, metrics=["auc"], model_fn="user_model.fare_only")
+        args.model_run_dir += str(place)
+        results.append(run_fn(args).metrics)
+    assert results[0]["auc"] == results[1]["auc"]
+    assert results[0]["loss"] != results[1]["loss"]  # class weights are for training
+
+
+@pytest.mark.parametrize(
+    ("custom", "message"),
+    [
+        (
+            {"epochs": 3, "label": "generous"},
+            r"has 'epochs', 'label' and no \"trainer\": the settings",
+        ),
+        ({"Trainer": {"epochs": 3}}, r"has 'Trainer' and no \"trainer\""),
+    ],
+)
+def test_settings_beside_their_key_are_refused(fn_args, custom, message):
+    args = fn_args()
+    args.custom_config = custom
+    with pytest.raises(ValueError, match=message):
+        run_fn(args)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +258,16 @@ def test_what_compile_said_is_told_to_have_no_say(fn_args, monkeypatch):
         ({"label": "generus"}, r"trainer.label='generus' is not among .* mean 'generous'"),
         ({"label": None}, r"trainer.label is not set"),
         ({"weight": "fares"}, r"trainer.weight='fares' is not among the transformed features"),
+        ({"weight": "generous"}, r"trainer.weight='generous' is the label too.*leave it out"),
+        ({"class_weight": {"1": -3}}, r"trainer.class_weight=.*use classes 0, 1"),
+        (
+            {"loss": "mse", "label": "fare_scaled", "class_weight": {"1": 3}},
+            r"trainer.class_weight=.*label is a number, which has no classes",
+        ),
+        (
+            {"loss": "user_model.blurred_in_full", "class_weight": {"1": 3}},
+            r"class_weight=.*'user_model.blurred_in_full' weighs rows itself",
+        ),
         ({"model_fn": "no_such_package.model"}, r"trainer.model_fn='no_such_package.model' cannot"),
         ({"model_fn": "keras.Modle"}, r"has no 'Modle'; did you mean 'Model'"),
         ({"model_fn": "user_model.not_a_model"}, r"model_fn='user_model.not_a_model' returned"),

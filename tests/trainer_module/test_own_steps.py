@@ -1,0 +1,143 @@
+"""What Keras' `fit` would call or take and nobody here does: refused by name, or told once."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging as absl_logging
+
+from trainer_module import TrainStep, accumulate_gradients, per_example_gradients, weighted_loss
+from trainer_module.evaluation import Evaluation
+
+X, Y = np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
+
+
+class OwnLoss(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return keras.ops.mean((y - y_pred) ** 4)
+
+
+class OwnStep(keras.Model):
+    def train_step(self, data):
+        return {}
+
+
+class OwnTest(keras.Model):
+    def test_step(self, data):
+        return {}
+
+
+@pytest.fixture
+def told(monkeypatch):
+    lines = []
+    monkeypatch.setattr(absl_logging, "warning", lambda text, *values: lines.append(text % values))
+    return lines
+
+
+def make(kind=keras.Model, activation=None, units=1):
+    x = keras.Input((3,))
+    return kind(x, keras.layers.Dense(units, activation=activation, name="head")(x))
+
+
+def step(model, loss="mse"):
+    return TrainStep(model, keras.optimizers.SGD(0.1), loss, micro_batch_size=2)
+
+
+def evaluation(model):
+    return Evaluation(model, "mse", tf.data.Dataset.from_tensors((X, Y)))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: step(make(OwnLoss)), r"\(OwnLoss\) has a compute_loss .* TrainStep does not call"),
+        (lambda: step(make(OwnStep)), r"train_step of its own.*accumulate_gradients"),
+        (
+            lambda: accumulate_gradients(make(OwnLoss), "mse", X, Y, micro_batch_size=2),
+            "compute_loss of its own, which accumulate_gradients does not call.* loss_fn",
+        ),
+        (
+            lambda: per_example_gradients(make(OwnLoss), "mse", X, Y, chunk_size=2),
+            "per_example_gradients does not call",
+        ),
+    ],
+)
+def test_steps_and_losses_of_a_model_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_what_an_evaluation_does_not_call_is_told_once(told):
+    model = make(OwnTest)
+    evaluation(model)
+    evaluation(model)
+    assert len(told) == 1
+    assert "has a test_step of its own, which Evaluation does not call" in told[0]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [step, lambda model: accumulate_gradients(model, "mse", X, Y, micro_batch_size=2)],
+    ids=["TrainStep", "accumulate_gradients"],
+)
+def test_what_compile_said_is_told_once(told, use):
+    model = make()
+    model.compile("sgd", "mse")
+    use(model)
+    assert told == []
+    model.compile("sgd", "huber")
+    use(model)
+    use(model)
+    assert len(told) == 1
+    assert "was compiled with loss='huber': its optimizer, loss and metrics are not used" in told[0]
+
+
+BINARY = keras.losses.BinaryCrossentropy
+
+
+def sequential(*layers):
+    return keras.Sequential([keras.Input((3,)), *layers])
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "layer"),
+    [
+        (make, "binary_crossentropy", "head"),
+        (lambda: make(units=3), "sparse_categorical_crossentropy", "head"),
+        (
+            lambda: sequential(keras.layers.Dense(2, name="last"), keras.layers.Reshape((2, 1))),
+            BINARY(),
+            "last",
+        ),
+        (lambda: sequential(make()), weighted_loss(BINARY()), "head"),
+        (make, BINARY(from_logits=True), None),
+        (make, "mse", None),
+        (lambda: make(activation="sigmoid"), "binary_crossentropy", None),
+        (
+            lambda: sequential(keras.layers.Dense(1), keras.layers.Activation("sigmoid")),
+            "binary_crossentropy",
+            None,
+        ),
+        (lambda: sequential(keras.layers.Dense(2), keras.layers.Softmax()), BINARY(), None),
+    ],
+)
+def test_logits_under_a_loss_of_probabilities_are_told_once(told, model, loss, layer):
+    model = model()
+    step(model, loss)
+    step(model, loss)
+    if layer is None:
+        assert told == []
+        return
+    assert len(told) == 1
+    assert f"ends in layer {layer!r} without an activation" in told[0]
+    assert "Crossentropy(from_logits=True)" in told[0]
+
+
+def test_logits_of_one_output_are_told_with_its_name(told):
+    x = keras.Input((3,))
+    model = keras.Model(x, {"a": keras.layers.Dense(1, name="top")(x), "b": make()(x)})
+    step(model, {"a": "binary_crossentropy", "b": "mse"})
+    assert len(told) == 1
+    assert told[0].startswith("output 'a' of model")
