@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from absl import logging as absl_logging
 
-from trainer_module import from_config, run_fn, tfx_run
+from trainer_module import TrainerConfig, from_config, run_fn, tfx_run
 
 QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
 
@@ -207,18 +207,19 @@ def test_what_compile_said_is_told_to_have_no_say(fn_args, monkeypatch):
     assert "trainer.optimizer, trainer.loss and trainer.metrics in a pipeline" in text
 
 
-def test_names_alone_and_functions_as_keras_takes_them(fn_args, monkeypatch):
-    """Reference: the same in full, by a loss function of this module's contract."""
+def test_names_alone_and_functions_as_keras_takes_them(monkeypatch):
+    """Reference: the same in full, by a function of (labels, outputs, sample_weight)."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    short = {**QUICK, "optimizer": "adam", "loss": "user_model.blurred", "class_weight": {"1": 3.0}}
-    full = {**QUICK, "optimizer": {"name": "adam"}, "loss": "user_model.blurred_in_full"}
-    results = []
-    for place, settings in enumerate((short, full)):
-        args = fn_args(**settings, steps=2, metrics=["auc"], model_fn="user_model.fare_only")
-        args.model_run_dir += str(place)
-        results.append(run_fn(args).metrics)
-    assert results[0]["auc"] == results[1]["auc"]
-    assert results[0]["loss"] != results[1]["loss"]  # class weights are for training
+    config = TrainerConfig.parse(
+        {"optimizer": "adam", "loss": "user_model.blurred", "class_weight": {"1": 3.0}}
+    )
+    assert config.optimizer.name == "adam"
+    labels, outputs = np.array([0, 1, 1]), np.array([[0.2], [0.4], [0.9]], "float32")
+    found = from_config.loss_function(config, "binary")(labels, outputs)
+    in_full = TrainerConfig.parse({"loss": "user_model.blurred_in_full"})
+    full = from_config.loss_function(in_full, "binary")
+    expected = full(labels, outputs, None)
+    np.testing.assert_allclose([float(x) for x in found], [float(x) for x in expected], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
