@@ -1,10 +1,11 @@
 """How a Flink cluster on one machine divides its memory, in MB.
 
 What wants it: Flink cuts a job's managed memory into as many parts as the job has steps that sort
-or group, 100 and more in a Beam pipeline, and a record must fit into its part: one of StatisticsGen
-holds the statistics of every column so far. The job server and the JobManager hold the job's graph,
-in which Beam repeats what a step knows. Sizes are bounds: heaps grow and managed memory is taken
-only as it is used.
+or group, 140 in StatisticsGen, and a record must fit into its part: one of StatisticsGen holds the
+statistics of all columns so far, some 30 KB for each float column. Few steps run at a time and the
+parts of the others lie idle, so managed memory is promised twice. The job server and the JobManager
+hold the job's graph, in which Beam repeats what a step knows. Sizes are bounds: heaps grow, and
+managed memory is taken, as they are used.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ DEFAULT = "60%"
 
 LEAST_MB = 4096
 MOST_BY_DEFAULT_MB = 24 * 1024
+PROMISES = 2
+"""How often a MB of managed memory is promised."""
+
 _LEAST_HEAP = 384
 _FRAMEWORK_HEAP = _FRAMEWORK_OFF_HEAP = 128
 _OFF_HEAP, _METASPACE, _OVERHEAD = _FRAMEWORK_OFF_HEAP + 64, 256, 192
@@ -103,12 +107,13 @@ def cluster_memory(wanted: str = DEFAULT, *, task_managers: int) -> ClusterMemor
 def divide(total: int, *, task_managers: int) -> ClusterMemory:
     """Divides a number of MB: a fifth for job server and JobManager, the rest for TaskManagers.
 
-    Of a TaskManager's, records that are sorted get the most: managed memory; a third of that is the
-    heap, through which they pass one by one.
+    Of a TaskManager's, records that are sorted get the most: managed memory. They pass through the
+    heap one by one.
     """
     master = max(512, total // 10)
     each = (total - 2 * master) // task_managers
     network = min(max(_LEAST_NETWORK, each // 10), _MOST_NETWORK)
     rest = each - network - _OFF_HEAP - _METASPACE - _OVERHEAD
     heap = max(_LEAST_HEAP, rest // 4)
-    return ClusterMemory(total, master, master, TaskManagerMemory(heap, rest - heap, network))
+    one = TaskManagerMemory(heap, PROMISES * (rest - heap), network)
+    return ClusterMemory(total, master, master, one)

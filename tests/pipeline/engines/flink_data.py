@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import yaml
@@ -18,15 +18,20 @@ KEY, NOTE = "key", "note"
 """Passed through: an integer and a text, each missing in some rows."""
 
 
-def write(folder: Path, *, floats: int, ints: int = 0, texts: int = 0, rows: int) -> Path:
-    """Writes `rows.tfrecord` and `pipeline.yaml` into a folder; returns the YAML."""
-    import tensorflow as tf
-
+def write(
+    folder: Path,
+    *,
+    floats: int,
+    ints: int = 0,
+    texts: int = 0,
+    rows: int,
+    source: Literal["tfrecord", "parquet"] = "tfrecord",
+) -> Path:
+    """Writes rows and `pipeline.yaml` into a folder; returns the YAML."""
     folder.mkdir(parents=True, exist_ok=True)
     columns = table(floats=floats, ints=ints, texts=texts, rows=rows)
-    with tf.io.TFRecordWriter(str(folder / "rows.tfrecord")) as writer:
-        for values in zip(*columns.values(), strict=True):
-            writer.write(_example(dict(zip(columns, values, strict=True))))
+    data = folder / f"rows.{source}"
+    _WRITERS[source](data, columns)
     groups: list[dict[str, Any]] = [{"name": "floats", "columns": "x*", "scale": "z_score"}]
     if ints:
         groups.append({"name": "ints", "columns": "n*", "scale": "min_max"})
@@ -35,7 +40,7 @@ def write(folder: Path, *, floats: int, ints: int = 0, texts: int = 0, rows: int
         groups.append({"name": "texts", "columns": "t*", "encode": encode})
     config = {
         "name": "ordinary",
-        "data": {"path": "rows.tfrecord", "source": "tfrecord"},
+        "data": {"path": data.name, "source": source},
         "features": {
             "groups": groups,
             "label": {"column": "y", "kind": "binary"},
@@ -64,6 +69,24 @@ def table(*, floats: int, ints: int, texts: int, rows: int) -> dict[str, Any]:
     made[KEY] = [i if i % 3 else None for i in range(1, rows + 1)]
     made[NOTE] = [f"note {i}" if i % 2 else None for i in range(1, rows + 1)]
     return made
+
+
+def _write_tfrecord(file: Path, columns: dict[str, Any]) -> None:
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for values in zip(*columns.values(), strict=True):
+            writer.write(_example(dict(zip(columns, values, strict=True))))
+
+
+def _write_parquet(file: Path, columns: dict[str, Any]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+
+
+_WRITERS = {"tfrecord": _write_tfrecord, "parquet": _write_parquet}
 
 
 def _example(row: dict[str, Any]) -> bytes:

@@ -32,12 +32,10 @@ def test_engines_of_this_process(
 
 
 @pytest.mark.flink
-@pytest.mark.parametrize("specification", SPECIFICATIONS)
-@pytest.mark.parametrize("environment", ["loopback", "external"])
-def test_flink(environment, specification, flink, nodes, in_memory, transform, tmp_path):
-    engine = Flink.model_validate({"environment": environment, **flink.addresses()})
-    found = transform(nodes[specification], engine, tmp_path)
-    assert_same(found, in_memory[specification])
+def test_flink(flink, nodes, in_memory, transform, tmp_path):
+    """Of the taxi specification: `test_flink.test_a_killed_task_manager`."""
+    engine = Flink.model_validate({"environment": "external", **flink.addresses()})
+    assert_same(transform(nodes["wide"], engine, tmp_path), in_memory["wide"])
 
 
 @pytest.mark.parametrize("kind", [np.floating, np.integer])

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from pipeline.config import ConfigError
 from pipeline.config_file import load_config
-from pipeline.engines import flink_cluster, flink_rest, worker_check
+from pipeline.engines import flink_cluster, flink_rest, preflight, worker_check
 from pipeline.engines.options import runner_options
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.presets import Flink
@@ -68,6 +68,18 @@ def run_pipeline(
         text=True,
         check=False,
     )
+
+
+def check_what_is_passed_through(output: Path, *, rows: int) -> None:
+    """Every key and every note that there was, and nothing in place of the missing ones."""
+    files = output.glob("artifacts/Transform/transformed_examples/*/Split-*/*.gz")
+    records = tf.data.TFRecordDataset([str(f) for f in files], "GZIP").as_numpy_iterator()
+    passed = [tf.train.Example.FromString(record).features.feature for record in records]
+    assert len(passed) == rows
+    keys = sorted(value for row in passed for value in row[flink_data.KEY].int64_list.value)
+    assert keys == [i for i in range(1, rows + 1) if i % 3]
+    notes = {value for row in passed for value in row[flink_data.NOTE].bytes_list.value}
+    assert notes == {f"note {i}".encode() for i in range(1, rows + 1) if i % 2}
 
 
 @pytest.mark.timeout(180)
@@ -136,8 +148,11 @@ def test_a_job_for_which_nobody_waits_any_more_is_cancelled(flink, write, monkey
         with pytest.raises(ConfigError, match="no end within 8"):
             check_workers(config, killed)
     assert flink_rest.overview(flink.rest).free_slots == 0
-    monkeypatch.setattr(worker_check, "_OVERDUE_SECONDS", 0.0)
-    check_engine(load_config(write(), overrides(flink)))
+    preflight._cancel_left_over(config.beam, flink.rest)
+    assert flink_rest.overview(flink.rest).free_slots == 0  # somebody may still wait for it
+    monkeypatch.setattr(worker_check, "_OVERDUE_SECONDS", -5.0)
+    preflight._cancel_left_over(config.beam.model_copy(update={"parallelism": 4}), flink.rest)
+    assert flink_rest.overview(flink.rest).free_slots == 4
 
 
 def test_the_recorded_options_are_the_job_servers(flink):
@@ -168,18 +183,11 @@ def test_the_whole_taxi_pipeline(flink, tmp_path):
 @pytest.mark.timeout(400)
 def test_the_whole_pipeline_on_columns_enough_for_large_records(flink, tmp_path):
     """With the 64 MB a slot that Flink had, StatisticsGen ended in "Record too large"."""
-    config = flink_data.write(tmp_path, floats=40, texts=1, rows=5_000)
+    config = flink_data.write(tmp_path, floats=40, texts=1, rows=5_000, source="parquet")
     done = run_pipeline(flink, config)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5,000 rows" in done.stdout
-    files = tmp_path.glob("out/artifacts/Transform/transformed_examples/*/Split-*/*.gz")
-    rows = tf.data.TFRecordDataset([str(f) for f in files], "GZIP").as_numpy_iterator()
-    passed = [tf.train.Example.FromString(row).features.feature for row in rows]
-    assert len(passed) == 5_000
-    keys = {value for row in passed for value in row[flink_data.KEY].int64_list.value}
-    assert keys == {i for i in range(1, 5_001) if i % 3}
-    notes = {value for row in passed for value in row[flink_data.NOTE].bytes_list.value}
-    assert notes == {f"note {i}".encode() for i in range(1, 5_001) if i % 2}
+    check_what_is_passed_through(tmp_path / "out", rows=5_000)
 
 
 @pytest.mark.timeout(400)
@@ -216,6 +224,12 @@ def test_a_job_server_that_dies_in_the_middle(fragile, tmp_path):
     assert f"python -m pipeline flink start --folder {fragile.folder}" in done.stdout
     assert f"To go on:    python -m pipeline run --config {config}" in done.stdout
     assert "Rendezvous" not in done.stdout
+
+    mended = flink_cluster.start(fragile.folder, fragile.ports, memory="4GiB")
+    done = run_pipeline(mended, config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"ImportExampleGen +cached", done.stdout)
+    check_what_is_passed_through(tmp_path / "out", rows=600)
 
 
 def _kill_in_statistics(cluster: flink_cluster.Cluster, folder: Path, pid: int) -> None:
