@@ -115,4 +115,4 @@ def _pool(error: BaseException, engine: JobServerEngine) -> Diagnosis | None:
 
 
 def _more(cluster: Cluster) -> str:
-    return f"{max(4, -(-cluster.memory_mb * 2 // 1024))}GiB"
+    return f"{max(6, -(-cluster.memory_mb * 2 // 1024))}GiB"

@@ -23,7 +23,7 @@ OPTION = "--memory"
 DEFAULT = "60%"
 """Of what is free when the cluster starts: the Python workers need the rest."""
 
-LEAST_MB = 4096
+LEAST_MB = 5120
 MOST_BY_DEFAULT_MB = 24 * 1024
 PROMISES = 2
 """How often a MB of managed memory is promised."""
@@ -99,21 +99,22 @@ def cluster_memory(wanted: str = DEFAULT, *, task_managers: int) -> ClusterMemor
     if total < LEAST_MB:
         raise ConfigError(
             f"{OPTION}={wanted} gives Flink {total:,} MB of the {format_bytes(free)} that are free "
-            f"on this machine, and it needs {LEAST_MB:,} MB: name a larger size ({OPTION} 4GiB)."
+            f"on this machine, and it needs {LEAST_MB:,} MB: name a larger size ({OPTION} 6GiB)."
         )
     return divide(total, task_managers=task_managers)
 
 
 def divide(total: int, *, task_managers: int) -> ClusterMemory:
-    """Divides a number of MB: a fifth for job server and JobManager, the rest for TaskManagers.
+    """Divides a number of MB: a fifth or so for job server and JobManager, the rest for the others.
 
     Of a TaskManager's, records that are sorted get the most: managed memory. They pass through the
     heap one by one.
     """
-    master = max(512, total // 10)
-    each = (total - 2 * master) // task_managers
+    # 512 MB did not do for the job server and a Transform of 195 columns.
+    job_server, job_manager = max(1024, total // 8), max(512, total // 12)
+    each = (total - job_server - job_manager) // task_managers
     network = min(max(_LEAST_NETWORK, each // 10), _MOST_NETWORK)
     rest = each - network - _OFF_HEAP - _METASPACE - _OVERHEAD
     heap = max(_LEAST_HEAP, rest // 4)
     one = TaskManagerMemory(heap, PROMISES * (rest - heap), network)
-    return ClusterMemory(total, master, master, one)
+    return ClusterMemory(total, job_manager, job_server, one)

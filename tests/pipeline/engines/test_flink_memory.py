@@ -48,7 +48,7 @@ def test_what_the_option_means(wanted, free, total, monkeypatch):
     ("wanted", "message"),
     [
         ("much", r"--memory=much: use bytes"),
-        ("1GiB", r"--memory=1GiB gives Flink 1,024 MB of the .* and it needs 4,096 MB"),
+        ("1GiB", r"--memory=1GiB gives Flink 1,024 MB of the .* and it needs 5,120 MB"),
         ("10%", r"--memory=10% gives Flink 1,024 MB"),
     ],
 )
