@@ -236,13 +236,13 @@ def test_a_job_server_that_dies_in_the_middle(fragile, tmp_path):
 def _kill_in_statistics(cluster: flink_cluster.Cluster, folder: Path, pid: int) -> None:
     while not list(folder.glob("out/artifacts/StatisticsGen/statistics/*")):
         time.sleep(0.2)
-    _kill_once_running(cluster, pid)
+    _kill_once_running(cluster, pid, after=0.5)
 
 
-def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:
+def _kill_once_running(cluster: flink_cluster.Cluster, pid: int, *, after: float = 3.0) -> None:
     while flink_rest.overview(cluster.rest).running == 0:
         time.sleep(0.2)
-    time.sleep(3)  # into the analysis
+    time.sleep(after)  # into the analysis
     os.kill(pid, signal.SIGKILL)
 
 
