@@ -45,6 +45,7 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     if evaluator:
         console.print(_metrics(config, evaluator))
         console.print()
+    _cautions(records, console)
     _verdict(config, records, console)
     _next_steps(config, records, console)
 
@@ -133,6 +134,18 @@ def _bounds(config: PipelineConfig, metric: str) -> str:
         sign = "-" if METRICS[metric].higher_is_better else "+"
         parts.append(f"{sign}{threshold.max_loss:g} of baseline")
     return ", ".join(parts)
+
+
+def _cautions(records: dict[str, NodeRecord], console: Console) -> None:
+    """What Transform took without complaint, told again while its result is in use."""
+    graph = _output(records, "Transform", "transform_graph")
+    if graph is None or not Path(graph.uri).is_dir():
+        return
+    from transform import column_cautions
+
+    for sentence in column_cautions(graph.uri):
+        text = Text.assemble(("Transform", "bold yellow"), f": {sentence}.")
+        console.print(text, highlight=False, soft_wrap=True)
 
 
 def _verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:

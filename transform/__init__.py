@@ -40,11 +40,13 @@ from transform.spec_group import Group
 from transform.spec_scale import Clip, Constant, ScaleByKey, ZScoreByKey
 
 if TYPE_CHECKING:
+    from transform.cautions import column_cautions
     from transform.chains import column_chains
     from transform.inputs import dense_numbers, dense_texts
     from transform.preprocessing import preprocessing_fn
 
 _LAZY = {
+    "column_cautions": "transform.cautions",
     "column_chains": "transform.chains",
     "preprocessing_fn": "transform.preprocessing",
     "dense_numbers": "transform.inputs",
@@ -74,6 +76,7 @@ __all__ = [
     "ScaleByKey",
     "Vocabulary",
     "ZScoreByKey",
+    "column_cautions",
     "column_chains",
     "dense_numbers",
     "dense_texts",

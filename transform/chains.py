@@ -117,7 +117,7 @@ class _Fitted:
             for i, column in enumerate(columns):
                 if what == "moments_of_keys":
                     keys[column] = values[:, :, i]
-                elif what in ("statistics", "order"):
+                elif what in ("statistics", "order", "date_counts"):
                     of_column[what, column] = values[:, i]
                 else:  # one row per column
                     of_column[what, column] = values[i]

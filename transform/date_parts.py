@@ -5,6 +5,7 @@
     hour          0..23
     weekday       0..6     Monday
     day           0..30    the first of the month
+    week          0..52    ISO 8601's week 1, the one with the first Thursday
     month         0..11    January
     quarter       0..3     January to March
     day_of_year   0..365   1 January
@@ -33,12 +34,14 @@ from transform.block import Block, IdCount
 from transform.inputs import DenseColumns
 from transform.output_columns import CYCLIC_SUFFIXES, ResolvedGroup
 from transform.spec_encode import Date, DatePart
+from transform.unread import with_unread
 
 PERIODS: dict[DatePart, int] = {
     "minute": 60,
     "hour": 24,
     "weekday": 7,
     "day": 31,
+    "week": 53,
     "month": 12,
     "quarter": 4,
     "day_of_year": 366,
@@ -82,10 +85,16 @@ def date_parts(
         texts = tuple(name for name in resolved.columns if types[name] == "string")
         numbers = tuple(name for name in resolved.columns if types[name] != "string")
         if texts:
-            blocks.append(_block(texts, of_text(columns.texts(texts)), option))
+            raw = columns.texts(texts)
+            date = of_text(raw)
+            block = _block(texts, date, option)
+            blocks.append(with_unread(block, raw, tf.not_equal(raw, ""), date.missing, texts))
         if numbers:
-            seconds = columns.numbers(numbers) / _PER_SECOND[option.unit]
-            blocks.append(_block(numbers, of_epoch(seconds), option))
+            raw = columns.numbers(numbers)
+            date = of_epoch(raw / _PER_SECOND[option.unit])
+            block = _block(numbers, date, option)
+            given = tf.logical_not(tf.math.is_nan(raw))
+            blocks.append(with_unread(block, raw, given, date.missing, numbers))
     return blocks
 
 
@@ -147,8 +156,24 @@ def part_of(date: Calendar, part: DatePart) -> tf.Tensor:
     if part == "quarter":
         return (date.month - 1) // 3
     if part == "weekday":
-        return tf.math.floormod(_days(date.year, date.month, date.day) + 3, 7)  # 1970: Thursday
-    return _days(date.year, date.month, date.day) - _days(date.year, 1, 1)
+        return _weekday(date)
+    day_of_year = _days(date.year, date.month, date.day) - _days(date.year, 1, 1)
+    return _week(date, day_of_year) if part == "week" else day_of_year
+
+
+def _weekday(date: Calendar) -> tf.Tensor:
+    return tf.math.floormod(_days(date.year, date.month, date.day) + 3, 7)  # 1970: a Thursday
+
+
+def _week(date: Calendar, day_of_year: tf.Tensor) -> tf.Tensor:
+    """ISO 8601's week, from 0: that of the week's Thursday, which may be in another year."""
+    thursday = day_of_year - _weekday(date) + 3
+    years = [date.year + shift for shift in (-1, 0)]
+    before, own = (_days(year + 1, 1, 1) - _days(year, 1, 1) for year in years)
+    thursday = tf.where(
+        thursday < 0, thursday + before, tf.where(thursday >= own, thursday - own, thursday)
+    )
+    return thursday // 7
 
 
 def _days(year: tf.Tensor, month: tf.Tensor | int, day: tf.Tensor | int) -> tf.Tensor:

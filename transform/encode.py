@@ -2,7 +2,7 @@
 
     vocabulary   0..V-1 by falling frequency, then oov_buckets by hash, then missing
     integer      0..size-1 the value itself, then out of range, then missing
-    bucketize    0..buckets-1 by quantile, then missing
+    bucketize    0..buckets-1 by quantile or given bounds, then missing
     hash         0..buckets-1, then missing
 
 The size of a block's column counts all of these: it is the number of embedding rows. With
@@ -121,12 +121,15 @@ def _refuse_fractions(x: tf.Tensor, names: Sequence[str]) -> tf.Operation:
 def _bucketize(columns: DenseColumns, members: _Members) -> Block:
     raw = clip(columns.numbers(members.names), [group.clip for group in members.groups])
     filled = filled_numbers(raw, members.imputed, members.names)
-    counts = np.asarray([option.buckets for option in members.options], np.int64)
+    counts = np.asarray([option.count for option in members.options], np.int64)
     parts, order = [], []
-    for buckets in dict.fromkeys(counts.tolist()):  # one analyzer per number of buckets
-        which = np.flatnonzero(counts == buckets)
+    for option in dict.fromkeys(members.options):  # one analyzer per number of buckets
+        which = np.flatnonzero([other == option for other in members.options])
         x, y = (_columns_at(tensor, which, len(counts)) for tensor in (raw, filled))
-        boundaries = quantile_boundaries(x, buckets)
+        if option.boundaries is None:
+            boundaries = quantile_boundaries(x, option.buckets)
+        else:
+            boundaries = tf.constant([option.boundaries] * len(which), tf.float64)
         boundaries = keep(boundaries, "boundaries", [members.names[i] for i in which])
         parts.append(bucket_ids(y, boundaries))
         order += which.tolist()

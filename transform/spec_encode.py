@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from transform.spec_common import Model, as_list
 
-DatePart = Literal["minute", "hour", "weekday", "day", "month", "quarter", "day_of_year"]
+DatePart = Literal["minute", "hour", "weekday", "day", "week", "month", "quarter", "day_of_year"]
 
 
 class Vocabulary(Model):
@@ -25,9 +26,37 @@ class Integer(Model):
 
 
 class Bucketize(Model):
-    """Ids by quantile: 0..buckets-1, then one for missing."""
+    """Ids by quantile, or by given bounds: 0..buckets-1, then one for missing.
 
-    buckets: int = Field(ge=2, description="number of buckets of about equal count")
+    encode: {bucketize: {buckets: 10}}                  of about equal count, learned
+    encode: {bucketize: {boundaries: [0, 18, 65]}}      below 0, 0 to 18, 18 to 65, from 65 on
+    """
+
+    buckets: int | None = Field(
+        default=None, ge=2, description="number of buckets of about equal count"
+    )
+    boundaries: Annotated[tuple[float, ...], Field(min_length=1)] | None = Field(
+        default=None, description="ascending; a value equal to one is in the bucket above it"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Bucketize:
+        if (self.buckets is None) == (self.boundaries is None):
+            raise ValueError(
+                f"bucketize has {'neither' if self.buckets is None else 'both'} buckets "
+                f"{'nor' if self.buckets is None else 'and'} boundaries; give exactly one"
+            )
+        given = self.boundaries or ()
+        if not all(map(math.isfinite, given)) or list(given) != sorted(set(given)):
+            raise ValueError(
+                f"bucketize.boundaries={list(given)}; give different finite numbers, ascending"
+            )
+        return self
+
+    @property
+    def count(self) -> int:
+        """Number of buckets."""
+        return self.buckets or len(self.boundaries or ()) + 1
 
 
 class Hash(Model):

@@ -1,0 +1,119 @@
+"""What a finished Transform took without complaint and a person should know.
+
+    for sentence in column_cautions(uri):
+        print(sentence)
+
+All of it is read from the transform graph; nothing is computed from data.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transform.fitted import Fitted, fitted_numbers
+from transform.layout import FeatureLayout
+from transform.statistics import LARGEST
+from transform.unread import COUNTS, EXAMPLES
+
+UNREAD = 0.01  # share of dates from which on it is told
+STEPS = 64  # a float column with fewer steps of float32 between its ends is told
+WHOLE = 1.0  # a constant float column is told where float32 knows no more than whole numbers
+ONE_BUCKET = 0.5  # share of equal boundaries from which on it is told
+
+_MIN, _MAX = 3, 4  # of `statistics`
+
+
+def column_cautions(uri: str) -> list[str]:
+    """One sentence per column that lost what its data may have held.
+
+    Args:
+        uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.
+
+    Returns:
+        Sentences; none for a graph of another `preprocessing_fn`.
+    """
+    layout = FeatureLayout.from_transform_graph(uri)
+    if layout is None:
+        return []
+    kinds = {column.source: column.kind for column in layout.columns}
+    fitted = fitted_numbers(uri)
+    examples = {
+        name: bytes(text).decode(errors="replace")
+        for kept in fitted
+        if kept.what == EXAMPLES
+        for name, text in zip(kept.columns, kept.values.tolist(), strict=True)
+    }
+    found = []
+    for kept in fitted:
+        if kept.what == COUNTS:
+            found += _unread_dates(kept, examples)
+        elif kept.what == "boundaries":
+            found += _one_bucket(kept)
+        elif kept.what == "statistics":
+            found += _coarse_floats(kept, kinds, _raw_floats(uri))
+    return found
+
+
+def _unread_dates(kept: Fitted, examples: dict[str, str]) -> list[str]:
+    return [
+        f"column {name!r}: encode: date cannot read {unread / given:.1%} of the values "
+        f"({unread:,} of {given:,}), for example {examples.get(name, '')[:60]!r}: they are missing "
+        "to the model. Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), or ints with the right "
+        "date.unit"
+        for name, given, unread in zip(kept.columns, *kept.values.tolist(), strict=True)
+        if given and unread / given >= UNREAD
+    ]
+
+
+def _one_bucket(kept: Fitted) -> list[str]:
+    found = []
+    for name, boundaries in zip(kept.columns, kept.values, strict=True):
+        values, counts = np.unique(boundaries, return_counts=True)
+        most = int(counts.argmax())
+        buckets = boundaries.size + 1
+        share = counts[most] / buckets
+        if boundaries.size > 1 and counts[most] > 1 and share >= ONE_BUCKET:
+            found.append(
+                f"column {name!r}: {counts[most]} of the {boundaries.size} boundaries of encode: "
+                f"bucketize are {values[most]:g}, which most rows hold: of {buckets} buckets, at "
+                f"most {values.size + 1} are used. Give bucketize.boundaries, or use scale: "
+                "gaussian"
+            )
+    return found
+
+
+def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) -> list[str]:
+    found = []
+    for name, low, high in zip(kept.columns, kept.values[_MIN], kept.values[_MAX], strict=True):
+        kind = kinds.get(name, "")
+        reach = max(abs(low), abs(high))
+        if not np.isfinite(reach):  # no value
+            continue
+        if reach > LARGEST and kind.startswith("z_score"):
+            found.append(
+                f"column {name!r} goes up to {reach:.2g}: mean and variance take numbers beyond "
+                "3e144 for that one. Derive its logarithm, or use scale: min_max or gaussian"
+            )
+        if name not in floats:
+            continue
+        step = float(np.spacing(np.float32(reach)))
+        constant = low == high and step >= WHOLE
+        if constant or 0 < high - low < STEPS * step:
+            holds = f"one value ({low:g})" if constant else f"{low:.9g} to {high:.9g}"
+            effect = ": 0 everywhere" if constant and kind != "none" and kind != "log1p" else ""
+            found.append(
+                f"column {name!r} holds {holds}{effect}. tf.Example keeps float32, which is "
+                f"{step:g} coarse there: what varied by less is gone before Transform. Write it as "
+                "an int (int64 is exact; features.derive can then take an offset off and divide), "
+                "or subtract an offset in the data"
+            )
+    return found
+
+
+def _raw_floats(uri: str) -> frozenset[str]:
+    """Raw columns that tf.Example holds as float32."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    spec = tft.TFTransformOutput(uri).raw_feature_spec()
+    return frozenset(name for name, feature in spec.items() if feature.dtype == tf.float32)

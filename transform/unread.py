@@ -1,0 +1,109 @@
+"""Values that `encode: date` cannot read: how many, and one of them.
+
+Unread values are missing to the model. What is kept here in the transform graph is for people:
+cautions.py says it at the end of a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from transform import compat
+from transform.block import Block
+from transform.fitted import keep
+
+COUNTS = "date_counts"  # int64 [2, n]: values given, and those of them that are unread
+EXAMPLES = "date_examples"  # string [n], empty where all are read
+
+
+def with_unread(
+    block: Block, raw: tf.Tensor, given: tf.Tensor, missing: tf.Tensor, names: Sequence[str]
+) -> Block:
+    """`block`, with counts and examples kept in the graph.
+
+    Args:
+        block: made of the dates.
+        raw: string or float64 `[batch, n]`.
+        given: bool `[batch, n]`, where the data has a value.
+        missing: bool `[batch, n]`, where the encoder has none.
+        names: of the columns.
+    """
+    unread = tf.logical_and(given, missing)
+    counts = tf.stack([tf.math.count_nonzero(which, axis=0) for which in (given, unread)])
+    one_more = [[0, 1], [0, 0]]  # argmax takes no batch without rows
+    row = tf.argmax(tf.pad(tf.cast(unread, tf.int32), one_more), axis=0)
+    first = tf.gather(tf.transpose(tf.pad(raw, one_more)), row, batch_dims=1)
+    shown = first if raw.dtype == tf.string else tf.strings.as_string(first, precision=0)
+    examples = tf.where(counts[1] > 0, shown, "")
+    counts, examples = compat.combine(UnreadCombiner(len(names)), counts, examples, name="unread")
+    kept = [keep(counts, COUNTS, names), keep(examples, EXAMPLES, names)]
+    with tf.control_dependencies(kept):  # what no output depends on is not saved
+        return block._replace(values=tf.identity(block.values))
+
+
+class _Accumulator(NamedTuple):
+    counts: np.ndarray  # int64 [2, n]
+    examples: list[bytes]
+
+
+class UnreadCombiner(compat.Combiner):
+    """Adds counts; of the examples, the first in byte order is kept, whatever the shards."""
+
+    def __init__(self, size: int):
+        """Args: size: n, the number of columns."""
+        self._size = size
+
+    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+        return f"<UnreadCombiner v1 size={self._size}>"
+
+    def create_accumulator(self) -> _Accumulator:
+        """No rows."""
+        return _Accumulator(np.zeros([2, self._size], np.int64), [b""] * self._size)
+
+    def add_input(self, accumulator: _Accumulator, batch_values: Any) -> _Accumulator:
+        """Adds one batch's counts and examples."""
+        counts, examples = batch_values
+        batch = _Accumulator(np.asarray(counts, np.int64), np.asarray(examples).tolist())
+        return self.merge_accumulators([accumulator, batch])
+
+    def merge_accumulators(self, accumulators: Any) -> _Accumulator:
+        """Merges any number of accumulators."""
+        merged = self.create_accumulator()
+        for counts, examples in accumulators:
+            pairs = zip(merged.examples, examples, strict=True)
+            smallest = [min(filter(None, pair), default=b"") for pair in pairs]
+            merged = _Accumulator(merged.counts + counts, smallest)
+        return merged
+
+    def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
+        """Counts and examples."""
+        return [accumulator.counts, np.asarray(accumulator.examples, object)]
+
+    def output_tensor_infos(self) -> list[Any]:
+        """int64 `[2, n]`, string `[n]`."""
+        return [
+            compat.TensorInfo(tf.int64, [2, self._size], None),
+            compat.TensorInfo(tf.string, [self._size], None),
+        ]
+
+    @property
+    def accumulator_coder(self) -> Any:
+        """Both as JSON."""
+        return _AccumulatorCoder()
+
+
+class _AccumulatorCoder(compat.CacheCoder):
+    def encode_cache(self, cache: Any) -> bytes:
+        texts = [example.decode("latin-1") for example in cache.examples]
+        return json.dumps([cache.counts.tolist(), texts]).encode()
+
+    def decode_cache(self, encoded_cache: bytes) -> _Accumulator:
+        counts, texts = json.loads(encoded_cache)
+        return _Accumulator(
+            np.asarray(counts, np.int64), [text.encode("latin-1") for text in texts]
+        )
