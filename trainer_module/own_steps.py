@@ -57,6 +57,7 @@ def tell_what_compile_said(model: keras.Model, loss: Any = None) -> None:
         loss: What is used; nothing is told of a model that was compiled with the same.
     """
     theirs = getattr(model, "loss", None)
+    loss = getattr(loss, "loss", loss)  # what a weighted_loss was made of
     if not model.compiled or theirs is None or theirs is loss or theirs == loss:
         return
     _tell_once(
