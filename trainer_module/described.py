@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import dis
 import functools
 import hashlib
@@ -73,7 +74,9 @@ def array_digest(array: np.ndarray) -> str:
 
 def _config(value: Any, seen: set[int]) -> dict[str, Any]:
     if not hasattr(value, "get_config"):
-        if _is_library(type(value)) or id(value) in seen:
+        # A loss of ours is a record of what it was made from.
+        is_loss = dataclasses.is_dataclass(value) and callable(value)
+        if (_is_library(type(value)) and not is_loss) or id(value) in seen:
             return {}
         seen.add(id(value))
         return {key: _described(each, seen) for key, each in getattr(value, "__dict__", {}).items()}
