@@ -81,7 +81,8 @@ def _config(value: Any, seen: set[int]) -> dict[str, Any]:
         seen.add(id(value))
         return {key: _described(each, seen) for key, each in getattr(value, "__dict__", {}).items()}
     try:
-        config = value.get_config()
+        # Not every loss of Keras tells all its options: Huber keeps delta to itself.
+        config = {**value.get_config(), **getattr(value, "_fn_kwargs", {})}
     except (NotImplementedError, TypeError, ValueError):
         return {}  # its class stands for it
     return {key: _described(each, seen) for key, each in config.items() if key != "name"}
