@@ -22,7 +22,7 @@ from trainer_module.passes import plan_passes
 from trainer_module.random_ops import draws_random_numbers, refuse_stateful_draws
 from trainer_module.row_independence import check_rows_are_independent
 from trainer_module.strategies import replica_kind
-from trainer_module.trace_bytes import bytes_per_row
+from trainer_module.trace_bytes import bytes_per_row, has_loops
 
 AddedLosses = Literal["mean", "sum"]
 
@@ -72,6 +72,7 @@ class Description(NamedTuple):
         outputs: How many outputs have a Σ w_i each; None where one is that of all.
         bytes_per_row: At most what a row's activations and their gradients take; infinite where
             the trace does not tell, as with loops that turn as often as the data says.
+        has_loops: Whether there are loops in the model, as in recurrent layers.
     """
 
     has_gradient: tuple[bool, ...]
@@ -79,6 +80,7 @@ class Description(NamedTuple):
     accumulator_dtype: tf.DType
     outputs: int | None
     bytes_per_row: float
+    has_loops: bool
 
     @property
     def separate(self) -> bool:
@@ -180,6 +182,7 @@ def accumulate_gradients(
         description.bytes_per_row * micro_batch_size,
         kind=replica_kind(tf.distribute.get_strategy()),
         together=not jit_compile,
+        turns=description.has_loops,
     )
     size = micro_batch_size * plan.micro_batches
 
@@ -292,6 +295,7 @@ def describe(
         accumulator_dtype=tf.float64 if wide else tf.float32,
         outputs=numerator.shape[0] if numerator.shape.rank else None,
         bytes_per_row=bytes_per_row(traced.graph),
+        has_loops=has_loops(traced.graph),
     )
 
 

@@ -13,6 +13,7 @@ from trainer_module.chunks import map_chunks
 from trainer_module.gradients import micro_batch_gradients
 from trainer_module.loss import as_loss_function
 from trainer_module.own_steps import refuse_own_steps
+from trainer_module.trace_bytes import has_loops
 
 
 def per_example_gradients(
@@ -83,11 +84,11 @@ def per_example_gradients(
         *(tf.TensorSpec(t.shape[1:], t.dtype) for t in present)
     )
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in traced.structured_outputs]
-    has_loops = _has_loops(traced.graph)
+    loops = has_loops(traced.graph)
 
     def of_chunk(part: Any) -> list[tf.Tensor]:
         rows = [t for t in tf.nest.flatten(part) if t is not None]
-        if has_loops:
+        if loops:
             # The lists of a recurrent layer's loop cannot be vectorised: row by row, some at once.
             return tf.map_fn(lambda row: of_tensors(*row), rows, fn_output_signature=specs)
         return tf.vectorized_map(lambda row: of_tensors(*row), rows)
@@ -95,9 +96,3 @@ def per_example_gradients(
     shapes = [(spec.dtype, spec.shape.as_list()) for spec in specs]
     found = map_chunks(of_chunk, data, shapes, chunk_size=chunk_size)
     return found if reduce is None else found[0]
-
-
-def _has_loops(graph: Any) -> bool:
-    definition = graph.as_graph_def()
-    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
-    return any(node.op in ("While", "StatelessWhile") for node in nodes)

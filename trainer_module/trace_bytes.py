@@ -44,6 +44,13 @@ def bytes_per_row(graph: Any) -> float:
     return total + sum(sizes.values())
 
 
+def has_loops(graph: Any) -> bool:
+    """Returns whether a trace, or a function that it calls, has a loop."""
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    return any(node.op in _LOOPS for node in nodes)
+
+
 def _bytes_of_loop(operation: Any) -> float:
     body = _function(operation.graph, operation.get_attr("body").name)
     once, turns = bytes_per_row(body), _turns(operation)

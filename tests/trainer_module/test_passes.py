@@ -51,6 +51,14 @@ def test_small_micro_batches_are_taken_together_and_large_ones_are_not(size, exp
 
 @pytest.mark.parametrize(
     ("size", "expected"),
+    [(1, (32, 1)), (8 * MIB, (16, 1)), (129 * MIB, (1, 1)), (math.inf, (1, 1))],
+)
+def test_a_model_with_loops_takes_more_together_and_one_pass_at_a_time(size, expected):
+    assert passes.plan_passes(size, turns=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
     [(1, (32, 1)), (8 * MIB, (32, 1)), (9 * MIB, (16, 1)), (129 * MIB, (1, 1))],
 )
 def test_a_gpu_takes_more_together_and_one_pass_at_a_time(size, expected):
