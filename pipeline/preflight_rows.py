@@ -73,6 +73,7 @@ def _check_columns(
         for name in used:
             if name not in targets:
                 _check_has_values(name, part)
+                _check_float32(name, part)
         for group in groups:
             for name in group.columns:
                 if name in used:
@@ -99,6 +100,10 @@ class Part:
     def values(self, name: str) -> Values:
         """A column of the sample."""
         return self._sample.values(name)
+
+    def exact(self, name: str) -> np.ndarray:
+        """A float column of the sample before it is rounded to float32."""
+        return self._sample.exact(name)
 
     @property
     def _sample(self) -> Sample:
@@ -159,6 +164,26 @@ def _check_has_values(name: str, part: Part) -> None:
             f"features: column {name!r} of {part.path} has values in {len(rows)} of "
             f"{part.seen.rows} rows, all of which come into the eval split: nothing can be learned "
             "of it. Remove it from the features, or add rows."
+        )
+
+
+def _check_float32(name: str, part: Part) -> None:
+    """A column of floats that differ, all of which are one number as tf.Example's float32."""
+    import pyarrow.types as types
+
+    values = part.values(name)
+    if not part.whole or not types.is_floating(values.values.type):
+        return
+    held = values.values.to_numpy(zero_copy_only=False)[values.usable]
+    if len(held) == 0 or held.min() < held.max():
+        return
+    exact = part.exact(name)
+    if exact.min() < exact.max():
+        raise ConfigError(
+            f"features: column {name!r} of {part.path} goes from {exact.min():.17g} to "
+            f"{exact.max():.17g}, and tf.Example holds float32, in which all its values are "
+            f"{held[0]:.9g}: nothing can be learned of it. Write it as whole numbers (int64 is "
+            "exact, and features.derive can subtract an offset), or subtract one in the data."
         )
 
 

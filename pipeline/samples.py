@@ -80,6 +80,11 @@ class Sample(ABC):
         """Int `[rows]`: the number of a column's values in each row; the values are not kept."""
         return np.diff(self._lists(name).offsets.to_numpy(zero_copy_only=False))
 
+    def exact(self, name: str) -> np.ndarray:
+        """The usable values of a float column, float64, as far as the source knows them."""
+        values = self.values(name)
+        return values.values.to_numpy(zero_copy_only=False)[values.usable].astype(np.float64)
+
     @abstractmethod
     def _lists(self, name: str) -> pa.ListArray: ...
 
@@ -106,6 +111,11 @@ class CsvSample(Sample):
         from components.arrow_example_gen.columns import as_lists
 
         return as_lists(self._typed(name, self._texts(name)), _kind(self._types[name]) or "string")
+
+    def exact(self, name: str) -> np.ndarray:
+        """Before ExampleGen rounds them to float32."""
+        cells = self._typed(name, self._texts(name)).drop_null()
+        return _finite(cells.to_numpy(zero_copy_only=False))
 
     def _typed(self, name: str, texts: pa.ChunkedArray) -> pa.Array:
         import pyarrow as pa
@@ -146,6 +156,17 @@ class ParquetSample(Sample):
                 if left <= 0:
                     break
         return read
+
+    def exact(self, name: str) -> np.ndarray:
+        """Before ExampleGen rounds them to float32; lists as `values` has them."""
+        import pyarrow as pa
+        import pyarrow.types as types
+
+        columns = [batch[0] for batch in self._batches([name])]
+        if not all(types.is_float64(c.type) or types.is_decimal(c.type) for c in columns):
+            return super().exact(name)
+        cells = [column.drop_null().cast(pa.float64()) for column in columns]
+        return _finite(np.concatenate([c.to_numpy(zero_copy_only=False) for c in cells]))
 
     def _lists(self, name: str) -> pa.ListArray:
         import pyarrow as pa
@@ -194,6 +215,10 @@ class TfrecordSample(Sample):
 
         parse = tf.train.Example.FromString
         return [parse(self._records[row]).SerializeToString(deterministic=True) for row in rows]
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return values[np.isfinite(values)]
 
 
 def _kind(kind: ColumnType) -> Kind | None:

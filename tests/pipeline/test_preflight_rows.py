@@ -72,6 +72,25 @@ def test_a_list_that_never_holds_more_than_one_value_is_none(write, tmp_path):
     preflight.check(load_config(parquet(write, tmp_path, rows(amount=lambda i: [i + 0.5]))))
 
 
+def _near_a_billion(i: int) -> float | None:
+    return None if i == 5 else 1e9 + (i % 3 - 1) + 0.25
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_floats_that_differ_but_not_in_float32(write, tmp_path, source):
+    table = rows(amount=_near_a_billion)
+    file = write(csv=csv_of(table)) if source == "csv" else parquet(write, tmp_path, table)
+    text = refusal(file)
+    assert "column 'amount'" in text
+    assert "from 999999999.25 to 1000000001.25" in text
+    assert "all its values are 1e+09" in text
+    assert "int64 is exact" in text
+
+
+def test_a_constant_column_is_not_taken_for_one_that_float32_flattens(write, tmp_path):
+    preflight.check(load_config(parquet(write, tmp_path, rows(amount=lambda i: 1e9))))
+
+
 def test_a_list_of_floats_under_an_encoder(write, tmp_path):
     text = refusal(parquet(write, tmp_path, rows(city=lambda i: [1.5, 2.5])))
     assert "column 'city'" in text
