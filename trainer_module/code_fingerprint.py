@@ -93,10 +93,24 @@ def _spec(name: str) -> ModuleSpec | None:
         path = list(parent.submodule_search_locations)
     for finder in sys.meta_path:
         if find := getattr(finder, "find_spec", None):
-            spec = find(name, path)
+            try:
+                spec = find(name, path)
+            except KeyError:  # a folder without __init__.py, in one that nobody has imported yet
+                spec = _spec_of_folder(name, path or [])
             if spec is not None:
                 return spec
     return None
+
+
+def _spec_of_folder(name: str, path: Iterable[str]) -> ModuleSpec | None:
+    """As importlib's path finder for a namespace package, which asks sys.modules for its parent."""
+    folders = [str(Path(place, name.rpartition(".")[2])) for place in path]
+    folders = [folder for folder in folders if Path(folder).is_dir()]
+    if not folders:
+        return None
+    spec = ModuleSpec(name, None, is_package=True)
+    spec.submodule_search_locations = folders
+    return spec
 
 
 def _parents(name: str) -> list[str]:

@@ -92,6 +92,17 @@ def test_an_installed_package_counts_whole(tmp_path, monkeypatch):
     assert code_digests(["fp_installed.a"]) != before
 
 
+def test_folders_need_no_init_file(tmp_path, monkeypatch):
+    (tmp_path / "fp_folder" / "inner").mkdir(parents=True)
+    (tmp_path / "fp_folder" / "inner" / "model.py").write_text("from fp_folder.inner import part\n")
+    (tmp_path / "fp_folder" / "inner" / "part.py").write_text("SIZE = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert set(code_digests(["fp_folder.inner.model"])) == {
+        "fp_folder.inner.model",
+        "fp_folder.inner.part",
+    }
+
+
 def test_a_module_that_is_not_there_is_named():
     with pytest.raises(ModuleNotFoundError, match=r"no module 'fp_nowhere.at_all': install its"):
         code_digests(["fp_nowhere.at_all"])
