@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 FEW_ROWS = 1_000
 """Rows that are hashed at most to know their split, one by one."""
 
-_LINE_BREAKS = "\n\r"
-
 
 def check_rows(
     config: PipelineConfig,
@@ -189,14 +187,8 @@ def _check_float32(name: str, part: Part) -> None:
 
 def _check_values(group: Group, name: str, part: Part) -> None:
     """Values that a group's encoder has no place for."""
-    if group.encode is None:
-        return
-    values = part.values(name)
-    if group.kind == "vocabulary" or (
-        group.encode.multi_hot is not None and group.encode.multi_hot.top_k is not None
-    ):
-        _check_line_breaks(f"group {group.name!r}: column {name!r}", values, part)
-    if group.encode.integer is not None:
+    if group.encode is not None and group.encode.integer is not None:
+        values = part.values(name)
         held = values.values.to_numpy(zero_copy_only=False)
         fractions = held[values.usable & (held != np.floor(held))]
         if len(fractions):
@@ -207,28 +199,6 @@ def _check_values(group: Group, name: str, part: Part) -> None:
             )
 
 
-def _check_line_breaks(what: str, values: Values, part: Part) -> None:
-    """A vocabulary is a file with a value per line."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.types as types
-
-    if not types.is_binary(values.values.type):
-        return
-    broken = np.zeros(len(values.values), bool)
-    for character in _LINE_BREAKS:
-        found = pc.match_substring(values.values, character)
-        broken |= found.to_numpy(zero_copy_only=False)
-    if broken.any():
-        count, first = int(broken.sum()), int(np.flatnonzero(broken)[0])
-        text = values.values.take(pa.array([first]))[0].as_py().decode(errors="replace")
-        raise ConfigError(
-            f"features: {what} of {part.path} holds {count} texts with a line break, {text!r} for "
-            "example, and a vocabulary is a file with one text per line. Replace the line breaks "
-            "in the data, or use encode: hash."
-        )
-
-
 def _check_label(label: Label, part: Part) -> None:
     what = f"features.label: column {label.column!r} of {part.path}"
     values = part.values(label.column)
@@ -237,7 +207,6 @@ def _check_label(label: Label, part: Part) -> None:
 
     first = values.first(values.present)
     if label.kind == "multiclass" and types.is_binary(first.type):
-        _check_line_breaks(f"the label {label.column!r}", values, part)
         numbers = None
     elif types.is_binary(first.type):
         wanted = str(label.positive).encode()

@@ -107,24 +107,15 @@ def test_a_large_uint64_is_text(write, tmp_path):
 
 
 @pytest.mark.parametrize("source", ["csv", "parquet"])
-def test_a_text_with_a_line_break_under_a_vocabulary(write, tmp_path, source):
-    table = rows(city=lambda i: "New\nYork" if i % 20 == 7 else "Oslo")
-    file = write(csv=csv_of(table)) if source == "csv" else parquet(write, tmp_path, table)
-    text = refusal(file)
-    assert "column 'city'" in text
-    assert r"holds 3 texts with a line break, 'New\nYork' for example" in text
-    assert "encode: hash" in text
-
-
-def test_a_class_with_a_line_break(write):
-    table = rows(bought=lambda i: ("yes", "n\ro")[i % 2])
-    text = refusal(
-        write(csv=csv_of(table)),
-        "features.label={column: bought, kind: multiclass}",
-        "evaluation.metrics=[]",
+def test_texts_and_classes_with_line_breaks_are_values(write, tmp_path, source):
+    """Transform escapes them: tests/transform/test_names.py."""
+    table = rows(
+        city=lambda i: "New\nYork" if i % 20 == 7 else "Oslo",
+        bought=lambda i: ("yes", "n\ro")[i % 2],
     )
-    assert "the label 'bought'" in text
-    assert r"30 texts with a line break, 'n\ro'" in text
+    file = write(csv=csv_of(table)) if source == "csv" else parquet(write, tmp_path, table)
+    label = "features.label={column: bought, kind: multiclass}"
+    preflight.check(load_config(file, [label, "evaluation.metrics=[]"]))
 
 
 @pytest.mark.parametrize("values", [[60.0, 12.0, None], [60.0, 12.5, None]])
