@@ -54,8 +54,10 @@ def diagnose(error: BaseException, engine: Engine) -> Diagnosis | None:
     Returns:
         What is wrong with the engine; None where the job itself failed.
     """
-    if not isinstance(engine, JobServerEngine) or engine.job_endpoint == "embed":
+    if not isinstance(engine, JobServerEngine):
         return None
+    if engine.job_endpoint == "embed":  # within this process: only its pool is another
+        return _pool(error, engine)
     return _who_is_gone(engine) or _too_little_memory(str(error), engine) or _pool(error, engine)
 
 
