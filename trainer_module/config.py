@@ -244,7 +244,10 @@ class TrainerConfig(_Frozen):
     def _class_weights(cls, value: dict[int, float] | None) -> dict[int, float] | None:
         for number, weight in (value or {}).items():
             if number < 0 or not 0 <= weight < float("inf"):
-                raise ValueError("use classes 0, 1, ... and finite weights of at least 0")
+                raise ValueError(
+                    f"class {number} has weight {weight:g}: use classes 0, 1, ... and finite "
+                    "weights of at least 0"
+                )
         return value
 
     @field_validator("optimizer", mode="before")
