@@ -143,7 +143,7 @@ def test_a_made_up_mixture(suggested: Any, tmp_path: Path) -> None:
     assert group_of(spec, "other[s]").scale == "z_score"
     assert group_of(spec, "temperature").missing_indicator
     assert group_of(spec, "spike").clip.quantiles == (0.01, 0.99)
-    assert group_of(spec, "true[?]").encode.one_hot.values == ("yes", "no")
+    assert group_of(spec, "true?").encode.one_hot.values == ("yes", "no")
     assert group_of(spec, "ordered").encode.date.parts == ("hour", "weekday", "month")
     assert group_of(spec, "seen").encode.date is not None
     preflight.check(load_config(whole_configuration(text, str(file), tmp_path)))
