@@ -13,17 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 
 from pipeline.config import ConfigError
 from pipeline.config_file import load_config
-from pipeline.engines import flink_cluster, flink_rest, preflight, worker_check
+from pipeline.engines import flink_cluster, flink_rest
 from pipeline.engines.options import runner_options
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.presets import Flink
 from pipeline.engines.worker_check import check_workers
 
-from . import flink_data
 from .conftest import ROOT, TAXI, assert_same
 
 pytestmark = pytest.mark.flink
@@ -71,18 +69,6 @@ def run_pipeline(
     )
 
 
-def check_what_is_passed_through(output: Path, *, rows: int) -> None:
-    """Every key and every note that there was, and nothing in place of the missing ones."""
-    files = output.glob("artifacts/Transform/transformed_examples/*/Split-*/*.gz")
-    records = tf.data.TFRecordDataset([str(f) for f in files], "GZIP").as_numpy_iterator()
-    passed = [tf.train.Example.FromString(record).features.feature for record in records]
-    assert len(passed) == rows
-    keys = sorted(value for row in passed for value in row[flink_data.KEY].int64_list.value)
-    assert keys == [i for i in range(1, rows + 1) if i % 3]
-    notes = {value for row in passed for value in row[flink_data.NOTE].bytes_list.value}
-    assert notes == {f"note {i}".encode() for i in range(1, rows + 1) if i % 2}
-
-
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("environment", ["loopback", "external"])
 def test_preflight_passes(environment, flink, write):
@@ -125,37 +111,6 @@ def test_a_job_that_does_not_come_back_is_cancelled(flink, write):
     wait_for_slots(flink)
 
 
-@pytest.mark.timeout(120)
-def test_a_job_for_which_nobody_waits_any_more_is_cancelled(flink, write, monkeypatch):
-    """Ctrl-C cancels it; that of a run that was killed is found by the next one."""
-    config = load_config(write(), overrides(flink, "beam.parallelism=9", "beam.probe_seconds=60"))
-    assert isinstance(config.beam, Flink)
-
-    def interrupt():
-        while flink_rest.overview(flink.rest).free_slots:
-            time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        check_workers(config, config.beam)
-    thread.join()
-    wait_for_slots(flink)
-
-    killed = config.beam.model_copy(update={"probe_seconds": 8})
-    with monkeypatch.context() as patch:
-        patch.setattr(worker_check, "cancel_job", lambda address, name: False)
-        with pytest.raises(ConfigError, match="no end within 8"):
-            check_workers(config, killed)
-    assert flink_rest.overview(flink.rest).free_slots == 0
-    preflight._cancel_left_over(config.beam, flink.rest)
-    assert flink_rest.overview(flink.rest).free_slots == 0  # somebody may still wait for it
-    monkeypatch.setattr(worker_check, "_OVERDUE_SECONDS", -5.0)
-    preflight._cancel_left_over(config.beam.model_copy(update={"parallelism": 4}), flink.rest)
-    assert flink_rest.overview(flink.rest).free_slots == 4
-
-
 def test_the_recorded_options_are_the_job_servers(flink):
     import grpc
     from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
@@ -182,16 +137,6 @@ def test_the_whole_taxi_pipeline(flink, tmp_path):
 
 
 @pytest.mark.timeout(400)
-def test_the_whole_pipeline_on_columns_enough_for_large_records(flink, tmp_path):
-    """With the 64 MB a slot that Flink had, StatisticsGen ended in "Record too large"."""
-    config = flink_data.write(tmp_path, floats=40, texts=1, rows=5_000, source="parquet")
-    done = run_pipeline(flink, config)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "5,000 rows" in done.stdout
-    check_what_is_passed_through(tmp_path / "out", rows=5_000)
-
-
-@pytest.mark.timeout(400)
 def test_a_killed_task_manager(fragile, nodes, in_memory, transform, tmp_path):
     """The job starts again on the other one and gives the right result; so does a rerun."""
     engine = Flink.model_validate(fragile.addresses())
@@ -206,36 +151,6 @@ def test_a_killed_task_manager(fragile, nodes, in_memory, transform, tmp_path):
     again = transform(nodes["taxi"], engine, tmp_path / "again")
     assert_same(recovered, in_memory["taxi"])
     assert_same(again, in_memory["taxi"])
-
-
-@pytest.mark.timeout(400)
-def test_a_job_server_that_dies_in_the_middle(fragile, tmp_path):
-    """Who died, what is kept, and how to go on are told; and so it goes on."""
-    config = flink_data.write(tmp_path, floats=3, rows=600)
-    server = next(process for process in fragile.processes if process.name == "job-server")
-    arguments = (fragile, tmp_path, server.pid)
-    threading.Thread(target=_kill_in_statistics, args=arguments, daemon=True).start()
-    done = run_pipeline(fragile, config)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "StatisticsGen failed after" in done.stdout
-    assert f"job-server of the Flink cluster in {fragile.folder} ended" in done.stdout
-    assert "taken from the cache by the next run:" in done.stdout
-    assert "ImportExampleGen" in done.stdout.partition("by the next run:")[2]
-    assert f"python -m pipeline flink start --folder {fragile.folder}" in done.stdout
-    assert f"To go on:    python -m pipeline run --config {config}" in done.stdout
-    assert "Rendezvous" not in done.stdout
-
-    mended = flink_cluster.start(fragile.folder, fragile.ports, memory="5GiB")
-    done = run_pipeline(mended, config)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"ImportExampleGen +cached", done.stdout)
-    check_what_is_passed_through(tmp_path / "out", rows=600)
-
-
-def _kill_in_statistics(cluster: flink_cluster.Cluster, folder: Path, pid: int) -> None:
-    while not list(folder.glob("out/artifacts/StatisticsGen/statistics/*")):
-        time.sleep(0.2)
-    _kill_once_running(cluster, pid, after=0.5)
 
 
 def _kill_once_running(cluster: flink_cluster.Cluster, pid: int, *, after: float = 3.0) -> None:
