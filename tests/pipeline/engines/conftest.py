@@ -17,6 +17,8 @@ from pipeline.data_sources import files
 from pipeline.engines import flink_cluster
 from pipeline.engines.presets import Engine, InMemory
 
+from .flink_data import example
+
 ROOT = Path(__file__).resolve().parents[3]
 TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
 ROW = "row_number"
@@ -209,7 +211,7 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
 
     columns = {**columns, ROW: list(range(len(next(iter(columns.values())))))}
     rows = [
-        _example(dict(zip(columns, values, strict=True)))
+        example(dict(zip(columns, values, strict=True)))
         for values in zip(*columns.values(), strict=True)
     ]
     third = len(rows) // 3
@@ -231,21 +233,6 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
     (folder / "schema").mkdir()
     (folder / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
     return Node(folder / "examples", folder / "schema", features)
-
-
-def _example(row: Mapping[str, Any]) -> bytes:
-    import tensorflow as tf
-
-    example = tf.train.Example()
-    for name, value in row.items():
-        feature = example.features.feature[name]
-        if isinstance(value, str):
-            feature.bytes_list.value.append(value.encode())
-        elif isinstance(value, int):
-            feature.int64_list.value.append(value)
-        elif value is not None:
-            feature.float_list.value.append(value)
-    return example.SerializeToString()
 
 
 def _typed(texts: list[str | None]) -> list[Any]:

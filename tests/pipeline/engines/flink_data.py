@@ -7,6 +7,7 @@ python tests/pipeline/engines/flink_data.py FOLDER --floats 20 --ints 10 --texts
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -76,7 +77,7 @@ def _write_tfrecord(file: Path, columns: dict[str, Any]) -> None:
 
     with tf.io.TFRecordWriter(str(file)) as writer:
         for values in zip(*columns.values(), strict=True):
-            writer.write(_example(dict(zip(columns, values, strict=True))))
+            writer.write(example(dict(zip(columns, values, strict=True))))
 
 
 def _write_parquet(file: Path, columns: dict[str, Any]) -> None:
@@ -89,19 +90,20 @@ def _write_parquet(file: Path, columns: dict[str, Any]) -> None:
 _WRITERS = {"tfrecord": _write_tfrecord, "parquet": _write_parquet}
 
 
-def _example(row: dict[str, Any]) -> bytes:
+def example(row: Mapping[str, Any]) -> bytes:
+    """A row as a serialized tf.Example, without what is None."""
     import tensorflow as tf
 
-    example = tf.train.Example()
+    made = tf.train.Example()
     for name, value in row.items():
-        feature = example.features.feature[name]
+        feature = made.features.feature[name]
         if isinstance(value, str):
             feature.bytes_list.value.append(value.encode())
         elif isinstance(value, int):
             feature.int64_list.value.append(value)
         elif value is not None:
             feature.float_list.value.append(value)
-    return example.SerializeToString()
+    return made.SerializeToString()
 
 
 if __name__ == "__main__":
