@@ -1,4 +1,8 @@
-"""Runs the benchmarks and prints one table: `make bench`, `make bench ARGS="step_time --quick"`."""
+"""Runs the benchmarks and prints one table: `make bench`, `make bench ARGS="step_time --quick"`.
+
+A benchmark has options of its own, which it takes when it is the only one:
+`make bench ARGS="step_time --models lstm,gru"`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,9 @@ def main() -> int:
     parser.add_argument(
         "--table", action="store_true", help="run none: print what was measured, write the page"
     )
-    arguments = parser.parse_args()
+    arguments, own = parser.parse_known_args()
+    if own and len(arguments.names) != 1:
+        parser.error(f"{' '.join(own)}: name the one benchmark whose options these are")
     for name in arguments.names:
         if name not in names:
             parser.error(f"there is no benchmark {name!r}: choose from {', '.join(names)}")
@@ -29,7 +35,8 @@ def main() -> int:
         print(f"== {name}", flush=True)
         command = [sys.executable, str(PROGRAMS / f"{name}.py")]
         environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "TF_USE_LEGACY_KERAS": "0"}
-        done = subprocess.run(command + ["--quick"] * arguments.quick, env=environment, check=False)
+        command += [*own, *["--quick"] * arguments.quick]
+        done = subprocess.run(command, env=environment, check=False)
         if done.returncode:
             failed.append(name)
     if not arguments.quick:

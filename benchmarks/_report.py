@@ -28,6 +28,7 @@ as its file in `benchmarks/results`, which may be older than the code.
 ```sh
 make bench                          # everything; writes this page
 make bench ARGS="step_time"         # one benchmark; writes its part of this page
+make bench ARGS="step_time --models lstm,gru"   # with options of its own:
 .venv/bin/python benchmarks/step_time.py --help
 ```
 
