@@ -10,10 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow_transform import analyzer_nodes, analyzers, schema_inference
-from tfx_bsl import sketches
 
 Combiner = analyzer_nodes.Combiner
-QuantilesSketch = sketches.QuantilesSketch
 TensorInfo = analyzer_nodes.TensorInfo
 CacheCoder = analyzer_nodes.CacheCoder
 JsonNumpyCacheCoder = analyzer_nodes.JsonNumpyCacheCoder

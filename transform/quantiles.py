@@ -1,25 +1,23 @@
 """Quantile boundaries of every column of a `[batch, n]` matrix, in one analyzer.
 
-The sketch is the one behind `tft.quantiles` (tfx_bsl, weighted streaming quantiles; memory does
-not grow with the rows). `tft.quantiles` itself cannot be used on several columns: the sketch
-leaves a column without any value out of its result, and what follows it moves up by one.
+`tft.quantiles` cannot be used on several columns: its sketch leaves a column without any value out
+of its result, and what follows it moves up by one. It also takes ten times the memory.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import tensorflow as tf
 
 from transform import compat
 from transform.cache import from_bytes, to_bytes
+from transform.quantile_sketch import QuantileSketch, capacity_for
 
 EPSILON = 0.01  # as tft.bucketize: error of a boundary's rank, as a share of all rows
-_MAX_ROWS = 1 << 32  # up to here the error is guaranteed
 
 
 def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
@@ -53,13 +51,8 @@ def quantiles_at(x: tf.Tensor, levels: Sequence[int], *, grid: int) -> tf.Tensor
     return quantiles
 
 
-class _Accumulator(NamedTuple):
-    sketch: Any
-    present: np.ndarray  # bool [n]: has any value
-
-
 class QuantilesCombiner(compat.Combiner):
-    """Feeds batches into one sketch per column."""
+    """Feeds batches into a sketch of all columns."""
 
     def __init__(self, size: int, buckets: int, levels: Sequence[int] | None = None):
         """Args:
@@ -72,44 +65,34 @@ class QuantilesCombiner(compat.Combiner):
 
     def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
         return (
-            f"<QuantilesCombiner v3 size={self._size} buckets={self._buckets} "
+            f"<QuantilesCombiner v4 size={self._size} buckets={self._buckets} "
             f"levels={self._levels}>"
         )
 
-    def create_accumulator(self) -> _Accumulator:
+    def create_accumulator(self) -> QuantileSketch:
         """No rows."""
-        epsilon = min(1.0 / self._buckets, EPSILON)
-        sketch = compat.QuantilesSketch(epsilon, _MAX_ROWS, self._size)
-        return _Accumulator(sketch, np.zeros([self._size], bool))
+        return QuantileSketch(self._size, capacity_for(min(1.0 / self._buckets, EPSILON)))
 
-    def add_input(self, accumulator: _Accumulator, batch_values: Any) -> _Accumulator:
+    def add_input(self, accumulator: QuantileSketch, batch_values: Any) -> QuantileSketch:
         """Adds the rows of one batch; the sketch leaves NaN out."""
-        x = np.asarray(batch_values[0], np.float64)
-        accumulator.sketch.AddValues(pa.array(np.ravel(x)))
-        present = accumulator.present | ~np.isnan(x).all(axis=0)
-        return _Accumulator(accumulator.sketch, present)
-
-    def merge_accumulators(self, accumulators: Any) -> _Accumulator:
-        """Merges any number of accumulators into a new one."""
-        merged = self.create_accumulator()
-        present = merged.present
-        for accumulator in accumulators:
-            merged.sketch.Merge(accumulator.sketch)
-            present = present | accumulator.present
-        return _Accumulator(merged.sketch, present)
-
-    def compact(self, accumulator: _Accumulator) -> _Accumulator:
-        """Shrinks the sketch before it is sent elsewhere."""
-        accumulator.sketch.Compact()
+        accumulator.add(np.asarray(batch_values[0], np.float64))
         return accumulator
 
-    def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
+    def merge_accumulators(self, accumulators: Any) -> QuantileSketch:
+        """Merges any number of accumulators into a new one."""
+        merged = self.create_accumulator()
+        for accumulator in accumulators:
+            merged.merge(accumulator)
+        return merged
+
+    def compact(self, accumulator: QuantileSketch) -> QuantileSketch:
+        """Shrinks the sketch before it is sent elsewhere."""
+        accumulator.compact()
+        return accumulator
+
+    def extract_output(self, accumulator: QuantileSketch) -> list[np.ndarray]:
         """The boundaries at the levels."""
-        boundaries = np.zeros([self._size, len(self._levels)], np.float64)
-        found = accumulator.sketch.GetQuantiles(self._buckets).to_pylist()
-        if found:
-            boundaries[accumulator.present] = np.asarray(found, np.float64)[:, self._levels]
-        return [boundaries]
+        return [accumulator.quantiles(self._levels, grid=self._buckets)]
 
     def output_tensor_infos(self) -> list[Any]:
         """One float64 `[n, levels]` tensor."""
@@ -117,23 +100,19 @@ class QuantilesCombiner(compat.Combiner):
 
     @property
     def accumulator_coder(self) -> Any:
-        """The sketch knows its own bytes, a protobuf message."""
+        """The sketch as arrays."""
         return _AccumulatorCoder()
 
 
 class _AccumulatorCoder(compat.CacheCoder):
-    """Compresses what the cache keeps: a sketch spends 32 bytes on each value that it holds.
+    """Compresses what the cache keeps.
 
     TFT writes the cache through gzip at its default level, which takes several times as long on
     sketches as the fastest level does, for hardly fewer bytes.
     """
 
     def encode_cache(self, cache: Any) -> bytes:
-        state = np.frombuffer(cache.sketch.__getstate__(), np.uint8)
-        return zlib.compress(to_bytes(sketch=state, present=cache.present), level=1)
+        return zlib.compress(to_bytes(**cache.state()), level=1)
 
-    def decode_cache(self, encoded_cache: bytes) -> _Accumulator:
-        stored = from_bytes(zlib.decompress(encoded_cache))
-        sketch = compat.QuantilesSketch.__new__(compat.QuantilesSketch)
-        sketch.__setstate__(stored["sketch"].tobytes())
-        return _Accumulator(sketch, stored["present"])
+    def decode_cache(self, encoded_cache: bytes) -> QuantileSketch:
+        return QuantileSketch.of_state(from_bytes(zlib.decompress(encoded_cache)))
