@@ -176,8 +176,8 @@ def _read_csv(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]
 def _read_parquet(found: list[Path], folder: str, limit: int) -> tuple[int, int, dict[str, _Rows]]:
     import pyarrow as pa
 
-    from components.arrow_example_gen.columns import as_lists
-    from components.arrow_example_gen.parquet import batches
+    from components.arrow_example_gen.columns import Kind
+    from components.arrow_example_gen.parquet import batches, row_lists
 
     table = open_parquet(found, folder)
     if table.rows == 0:
@@ -186,13 +186,16 @@ def _read_parquet(found: list[Path], folder: str, limit: int) -> tuple[int, int,
     while table.rows > every * limit:
         every *= 2
     columns: dict[str, _Rows] = {name: [] for name in table.columns}
+    kinds: dict[str, Kind] = {name: kind or "string" for name, kind in table.columns.items()}
     start = 0
     for group in table.groups:
-        for batch in batches(group, list(table.columns)):
-            wanted = pa.array(np.arange(-start % every, batch.num_rows, every))
-            for i, (name, kind) in enumerate(table.columns.items()):
-                rows = as_lists(batch[i].take(wanted), kind or "string").to_pylist()
-                columns[name].extend(rows)
+        first = start  # of the group
+        for batch in batches(group, list(kinds)):
+            wanted = np.arange(-start % every, batch.num_rows, every)
+            numbers = (wanted + start - first).tolist()
+            lists = row_lists(batch.take(pa.array(wanted)), kinds, group, rows=numbers)
+            for name, values in zip(kinds, lists, strict=True):
+                columns[name].extend(values.to_pylist())
             start += batch.num_rows
     return table.rows, every, columns
 
@@ -251,7 +254,7 @@ def _type_of(rows: Sequence[list[Any] | None]) -> ColumnType:
     for value in chain.from_iterable(row for row in rows if row):
         if isinstance(value, str):
             return "string"
-        if isinstance(value, float) or abs(value) >= 2**63:  # TFX reads such an int as a float
+        if isinstance(value, float):
             found = "float"
         elif found == "unknown":
             found = "int"

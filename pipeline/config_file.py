@@ -12,6 +12,7 @@ import yaml
 from pipeline.config import ConfigError, PipelineConfig, Section
 from pipeline.config_errors import explain, field_names
 from pipeline.engines.presets import BeamConfig, Engine
+from pipeline.vocabulary_files import read_vocabularies
 
 _PATH_FIELDS = (
     ("data", "path"),
@@ -59,6 +60,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
     for override in overrides:
         _apply_override(raw, override)
     _resolve_paths(raw, path.resolve().parent)
+    read_vocabularies(raw, path.resolve().parent)
     try:
         return PipelineConfig.model_validate(raw)
     except pydantic.ValidationError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -144,7 +145,7 @@ def _check_columns(config: PipelineConfig, seen: DataPeek) -> tuple[ResolvedGrou
     try:
         groups = config.features.check(seen.schema())
     except ValueError as error:
-        raise ConfigError(f"features: {error}") from None
+        raise ConfigError(f"features: {error}{_why_text(str(error), seen)}") from None
     for column in config.evaluation.slices:
         if column not in seen.columns:
             raise ConfigError(
@@ -152,6 +153,22 @@ def _check_columns(config: PipelineConfig, seen: DataPeek) -> tuple[ResolvedGrou
                 f"Its columns are {', '.join(seen.columns)}."
             )
     return groups
+
+
+def _why_text(error: str, seen: DataPeek) -> str:
+    """A sentence, where an error is of a column of ints that is text because of one of them."""
+    for name, kind in seen.columns.items():
+        if kind == "string" and repr(name) in error and seen.sample is not None:
+            values = [value.decode(errors="replace") for value in seen.sample.texts(name)]
+            if all(re.fullmatch(r"\s*[+-]?\d+\s*", value) for value in values):
+                beyond = next((v for v in values if not -(2**63) <= int(v) < 2**63), None)
+                if beyond is not None:
+                    return (
+                        f". Column {name!r} is text because of its value {beyond.strip()}, which "
+                        "int64 does not hold (-2^63 to 2^63 - 1): remove it, or write all values "
+                        "with a decimal point, as floats."
+                    )
+    return ""
 
 
 def _check_names(config: PipelineConfig) -> None:

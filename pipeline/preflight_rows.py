@@ -18,6 +18,7 @@ from pipeline.peek import DataPeek
 from pipeline.samples import Sample, Values
 
 if TYPE_CHECKING:
+    from components.arrow_example_gen.parquet import Hole
     from transform import Group, Label
     from transform.output_columns import ResolvedGroup
 
@@ -57,6 +58,8 @@ def check_rows(
         if not derived & set(used):
             raise
         _check_columns(config, groups, [name for name in used if name not in derived], parts)
+    for part in parts:
+        _check_lists_of_derive(config, used, part)
     _check_batch(config, first)
 
 
@@ -72,6 +75,10 @@ def _check_columns(
             if name not in targets:
                 _check_has_values(name, part)
                 _check_float32(name, part)
+        sets = {name for g in groups if g.group.kind == "multi_hot" for name in g.columns}
+        for name in used:
+            if name not in sets:
+                _check_whole_lists(name, part)
         for group in groups:
             for name in group.columns:
                 if name in used:
@@ -102,6 +109,10 @@ class Part:
     def exact(self, name: str) -> np.ndarray:
         """A float column of the sample before it is rounded to float32."""
         return self._sample.exact(name)
+
+    def hole(self, name: str) -> Hole | None:
+        """The first row, of all, with a list that tf.Example cannot hold as it is."""
+        return self._sample.hole(name)
 
     @property
     def _sample(self) -> Sample:
@@ -185,8 +196,42 @@ def _check_float32(name: str, part: Part) -> None:
         )
 
 
+def _check_lists_of_derive(config: PipelineConfig, used: Sequence[str], part: Part) -> None:
+    """`_check_whole_lists` for what the user's function reads, which tracing tells, in seconds."""
+    if config.features.derive is None:
+        return
+    others = [n for n in sorted(part.seen.lists) if n not in used and part.hole(n) is not None]
+    if others:
+        from transform.derive import derive_reads
+
+        for name in set(others) & derive_reads(config.features.derive, part.seen.schema()):
+            _check_whole_lists(name, part)
+
+
+def _check_whole_lists(name: str, part: Part) -> None:
+    """A list of ints with a missing value, which tf.Example holds without it: a shorter list."""
+    hole = part.hole(name)
+    if hole is not None:
+        raise ConfigError(
+            f"features: column {name!r} of {hole.file} has a list with a missing value in row "
+            f"{hole.row} of row group {hole.group} ({hole.type}). A list of ints in a tf.Example "
+            "has no missing value: what follows it would move up by one. Write the lists as "
+            "floats, where it is NaN, or use encode: multi_hot, where order does not matter."
+        )
+
+
 def _check_values(group: Group, name: str, part: Part) -> None:
-    """Values that a group's encoder has no place for."""
+    """Values that a group's encoder has no place for, lists of another length."""
+    if group.length is not None:
+        counts = np.diff(part.values(name).offsets)
+        others = np.flatnonzero((counts != 0) & (counts != group.length))
+        if len(others):
+            raise ConfigError(
+                f"features: group {group.name!r}: column {name!r} of {part.path} holds "
+                f"{counts[others[0]]} values in row {others[0]}, and length: {group.length} takes "
+                f"{group.length}, or none, in each. {len(others)} of {len(counts)} rows read are "
+                "of another length."
+            )
     if group.encode is not None and group.encode.integer is not None:
         values = part.values(name)
         held = values.values.to_numpy(zero_copy_only=False)

@@ -5,21 +5,23 @@ A column is read and converted when it is asked for: of 300 columns a check need
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from pipeline.config import ConfigError
 from pipeline.csv_files import ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
-    from components.arrow_example_gen.parquet import ParquetTable
+    from components.arrow_example_gen.parquet import Hole, ParquetTable, RowGroup
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,17 @@ class Sample(ABC):
         values = self.values(name)
         return values.values.to_numpy(zero_copy_only=False)[values.usable].astype(np.float64)
 
+    def texts(self, name: str) -> list[bytes]:
+        """The usable values of a string column."""
+        import pyarrow as pa
+
+        values = self.values(name)
+        return values.values.take(pa.array(np.flatnonzero(values.usable))).to_pylist()
+
+    def hole(self, name: str) -> Hole | None:
+        """The first row of a list of ints that tf.Example cannot hold as it is."""
+        return None
+
     @abstractmethod
     def _lists(self, name: str) -> pa.ListArray: ...
 
@@ -131,9 +144,16 @@ class CsvSample(Sample):
     def examples(self, rows: np.ndarray) -> list[bytes]:
         import pyarrow as pa
 
-        arrays = [self._typed(name, self._texts(name).take(pa.array(rows))) for name in self._types]
+        from components.arrow_example_gen.columns import as_lists
+
         kinds: dict[str, Kind | None] = {name: _kind(kind) for name, kind in self._types.items()}
-        return _encoded(pa.RecordBatch.from_arrays(arrays, list(self._types)), kinds)
+        wanted = pa.array(rows)
+        lists = [
+            as_lists(self._typed(name, self._texts(name).take(wanted)), kind)
+            for name, kind in kinds.items()
+            if kind is not None
+        ]
+        return _encoded(lists, kinds, len(rows))
 
 
 class ParquetSample(Sample):
@@ -143,18 +163,21 @@ class ParquetSample(Sample):
         super().__init__()
         self._table, self.rows = table, min(rows, table.rows)
 
-    def _batches(self, names: Sequence[str]) -> list[pa.RecordBatch]:
+    def _batches(self, names: Sequence[str]) -> list[_Batch]:
         from components.arrow_example_gen.parquet import batches
 
         read, left = [], self.rows
-        for group in self._table.groups:
-            if left <= 0:
-                break
-            for batch in batches(group, names):
-                read.append(batch.slice(0, left))
-                left -= batch.num_rows
+        with _told_as_config_error():
+            for group in self._table.groups:
                 if left <= 0:
                     break
+                start = 0
+                for batch in batches(group, names):
+                    read.append(_Batch(group, start, batch.slice(0, left)))
+                    start += batch.num_rows
+                    left -= batch.num_rows
+                    if left <= 0:
+                        break
         return read
 
     def exact(self, name: str) -> np.ndarray:
@@ -162,7 +185,7 @@ class ParquetSample(Sample):
         import pyarrow as pa
         import pyarrow.types as types
 
-        columns = [batch[0] for batch in self._batches([name])]
+        columns = [part.batch[0] for part in self._batches([name])]
         if not all(types.is_float64(c.type) or types.is_decimal(c.type) for c in columns):
             return super().exact(name)
         cells = [column.drop_null().cast(pa.float64()) for column in columns]
@@ -171,24 +194,59 @@ class ParquetSample(Sample):
     def _lists(self, name: str) -> pa.ListArray:
         import pyarrow as pa
 
-        from components.arrow_example_gen.columns import as_lists
+        kinds: dict[str, Kind] = {name: self._table.columns[name] or "string"}
+        return pa.concat_arrays([part.lists(kinds)[0] for part in self._batches([name])])
 
-        kind = self._table.columns[name] or "string"
-        return pa.concat_arrays([as_lists(batch[0], kind) for batch in self._batches([name])])
+    def hole(self, name: str) -> Hole | None:
+        from components.arrow_example_gen.parquet import first_hole
+
+        with _told_as_config_error():
+            return first_hole(self._table, name)
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
-        import pyarrow as pa
-
-        names = [name for name, kind in self._table.columns.items() if kind is not None]
+        kinds = {name: kind for name, kind in self._table.columns.items() if kind is not None}
         written: list[bytes] = []
         start = 0
-        for batch in self._batches(names):
-            wanted = rows[(rows >= start) & (rows < start + batch.num_rows)] - start
-            start += batch.num_rows
+        for part in self._batches(list(kinds)):
+            wanted = rows[(rows >= start) & (rows < start + part.batch.num_rows)] - start
+            start += part.batch.num_rows
             if len(wanted):
-                taken = batch.take(pa.array(wanted))
-                written += _encoded(taken, self._table.columns)
+                lists = part.lists(kinds, wanted)
+                written += _encoded(lists, self._table.columns, len(wanted))
         return written
+
+
+class _Batch(NamedTuple):
+    """Rows of a row group, from its row `start` on."""
+
+    group: RowGroup
+    start: int
+    batch: pa.RecordBatch
+
+    def lists(
+        self, kinds: Mapping[str, Kind], rows: np.ndarray | None = None
+    ) -> list[pa.ListArray]:
+        """Its columns, of all rows or of some, given by their numbers in the batch."""
+        import pyarrow as pa
+
+        from components.arrow_example_gen.parquet import row_lists
+
+        batch, wanted = self.batch, np.arange(self.batch.num_rows)
+        if rows is not None:
+            batch, wanted = batch.take(pa.array(rows)), rows
+        with _told_as_config_error():
+            return row_lists(batch, kinds, self.group, rows=(wanted + self.start).tolist())
+
+
+@contextlib.contextmanager
+def _told_as_config_error() -> Iterator[None]:
+    """What is wrong with a file is wrong with the data that the YAML names."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"data: {error}") from None
 
 
 class TfrecordSample(Sample):
@@ -225,8 +283,10 @@ def _kind(kind: ColumnType) -> Kind | None:
     return None if kind == "unknown" else kind
 
 
-def _encoded(batch: pa.RecordBatch, kinds: Mapping[str, Kind | None]) -> list[bytes]:
+def _encoded(
+    lists: Sequence[pa.ListArray], kinds: Mapping[str, Kind | None], rows: int
+) -> list[bytes]:
     from components.arrow_example_gen.examples import ExampleEncoder
 
     encoder = ExampleEncoder(kinds)
-    return [example.SerializeToString(deterministic=True) for example in encoder(batch)]
+    return [example.SerializeToString(deterministic=True) for example in encoder(lists, rows)]

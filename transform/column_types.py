@@ -19,6 +19,7 @@ class Multivalued:
 
     type: ColumnType
     description: str  # "a column of up to 4 values per row"
+    most: int | None = None  # values in a row, where that is known
 
 
 # A ColumnType, several values of one, or a text: why the column cannot be used.
@@ -59,7 +60,7 @@ def column_types(schema: schema_pb2.Schema) -> dict[str, SeenType]:
         elif width > 1 or feature.value_count.max > 1:
             count = width if width > 1 else feature.value_count.max
             types[feature.name] = Multivalued(
-                names[feature.type], f"a column of up to {count} values per row"
+                names[feature.type], f"a column of up to {count} values per row", count
             )
         else:
             types[feature.name] = names[feature.type]

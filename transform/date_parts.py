@@ -9,10 +9,14 @@
     month         0..11    January
     quarter       0..3     January to March
     day_of_year   0..365   1 January
+    year          0..129   1970 and before; 129 is 2099 and after
 
 An int is a time since 1970-01-01T00:00:00 UTC. A text is `2013-05-06`, `2013-05-06T17:30` or
 `2013-05-06 17:30:12.5`, with or without `Z` or `+02:00`: its parts are those that it shows, so that
 an hour is the hour of the place, and an offset is not applied. Text that is no date is missing.
+
+With `time_zone`, the parts are those of that place's calendar and clock: of an int, and of a text
+with `Z` or an offset; a text without either shows the place's time already.
 
 With `cyclic`, a part p of period n becomes sin(2 pi p / n) and cos(2 pi p / n); missing is 0 and 0,
 which no part is.
@@ -34,6 +38,7 @@ from transform.block import Block, IdCount
 from transform.inputs import DenseColumns
 from transform.output_columns import CYCLIC_SUFFIXES, ResolvedGroup
 from transform.spec_encode import Date, DatePart
+from transform.time_zones import local_seconds
 from transform.unread import with_unread
 
 PERIODS: dict[DatePart, int] = {
@@ -45,7 +50,9 @@ PERIODS: dict[DatePart, int] = {
     "month": 12,
     "quarter": 4,
     "day_of_year": 366,
+    "year": 130,
 }
+_FIRST_YEAR = 1970
 _PER_SECOND = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
 _DAY = 86_400
 _LAST = 253_402_300_799  # 9999-12-31T23:59:59, and as far back from 1970: no overflow on the way
@@ -86,20 +93,22 @@ def date_parts(
         numbers = tuple(name for name in resolved.columns if types[name] != "string")
         if texts:
             raw = columns.texts(texts)
-            date = of_text(raw)
+            date = of_text(raw, time_zone=option.time_zone)
             block = _block(texts, date, option)
             blocks.append(with_unread(block, raw, tf.not_equal(raw, ""), date.missing, texts))
         if numbers:
             raw = columns.numbers(numbers)
-            date = of_epoch(raw / _PER_SECOND[option.unit])
+            date = of_epoch(raw / _PER_SECOND[option.unit], time_zone=option.time_zone)
             block = _block(numbers, date, option)
             given = tf.logical_not(tf.math.is_nan(raw))
             blocks.append(with_unread(block, raw, given, date.missing, numbers))
     return blocks
 
 
-def of_epoch(seconds: tf.Tensor) -> Calendar:
+def of_epoch(seconds: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
     """The date of float64 seconds since 1970; missing where NaN, or beyond the year 9999."""
+    if time_zone is not None:
+        seconds = local_seconds(seconds, time_zone)
     # Not `not (x <= last)`: Grappler makes x > last of it, which differs for NaN.
     missing = tf.logical_or(tf.math.is_nan(seconds), tf.abs(seconds) > _LAST)
     whole = tf.cast(tf.floor(tf.where(missing, tf.zeros_like(seconds), seconds)), tf.int64)
@@ -122,8 +131,36 @@ def of_epoch(seconds: tf.Tensor) -> Calendar:
     )
 
 
-def of_text(texts: tf.Tensor) -> Calendar:
-    """The date that an ISO 8601 text shows; missing where it is none."""
+def of_text(texts: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
+    """The date that an ISO 8601 text shows, or that it is in a time zone; missing where it is none.
+
+    Args:
+        texts: string `[...]`.
+        time_zone: None: an offset is not applied.
+    """
+    shown = _shown(texts)
+    if time_zone is None:
+        return shown
+    seconds = _days(shown.year, shown.month, shown.day) * _DAY
+    seconds = tf.cast(seconds + shown.hour * 3600 + shown.minute * 60, tf.float64)
+    seconds = tf.where(shown.missing, tf.constant(math.nan, tf.float64), seconds)
+    shift, has_shift = _shift(texts)
+    there = of_epoch(seconds - tf.cast(shift, tf.float64), time_zone=time_zone)
+    return Calendar(*(tf.where(has_shift, a, b) for a, b in zip(there, shown, strict=True)))
+
+
+def _shift(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Seconds that a text's time is ahead of UTC, and whether it says so."""
+    shifted = tf.strings.regex_full_match(texts, r".*:.*[+-]\d{2}:?\d{2}")
+    digits = tf.strings.regex_replace(texts, r"^.*[+-](\d{2}):?(\d{2})$", r"\1\2")
+    number = tf.strings.to_number(tf.where(shifted, digits, tf.constant("0000")), tf.int64)
+    seconds = number // 100 * 3600 + number % 100 * 60
+    behind = tf.strings.regex_full_match(texts, r".*:.*-\d{2}:?\d{2}")
+    is_utc = tf.strings.regex_full_match(texts, r".*:.*[Zz]")
+    return tf.where(behind, -seconds, seconds), tf.logical_or(shifted, is_utc)
+
+
+def _shown(texts: tf.Tensor) -> Calendar:
     is_date = tf.strings.regex_full_match(texts, _ISO)
     # A date without a time has no digits in the last two groups: midnight.
     digits = tf.strings.regex_replace(texts, f"^{_ISO}$", r"\1\2\3\4\5", replace_global=False)
@@ -155,6 +192,8 @@ def part_of(date: Calendar, part: DatePart) -> tf.Tensor:
         return date.month - 1
     if part == "quarter":
         return (date.month - 1) // 3
+    if part == "year":
+        return tf.clip_by_value(date.year - _FIRST_YEAR, 0, PERIODS["year"] - 1)
     if part == "weekday":
         return _weekday(date)
     day_of_year = _days(date.year, date.month, date.day) - _days(date.year, 1, 1)

@@ -84,18 +84,29 @@ def derived_columns(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def derived_types(path: str, schema: schema_pb2.Schema) -> dict[str, SeenType]:
     """Name and type of each derived column, by tracing the function on placeholders."""
+    with tf.Graph().as_default():
+        columns = derived_columns(path, _placeholders(schema))
+        return {name: tensor_type(tensor) for name, tensor in columns.items()}
+
+
+def derive_reads(path: str, schema: schema_pb2.Schema) -> set[str]:
+    """The raw columns that any derived column is computed from, by tracing as well."""
+    with tf.Graph().as_default():
+        placeholders = _placeholders(schema)
+        return raw_sources(derived_columns(path, placeholders).values(), placeholders)
+
+
+def _placeholders(schema: schema_pb2.Schema) -> dict[str, Any]:
     from tensorflow_transform.tf_metadata import schema_utils
 
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec
-    with tf.Graph().as_default():
-        placeholders: dict[str, Any] = {}
-        for name, feature in spec.items():
-            if isinstance(feature, tf.io.VarLenFeature):
-                placeholders[name] = tf.compat.v1.sparse_placeholder(feature.dtype, [None, None])
-            elif isinstance(feature, tf.io.FixedLenFeature):
-                placeholders[name] = tf.compat.v1.placeholder(feature.dtype, [None, *feature.shape])
-        columns = derived_columns(path, placeholders)
-        return {name: tensor_type(tensor) for name, tensor in columns.items()}
+    placeholders: dict[str, Any] = {}
+    for name, feature in spec.items():
+        if isinstance(feature, tf.io.VarLenFeature):
+            placeholders[name] = tf.compat.v1.sparse_placeholder(feature.dtype, [None, None])
+        elif isinstance(feature, tf.io.FixedLenFeature):
+            placeholders[name] = tf.compat.v1.placeholder(feature.dtype, [None, *feature.shape])
+    return placeholders
 
 
 def raw_sources(tensors: Iterable[Any], inputs: Mapping[str, Any]) -> set[str]:

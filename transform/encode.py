@@ -1,6 +1,6 @@
 """Encoders: values -> ids 0..size-1, each with ids of its own for what it does not know.
 
-    vocabulary   0..V-1 by falling frequency, then oov_buckets by hash, then missing
+    vocabulary   0..V-1 by falling frequency or as listed, then oov_buckets by hash, then missing
     integer      0..size-1 the value itself, then out of range, then missing
     bucketize    0..buckets-1 by quantile or given bounds, then missing
     hash         0..buckets-1, then missing
@@ -172,11 +172,45 @@ def vocabulary_ids(
 
     The two differ where missing texts are imputed: with what this same analysis finds.
     """
+    if option.values is not None:
+        known = len(option.values) + option.oov_buckets
+        ids = listed_ids(texts, option.values, oov_buckets=option.oov_buckets)
+        return tf.where(tf.equal(texts, ""), tf.constant(known, tf.int64), ids), IdCount(known + 1)
     ids, known = lookup(
-        analyzed, file, top_k=option.top_k, oov_buckets=option.oov_buckets, texts=texts
+        analyzed,
+        file,
+        top_k=option.top_k,
+        min_count=option.min_count,
+        oov_buckets=option.oov_buckets,
+        texts=texts,
     )
     ids = tf.where(tf.equal(texts, ""), known, ids)
     return ids, IdCount(known + 1, file, option.oov_buckets + 1)
+
+
+def listed_ids(texts: tf.Tensor, values: Sequence[str], *, oov_buckets: int) -> tf.Tensor:
+    """Ids of texts by their place in a list, then by hash.
+
+    By binary search among the values' hashes, which takes no table: a graph with one cannot be
+    traced on its own, and comparing with each value would take values x rows.
+
+    Args:
+        texts: string `[n]`.
+        values: different from each other.
+        oov_buckets: ids for other texts.
+
+    Returns:
+        int64 `[n]`.
+    """
+    known = tf.constant(values, tf.string)
+    of_known, of_text = (
+        tf.strings.to_hash_bucket_fast(x, np.iinfo(np.int64).max) for x in (known, texts)
+    )
+    order = tf.argsort(of_known, stable=True)
+    place = tf.searchsorted(tf.gather(of_known, order), of_text, side="left")
+    found = tf.gather(order, tf.minimum(place, len(values) - 1))
+    unseen = len(values) + of_text % oov_buckets
+    return tf.where(tf.equal(tf.gather(known, found), texts), tf.cast(found, tf.int64), unseen)
 
 
 def lookup(
@@ -185,6 +219,7 @@ def lookup(
     *,
     top_k: int | None,
     oov_buckets: int,
+    min_count: int | None = None,
     texts: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Ids of a text column by its vocabulary over the analysis data.
@@ -194,6 +229,7 @@ def lookup(
         file: name of the vocabulary's file.
         top_k: values kept, None: all.
         oov_buckets: ids for unseen values.
+        min_count: rows that a kept value is in at least.
         texts: what is looked up; None: `text`.
 
     Returns:
@@ -202,7 +238,9 @@ def lookup(
     """
     # TFT drops empty texts, which stand for missing here.
     lines = one_line(text)
-    vocabulary = tft.vocabulary(lines, top_k=top_k, vocab_filename=file)
+    vocabulary = tft.vocabulary(
+        lines, top_k=top_k, frequency_threshold=min_count, vocab_filename=file
+    )
     ids = tft.apply_vocabulary(
         lines if texts is None else one_line(texts),
         vocabulary,

@@ -35,7 +35,7 @@ def tensor_type(tensor: Any) -> SeenType:
     if shape.rank in (1, 2) and not several:
         return kind
     described = f"a column of shape {shape}, more than one value per row"
-    return Multivalued(kind, described) if shape.rank == 2 else described
+    return Multivalued(kind, described, width) if shape.rank == 2 else described
 
 
 def _value_type(dtype: tf.DType) -> ColumnType | None:

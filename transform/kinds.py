@@ -37,12 +37,28 @@ _FITS: dict[str, str] = {
 def check_type(group: Group, name: str, seen: SeenType) -> None:
     """Raises ValueError unless the group takes columns of this type."""
     takes = _TAKES[group.kind]
+    if group.length is not None:
+        _check_list(group, name, seen)
+        return
     if isinstance(seen, Multivalued) and group.kind == "multi_hot" and seen.type in takes:
         return
     if seen not in takes:
         raise ValueError(
             f"group {group.name!r}: column {name!r} is {describe(seen)}, and {step_of(group)} "
             f"takes {' or '.join(takes)}; what fits it: {_fits(seen)}"
+        )
+
+
+def _check_list(group: Group, name: str, seen: SeenType) -> None:
+    """A list whose storage does not tell its length is checked when its rows come."""
+    where = f"group {group.name!r}: column {name!r} is {describe(seen)}, and length: {group.length}"
+    single = seen.type if isinstance(seen, Multivalued) else seen
+    if single not in _NUMBERS:
+        raise ValueError(f"{where} takes lists of numbers; derive them, or remove length")
+    if isinstance(seen, Multivalued) and seen.most not in (None, group.length):
+        raise ValueError(
+            f"{where} takes a list of {group.length} values, or none, in each row; use length: "
+            f"{seen.most} if all rows have as many"
         )
 
 
@@ -56,5 +72,8 @@ def step_of(group: Group) -> str:
 def _fits(seen: SeenType) -> str:
     single = "one value per row; derive columns from it, or leave it out"
     if isinstance(seen, Multivalued):
-        return f"encode: multi_hot, or {single}" if seen.type in _CATEGORIES else single
+        options = ["encode: multi_hot"] if seen.type in _CATEGORIES else []
+        if seen.type in _NUMBERS:
+            options.append("length: n with a scale, where all lists have n values")
+        return ", or ".join([*options, single])
     return _FITS.get(seen, single)

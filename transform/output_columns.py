@@ -37,9 +37,12 @@ class OutputColumn:
 def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
     """What the group's columns become, in order; missing indicators come last."""
     group = resolved.group
+    sources = resolved.columns
+    if group.length is not None:
+        sources = tuple(each for name in sources for each in positions(name, group.length))
     indicators = tuple(
         OutputColumn(name + INDICATOR_SUFFIX, name, "missing_indicator", group.name)
-        for name in resolved.columns
+        for name in sources
     )
     endings = [""]
     kind = group.kind
@@ -55,10 +58,15 @@ def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
         with_indicators = kind in ("one_hot", "multi_hot")
     columns = tuple(
         OutputColumn(name + ending, name, kind, group.name)
-        for name in resolved.columns
+        for name in sources
         for ending in endings
     )
     return (*columns, *indicators) if with_indicators else columns
+
+
+def positions(name: str, length: int) -> tuple[str, ...]:
+    """The columns that a list of fixed length becomes: `vector_0`, `vector_1`, ..."""
+    return tuple(f"{name}_{i}" for i in range(length))
 
 
 def multi_hot_endings(option: MultiHot) -> list[str]:

@@ -27,6 +27,7 @@ from transform.crosses import cross, cross_texts, float_buckets
 from transform.date_parts import date_parts
 from transform.derive import derived_columns, raw_sources, refuse_leaks
 from transform.encode import encode, vocabulary_names
+from transform.fixed_lists import split_lists
 from transform.inputs import DenseColumns, batch_size, tensor_type
 from transform.kinds import TEXT_KINDS, step_of
 from transform.label import label_output, weight_output
@@ -72,6 +73,7 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
     types = {name: tensor_type(tensor) for name, tensor in columns.items()}
     groups = resolve(spec, types)
 
+    groups, columns = split_lists(groups, columns)
     used = _used_columns(spec, groups)
     declared = set(spec.label.sources) if spec.label is not None else set()
     refuse_leaks([n for n in used if n not in inputs], columns, inputs, declared)

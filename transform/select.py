@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from transform.column_types import Multivalued, SeenTypes, describe, nearest
 from transform.kinds import check_type
-from transform.output_columns import ResolvedGroup, check_output_names
+from transform.output_columns import ResolvedGroup, check_output_names, positions
 from transform.spec import FeatureSpec
 from transform.spec_common import OTHERS, is_glob
 from transform.spec_cross import Cross
@@ -56,6 +56,7 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
             )
         for name in chosen:
             check_type(group, name, types[name])
+            _check_positions(group, name, types)
         _check_key(group, chosen, types)
         resolved.append(ResolvedGroup(group, chosen))
     for cross in spec.crosses:
@@ -143,7 +144,8 @@ def _kept(group: Group, names: Iterable[str], types: SeenTypes) -> list[str]:
 
     def of_dtype(name: str) -> bool:
         seen = types[name]
-        if isinstance(seen, Multivalued) and group.kind == "multi_hot":
+        takes_lists = group.kind == "multi_hot" or group.length is not None
+        if isinstance(seen, Multivalued) and takes_lists:
             seen = seen.type
         return group.dtype is None or seen == group.dtype
 
@@ -158,6 +160,15 @@ def _matches(name: str, pattern: str, types: SeenTypes) -> bool:
     if pattern in types:
         return name == pattern
     return fnmatch.fnmatchcase(name, pattern)
+
+
+def _check_positions(group: Group, name: str, types: SeenTypes) -> None:
+    for each in positions(name, group.length or 0):
+        if each in types:
+            raise ValueError(
+                f"group {group.name!r}: column {name!r} with length: {group.length} becomes a "
+                f"column {each!r}, which the data has already; rename one"
+            )
 
 
 def _check_key(group: Group, columns: Sequence[str], types: SeenTypes) -> None:

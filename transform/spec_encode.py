@@ -3,20 +3,68 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from transform.spec_common import Model, as_list
 
-DatePart = Literal["minute", "hour", "weekday", "day", "week", "month", "quarter", "day_of_year"]
+DatePart = Literal[
+    "minute", "hour", "weekday", "day", "week", "month", "quarter", "day_of_year", "year"
+]
+
+
+def _texts_of_ints(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    return [str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value]
+
+
+def _distinct_texts(field: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    if "" in values:
+        raise ValueError(f"{field} holds the empty text, which is missing; remove it")
+    twice = sorted(value for value, times in Counter(values).items() if times > 1)
+    if twice:
+        raise ValueError(f"{field} holds {twice[0]!r} twice; remove one")
+    return values
+
+
+_Values = Annotated[tuple[str, ...], BeforeValidator(_texts_of_ints), Field(min_length=1)]
+_VALUES = "texts, or ints for an int column; quote what YAML reads as bool"
 
 
 class Vocabulary(Model):
-    """Ids by frequency: 0..V-1 known values, then `oov_buckets`, then one id for missing."""
+    """Ids by frequency, or in a given order: 0..V-1 known values, then `oov_buckets`, then missing.
+
+    encode: vocabulary                                    every value, most frequent first
+    encode: {vocabulary: {top_k: 1000, min_count: 5}}     the most frequent, of those seen 5 times
+    encode: {vocabulary: {values: [Oslo, Bergen]}}        given ones, in this order: nothing learned
+
+    In a pipeline's YAML, `file: towns.txt` stands for the values, one per line.
+    """
 
     top_k: int | None = Field(default=None, ge=1, description="values kept, most frequent first")
+    min_count: int | None = Field(
+        default=None, ge=2, description="rows of the analysis data that a kept value is in at least"
+    )
+    values: _Values | None = Field(
+        default=None, description=f"known values in the order of their ids: {_VALUES}"
+    )
     oov_buckets: int = Field(default=1, ge=1, description="ids for unseen values, by hash")
+
+    @model_validator(mode="after")
+    def _learned_or_given(self) -> Vocabulary:
+        if self.values is None:
+            return self
+        _distinct_texts("vocabulary.values", self.values)
+        for field, option in (("top_k", self.top_k), ("min_count", self.min_count)):
+            if option is not None:
+                raise ValueError(
+                    f"vocabulary has values and {field}={option}, which chooses among learned "
+                    f"values; remove {field}, or values"
+                )
+        return self
 
 
 class Integer(Model):
@@ -65,25 +113,6 @@ class Hash(Model):
     buckets: int = Field(ge=1, description="number of buckets that values are hashed into")
 
 
-def _texts_of_ints(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        return value
-    return [str(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value]
-
-
-def _distinct_texts(field: str, values: tuple[str, ...]) -> tuple[str, ...]:
-    if "" in values:
-        raise ValueError(f"{field} holds the empty text, which is missing; remove it")
-    twice = sorted({value for value in values if values.count(value) > 1})
-    if twice:
-        raise ValueError(f"{field} holds {twice[0]!r} twice; remove one")
-    return values
-
-
-_Values = Annotated[tuple[str, ...], BeforeValidator(_texts_of_ints), Field(min_length=1)]
-_VALUES = "texts, or ints for an int column; quote what YAML reads as bool"
-
-
 class OneHot(Model):
     """A 0/1 float column per listed value, one for any other value and one for missing.
 
@@ -130,6 +159,7 @@ class Date(Model):
 
     encode: {date: {parts: [hour, weekday]}}                 ids <name>_hour, <name>_weekday
     encode: {date: {parts: [hour, weekday], cyclic: true}}   floats <name>_hour_sin, _hour_cos, ...
+    encode: {date: {parts: [hour], time_zone: Europe/Oslo}}  the hour there
     """
 
     parts: Annotated[tuple[DatePart, ...], BeforeValidator(as_list)] = Field(min_length=1)
@@ -139,12 +169,35 @@ class Date(Model):
     unit: Literal["seconds", "milliseconds", "microseconds"] = Field(
         default="seconds", description="of an int column, counted from 1970-01-01T00:00:00 UTC"
     )
+    time_zone: str | None = Field(
+        default=None,
+        description="IANA name of the place whose date and time count; null: UTC for ints, what "
+        "it shows for a text",
+    )
 
     @field_validator("parts")
     @classmethod
     def _distinct(cls, parts: tuple[DatePart, ...]) -> tuple[DatePart, ...]:
         _distinct_texts("date.parts", parts)
         return parts
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known(cls, name: str | None) -> str | None:
+        if name is not None:
+            from transform.time_zones import check_name
+
+            check_name(name)
+        return name
+
+    @model_validator(mode="after")
+    def _years_do_not_come_again(self) -> Date:
+        if self.cyclic and "year" in self.parts:
+            raise ValueError(
+                "date.parts has year with cyclic: true, and no year comes again; put year into a "
+                "group without cyclic"
+            )
+        return self
 
 
 class Encode(Model):

@@ -29,6 +29,13 @@ class Group(Model):
     dtype: ColumnType | None = Field(
         default=None, description="keeps columns of this type; alone: every such column left"
     )
+    length: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description="the columns hold lists of so many numbers, or none, in each row: each "
+        "position is scaled by itself and becomes `<name>_0`, `<name>_1`, ...",
+    )
     exclude: Names = Field(default=(), description="names and globs that a glob must not take")
     impute: AnyFilling | None = Field(
         default=None,
@@ -59,6 +66,11 @@ class Group(Model):
                 f"or encode: {{{' | '.join(Encode.model_fields)}: ...}}"
             )
         if self.encode is not None:
+            if self.length is not None:
+                raise ValueError(
+                    f"{where}: length goes with scale, not with encode: {self.encode.kind}; remove "
+                    "it (encode: multi_hot takes lists of any length)"
+                )
             self._refuse_number_options(where, self.encode)
         elif self.clips_by_quantiles:
             self._refuse_two_passes(where)

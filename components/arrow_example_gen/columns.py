@@ -12,7 +12,7 @@
 
 Zeros, False and empty texts are values. A missing value is a row without any; one within a list is
 NaN or an empty text, which Transform takes as missing, and is left out of a list of ints, which has
-no such value.
+no such value: the list gets shorter (`parquet.first_hole` finds such a row).
 """
 
 from __future__ import annotations
@@ -83,6 +83,17 @@ def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
         missing = pa.array(filled, _VALUES[kind])
         return _lists(offsets, pc.coalesce(taken, missing))
     return _lists(offsets, _converted(values, kind))
+
+
+def holes(column: pa.Array) -> np.ndarray:
+    """Rows, by number, with a list of several values of which one is missing.
+
+    Args:
+        column: of a list type.
+    """
+    offsets, values = _flat(column)
+    missing = np.concatenate([[0], np.cumsum(~_valid(values))])[offsets]
+    return np.flatnonzero((np.diff(missing) > 0) & (np.diff(offsets) > 1))
 
 
 def _is_text(column: pa.DataType) -> bool:

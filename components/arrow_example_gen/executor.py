@@ -79,6 +79,12 @@ class _ReadRowGroup(beam.DoFn):
         self._encode = ExampleEncoder(self._columns)
 
     def process(self, group: parquet.RowGroup) -> Iterator[tf.train.Example]:
-        names = [name for name, kind in self._columns.items() if kind is not None]
-        for batch in parquet.batches(parquet.RowGroup(*group), names):
-            yield from self._encode(batch)
+        group = parquet.RowGroup(*group)
+        kinds = {name: kind for name, kind in self._columns.items() if kind is not None}
+        start = 0
+        for batch in parquet.batches(group, list(kinds)):
+            rows = range(start, start + batch.num_rows)
+            yield from self._encode(
+                parquet.row_lists(batch, kinds, group, rows=rows), batch.num_rows
+            )
+            start = rows.stop

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
-from components.arrow_example_gen.columns import Kind, is_list, kind_of
+from components.arrow_example_gen.columns import Kind, as_lists, holes, is_list, kind_of
 
 BATCH_ROWS = 1_000
 _MISSING_KEY = "__HIVE_DEFAULT_PARTITION__"
@@ -100,18 +100,95 @@ def open_table(files: Sequence[str], folder: str) -> ParquetTable:
 def batches(
     group: RowGroup, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Reads a row group's columns, those of its folders included, in the order of `columns`."""
+    """Reads a row group's columns, those of its folders included, in the order of `columns`.
+
+    Raises:
+        ValueError: it cannot be read: the file is damaged.
+    """
     keys = dict(group.keys)
     with open_file(group.file) as parquet:
         stored = [name for name in columns if name not in keys]
         read = parquet.iter_batches(batch_rows, row_groups=[group.number], columns=stored)
-        for batch in read:
+        while True:
+            try:
+                batch = next(read)
+            except StopIteration:
+                return
+            except (pa.ArrowException, OSError) as error:
+                raise ValueError(
+                    f"{group.file}, row group {group.number}: cannot be read ({error}). The file "
+                    "is damaged; write it again."
+                ) from None
             places = {name: i for i, name in enumerate(batch.schema.names)}
             arrays = [
                 pa.array([keys[name]] * batch.num_rows) if name in keys else batch[places[name]]
                 for name in columns
             ]
             yield pa.RecordBatch.from_arrays(arrays, list(columns))
+
+
+def row_lists(
+    batch: pa.RecordBatch, kinds: Mapping[str, Kind], group: RowGroup, *, rows: Sequence[int]
+) -> list[pa.ListArray]:
+    """The columns of a batch as `as_lists` has them.
+
+    Args:
+        batch: has every column of `kinds`.
+        kinds: name -> kind.
+        group: where it comes from.
+        rows: number of each of its rows in the group.
+
+    Raises:
+        ValueError: a column's values do not fit its kind: names file, row group, row and type.
+    """
+    places = {name: i for i, name in enumerate(batch.schema.names)}
+    lists = []
+    for name, kind in kinds.items():
+        column = batch[places[name]]
+        try:
+            lists.append(as_lists(column, kind))
+        except pa.ArrowException as error:
+            row = next(i for i in range(len(column)) if not _converts(column.slice(i, 1), kind))
+            raise ValueError(
+                f"{group.file}, row group {group.number}, row {rows[row]}: column {name!r}, "
+                f"{column.type}, cannot be written as {kind} ({error}). Write it as another type, "
+                "or leave it out of the file."
+            ) from None
+    return lists
+
+
+def _converts(column: pa.Array, kind: Kind) -> bool:
+    try:
+        as_lists(column, kind)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+class Hole(NamedTuple):
+    """A row with a list of several values of which one is missing."""
+
+    file: str
+    group: int
+    row: int  # in the row group
+    type: pa.DataType
+
+
+def first_hole(table: ParquetTable, name: str) -> Hole | None:
+    """The first row whose list of the column gets shorter in tf.Example, None where there is none.
+
+    Reads the whole column, where it is one of lists of ints.
+    """
+    if name not in table.lists or table.columns.get(name) != "int":
+        return None
+    for group in table.groups:
+        start = 0
+        for batch in batches(group, [name]):
+            found = holes(batch[0]) if is_list(batch[0].type) else []
+            if len(found):
+                return Hole(group.file, group.number, start + int(found[0]), batch[0].type)
+            start += batch.num_rows
+    return None
 
 
 class open_file:

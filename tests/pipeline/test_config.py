@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,38 @@ def test_set_overrides_fields_at_any_depth(write):
     assert config.training.global_batch_size == 8
     assert config.features.groups[0].impute == "mean"
     assert config.evaluation.thresholds["auc"].lower_bound == 0.5
+
+
+def test_a_vocabulary_in_a_file_becomes_its_values(write, tmp_path):
+    (tmp_path / "towns.txt").write_text("Oslo\nSão Paulo\n\n7\n", encoding="utf-8")
+    config = load_config(write(), ["features.groups.1.encode={vocabulary: {file: towns.txt}}"])
+    encode = config.features.groups[1].encode
+    assert encode is not None
+    assert encode.vocabulary is not None
+    assert encode.vocabulary.values == ("Oslo", "São Paulo", "7")
+
+
+@pytest.mark.parametrize(
+    ("content", "option", "message"),
+    [
+        (
+            None,
+            "{file: towns.txt}",
+            r"vocabulary\.file=towns\.txt: cannot read .*towns\.txt",
+        ),
+        (b"", "{file: towns.txt}", "has 0 values; give 1 to"),
+        (b"a\nb\na\n", "{file: towns.txt}", "has 'a' as its value 1 and 3; remove one"),
+        (b"\xff", "{file: towns.txt}", "is not UTF-8"),
+        (b"a\n", "{file: towns.txt, values: [a]}", "has both file and values"),
+        (b"a\n", "{file: towns.txt, top_k: 3}", "vocabulary has values and top_k=3"),
+        (b"a\n", "{file: 'gs://b/towns.txt'}", "name a text file on this machine"),
+    ],
+)
+def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, message):
+    if content is not None:
+        (tmp_path / "towns.txt").write_bytes(content)
+    text = refusal(write(), "features.groups.1.encode={vocabulary: " + option + "}")
+    assert re.search(message, text), text
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,65 @@ def test_a_large_uint64_is_text(write, tmp_path):
     preflight.check(load_config(file))
 
 
+def _with_holes() -> pa.Table:
+    lists = [[i, None] if i == 37 else [i, 1] for i in range(60)]
+    return pa.Table.from_pylist(rows()).append_column("tags", pa.array(lists))
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_an_int_beyond_int64_is_told_with_its_value(write, tmp_path, source):
+    table = rows(age=lambda i: 2**63 + 5 if i == 41 else i)
+    if source == "csv":
+        file = write(csv=csv_of(table))
+    else:
+        ages = pa.array([row["age"] for row in table], pa.uint64())
+        table = pa.Table.from_pylist(rows()).set_column(1, "age", ages)
+        file = parquet(write, tmp_path, table)
+    text = refusal(file)
+    assert "column 'age' is of type string" in text
+    assert "text because of its value 9223372036854775813, which int64 does not hold" in text
+
+
+def test_a_list_of_ints_with_a_missing_value(write, tmp_path):
+    """Only where it is used, and not in a set, where order does not matter."""
+    preflight.check(load_config(parquet(write, tmp_path, _with_holes())))
+    file = tmp_path / "pipeline.yaml"
+    text = refusal(file, "features.passthrough=[tags]")
+    assert "column 'tags' of" in text
+    assert "rows.parquet has a list with a missing value in row 5 of row group 2" in text
+    assert "list<" in text
+    group = "{name: tags, columns: [tags], encode: {multi_hot: {top_k: 3}}}"
+    numbers = "{name: numbers, columns: [amount, age], scale: z_score}"
+    preflight.check(load_config(file, [f"features.groups=[{numbers}, {group}]"]))
+
+
+def test_a_list_of_ints_with_a_missing_value_that_derive_reads(write, tmp_path, monkeypatch):
+    (tmp_path / "of_tags.py").write_text(
+        "import tensorflow as tf\n"
+        "def read(inputs):\n"
+        "    tags = tf.sparse.to_dense(inputs['tags'])\n"
+        "    return {'first': tf.cast(tags[:, 0], tf.float32)}\n"
+        "def leave(inputs):\n"
+        "    return {'older': tf.sparse.to_dense(inputs['age'])[:, 0]}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = parquet(write, tmp_path, _with_holes())
+    assert "column 'tags' of" in refusal(file, "features.derive=of_tags.read")
+    preflight.check(load_config(file, ["features.derive=of_tags.leave"]))
+
+
+def test_lists_of_a_fixed_length(write, tmp_path):
+    group = "features.groups=[{name: g, columns: [amount], length: %d, scale: z_score}]"
+    pairs = rows(amount=lambda i: None if i == 4 else [i + 0.5, 1.0 + i % 3])
+    file = parquet(write, tmp_path, pairs)
+    preflight.check(load_config(file, [group % 2]))
+    text = refusal(file, group % 3)
+    assert "is a column of up to 2 values per row (float), and length: 3 takes a list of 3" in text
+    parquet(write, tmp_path, rows(amount=lambda i: [1.0] if i == 4 else [i + 0.5, 1.0 + i % 3]))
+    text = refusal(file, group % 2)
+    assert "holds 1 values in row 4, and length: 2 takes 2, or none, in each" in text
+
+
 @pytest.mark.parametrize("source", ["csv", "parquet"])
 def test_texts_and_classes_with_line_breaks_are_values(write, tmp_path, source):
     """Transform escapes them: tests/transform/test_names.py."""

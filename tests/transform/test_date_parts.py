@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
+import zoneinfo
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from transform.date_parts import PERIODS, date_parts, of_epoch, of_text, part_of
 from transform.inputs import DenseColumns  # noqa: E402
 from transform.output_columns import ResolvedGroup, output_columns  # noqa: E402
 from transform.spec_group import Group  # noqa: E402
+from transform.time_zones import clock  # noqa: E402
 
 UTC = datetime.timezone.utc
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,6 +39,7 @@ def _parts(date: datetime.datetime) -> dict[str, int]:
         "month": date.month - 1,
         "quarter": (date.month - 1) // 3,
         "day_of_year": date.timetuple().tm_yday - 1,
+        "year": min(max(date.year - 1970, 0), 129),
     }
 
 
@@ -128,12 +132,56 @@ def test_a_cyclic_part_is_a_point_on_the_circle_and_missing_none() -> None:
     assert block.values.dtype == tf.float32
 
 
+ZONES = ["Europe/Oslo", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe", "UTC"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_time_zone_counts_for_every_second_of_two_centuries(zone: str) -> None:
+    """Reference: datetime; around each change of the clock to the second, and at random."""
+    changes, _ = clock(zone)
+    near = (changes[:, np.newaxis] + np.arange(-2, 3)).ravel()
+    rng = np.random.default_rng(1)
+    seconds = np.concatenate([near, rng.integers(-2_100_000_000, 4_100_000_000, 500)])
+    there = zoneinfo.ZoneInfo(zone)
+    instants = [EPOCH + datetime.timedelta(seconds=int(second)) for second in seconds]
+    expected = [instant.astimezone(there).replace(tzinfo=None) for instant in instants]
+    _assert_parts(of_epoch(tf.constant(seconds, tf.float64), time_zone=zone), expected)
+
+
+def test_a_text_with_an_offset_is_at_an_instant_and_one_without_is_there() -> None:
+    """Reference: datetime; Oslo's clock goes back at 2024-10-27T03:00+02:00."""
+    texts = [
+        *("2024-10-27T00:59:59Z", "2024-10-27T01:00:00Z", "2024-10-26T22:30:00-0230"),
+        *("2024-01-01T00:30+05:30", "2024-02-29 23:59:59.500+00:00", "1969-12-31T23:30:00-00:30"),
+    ]
+    zone = zoneinfo.ZoneInfo("Europe/Oslo")
+    forms = [re.sub(r"([+-]\d\d)(\d\d)$", r"\1:\2", t.replace("Z", "+00:00")) for t in texts]
+    instants = [datetime.datetime.fromisoformat(form) for form in forms]
+    expected = [instant.astimezone(zone).replace(tzinfo=None) for instant in instants]
+    _assert_parts(of_text(tf.constant(texts), time_zone="Europe/Oslo"), expected)
+    there = ["2024-07-01", "2024-07-01T00:30", "2024-12-31 23:59:59"]
+    expected = [datetime.datetime.fromisoformat(text) for text in there]
+    _assert_parts(of_text(tf.constant(there), time_zone="Europe/Oslo"), expected)
+    missing = of_text(tf.constant(["", "soon", "2024-13-01T00:00Z"]), time_zone="Europe/Oslo")
+    assert missing.missing.numpy().all()
+
+
+def test_ids_of_a_place_with_one_for_missing() -> None:
+    option = {"parts": ["hour", "year"], "time_zone": "America/Chicago"}
+    when = tf.SparseTensor([[0, 0], [2, 0]], [1_367_861_400, 0], [3, 1])
+    # 2013-05-06 12:30 in Chicago; missing; 1969-12-31 18:00
+    assert _block(option, {"when": when}).values.numpy().tolist() == [[12, 43], [24, 130], [18, 0]]
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
         ({"parts": []}, "at least 1 item"),
         ({"parts": ["hour", "hour"]}, "date.parts holds 'hour' twice"),
-        ({"parts": "year"}, "'minute', 'hour', 'weekday', 'day', 'week', 'month'"),
+        ({"parts": "decade"}, "'minute', 'hour', 'weekday', 'day', 'week', 'month'"),
+        ({"parts": ["month", "year"], "cyclic": True}, "no year comes again"),
+        ({"parts": "hour", "time_zone": "Europe/Olso"}, "did you mean 'Europe/Oslo'"),
+        ({"parts": "hour", "time_zone": "here"}, "date.time_zone='here' is no time zone"),
         ({"parts": "hour", "unit": "days"}, "'seconds', 'milliseconds' or 'microseconds'"),
     ],
 )

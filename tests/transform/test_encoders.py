@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from transform.encode import listed_ids  # noqa: E402
 
 pytestmark = pytest.mark.slow
 ROWS = 1000
@@ -31,7 +36,11 @@ COLUMNS = {
     "street": COMPANY,
     "zip code": TRACT,
     "fare": SKEWED,
+    "often": [["x", "y", "z"][min(int(v), 2)] for v in RNG.exponential(0.4, ROWS)],
+    "listed": COMPANY,
+    "listed ints": TRACT,
 }
+LISTED = ["b", "never there", "c"]
 SPEC = {
     "groups": [
         {"name": "hours", "columns": "hour", "encode": {"integer": {"size": 24}}},
@@ -50,6 +59,17 @@ SPEC = {
             "encode": {"bucketize": {"buckets": 10}},
         },
         {"name": "streets", "columns": ["street"], "encode": {"hash": {"buckets": 50}}},
+        {"name": "often", "columns": "often", "encode": {"vocabulary": {"min_count": 50}}},
+        {
+            "name": "listed",
+            "columns": "listed",
+            "encode": {"vocabulary": {"values": LISTED, "oov_buckets": 2}},
+        },
+        {
+            "name": "listed ints",
+            "columns": "listed ints",
+            "encode": {"vocabulary": {"values": [17031320100, 5]}},
+        },
         {"name": "zips", "columns": "zip code", "encode": {"hash": {"buckets": 7}}},
     ],
 }
@@ -91,6 +111,46 @@ def test_vocabulary_of_integers(result: Any, assets: Any) -> None:
     assert [expected[value] for value in TRACT] == ids.tolist()
 
 
+def test_a_vocabulary_of_values_that_are_frequent_enough(result: Any, assets: Any) -> None:
+    """Reference: pandas' counts."""
+    counts = pd.Series(COLUMNS["often"]).value_counts()
+    kept = counts[counts >= 50].index.tolist()
+    assert 0 < len(kept) < len(counts)
+    assert assets(result)["often"] == kept
+    expected = [kept.index(v) if v in kept else len(kept) for v in COLUMNS["often"]]
+    assert result.column("often").tolist() == expected
+    assert _size(result, "often") == len(kept) + 2
+
+
+def test_a_given_vocabulary_keeps_its_order(result: Any, assets: Any) -> None:
+    """Ids by place in the list; "a" is none of it; missing comes last; nothing is learned."""
+    ids = result.column("listed")
+    unseen = {int(id) for value, id in zip(COMPANY, ids, strict=True) if value == "a"}
+    assert len(unseen) == 1
+    assert unseen < {3, 4}
+    places = {"b": 0, "c": 2, None: 5, "": 5, "a": unseen.pop()}
+    assert ids.tolist() == [places[value] for value in COMPANY]
+    assert _size(result, "listed") == 3 + 2 + 1
+    ints = {17031320100: 0, 17031081500: 2, None: 3}
+    assert result.column("listed ints").tolist() == [ints[value] for value in TRACT]
+    assert not {"listed", "listed_ints"} & set(assets(result))
+    served = result.output.transform_raw_features(result.raw())["packed_int"].numpy()
+    np.testing.assert_array_equal(served, result.written["packed_int"])
+
+
+def test_a_long_given_vocabulary() -> None:
+    """Reference: a dict."""
+    values = [f"value {i}" for i in range(20_000)]
+    texts = [*values[::7], "value", "value 20000", *values[:5]]
+    found = listed_ids(tf.constant(texts), values, oov_buckets=3).numpy()
+    places = {value: i for i, value in enumerate(values)}
+    for text, id in zip(texts, found, strict=True):
+        if text in places:
+            assert id == places[text]
+        else:
+            assert 20_000 <= id < 20_003
+
+
 def test_a_column_without_values_has_only_the_missing_id(result: Any) -> None:
     for name in ("never", "never_number"):
         assert set(result.column(name)) == {_size(result, name) - 1}
@@ -98,8 +158,6 @@ def test_a_column_without_values_has_only_the_missing_id(result: Any) -> None:
 
 def test_unseen_values_get_an_out_of_vocabulary_id(result: Any) -> None:
     raw = result.raw()
-    import tensorflow as tf
-
     rows = tf.cast(raw["company"].dense_shape[0], tf.int64)
     indices = tf.stack([tf.range(rows), tf.zeros_like(tf.range(rows))], axis=1)
     raw["company"] = tf.SparseTensor(indices, tf.fill([rows], "never seen"), [rows, 1])

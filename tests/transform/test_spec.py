@@ -41,6 +41,10 @@ def _encoded(column: str, **encoder: Any) -> dict[str, Any]:
     return {"name": "g", "columns": column, "encode": encoder}
 
 
+def _vocabulary() -> dict[str, Any]:
+    return {"encode": "vocabulary"}
+
+
 def _crossed(*columns: str, encode: Any = None) -> dict[str, Any]:
     cross = {"name": "c", "columns": columns, "encode": encode or {"hash": {"buckets": 8}}}
     return {"groups": [SCALED], "crosses": [cross]}
@@ -78,6 +82,22 @@ def test_json_round_trip() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        (
+            _groups({"name": "g", "columns": "tags", "length": 5, **_vocabulary()}),
+            "length goes with scale, not with encode: vocabulary",
+        ),
+        (
+            _groups(_encoded("company", vocabulary={"values": ["a"], "top_k": 3})),
+            "vocabulary has values and top_k=3",
+        ),
+        (
+            _groups(_encoded("company", vocabulary={"values": ["a"], "min_count": 3})),
+            "vocabulary has values and min_count=3",
+        ),
+        (
+            _groups(_encoded("company", vocabulary={"values": ["a", "b", "a"]})),
+            "vocabulary.values holds 'a' twice",
+        ),
         ({}, "features has no groups"),
         (_groups(SCALED, group=1), "Extra inputs are not permitted"),
         (_groups({**SCALED, "sclae": "z_score"}), r"groups.0.sclae\n\s+Extra inputs"),
@@ -239,7 +259,8 @@ def test_a_contradictory_spec_is_refused(spec: dict[str, Any], message: str) -> 
         (
             _groups({**SCALED, "columns": "weights"}),
             "column 'weights' is a column of up to 5 values per row (float), and scale: z_score "
-            "takes float or int; what fits it: one value per row; derive columns from it",
+            "takes float or int; what fits it: length: n with a scale, where all lists have n "
+            "values, or one value per row; derive columns from it",
         ),
         (
             _groups(_encoded("tags", vocabulary={})),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from components.arrow_example_gen.columns import as_lists, kind_of
+from components.arrow_example_gen.columns import as_lists, holes, kind_of
 
 DAY = datetime.date(2013, 5, 6)
 MOMENT = datetime.datetime(2013, 5, 6, 17, 30)
@@ -66,3 +66,11 @@ def test_an_integer_that_int64_does_not_hold_is_text():
 @pytest.mark.parametrize("value", [{"a": 1}, [[1]], [{"a": 1}]])
 def test_nested_values_have_no_place_in_an_example(value: Any):
     assert kind_of(pa.array([value]).type) is None
+
+
+def test_lists_that_a_missing_int_would_shorten():
+    """A list of one missing value is a missing value; one of several loses its place."""
+    column = pa.array([[1, 2], [None], None, [], [3, None, 4], [None, None]])
+    assert holes(column).tolist() == [4, 5]
+    assert holes(column[4:]).tolist() == [0, 1]
+    assert holes(column[:4]).tolist() == []

@@ -13,9 +13,9 @@ import tensorflow as tf
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
-from components import ArrowExampleGen
+from components import ArrowExampleGen, CompressedCsvExampleGen
 
-README = Path(__file__).resolve().parents[3] / "components" / "arrow_example_gen" / "README.md"
+COMPONENTS = Path(__file__).resolve().parents[3] / "components"
 ROWS = [
     {"number": i % 3 - 1.0, "whole": i, "flag": i % 2 == 0, "text": ("", "a", None)[i % 3]}
     for i in range(24)
@@ -88,9 +88,11 @@ def test_the_latest_span_in_splits_by_a_feature(tmp_path):
         assert list(feature["text"].bytes_list.value) == texts
 
 
-@pytest.mark.parametrize("number", [0])
-def test_the_readmes_code_builds_the_node(number):
-    code = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)[number]
+@pytest.mark.parametrize("node", [ArrowExampleGen, CompressedCsvExampleGen])
+def test_the_readmes_code_builds_the_node(node):
+    folder = {ArrowExampleGen: "arrow_example_gen"}.get(node, "compressed_csv_example_gen")
+    text = (COMPONENTS / folder / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     scope: dict[str, Any] = {}
     exec(code, scope)
-    assert isinstance(scope["example_gen"], ArrowExampleGen)
+    assert isinstance(scope["example_gen"], node)

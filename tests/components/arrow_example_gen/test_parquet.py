@@ -9,7 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.arrow_example_gen.parquet import batches, open_table
+from components.arrow_example_gen.parquet import (
+    RowGroup,
+    batches,
+    first_hole,
+    open_table,
+    row_lists,
+)
 
 
 def write(file: Path, /, **columns: Any) -> str:
@@ -105,3 +111,33 @@ def test_no_parquet_file(tmp_path):
     (tmp_path / "a").write_text("x,y")
     with pytest.raises(ValueError, match="a is no Parquet file"):
         open_table([str(tmp_path / "a")], str(tmp_path))
+
+
+def test_a_value_that_cannot_be_written_is_told_with_its_row():
+    group = RowGroup("a.parquet", 1, ())
+    batch = pa.RecordBatch.from_pydict({"x": [1, 2], "big": pa.array([1, 2**63], pa.uint64())})
+    with pytest.raises(
+        ValueError,
+        match=r"^a\.parquet, row group 1, row 7: column 'big', uint64, cannot be written as int \(",
+    ):
+        row_lists(batch, {"x": "int", "big": "int"}, group, rows=[4, 7])
+
+
+def test_a_damaged_row_group_is_told(tmp_path):
+    file = write(tmp_path / "a", x=list(range(4)))
+    content = bytearray(Path(file).read_bytes())
+    content[4:60] = bytes(56)  # the first pages; the footer is at the end
+    Path(file).write_bytes(content)
+    table = open_table([file], str(tmp_path))
+    with pytest.raises(ValueError, match=r"a, row group 0: cannot be read .* damaged"):
+        list(batches(table.groups[0], ["x"]))
+
+
+def test_the_first_list_that_a_missing_int_shortens(tmp_path):
+    lists = pa.array([[1], [None], [2, 3], [4, 5], [6], [7, None]])
+    file = write(tmp_path / "a", ints=lists, floats=lists.cast(pa.list_(pa.float64())))
+    table = open_table([file], str(tmp_path))
+    hole = first_hole(table, "ints")
+    assert hole is not None
+    assert (Path(hole.file).name, hole.group, hole.row) == ("a", 2, 1)
+    assert first_hole(table, "floats") is None

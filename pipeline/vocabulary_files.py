@@ -1,0 +1,77 @@
+"""Vocabularies in files beside the YAML: read into the features, whose values they become.
+
+    encode: {vocabulary: {file: towns.txt}}     one value per line, UTF-8, in the order of the ids
+
+Transform gets the values and not the file: every engine has them, and a file that changed is a
+change of the features, which no cache takes for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline.config import ConfigError, is_remote
+
+MOST_VALUES = 200_000
+
+
+def read_vocabularies(raw: dict[str, Any], folder: Path) -> None:
+    """Puts `values` in the place of `file`, wherever an encoder has one.
+
+    Args:
+        raw: the YAML; changed in place.
+        folder: of relative paths.
+
+    Raises:
+        ConfigError: names the field, the file and the fix.
+    """
+    for field, option in _vocabularies(raw.get("features")):
+        if "file" not in option:
+            continue
+        if option.get("values") is not None:
+            raise ConfigError(f"{field} has both file and values; remove one.")
+        option["values"] = _lines(option.pop("file"), f"{field}.file", folder)
+
+
+def _vocabularies(features: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    for part in ("groups", "crosses"):
+        entries = features.get(part) if isinstance(features, dict) else None
+        for i, entry in enumerate(entries if isinstance(entries, list) else ()):
+            encode = entry.get("encode") if isinstance(entry, dict) else None
+            option = encode.get("vocabulary") if isinstance(encode, dict) else None
+            if isinstance(option, dict):
+                yield f"features.{part}.{i}.encode.vocabulary", option
+
+
+def _lines(path: Any, field: str, folder: Path) -> list[str]:
+    if not isinstance(path, str) or not path or is_remote(path):
+        raise ConfigError(
+            f"{field}={path!r}: name a text file on this machine, one value per line."
+        )
+    file = folder / Path(path).expanduser()
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(
+            f"{field}={path}: cannot read {file} ({error.strerror}). Relative paths start at the "
+            "folder of the YAML."
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{field}={path}: {file} is not UTF-8. Save it as UTF-8.") from None
+    values = [line for line in text.split("\n") if line]
+    if not values or len(values) > MOST_VALUES:
+        raise ConfigError(
+            f"{field}={path}: {file} has {len(values):,} values; give 1 to {MOST_VALUES:,}, one "
+            "per line."
+        )
+    seen: dict[str, int] = {}
+    for number, value in enumerate(values, 1):
+        if value in seen:
+            raise ConfigError(
+                f"{field}={path}: {file} has {value!r} as its value {seen[value]} and {number}; "
+                "remove one."
+            )
+        seen[value] = number
+    return values
