@@ -13,7 +13,7 @@ values, all are there. Minimum and maximum always are. (J. I. Munro, M. S. Pater
 sorting with limited storage", 1980; the levels of Manku, Rajagopalan and Lindsay, 1998.)
 
 The sketch of tfx_bsl, which `tft.quantiles` uses, has the same bound and spends 32 bytes on each
-value that it holds, and more of them: ten times as much memory and more.
+value that it holds, and more of them: several times as much memory (transform/README.md).
 """
 
 from __future__ import annotations

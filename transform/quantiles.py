@@ -1,7 +1,7 @@
 """Quantile boundaries of every column of a `[batch, n]` matrix, in one analyzer.
 
 `tft.quantiles` cannot be used on several columns: its sketch leaves a column without any value out
-of its result, and what follows it moves up by one. It also takes ten times the memory.
+of its result, and what follows it moves up by one. Its sketch also takes several times the memory.
 """
 
 from __future__ import annotations

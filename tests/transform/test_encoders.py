@@ -210,7 +210,7 @@ def test_columns_are_packed_in_the_order_of_the_spec(result: Any) -> None:
     assert result.layout.names("packed_float") == ["fare"]
     assert result.layout.names("packed_int") == [
         *("hour", "company", "tract", "never", "day", "latitude", "skewed_5", "skewed"),
-        *("never_number", "street", "zip code"),
+        *("never_number", "street", "often", "listed", "listed ints", "zip code"),
     ]
     assert [c.name for c in result.layout.columns][3:6] == ["never", "fare", "day"]
 

@@ -89,7 +89,7 @@ def test_missing_values_do_not_count():
 
 
 def test_what_it_holds_of_a_million_rows():
-    """transform/README.md says so: less than 0.6 MB a column, where the values are 8 MB."""
+    """Less than 0.6 MB a column, where the values are 8 MB."""
     x = np.random.default_rng(5).normal(size=[1_000_000, 2])
     sketch = _sketch(x, capacity_for(1 / GRID), shards=1)
     assert sketch.held_bytes < 2 * 0.6e6
