@@ -204,7 +204,9 @@ class ParquetSample(Sample):
             return first_hole(self._table, name)
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
-        kinds = {name: kind for name, kind in self._table.columns.items() if kind is not None}
+        kinds: dict[str, Kind] = {
+            name: kind for name, kind in self._table.columns.items() if kind is not None
+        }
         written: list[bytes] = []
         start = 0
         for part in self._batches(list(kinds)):

@@ -80,7 +80,9 @@ class _ReadRowGroup(beam.DoFn):
 
     def process(self, group: parquet.RowGroup) -> Iterator[tf.train.Example]:
         group = parquet.RowGroup(*group)
-        kinds = {name: kind for name, kind in self._columns.items() if kind is not None}
+        kinds: dict[str, Kind] = {
+            name: kind for name, kind in self._columns.items() if kind is not None
+        }
         start = 0
         for batch in parquet.batches(group, list(kinds)):
             rows = range(start, start + batch.num_rows)
