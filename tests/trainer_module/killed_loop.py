@@ -5,7 +5,6 @@ With everything that has a memory: an order drawn anew for each epoch, dropout, 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -78,6 +77,4 @@ def run(folder, kill_at=-1, **options):
 
 
 if __name__ == "__main__":
-    found, values = run(sys.argv[1], int(sys.argv[2]))
-    np.savez(f"{sys.argv[1]}/variables.npz", *values)
-    Path(f"{sys.argv[1]}/result.json").write_text(json.dumps(found._asdict()))
+    run(sys.argv[1], int(sys.argv[2]))
