@@ -65,7 +65,7 @@ def test_callbacks_do_what_they_do_in_keras_fit(tmp_path):
     result = made.fit()
     keras.utils.set_random_seed(5)
     model = full_batch.mlp()
-    model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"])
+    model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"], run_eagerly=True)
     theirs, their_seen = callbacks(tmp_path / "keras")
     history = model.fit(
         FEATURES,
@@ -141,7 +141,7 @@ def test_arrays_and_lists_train_as_keras_fit_does():
     """Reference: keras.Model.fit without shuffling, 1e-5; float64 rows as Keras takes them."""
     keras.utils.set_random_seed(5)
     model = full_batch.mlp()
-    model.compile(keras.optimizers.SGD(0.05), "mse")
+    model.compile(keras.optimizers.SGD(0.05), "mse", run_eagerly=True)
     history = model.fit(FEATURES, LABELS, batch_size=6, epochs=2, shuffle=False, verbose=0).history
 
     def trained(data, **options):

@@ -39,7 +39,7 @@ def stepped(model, loss, batch, size=5, optimizer=None, **options):
 def keras_step(model, loss, batch, **options):
     """The same by Keras."""
     before = model.get_weights()
-    model.compile(keras.optimizers.SGD(RATE), loss, **options)
+    model.compile(keras.optimizers.SGD(RATE), loss, run_eagerly=True, **options)
     features, labels, *weights = batch
     loss = np.ravel(model.train_on_batch(features, labels, *weights))[0]
     found = loss, model.get_weights()
@@ -401,7 +401,8 @@ def test_metrics_of_each_output_with_weights_of_their_own():
         tf.data.Dataset.from_tensor_slices((features, labels, each)).batch(5),
         metrics=metrics(),
     )()
-    model.compile(loss={**LOSSES, "tokens": ignoring()}, weighted_metrics=metrics())
+    losses = {**LOSSES, "tokens": ignoring()}
+    model.compile(loss=losses, weighted_metrics=metrics(), run_eagerly=True)
     of_keras = {key: w.reshape(-1, 1) for key, w in each.items()}
     theirs = model.evaluate(features, labels, sample_weight=of_keras, verbose=0, return_dict=True)
     for name in ("row_mae", "row_r2", "plain_mse"):

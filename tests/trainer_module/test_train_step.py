@@ -127,7 +127,7 @@ def test_a_mean_over_rows_counts_rows_of_no_weight_as_keras_does(float64, strate
         keras.utils.set_random_seed(1)
         model = full_batch.mlp(kernel_regularizer="l2")
         optimizer = keras.optimizers.SGD(0.05, momentum=0.9, weight_decay=0.01)
-        model.compile(optimizer, loss, jit_compile=False)
+        model.compile(optimizer, loss, run_eagerly=True)
         return model, optimizer
 
     model, _ = build("mean_squared_error")
@@ -256,7 +256,7 @@ def test_an_id_that_repeats_has_one_gradient(float64, name):
 
     expected, _ = full_batch.train(*made(), "embeddings", [(features, labels, None)] * 2)
     model, optimizer = made()
-    model.compile(optimizer, "mse")
+    model.compile(optimizer, "mse", run_eagerly=True)
     model.fit(features, labels, batch_size=12, epochs=2, shuffle=False, verbose=0)
     assert full_batch.error(model.get_weights(), expected) > 1e-3
     model, optimizer = made()
@@ -396,7 +396,7 @@ def test_float32_and_float64_variables_in_one_model(strategies, name):
         return keras.Sequential([keras.Input((5,)), *layers]), keras.optimizers.SGD(0.1)
 
     alone, optimizer = build()
-    alone.compile(optimizer, "mse")
+    alone.compile(optimizer, "mse", run_eagerly=True)
     strategy = strategies[name]
     with strategy.scope():
         model, optimizer = build()
@@ -440,7 +440,7 @@ def test_several_optimizers_in_one(float64, strategies, name):
         return tf.reduce_sum((outputs["y"] - labels) ** 2), rows
 
     alone, optimizer = build()
-    alone.compile(optimizer, {"y": "mse"})
+    alone.compile(optimizer, {"y": "mse"}, run_eagerly=True)
     strategy = strategies[name]
     with strategy.scope():
         model, optimizer = build(unused=True)
