@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -45,6 +46,12 @@ def run_command(*arguments: str | Path, environment: dict[str, str] | None = Non
     return Result(done.returncode, done.stdout)
 
 
+def run_readme(line: str) -> Result:
+    """Runs a line of the README in a shell whose `python` is the environment's."""
+    path = f"{ROOT / '.venv' / 'bin'}:/usr/bin:/bin"
+    return run_command("sh", "-c", line, environment={"PATH": path})
+
+
 @dataclass(frozen=True)
 class TaxiRun:
     """The taxi example, run once into a folder of its own."""
@@ -65,6 +72,16 @@ class TaxiRun:
         return versions[-1]
 
 
+@dataclass(frozen=True)
+class Retrained:
+    """The README's run with another training setting, and what was pushed before and after it."""
+
+    line: str
+    result: Result
+    pushed_before: Path
+    pushed_after: Path
+
+
 @pytest.fixture(scope="session")
 def pipeline() -> Callable[..., Result]:
     """`python -m pipeline ...` as a function."""
@@ -83,3 +100,20 @@ def taxi(tmp_path_factory: pytest.TempPathFactory) -> TaxiRun:
     result = run_pipeline("run", "--config", TAXI, f"--set=output.folder={folder}")
     assert result.code == 0, result.output
     return TaxiRun(folder, result)
+
+
+@pytest.fixture(scope="session")
+def retrained(taxi: TaxiRun) -> Retrained:
+    """One step is enough to see that it runs; every node up to the Trainer is cached."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^(python -m pipeline run [^#\n]*)", readme, flags=re.MULTILINE)
+    changes = (f"output.folder={taxi.folder}", "training.epochs=null", "training.steps=1")
+    line = " ".join([line.strip(), *(f"--set={change}" for change in changes)])
+    before = taxi.pushed
+    return Retrained(line, run_readme(line), before, taxi.pushed)
+
+
+@pytest.fixture(scope="session")
+def readme_command() -> Callable[[str], Result]:
+    """A line of the README in a shell, as a function."""
+    return run_readme

@@ -6,6 +6,8 @@ Reference: NumPy in float64 on the tf.Examples of the train split; tolerance
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from pipeline.cli import main
 
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "normalisation.md").read_text("utf-8")
@@ -34,13 +38,20 @@ def column(rows: list[Any], name: str) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def explained(taxi, pipeline) -> dict[str, Any]:
-    result = pipeline("features", "explain", "--run", taxi.folder, "--json")
+def explained(taxi) -> dict[str, Any]:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert main(["features", "explain", "--run", str(taxi.folder), "--json"]) == 0
+    text = printed.getvalue()
+    return {record["column"]: record for record in json.loads(text[text.index("[\n") :])}
+
+
+@pytest.fixture(scope="module")
+def table(taxi, pipeline) -> Any:
+    """The command as a person calls it."""
+    result = pipeline("features", "explain", "--run", taxi.folder)
     assert result.code == 0, result.output
-    return {
-        record["column"]: record
-        for record in json.loads(result.output[result.output.index("[\n") :])
-    }
+    return result
 
 
 def numbers(record: dict[str, Any], step: str) -> dict[str, Any]:
@@ -78,22 +89,17 @@ def test_taxi_s_numbers_equal_numpy(taxi, explained):
     assert explained["company"]["missing"] == pytest.approx(lacking, rel=1e-6)
 
 
-def test_the_table_shows_each_column(taxi, explained, pipeline):
-    result = pipeline("features", "explain", "--run", taxi.folder)
-    assert result.code == 0, result.output
+def test_the_table_shows_each_column(explained, table):
     for name, record in explained.items():
-        assert result.lines(f"{name} "), name
-        assert any(record["group"] in line for line in result.lines(f"{name} "))
+        assert table.lines(f"{name} "), name
+        assert any(record["group"] in line for line in table.lines(f"{name} "))
     mean = numbers(explained["minutes"], "scale")["mean"]
-    assert result.lines(f"scale z_score: mean {mean:.6g}, std ")
+    assert table.lines(f"scale z_score: mean {mean:.6g}, std ")
 
 
-def test_the_page_shows_what_it_prints(taxi, pipeline):
+def test_the_page_shows_what_it_prints(table):
     (shown,) = re.findall(r"```\n(column .*?)```", PAGE, flags=re.DOTALL)
-    printed = [
-        line.rstrip()
-        for line in pipeline("features", "explain", "--run", taxi.folder).output.splitlines()
-    ]
+    printed = [line.rstrip() for line in table.output.splitlines()]
     assert [line for line in shown.splitlines() if line not in printed] == []
 
 
@@ -111,7 +117,5 @@ def test_the_page_s_program_prints_the_same_chains(taxi, explained, capsys):
 
 
 def test_what_did_not_run_cannot_be_explained(tmp_path, capsys):
-    from pipeline.cli import main
-
     assert main(["features", "explain", "--run", str(tmp_path)]) == 2
     assert "no metadata.sqlite there" in capsys.readouterr().err

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import csv
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +20,8 @@ import yaml
 pytestmark = pytest.mark.slow
 
 ROWS = 1_500
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
 (TUNING,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
@@ -91,10 +96,49 @@ def shown_trials() -> list:
     return [table[0], *((number, values) for number, _, values in rows)]
 
 
-def test_from_csv_to_predictions(folder, pipeline):
-    result = pipeline("run", "--config", folder / "pipeline.yaml")
+@pytest.fixture(scope="module")
+def interrupted(folder) -> tuple[int, str]:
+    """The run, stopped by Ctrl-C in Transform: its exit code and what it printed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline", "run", "--config", str(folder / "pipeline.yaml")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        # Whoever runs the tests in a shell's background has them ignore SIGINT, and all they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout is not None
+    printed = []
+    for line in process.stdout:
+        printed.append(line)
+        if "ExampleValidator: done" in line:
+            time.sleep(3)  # into Transform, whose Beam pipeline then runs
+            process.send_signal(signal.SIGINT)
+            break
+    printed += process.stdout.readlines()
+    return process.wait(timeout=60), "".join(printed)
+
+
+@pytest.fixture(scope="module")
+def result(folder, interrupted, pipeline):
+    """The same command again, to its end."""
+    return pipeline("run", "--config", folder / "pipeline.yaml")
+
+
+def test_ctrl_c_leaves_a_store_that_the_next_run_goes_on_with(interrupted, result):
+    code, text = interrupted
+    assert code == 130, text
+    assert "Interrupted in Transform" in text
+    assert "Run the same command to go on" in text
     assert result.code == 0, result.output
-    assert f"{ROWS:,} rows" in result.output
+    how = dict(re.findall(r"^(\w+) +(run|cached) +[\d.]+ (?:s|min)", result.output, re.MULTILINE))
+    assert how["CsvExampleGen"] == how["StatisticsGen"] == how["SchemaGen"] == "cached"
+    assert how["Transform"] == how["Pusher"] == "run"
+
+
+def test_from_csv_to_predictions(folder, interrupted, result, pipeline):
+    assert result.code == 0, result.output
+    assert f"{ROWS:,} rows" in interrupted[1]
     assert result.lines("town=Tromsø")
     assert result.lines("blessed: every threshold holds")
 
