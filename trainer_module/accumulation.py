@@ -72,6 +72,7 @@ class Description(NamedTuple):
         outputs: How many outputs have a Σ w_i each; None where one is that of all.
         bytes_per_row: At most what a row's activations and their gradients take; infinite where
             the trace does not tell, as with loops that turn as often as the data says.
+            An axis of unknown length counts as 1.
         has_loops: Whether there are loops in the model, as in recurrent layers.
     """
 
@@ -130,8 +131,9 @@ def accumulate_gradients(
             right too.
 
     Raises:
-        ValueError: micro_batch_size below 1, a layer that updates state when called, or text for
-            XLA.
+        ValueError: micro_batch_size below 1, a layer that updates state when called, text for XLA,
+            or a model with a `compute_loss` of its own. A `train_step` of its own may be what calls
+            this function.
     """
     if micro_batch_size < 1:
         raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
@@ -241,11 +243,85 @@ def describe(
             are drawn that no seed decides.
     """
     check_batch(features, labels, sample_weight)
-    found: list[MicroBatchGradients] = []
-    variables = model.trainable_variables
-    wide = any(variable.dtype == "float64" for variable in variables)
+    wide = any(variable.dtype == "float64" for variable in model.trainable_variables)
+    signature = _signature(features, labels, sample_weight)
+    trace = functools.partial(_trace, model, loss_fn, signature, added_losses=added_losses)
+    sums, graph = trace(separate=False)
+    numerator = sums.numerator
+    if sums.added_loss is not None or numerator.shape.rank:
+        sums, graph = trace(separate=True)
+    gradients, added = sums.gradients, sums.added_gradients
+    if all(gradient is None for gradient in (*gradients, *(added or ()))):
+        raise ValueError(
+            "the loss depends on no trainable variable: check that the model has trainable "
+            "layers and that the loss function uses the outputs that it is given."
+        )
+    refuse_assignments(graph)
+    refuse_stateful_draws(graph)
+    check_rows_are_independent(
+        model,
+        loss_fn,
+        signature,
+        added_losses=added_losses,
+        draws=draws_random_numbers(graph),
+    )
+    return Description(
+        has_gradient=tuple(g is not None for g in gradients),
+        has_added_gradient=None if added is None else tuple(g is not None for g in added),
+        accumulator_dtype=tf.float64 if wide else tf.float32,
+        outputs=numerator.shape[0] if numerator.shape.rank else None,
+        bytes_per_row=bytes_per_row(graph),
+        has_loops=has_loops(graph),
+    )
 
-    def probe(features: Any, labels: Any, sample_weight: Any, *, separate: bool) -> None:
+
+def describe_shapes(
+    description: Description,
+    model: keras.Model,
+    loss_fn: LossFunction,
+    features: Any,
+    labels: Any,
+    sample_weight: Any = None,
+    *,
+    added_losses: AddedLosses,
+) -> Description:
+    """Returns a description for rows of other shapes: what a row of them takes is traced anew.
+
+    What does not depend on the shapes is not asked again. Rows of an unknown length, of which a
+    trace counts one element, take no less than those that were described before.
+    """
+    signature = _signature(features, labels, sample_weight)
+    _, graph = _trace(
+        model, loss_fn, signature, added_losses=added_losses, separate=description.separate
+    )
+    size = bytes_per_row(graph)
+    specs = [spec for spec in tf.nest.flatten(signature) if spec is not None]
+    if not all(spec.shape[1:].is_fully_defined() for spec in specs):
+        size = max(size, description.bytes_per_row)
+    return description._replace(bytes_per_row=size, has_loops=has_loops(graph))
+
+
+def _signature(features: Any, labels: Any, sample_weight: Any) -> Any:
+    def spec(tensor: Any) -> Any:
+        if tensor is None:
+            return None
+        return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
+
+    return tf.nest.map_structure(spec, (features, labels, sample_weight))
+
+
+def _trace(
+    model: keras.Model,
+    loss_fn: LossFunction,
+    signature: Any,
+    *,
+    added_losses: AddedLosses,
+    separate: bool,
+) -> tuple[MicroBatchGradients, Any]:
+    """Returns the sums of one micro-batch of such tensors, and the graph that makes them."""
+    found: list[MicroBatchGradients] = []
+
+    def probe(features: Any, labels: Any, sample_weight: Any) -> None:
         sums = micro_batch_gradients(
             model,
             loss_fn,
@@ -259,44 +335,8 @@ def describe(
         )
         found.append(sums)
 
-    def trace(*, separate: bool) -> Any:
-        traced = tf.function(functools.partial(probe, separate=separate), autograph=False)
-        return traced.get_concrete_function(*signature)
-
-    def spec(tensor: Any) -> Any:
-        if tensor is None:
-            return None
-        return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
-
-    signature = tf.nest.map_structure(spec, (features, labels, sample_weight))
-    traced = trace(separate=False)
-    numerator = found[-1].numerator
-    separate = found[-1].added_loss is not None or bool(numerator.shape.rank)
-    if separate:
-        traced = trace(separate=True)
-    gradients, added = found[-1].gradients, found[-1].added_gradients
-    if all(gradient is None for gradient in (*gradients, *(added or ()))):
-        raise ValueError(
-            "the loss depends on no trainable variable: check that the model has trainable "
-            "layers and that the loss function uses the outputs that it is given."
-        )
-    refuse_assignments(traced.graph)
-    refuse_stateful_draws(traced.graph)
-    check_rows_are_independent(
-        model,
-        loss_fn,
-        signature,
-        added_losses=added_losses,
-        draws=draws_random_numbers(traced.graph),
-    )
-    return Description(
-        has_gradient=tuple(g is not None for g in gradients),
-        has_added_gradient=None if added is None else tuple(g is not None for g in added),
-        accumulator_dtype=tf.float64 if wide else tf.float32,
-        outputs=numerator.shape[0] if numerator.shape.rank else None,
-        bytes_per_row=bytes_per_row(traced.graph),
-        has_loops=has_loops(traced.graph),
-    )
+    traced = tf.function(probe, autograph=False).get_concrete_function(*signature)
+    return found[-1], traced.graph
 
 
 def mean_gradients(total: GradientSum, model: keras.Model) -> tuple[tf.Tensor, list[Any]]:
@@ -446,13 +486,17 @@ def _add(
 def _accumulate(total: Any, gradient: Any, factor: tf.Tensor | None = None) -> Any:
     if total is None:
         return None
+    indexed = isinstance(gradient, tf.IndexedSlices)
 
     def term(values: tf.Tensor) -> tf.Tensor:
         values = tf.cast(values, total.dtype)
+        if values.shape.rank == total.shape.rank and not indexed:
+            # The trace forgets axes of 1 of a kernel that was multiplied with rows of sequences.
+            values.set_shape(total.shape)
         return values if factor is None else values * tf.cast(factor, total.dtype)
 
-    if not isinstance(gradient, tf.IndexedSlices):
-        return total + term(gradient)
+    if not indexed:
+        return total + term(tf.convert_to_tensor(gradient))
     table, looked_up = total.shape[0], gradient.indices.shape[0]
     if looked_up is not None and table <= looked_up:
         # A small table: adding all of it is several times as fast as scattering into it.

@@ -12,7 +12,7 @@ from trainer_module.batch_checks import check_batch
 from trainer_module.chunks import map_chunks
 from trainer_module.gradients import micro_batch_gradients
 from trainer_module.loss import as_loss_function
-from trainer_module.own_steps import refuse_own_steps
+from trainer_module.own_steps import refuse_own_steps, tell_what_compile_said
 from trainer_module.trace_bytes import has_loops
 
 
@@ -51,11 +51,13 @@ def per_example_gradients(
         it; with `reduce`, its results `[rows, ...]`.
 
     Raises:
-        ValueError: chunk_size below 1, tensors that differ in rows, or a layer that updates state
-            when called.
+        ValueError: chunk_size below 1, tensors that differ in rows, a layer that updates state when
+            called, or a model with a `compute_loss` of its own. A `train_step` of its own may be
+            what calls this function.
     """
     check_batch(features, labels, sample_weight)
     refuse_own_steps(model, ("compute_loss",), by="per_example_gradients")
+    tell_what_compile_said(model, loss_fn)
     loss_fn = as_loss_function(loss_fn)
     variables = model.trainable_variables
     data = tf.nest.map_structure(

@@ -17,6 +17,7 @@ from trainer_module.accumulation import (
     accumulate_gradients,
     default_added_losses,
     describe,
+    describe_shapes,
     mean_gradients,
 )
 from trainer_module.batch_checks import check_batch
@@ -402,12 +403,21 @@ class TrainStep:
         local = _first_replica(self.strategy, parts)
         # Several outputs are counted together or each by itself as their shapes are.
         several = isinstance(self.loss_fn, WeightedLoss) and len(self.loss_fn.terms) > 1
-        shapes = str([t.shape[1:] for t in tf.nest.flatten(local) if t is not None and several])
-        if self._description is None or shapes != self._described_shapes:
-            self._described_shapes = shapes
+        shapes = str([t.shape[1:] for t in tf.nest.flatten(local) if t is not None])
+        if self._description is None or (several and shapes != self._described_shapes):
             self._description = describe(
                 self.model, self.loss_fn, *local, added_losses=self.added_losses
             )
+        elif shapes != self._described_shapes:
+            # Longer rows take more: the size of a pass is that of the shapes that are traced.
+            self._description = describe_shapes(
+                self._description,
+                self.model,
+                self.loss_fn,
+                *local,
+                added_losses=self.added_losses,
+            )
+        self._described_shapes = shapes
 
     def _dtype(self) -> tf.DType:
         wide = any(variable.dtype == "float64" for variable in self._variables)

@@ -143,6 +143,33 @@ def test_sums_of_two_halves_are_the_sum_of_both(float64):
     assert float(added.denominator) == pytest.approx(float(whole.denominator), rel=1e-12)
 
 
+@pytest.mark.parametrize("time", [4, None])
+def test_sequences_of_one_feature(float64, time):
+    """The trace forgets the kernel's axis of 1. Reference: GradientTape over all rows; 1e-12."""
+    keras.utils.set_random_seed(0)
+    tokens = keras.Input((time, 1))
+    hidden = keras.layers.GlobalAveragePooling1D()(keras.layers.Dense(3, "tanh")(tokens))
+    model = keras.Model(tokens, keras.layers.Dense(1)(hidden))
+    x = tf.random.stateless_normal([12, 4, 1], [1, 2], dtype=tf.float64)
+    y = tf.reduce_sum(x, 1)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(x) - y) ** 2)
+    expected = tape.gradient(loss, [v.value for v in model.trainable_variables])
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, time, 1], tf.float64),
+            tf.TensorSpec([None, 1], tf.float64),
+        ],
+        autograph=False,
+    )
+    def run(x, y):
+        return mean_gradients(accumulate_gradients(model, "mse", x, y, micro_batch_size=5), model)
+
+    _, found = run(x, y)
+    assert full_batch.error(found, expected) < 1e-12
+
+
 def test_no_rows_give_zeros(float64):
     model = full_batch.mlp()
     features, labels, weights = (tf.constant(x[:0]) for x in full_batch.batch("mlp"))

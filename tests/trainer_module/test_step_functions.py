@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module import TrainStep
+from trainer_module import TrainStep, accumulation
 from trainer_module.step_functions import MOST_SHAPES, StepFunctions
 
 
@@ -55,3 +55,31 @@ def test_a_step_on_a_shape_of_the_shared_trace_is_the_same(float64, monkeypatch)
             step((ids, ids))
         trained.append(model.get_weights())
     assert full_batch.error(*trained) < 1e-12
+
+
+def test_longer_rows_of_a_later_batch_keep_to_the_memory_of_a_pass(monkeypatch):
+    """Rows of 4 tokens go together; of 2,048, no two micro-batches; later lengths share a trace.
+
+    Reference: 64 KiB of hidden values per token and micro-batch, against passes of 128 MiB.
+    """
+    plans = []
+    plan_passes = accumulation.plan_passes
+
+    def planned(size, **options):
+        plans.append((size, plan_passes(size, **options)))
+        return plans[-1][1]
+
+    monkeypatch.setattr(accumulation, "plan_passes", planned)
+    monkeypatch.setattr("trainer_module.step_functions.MOST_SHAPES", 2)
+    tokens = keras.Input((None, 1))
+    hidden = keras.layers.Dense(4096, "relu")(tokens)
+    pooled = keras.layers.GlobalAveragePooling1D()(hidden)
+    model = keras.Model(tokens, keras.layers.Dense(1)(pooled))
+    step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=4)
+    # No rows: traced for rows of that length, and nothing to compute.
+    for rows, length, together in [(8, 4, (4, 2)), (0, 2048, (1, 1)), (0, 5, (1, 1))]:
+        step((tf.ones([rows, length, 1]), tf.ones([rows, 1])))
+        assert plans[-1][1] == together
+    assert len(plans) == 3
+    assert plans[1][0] >= 2048 * 4 * 4096 * 4
+    assert plans[2][0] == plans[1][0]
