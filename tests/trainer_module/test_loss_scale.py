@@ -167,8 +167,8 @@ def test_many_rows_in_float16_overflow_no_sooner_than_few(make_heavy):
 def test_outputs_with_rows_of_their_own_in_float16(strategies, name):
     """Each output has its own Σ w, "a" a third of the rows, and none on some micro-batches.
 
-    Reference: the update of §4.1 in NumPy's float64, 12 steps. Tolerance: 1 % of each variable's
-    change. Divided by one denominator for both, changes are off by a quarter.
+    Reference: the update of docs/design.md §4.1 in NumPy's float64, 12 steps. Tolerance: 1 % of
+    each variable's change. Divided by one denominator for both, changes are off by a quarter.
     """
     random = np.random.default_rng(0)
     x = random.normal(size=(64, 5))
