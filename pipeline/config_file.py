@@ -12,6 +12,7 @@ import yaml
 from pipeline.config import ConfigError, PipelineConfig, Section
 from pipeline.config_errors import explain, field_names
 from pipeline.engines.presets import BeamConfig, Engine
+from pipeline.text_files import read_text
 from pipeline.vocabulary_files import read_vocabularies
 
 _PATH_FIELDS = (
@@ -40,13 +41,12 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
             message has one line per wrong field, with its line number, its value and the fix.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot read the configuration ({error.strerror}). "
-            "Name an existing YAML file with --config; examples/taxi/pipeline.yaml is one."
-        ) from None
+    text = read_text(
+        path,
+        where=str(path),
+        what="the configuration",
+        hint="Name an existing YAML file with --config; examples/taxi/pipeline.yaml is one.",
+    )
     try:
         raw = yaml.safe_load(text)
         tree = yaml.compose(text, Loader=yaml.SafeLoader)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config import ConfigError, is_remote
+from pipeline.text_files import read_text
 
 MOST_VALUES = 200_000
 
@@ -51,26 +52,18 @@ def _lines(path: Any, field: str, folder: Path) -> list[str]:
             f"{field}={path!r}: name a text file on this machine, one value per line."
         )
     file = folder / Path(path).expanduser()
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(
-            f"{field}={path}: cannot read {file} ({error.strerror}). Relative paths start at the "
-            "folder of the YAML."
-        ) from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{field}={path}: {file} is not UTF-8. Save it as UTF-8.") from None
+    where, hint = f"{field}={path}", "Relative paths start at the folder of the YAML."
+    text = read_text(file, where=where, what=str(file), hint=hint)
     values = [line for line in text.split("\n") if line]
     if not values or len(values) > MOST_VALUES:
         raise ConfigError(
-            f"{field}={path}: {file} has {len(values):,} values; give 1 to {MOST_VALUES:,}, one "
-            "per line."
+            f"{where}: {file} has {len(values):,} values; give 1 to {MOST_VALUES:,}, one per line."
         )
     seen: dict[str, int] = {}
     for number, value in enumerate(values, 1):
         if value in seen:
             raise ConfigError(
-                f"{field}={path}: {file} has {value!r} as its value {seen[value]} and {number}; "
+                f"{where}: {file} has {value!r} as its value {seen[value]} and {number}; "
                 "remove one."
             )
         seen[value] = number

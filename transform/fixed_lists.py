@@ -51,11 +51,18 @@ def _dense(column: Any, name: str, length: int, group: str) -> tf.Tensor:
     """Float64 `[batch, length]`, NaN where missing.
 
     Raises:
+        ValueError: all rows hold another number of values.
         tf.errors.InvalidArgumentError: (in the graph) a row holds another number of values.
     """
     nan = tf.constant(float("nan"), tf.float64)
     if isinstance(column, tf.Tensor):
-        return tf.ensure_shape(tf.cast(column, tf.float64), [None, length])
+        values = column[:, tf.newaxis] if column.shape.rank == 1 else column
+        if values.shape[1] not in (None, length):
+            raise ValueError(
+                f"group {group!r}: column {name!r} holds {values.shape[1]} values in each row, and "
+                f"length: {length} takes {length}"
+            )
+        return tf.ensure_shape(tf.cast(values, tf.float64), [None, length])
     sparse = column.to_sparse() if isinstance(column, tf.RaggedTensor) else column
     rows = batch_size(column)
     row, place = tf.unstack(sparse.indices, num=2, axis=1)

@@ -65,6 +65,15 @@ def test_a_vocabulary_in_a_file_becomes_its_values(write, tmp_path):
     assert encode.vocabulary.values == ("Oslo", "São Paulo", "7")
 
 
+def test_a_yaml_of_another_encoding_is_told(tmp_path):
+    path = tmp_path / "pipeline.yaml"
+    path.write_bytes("name: größe\n".encode("latin-1"))
+    with pytest.raises(
+        ConfigError, match=r"pipeline\.yaml: the configuration is not UTF-8 \(byte 8"
+    ):
+        load_config(path)
+
+
 @pytest.mark.parametrize(
     ("content", "option", "message"),
     [

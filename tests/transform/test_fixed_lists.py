@@ -78,10 +78,10 @@ def test_serving_gives_the_same_bits_and_the_chains_their_numbers(result: Any) -
     assert chains["vector_1"].outputs == ("vector_1", "vector_1_missing")
 
 
-def _split(column: Any) -> list[list[float]]:
-    group = Group.model_validate({"name": "g", "columns": "v", "length": 2, "scale": "none"})
+def _split(column: Any, length: int = 2) -> list[list[float]]:
+    group = Group.model_validate({"name": "g", "columns": "v", "length": length, "scale": "none"})
     (resolved,), columns = split_lists([ResolvedGroup(group, ("v",))], {"v": column})
-    assert resolved.columns == ("v_0", "v_1")
+    assert resolved.columns == tuple(f"v_{i}" for i in range(length))
     return np.stack([columns[name].numpy() for name in resolved.columns], axis=1).tolist()
 
 
@@ -89,8 +89,15 @@ def test_any_storage() -> None:
     values = [[1.0, 2.0], [3.0, 4.0]]
     assert _split(tf.constant(values)) == values
     assert _split(tf.ragged.constant(values)) == values
+    assert _split(tf.constant([1.0, 2.0]), length=1) == [[1.0], [2.0]]
     sparse = tf.SparseTensor([[2, 0], [2, 1]], [5, 6], [3, 2])
     np.testing.assert_array_equal(_split(sparse), [[np.nan] * 2, [np.nan] * 2, [5.0, 6.0]])
+
+
+@pytest.mark.parametrize("column", [[1.0, 2.0], [[1.0], [2.0]]])
+def test_a_column_without_lists_is_refused_by_name(column: list[Any]) -> None:
+    with pytest.raises(ValueError, match="column 'v' holds 1 values in each row, and length: 2"):
+        _split(tf.constant(column))
 
 
 @pytest.mark.parametrize("row", [[1.0], [1.0, 2.0, 3.0]])

@@ -1,0 +1,29 @@
+"""Text files that a user names: read as UTF-8, or told why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.config import ConfigError
+
+
+def read_text(file: Path, *, where: str, what: str, hint: str) -> str:
+    """Returns what a file holds, without a byte order mark.
+
+    Args:
+        file: its path.
+        where: which setting or argument names it.
+        what: what it is: "the configuration".
+        hint: what to do where there is none.
+
+    Raises:
+        ConfigError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot read {what} ({error.strerror}). {hint}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{where}: {what} is not UTF-8 (byte {error.start}). Save it as UTF-8."
+        ) from None
