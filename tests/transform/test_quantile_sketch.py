@@ -69,7 +69,7 @@ def test_the_error_stays_within_its_bound_in_every_order(shards: int):
     assert bound < SMALL
     found = _sketch(x, capacity, shards=shards).quantiles(LEVELS, grid=GRID)
     worst = [_worst_rank_error(row, values) for row in found]
-    assert max(worst) < bound
+    assert max(worst) < bound / 2  # which of two values is kept takes turns: errors cancel
     assert max(worst) > 0  # it does leave values out
     assert (found[:, 0] == values.min()).all()
     assert (found[:, -1] == values.max()).all()
