@@ -100,6 +100,7 @@ def installed(tmp_path_factory) -> Installed:
     # uv does not read pip's settings.
     names = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_CERT": "SSL_CERT_FILE"}
     index = {uv: os.environ[pip] for pip, uv in names.items() if pip in os.environ}
+    index |= {"UV_SYSTEM_CERTS": "true"}  # which pip trusts by itself
     venv = folder / "venv"
     subprocess.run([*UV, "venv", "--python", sys.executable, str(venv)], check=True)
     lock = ROOT / "requirements" / f"stack-{BASE}" / "lock.txt"
