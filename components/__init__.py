@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from components.normalization_validator.limits import NormalizationLimits
     from components.trainer.component import create_trainer
     from components.tuner.component import create_tuner
-    from trainer_module.code_fingerprint import code_digests, code_fingerprint
-    from trainer_module.config import TrainerConfig
-    from trainer_module.process import prepare_process
-    from trainer_module.tuner_config import TunerConfig
 
 __all__ = [
     "ArrowExampleGen",
@@ -35,13 +31,8 @@ __all__ = [
     "NormalizationLimits",
     "NormalizationReport",
     "NormalizationBlessing",
-    "code_digests",
-    "code_fingerprint",
     "create_trainer",
     "create_tuner",
-    "prepare_process",
-    "TrainerConfig",
-    "TunerConfig",
 ]
 
 _HOME = {
@@ -51,13 +42,8 @@ _HOME = {
     "NormalizationReport": "components.normalization_validator.artifacts",
     "NormalizationLimits": "components.normalization_validator.limits",
     "NormalizationValidator": "components.normalization_validator.component",
-    "code_digests": "trainer_module.code_fingerprint",
-    "code_fingerprint": "trainer_module.code_fingerprint",
     "create_trainer": "components.trainer.component",
     "create_tuner": "components.tuner.component",
-    "prepare_process": "trainer_module.process",
-    "TrainerConfig": "trainer_module.config",
-    "TunerConfig": "trainer_module.tuner_config",
 }
 
 

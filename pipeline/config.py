@@ -14,9 +14,10 @@ from typing import Annotated, Literal, get_args
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from components import NormalizationLimits, TrainerConfig, TunerConfig
+from components import NormalizationLimits
 from pipeline.engines.presets import BeamConfig, InMemory
 from pipeline.evaluation import EvaluationConfig
+from trainer_module import TrainerConfig, TunerConfig
 from transform import FeatureSpec, Label
 
 PACKAGE_SCHEME = "package://"

@@ -11,8 +11,8 @@ import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 
-from components import code_fingerprint
 from pipeline.config import ConfigError
+from trainer_module.code_fingerprint import code_fingerprint
 
 
 def fingerprint(packages: Iterable[str], functions: Iterable[str] = ()) -> str:

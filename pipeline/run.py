@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from components import prepare_process
 from pipeline import console as views
 from pipeline import logs, preflight, summary
 from pipeline.beam_errors import own_words
@@ -21,6 +20,7 @@ from pipeline.engines.failures import diagnose
 from pipeline.engines.preflight import check_engine
 from pipeline.progress import ProgressHandler, RunState, duration
 from pipeline.records import latest_run
+from trainer_module import prepare_process
 
 _LEGACY_KERAS = (
     "TF_USE_LEGACY_KERAS is set in your environment, so that tf.keras is Keras 2 here, which the "

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from components import TunerConfig
+from trainer_module import TunerConfig
 
 _MOST_ROWS = 10
 # Where TFX's Tuner writes the trials that came to a score, the best first.

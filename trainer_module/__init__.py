@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     from trainer_module.tuner_config import TunerConfig
 
 _MODULE_OF = {
-    "FeatureLayout": "feature_layout",
-    "GradientSum": "accumulation",
-    "MicroBatchSize": "micro_batch_size",
-    "ModelContext": "model_context",
-    "TrainStep": "train_step",
-    "TrainerConfig": "config",
-    "TrainingLoop": "training_loop",
-    "TunerConfig": "tuner_config",
-    "accumulate_gradients": "accumulation",
-    "apply_gradients": "reduction",
-    "create_strategy": "strategies",
-    "find_micro_batch_size": "micro_batch_size",
-    "input_gradients": "input_grad",
-    "mean_gradients": "accumulation",
-    "per_example_gradients": "per_example",
-    "prepare_process": "process",
-    "run_fn": "tfx_run",
-    "sum_over_replicas": "reduction",
-    "tuner_fn": "tfx_tune",
-    "weighted_loss": "loss",
+    "FeatureLayout": "trainer_module.feature_layout",
+    "GradientSum": "trainer_module.accumulation",
+    "MicroBatchSize": "trainer_module.micro_batch_size",
+    "ModelContext": "trainer_module.model_context",
+    "TrainStep": "trainer_module.train_step",
+    "TrainerConfig": "trainer_module.config",
+    "TrainingLoop": "trainer_module.training_loop",
+    "TunerConfig": "trainer_module.tuner_config",
+    "accumulate_gradients": "trainer_module.accumulation",
+    "apply_gradients": "trainer_module.reduction",
+    "create_strategy": "trainer_module.strategies",
+    "find_micro_batch_size": "trainer_module.micro_batch_size",
+    "input_gradients": "trainer_module.input_grad",
+    "mean_gradients": "trainer_module.accumulation",
+    "per_example_gradients": "trainer_module.per_example",
+    "prepare_process": "trainer_module.process",
+    "run_fn": "trainer_module.tfx_run",
+    "sum_over_replicas": "trainer_module.reduction",
+    "tuner_fn": "trainer_module.tfx_tune",
+    "weighted_loss": "trainer_module.loss",
 }
 
 __all__ = [
@@ -81,7 +81,7 @@ def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 

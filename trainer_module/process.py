@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from trainer_module.config import TrainerConfig
+from typing import Protocol
 
 
-def prepare_process(config: TrainerConfig) -> None:
+class ProcessSettings(Protocol):
+    """The settings of a `TrainerConfig` that TensorFlow takes once for a process."""
+
+    @property
+    def micro_batch_size(self) -> int | str | None: ...
+    @property
+    def intra_op_threads(self) -> int | None: ...
+    @property
+    def logical_devices(self) -> int | None: ...
+
+
+def prepare_process(config: ProcessSettings) -> None:
     """Configures TensorFlow's devices and threads for a training in this process.
 
     TensorFlow fixes its logical devices and threads, and takes the GPUs' memory, when it is first
@@ -13,7 +24,7 @@ def prepare_process(config: TrainerConfig) -> None:
     them in the same process, as Transform does under LocalDagRunner, call it before that.
 
     Args:
-        config: How the process will train.
+        config: How the process will train: a `TrainerConfig`.
 
     Raises:
         ValueError: TensorFlow already runs in this process, with fewer devices or other threads, or

@@ -93,8 +93,8 @@ def configure_logical_devices(count: int) -> None:
         if have < count:
             raise ValueError(
                 f"trainer.logical_devices={count}, but TensorFlow already runs in this process "
-                f"with {have}: call trainer_module.strategies.configure_logical_devices({count}) "
-                "before anything else uses TensorFlow, or leave logical_devices out."
+                f"with {have}: call trainer_module.prepare_process(config) before anything else "
+                "uses TensorFlow, or leave logical_devices out."
             ) from None
 
 
@@ -112,8 +112,8 @@ def configure_intra_op_threads(count: int) -> None:
         have = tf.config.threading.get_intra_op_parallelism_threads() or "its default"
         raise ValueError(
             f"trainer.intra_op_threads={count}, but TensorFlow already runs in this process with "
-            f"{have}: call trainer_module.strategies.configure_intra_op_threads({count}) before "
-            "anything else uses TensorFlow, or leave intra_op_threads out."
+            f"{have}: call trainer_module.prepare_process(config) before anything else uses "
+            "TensorFlow, or leave intra_op_threads out."
         ) from None
 
 
@@ -130,8 +130,8 @@ def grow_gpu_memory() -> None:
             if os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH") != "true":
                 raise ValueError(
                     "TensorFlow already holds all memory of the GPUs in this process, so that no "
-                    "other process can use them: call trainer_module.strategies.grow_gpu_memory() "
-                    "before anything else uses TensorFlow, or set TF_FORCE_GPU_ALLOW_GROWTH=true."
+                    "other process can use them: set TF_FORCE_GPU_ALLOW_GROWTH=true, or call "
+                    "trainer_module.prepare_process(config) before anything else uses TensorFlow."
                 ) from None
 
 

@@ -7,8 +7,8 @@ import json
 
 from rich.console import Console
 
-from components import TunerConfig
 from pipeline.trials import table
+from trainer_module import TunerConfig
 
 TUNING = TunerConfig.parse(
     {

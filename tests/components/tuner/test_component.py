@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tfx import v1 as tfx
 
-from components import TrainerConfig, TunerConfig, create_trainer, create_tuner
+from components import create_trainer, create_tuner
+from trainer_module import TrainerConfig, TunerConfig
 
 README = Path(__file__).resolve().parents[3] / "components" / "tuner" / "README.md"
 TRAINER = TrainerConfig(global_batch_size=64, micro_batch_size=16, epochs=2)
