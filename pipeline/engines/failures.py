@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from pipeline.engines import flink_rest
-from pipeline.engines.flink_memory import OPTION
+from pipeline.engines.flink_memory import OPTION, more
 from pipeline.engines.flink_state import Cluster, find_cluster
 from pipeline.engines.presets import Engine, Flink, JobServerEngine
 from pipeline.engines.reach import unreachable
@@ -20,6 +20,11 @@ _STOP = "python -m pipeline flink stop"
 
 # Of gRPC and of Java, where the engine asked a worker pool and nobody answered.
 _NO_POOL = re.compile(r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker")
+
+_NO_MORE = (
+    "and this machine has no more to give. Use a machine with more memory, Flink on a cluster of "
+    "your own, or another engine (beam.engine: in_memory)."
+)
 
 # What Flink says -> the setting of a cluster of one's own.
 _MEMORY = {
@@ -76,8 +81,12 @@ def _who_is_gone(engine: JobServerEngine) -> Diagnosis | None:
         if any(each.name != "worker-pool" for each in cluster.dead()) or (
             engine.environment == "external"
         ):
-            option = f" {OPTION} {_more(cluster)}" if "OutOfMemory" in words else ""
-            return Diagnosis(words, f"{_START} --folder {cluster.folder}{option}")
+            mend = f"{_START} --folder {cluster.folder}"
+            if "OutOfMemory" not in words:
+                return Diagnosis(words, mend)
+            if size := _more(cluster):
+                return Diagnosis(words, f"{mend} {OPTION} {size}")
+            return Diagnosis(f"{words} {_has(cluster)}, {_NO_MORE}", mend)
         return None
     if reason := unreachable(engine.job_endpoint, _SECONDS):
         return Diagnosis(
@@ -100,9 +109,10 @@ def _too_little_memory(text: str, engine: JobServerEngine) -> Diagnosis | None:
             words = f"Flink has too little memory for these data ({line[-200:]})."
             if cluster := find_cluster(engine.job_endpoint):
                 folder = f"--folder {cluster.folder}"
-                mend = f"{_STOP} {folder} && {_START} {folder} {OPTION} {_more(cluster)}"
-                has = f"It was started with {cluster.memory_mb:,} MB: {OPTION} gives it more."
-                return Diagnosis(f"{words} {has}", mend)
+                if not (size := _more(cluster)):
+                    return Diagnosis(f"{words} {_has(cluster)}, {_NO_MORE}")
+                mend = f"{_STOP} {folder} && {_START} {folder} {OPTION} {size}"
+                return Diagnosis(f"{words} {_has(cluster)}: {OPTION} gives it more.", mend)
             return Diagnosis(f"{words} Raise {setting} in its configuration.")
     return None
 
@@ -116,5 +126,10 @@ def _pool(error: BaseException, engine: JobServerEngine) -> Diagnosis | None:
     )
 
 
+def _has(cluster: Cluster) -> str:
+    return f"It was started with {cluster.memory_mb:,} MB"
+
+
 def _more(cluster: Cluster) -> str:
-    return f"{max(6, -(-cluster.memory_mb * 2 // 1024))}GiB"
+    running = (each.process() for each in cluster.processes)
+    return more(cluster.memory_mb, held=sum(each.memory_info().rss for each in running if each))

@@ -25,6 +25,8 @@ DEFAULT = "60%"
 
 LEAST_MB = 5120
 MOST_BY_DEFAULT_MB = 24 * 1024
+MOST_TO_NAME = 0.8
+"""Of what the machine could give, the most that an error tells somebody to ask for."""
 PROMISES = 2
 """How often a MB of managed memory is promised."""
 
@@ -86,14 +88,26 @@ def cluster_memory(wanted: str = DEFAULT, *, task_managers: int) -> ClusterMemor
         task_managers: among how many.
 
     Raises:
-        ConfigError: it is no size, or less than a cluster can live on.
+        ConfigError: it is no size, less than a cluster can live on, or more than the machine has;
+            or the machine has less free than a cluster can live on, and no size is named.
     """
-    free = free_machine_memory()
+    free, whole = free_machine_memory(), _machine_memory()
     try:
         budget = parse_memory_budget(int(wanted) if wanted.isdigit() else wanted)
     except ValueError as error:
         raise ConfigError(f"{OPTION}={wanted}: {error}.") from None
     total = budget.of(free) >> 20
+    if budget.is_share and free >> 20 < LEAST_MB:
+        raise ConfigError(
+            f"Flink needs {LEAST_MB:,} MB, and {format_bytes(free)} are free on this machine. End "
+            f"other programs, or name a size ({OPTION} {LEAST_MB >> 10}GiB): it is a bound, little "
+            "data take less."
+        )
+    if total > whole >> 20:
+        raise ConfigError(
+            f"{OPTION}={wanted} is more than this machine has: {format_bytes(whole)}, of which "
+            f"{format_bytes(free)} are free, and the Python workers need some of it."
+        )
     if wanted == DEFAULT:
         total = max(LEAST_MB, min(total, MOST_BY_DEFAULT_MB))
     if total < LEAST_MB:
@@ -121,3 +135,24 @@ def divide(total: int, *, task_managers: int) -> ClusterMemory:
     heap = max(_LEAST_HEAP, rest // 4)
     one = TaskManagerMemory(heap, PROMISES * (rest - heap), network, off_heap)
     return ClusterMemory(total, job_manager, job_server, one)
+
+
+def more(has: int, *, held: int) -> str:
+    """The size to start a cluster with that had too little, as the option takes it.
+
+    Args:
+        has: MB that it was started with.
+        held: bytes that its processes hold: free once they have ended.
+
+    Returns:
+        Twice as much, or what the machine could give; empty where that is no more than it has.
+    """
+    could = int(MOST_TO_NAME * (free_machine_memory() + held)) >> 30
+    wanted = min(max(6, -(-has * 2 // 1024)), could)
+    return f"{wanted}GiB" if wanted << 10 > has else ""
+
+
+def _machine_memory() -> int:
+    import psutil
+
+    return psutil.virtual_memory().total + psutil.swap_memory().total

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pipeline.config import ConfigError
 from pipeline.engines import failures, flink_memory
 from pipeline.engines.failures import diagnose
-from pipeline.engines.flink_memory import LEAST_MB, PROMISES, cluster_memory, divide
+from pipeline.engines.flink_memory import LEAST_MB, PROMISES, cluster_memory, divide, more
+from pipeline.engines.flink_state import Cluster, Ports
 from pipeline.engines.presets import Flink
 
 GIB = 1 << 30
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """`machine(free)`: one of 512 GiB, of which so many bytes are free."""
+
+    def machine(free: int) -> None:
+        monkeypatch.setattr(flink_memory, "_machine_memory", lambda: 512 * GIB)
+        monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: free)
+
+    return machine
 
 
 @pytest.mark.parametrize("total", [LEAST_MB, 10_000, 65_536])
@@ -32,30 +46,64 @@ def test_the_parts_are_the_whole(total):
     ("wanted", "free", "total"),
     [
         ("60%", 10 * GIB, 6144),  # the default
-        ("60%", 3 * GIB, LEAST_MB),  # bounds, not what is taken
+        ("60%", 6 * GIB, LEAST_MB),  # bounds, not what is taken
         ("60%", 500 * GIB, 24 * 1024),
         ("90%", 10 * GIB, 9216),
         ("8GiB", 1 * GIB, 8192),
         ("6442450944", 1 * GIB, 6144),
     ],
 )
-def test_what_the_option_means(wanted, free, total, monkeypatch):
-    monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: free)
+def test_what_the_option_means(wanted, free, total, machine):
+    machine(free)
     assert cluster_memory(wanted, task_managers=2).total == total
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("wanted", "free", "message"),
     [
-        ("much", r"--memory=much: use bytes"),
-        ("1GiB", r"--memory=1GiB gives Flink 1,024 MB of the .* and it needs 5,120 MB"),
-        ("10%", r"--memory=10% gives Flink 1,024 MB"),
+        ("much", 10, r"--memory=much: use bytes"),
+        ("1GiB", 10, r"--memory=1GiB gives Flink 1,024 MB of the .* and it needs 5,120 MB"),
+        ("10%", 10, r"--memory=10% gives Flink 1,024 MB"),
+        ("60%", 3, r"Flink needs 5,120 MB, and 3\.0 GiB are free .* name a size \(--memory 5GiB\)"),
+        ("95%", 3, r"Flink needs 5,120 MB, and 3\.0 GiB are free"),
+        ("999GiB", 3, r"--memory=999GiB is more than .* has: 512\.0 GiB, of which 3\.0 GiB are"),
     ],
 )
-def test_what_is_no_size_for_a_cluster(wanted, message, monkeypatch):
-    monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: 10 * GIB)
+def test_what_is_no_size_for_a_cluster(wanted, free, message, machine):
+    machine(free * GIB)
     with pytest.raises(ConfigError, match=message):
         cluster_memory(wanted, task_managers=2)
+
+
+@pytest.mark.parametrize(
+    ("has", "free", "held", "named"),
+    [
+        (5120, 30, 2, "10GiB"),  # twice as much
+        (5120, 8, 2, "8GiB"),  # four fifths of what is free without it
+        (5120, 5, 1, ""),  # 4 GiB: no more than it has
+        (2048, 30, 2, "6GiB"),
+    ],
+)
+def test_an_error_names_no_more_than_the_machine_could_give(has, free, held, named, machine):
+    machine(free * GIB)
+    assert more(has, held=held * GIB) == named
+
+
+def test_a_job_that_the_machine_is_too_small_for(machine, tmp_path, monkeypatch):
+    monkeypatch.setattr(failures, "_who_is_gone", lambda engine: None)
+    monkeypatch.setattr(
+        failures, "find_cluster", lambda endpoint: Cluster(tmp_path, Ports(), (), memory_mb=5120)
+    )
+    error = RuntimeError("Pipeline x failed in state FAILED: Record too large.")
+    for free, words, mend in (
+        (5, "It was started with 5,120 MB, and this machine has no more to give. Use a ma", ""),
+        (9, "It was started with 5,120 MB: --memory gives it more.", f"{tmp_path} --memory 7GiB"),
+    ):
+        machine(free * GIB)
+        found = diagnose(error, Flink())
+        assert found is not None
+        assert words in found.words
+        assert found.mend[-len(mend) :] == mend if mend else found.mend == ""
 
 
 @pytest.mark.parametrize(
@@ -70,6 +118,7 @@ def test_what_is_no_size_for_a_cluster(wanted, message, monkeypatch):
 )
 def test_a_job_without_enough_memory_names_the_setting(flink_says, setting, monkeypatch):
     monkeypatch.setattr(failures, "_who_is_gone", lambda engine: None)
+    monkeypatch.setattr(failures, "find_cluster", lambda endpoint: None)  # that of `make flink`
     error = RuntimeError(f"Pipeline x failed in state FAILED: {flink_says}\n\tat a.b(C.java)")
     found = diagnose(error, Flink())
     assert found is not None

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from pipeline import run
 from pipeline.config import ConfigError
-from pipeline.engines import failures, flink_cluster, flink_rest, processes
+from pipeline.engines import failures, flink_cluster, flink_memory, flink_rest, processes
 from pipeline.engines.flink_files import FlinkFiles
 from pipeline.engines.flink_state import STATE, Cluster, find_cluster
 from pipeline.engines.preflight import _check_local_cluster
@@ -37,7 +37,7 @@ folder = Path(sys.argv[1])
 flink_cluster.find_java = lambda: sys.argv[2]
 flink_cluster.ensure_files = lambda say: FlinkFiles(folder)
 flink_cluster.Cluster.save = lambda self: os.kill(os.getpid(), signal.SIGKILL)
-flink_cluster.start(folder, flink_cluster.Ports(0, 0, 0))
+flink_cluster.start(folder, flink_cluster.Ports(0, 0, 0), memory="5GiB")
 """
 
 
@@ -64,6 +64,7 @@ def start(java: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     monkeypatch.setattr(flink_cluster, "find_java", lambda: java)
     monkeypatch.setattr(flink_cluster, "ensure_files", lambda say: FlinkFiles(folder))
     monkeypatch.setattr(flink_cluster, "_wait_until_ready", lambda cluster, slots: None)
+    monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: 16 << 30)
     said: list[str] = []
 
     def start() -> Cluster:
@@ -143,6 +144,11 @@ def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, m
         "To go on:    python -m pipeline run --config 'my own.yaml'\n",
     ):
         assert line in shown.getvalue()
+    monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: 8 << 30)
+    found = failures.diagnose(RuntimeError("Connection refused"), engine)
+    assert found is not None
+    assert "It was started with 9,830 MB, and this machine has no more to give." in found.words
+    assert found.mend == f"python -m pipeline flink start --folder {folder}"
 
     seen = flink_rest.Overview("1.19.3", 1, 2, 0, 3, 0, 0, 0)
     with monkeypatch.context() as patch:
