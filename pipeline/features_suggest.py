@@ -17,8 +17,8 @@ from pipeline.csv_files import ColumnType
 from pipeline.feature_rules import Proposal, Step, Surroundings, label_of, propose
 from pipeline.peek import DataPeek
 from pipeline.whole_files import whole_file
-from transform import FeatureSpec
-from transform.column_types import nearest
+from transform import FeatureSpec, check_spec
+from transform.nearest import nearest
 from transform.spec_common import OTHERS
 
 WIDTH = 100
@@ -93,7 +93,7 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> str:
     for feature in schema.feature:
         if feature.name in several:
             feature.value_count.max = 2
-    spec.check(schema)
+    check_spec(spec, schema)
     return text
 
 

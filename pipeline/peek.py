@@ -53,7 +53,7 @@ class DataPeek:
     sample: Sample | None = field(default=None, compare=False)
 
     def schema(self) -> schema_pb2.Schema:
-        """The columns that hold a value, as a TFDV schema, which `FeatureSpec.check` takes."""
+        """The columns that hold a value, as a TFDV schema, which `check_spec` takes."""
         from tensorflow_metadata.proto.v0 import schema_pb2
 
         types = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}

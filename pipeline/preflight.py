@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pipeline.config import ConfigError, PipelineConfig, is_remote
 from pipeline.peek import DataPeek, peek
 from pipeline.preflight_rows import check_rows
+from transform import check_spec
 
 if TYPE_CHECKING:
     from transform.output_columns import ResolvedGroup
@@ -124,7 +125,9 @@ def _check_schema_file(config: PipelineConfig, path: Path) -> None:
     except text_format.ParseError as error:
         raise ConfigError(f"schema.path={path}: no TFDV schema in text format ({error}).") from None
     try:
-        config.features.check(schema)  # it knows domains and lists, which the first rows do not
+        check_spec(
+            config.features, schema
+        )  # it knows domains and lists, which the first rows do not
     except ValueError as error:
         raise ConfigError(f"features, by schema.path={path}: {error}") from None
 
@@ -143,7 +146,7 @@ def _check_columns(config: PipelineConfig, seen: DataPeek) -> tuple[ResolvedGrou
                 "texts, or lists of these, or remove it from the features."
             )
     try:
-        groups = config.features.check(seen.schema())
+        groups = check_spec(config.features, seen.schema())
     except ValueError as error:
         raise ConfigError(f"features: {error}{_why_text(str(error), seen)}") from None
     for column in config.evaluation.slices:

@@ -40,6 +40,7 @@ from transform.spec_group import Group
 from transform.spec_scale import Clip, Constant, ScaleByKey, ZScoreByKey
 
 if TYPE_CHECKING:
+    from transform.against_schema import check_spec
     from transform.cautions import column_cautions
     from transform.chains import column_chains
     from transform.inputs import dense_numbers, dense_texts
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "column_cautions": "transform.cautions",
     "column_chains": "transform.chains",
+    "check_spec": "transform.against_schema",
     "preprocessing_fn": "transform.preprocessing",
     "dense_numbers": "transform.inputs",
     "dense_texts": "transform.inputs",
@@ -76,6 +78,7 @@ __all__ = [
     "ScaleByKey",
     "Vocabulary",
     "ZScoreByKey",
+    "check_spec",
     "column_cautions",
     "column_chains",
     "dense_numbers",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,17 +31,6 @@ def describe(seen: SeenType) -> str:
     if isinstance(seen, Multivalued):
         return f"{seen.description} ({seen.type})"
     return f"of type {seen}" if seen in ("float", "int", "string") else seen
-
-
-def nearest(name: str, choices: Iterable[str]) -> str:
-    """A sentence that offers the closest of `choices` to a misspelt `name`."""
-    choices = sorted(choices)
-    folded = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {folded[close[0]]!r}?"
-    shown = ", ".join(choices[:20]) + (", ..." if len(choices) > 20 else "")
-    return f"the data has: {shown or 'no columns'}"
 
 
 def column_types(schema: schema_pb2.Schema) -> dict[str, SeenType]:

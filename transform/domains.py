@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from transform.column_types import nearest
+from transform.nearest import nearest
 from transform.output_columns import ResolvedGroup
 from transform.spec_group import Group
 

@@ -1,6 +1,6 @@
 """Which columns each group takes, and whether it can take them: names and types only.
 
-The same resolution runs on a TFDV schema before anything starts (`FeatureSpec.check`) and on
+The same resolution runs on a TFDV schema before anything starts (`check_spec`) and on
 the tensors that `preprocessing_fn` gets, so that both give the same answer and the same error.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
-from transform.column_types import Multivalued, SeenTypes, describe, nearest
+from transform.column_types import Multivalued, SeenTypes, describe
 from transform.kinds import check_type
+from transform.nearest import nearest
 from transform.output_columns import ResolvedGroup, check_output_names, positions
 from transform.spec import FeatureSpec
 from transform.spec_common import OTHERS, is_glob
@@ -33,7 +34,7 @@ def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
         One entry per group, in the spec's order.
 
     Raises:
-        ValueError: see `FeatureSpec.check`.
+        ValueError: see `check_spec`.
     """
     check_targets(spec, types)
     reserved = reserved_columns(spec)

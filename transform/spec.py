@@ -6,24 +6,19 @@ spec_group.py    a group of columns, and which steps go together
 spec_cross.py    columns whose values count together
 
 Parsing a spec needs neither TensorFlow nor the data. Whether it fits the data is a second
-question, asked by `FeatureSpec.check` (against a TFDV schema, before anything runs) and again
+question, asked by `check_spec` (against a TFDV schema, before anything runs) and again
 by `preprocessing_fn` (against the tensors it gets).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from transform.spec_common import OTHERS, Model, Names
 from transform.spec_cross import Cross
 from transform.spec_group import Group
-
-if TYPE_CHECKING:
-    from tensorflow_metadata.proto.v0 import schema_pb2
-
-    from transform.output_columns import ResolvedGroup
 
 LabelKind = Literal["binary", "multiclass", "regression"]
 
@@ -152,31 +147,3 @@ class FeatureSpec(Model):
         if self.weight is not None:
             names.append(self.weight)
         return tuple(dict.fromkeys([*names, *self.passthrough]))
-
-    def check(self, schema: schema_pb2.Schema) -> tuple[ResolvedGroup, ...]:
-        """Raises ValueError unless the spec fits data of this TFDV schema.
-
-        With `derive`, the function is traced on placeholders (this imports TensorFlow) to
-        learn which columns it makes.
-
-        Returns:
-            The columns of each group.
-
-        Raises:
-            ValueError: a column that the data lacks, one of a type that its group cannot take,
-                one with several values per row, one in two groups, a pattern without a match;
-                a vocabulary larger than the schema's domain, a value outside it; or `derive`
-                cannot be imported or fails.
-        """
-        from transform.column_types import column_types
-        from transform.domains import check_domains
-        from transform.select import resolve
-
-        types = column_types(schema)
-        if self.derive is not None:
-            from transform.derive import derived_types
-
-            types = {**types, **derived_types(self.derive, schema)}
-        groups = resolve(self, types)
-        check_domains(groups, schema)
-        return groups

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import zoneinfo
 from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from transform.nearest import nearest
 from transform.spec_common import Model, as_list
 
 DatePart = Literal[
@@ -184,10 +186,16 @@ class Date(Model):
     @field_validator("time_zone")
     @classmethod
     def _known(cls, name: str | None) -> str | None:
-        if name is not None:
-            from transform.time_zones import check_name
-
-            check_name(name)
+        if name is None:
+            return name
+        try:
+            zoneinfo.ZoneInfo(name)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            known = zoneinfo.available_timezones()
+            hint = nearest(name, known) if known else "this machine has no database: install tzdata"
+            if "did you mean" not in hint and known:
+                hint = "use an IANA name as Europe/Oslo"
+            raise ValueError(f"date.time_zone={name!r} is no time zone; {hint}") from None
         return name
 
     @model_validator(mode="after")

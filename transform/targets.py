@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from transform.column_types import SeenType, SeenTypes, describe, nearest
+from transform.column_types import SeenType, SeenTypes, describe
+from transform.nearest import nearest
 from transform.spec import FeatureSpec, Label
 
 

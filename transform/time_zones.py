@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from transform.column_types import nearest
-
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -37,18 +35,6 @@ class Clock(NamedTuple):
 
     changes: np.ndarray
     offsets: np.ndarray
-
-
-def check_name(name: str) -> None:
-    """Raises ValueError unless the database knows the zone."""
-    try:
-        zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        known = zoneinfo.available_timezones()
-        hint = nearest(name, known) if known else "this machine has no database: install tzdata"
-        if "did you mean" not in hint and known:
-            hint = "use an IANA name as Europe/Oslo"
-        raise ValueError(f"date.time_zone={name!r} is no time zone; {hint}") from None
 
 
 @functools.lru_cache

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from transform import FeatureSpec
+from transform import FeatureSpec, check_spec
 
 WORDS = ["Cash", "Credit Card", None, "Prcard", "", "Cash"]
 DAYS = [1, 7, None, 3, 1, 0]
@@ -110,7 +110,7 @@ def test_a_name_that_another_column_has_is_refused() -> None:
     hot = {"name": "hot", "columns": "a", "encode": {"one_hot": {"values": ["x"]}}}
     spec = {"groups": [hot, {"name": "w", "columns": "a=x", "encode": "vocabulary"}]}
     with pytest.raises(ValueError, match="'a=x' is made by one_hot of 'a' and in group 'w'"):
-        FeatureSpec.model_validate(spec).check(schema)
+        check_spec(FeatureSpec.model_validate(spec), schema)
 
 
 def test_a_float_is_refused() -> None:
@@ -118,4 +118,4 @@ def test_a_float_is_refused() -> None:
     schema.feature.add(name="a", type=schema_pb2.FLOAT)
     group = {"name": "g", "columns": "a", "encode": {"one_hot": {"values": ["1"]}}}
     with pytest.raises(ValueError, match="encode: one_hot takes string or int"):
-        FeatureSpec.model_validate({"groups": [group]}).check(schema)
+        check_spec(FeatureSpec.model_validate({"groups": [group]}), schema)

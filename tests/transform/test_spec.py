@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from transform import FeatureSpec
+from transform import FeatureSpec, check_spec
 
 SCALED = {"name": "money", "columns": ["fare"], "scale": "z_score"}
 
@@ -343,7 +343,7 @@ def test_a_contradictory_spec_is_refused(spec: dict[str, Any], message: str) -> 
 )
 def test_a_spec_that_does_not_fit_the_data_is_refused(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011 (compared in full below)
-        FeatureSpec.model_validate(spec).check(TAXI)
+        check_spec(FeatureSpec.model_validate(spec), TAXI)
     assert message in str(error.value)
 
 
@@ -352,19 +352,19 @@ def test_several_values_per_row_are_refused_when_the_schema_tells() -> None:
     schema.feature[1].value_count.max = 4
     spec = _groups({"name": "g", "columns": "words", "encode": "vocabulary"})
     with pytest.raises(ValueError, match="'words' is a column of up to 4 values per row"):
-        FeatureSpec.model_validate(spec).check(schema)
+        check_spec(FeatureSpec.model_validate(spec), schema)
     schema.feature[1].ClearField("value_count")
     schema.feature[1].shape.dim.add(size=3)
     with pytest.raises(
         ValueError, match=r"up to 3 values per row \(string\), and encode: vocabulary"
     ):
-        FeatureSpec.model_validate(spec).check(schema)
+        check_spec(FeatureSpec.model_validate(spec), schema)
 
 
 def test_a_set_is_taken_by_glob_dtype_and_others() -> None:
     for selects in ({"columns": "ta*"}, {"dtype": "string", "exclude": "company"}):
         group = {"name": "g", "encode": {"multi_hot": {"top_k": 3}}, **selects}
-        FeatureSpec.model_validate(_groups(group)).check(TAXI)
+        check_spec(FeatureSpec.model_validate(_groups(group)), TAXI)
 
 
 def _with_domains() -> schema_pb2.Schema:
@@ -402,7 +402,7 @@ def test_an_encoder_beyond_the_schemas_domain_is_refused(
     group: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        FeatureSpec.model_validate(_groups(group)).check(_with_domains())
+        check_spec(FeatureSpec.model_validate(_groups(group)), _with_domains())
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_an_encoder_beyond_the_schemas_domain_is_refused(
     ],
 )
 def test_an_encoder_within_the_schemas_domain_passes(group: dict[str, Any]) -> None:
-    FeatureSpec.model_validate(_groups(group)).check(_with_domains())
+    check_spec(FeatureSpec.model_validate(_groups(group)), _with_domains())
 
 
 def test_names_then_globs_then_dtype_then_others() -> None:
@@ -501,7 +501,7 @@ def test_derived_columns_are_known_before_anything_runs(monkeypatch: pytest.Monk
 
     def check(function: str, *groups: dict[str, Any]) -> None:
         spec = _groups(*groups, derive=f"derive_for_spec_tests.{function}")
-        FeatureSpec.model_validate(spec).check(TAXI)
+        check_spec(FeatureSpec.model_validate(spec), TAXI)
 
     check("derive", {**SCALED, "columns": ["ratio"]})
     with pytest.raises(ValueError, match="'word' is of type string, and scale: z_score"):
