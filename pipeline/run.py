@@ -14,9 +14,8 @@ from rich.console import Console
 
 from pipeline import console as views
 from pipeline import logs, preflight, summary
-from pipeline.beam_errors import own_words
 from pipeline.config import ConfigError, PipelineConfig
-from pipeline.engines.failures import diagnose
+from pipeline.engines.failures import diagnose, words
 from pipeline.engines.preflight import check_engine
 from pipeline.progress import ProgressHandler, RunState, duration
 from pipeline.records import latest_run
@@ -109,7 +108,7 @@ def _explain(error: Exception, state: RunState, config: PipelineConfig, console:
     told = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
     diagnosis = diagnose(error, config.beam)
     if diagnosis is None:
-        told(own_words(error))
+        told(words(error, config.beam))
         return
     told(diagnosis.words)
     finished = [node.name for node in state.nodes if node.status in ("done", "cached")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from pipeline.beam_errors import own_words
 from pipeline.engines import flink_rest
 from pipeline.engines.flink_memory import OPTION, more
 from pipeline.engines.flink_state import Cluster, find_cluster
@@ -17,6 +18,10 @@ from pipeline.engines.reach import unreachable
 _SECONDS = 5.0
 _START = "python -m pipeline flink start"
 _STOP = "python -m pipeline flink stop"
+
+# Of Beam, around the engine's words: `<job's name>_<uuid>`.
+_JOB = re.compile(r"Pipeline (?P<name>\S+)_[0-9a-f-]{36} failed in state \w+: ")
+_FRAMES = re.compile(r"^\t(?:at |\.\.\. |Suppressed: ).*\n?", re.MULTILINE)
 
 # Of gRPC and of Java, where the engine asked a worker pool and nobody answered.
 _NO_POOL = re.compile(r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker")
@@ -62,8 +67,44 @@ def diagnose(error: BaseException, engine: Engine) -> Diagnosis | None:
     if not isinstance(engine, JobServerEngine):
         return None
     if engine.job_endpoint == "embed":  # within this process: only its pool is another
-        return _pool(error, engine)
-    return _who_is_gone(engine) or _too_little_memory(str(error), engine) or _pool(error, engine)
+        return _pool(str(error), engine)
+    if found := _who_is_gone(engine):
+        return found
+    for text in map(str, dict.fromkeys((first_error(error, engine), error))):
+        if found := _too_little_memory(text, engine) or _pool(text, engine):
+            return found
+    return None
+
+
+def words(error: BaseException, engine: Engine) -> str:
+    """A failed job's own words: of its first attempt, and of its last where these are others."""
+    first = first_error(error, engine)
+    if first is error:
+        return own_words(error)
+    return f"{own_words(first)}\nFlink started the job again. It ended in: {own_words(error)}"
+
+
+def first_error(error: BaseException, engine: Engine) -> BaseException:
+    """What a job failed of first, where Flink started it again and it ended in something else.
+
+    Args:
+        error: what Beam raised: of the last attempt.
+        engine: the `beam:` section.
+
+    Returns:
+        An error in the form of Beam's with the words of the first attempt; `error` itself where
+        these are the same, or Flink keeps no other.
+    """
+    found = _JOB.match(str(error))
+    if not (found and isinstance(engine, Flink) and engine.rest):
+        return error
+    try:
+        stack = flink_rest.first_exception(engine.rest, found["name"])
+    except flink_rest.FlinkError:
+        return error
+    innermost = re.split(r"^Caused by: ", stack, flags=re.MULTILINE)[-1]
+    first = RuntimeError(found[0] + _FRAMES.sub("", innermost).strip())
+    return first if stack and own_words(first) != own_words(error) else error
 
 
 def ended(cluster: Cluster) -> str:
@@ -117,8 +158,8 @@ def _too_little_memory(text: str, engine: JobServerEngine) -> Diagnosis | None:
     return None
 
 
-def _pool(error: BaseException, engine: JobServerEngine) -> Diagnosis | None:
-    if engine.environment != "external" or not _NO_POOL.search(str(error)):
+def _pool(text: str, engine: JobServerEngine) -> Diagnosis | None:
+    if engine.environment != "external" or not _NO_POOL.search(text):
         return None
     return Diagnosis(
         f"the engine cannot reach beam.worker_pool={engine.worker_pool}. Start "

@@ -115,6 +115,30 @@ def cancel_jobs(address: str, wanted: Callable[[Mapping[str, Any]], bool]) -> li
     return [job["name"] for job in found]
 
 
+def first_exception(address: str, name: str) -> str:
+    """What went wrong first in a job, before Flink started its tasks again.
+
+    Args:
+        address: `host:port` of the REST endpoint.
+        name: the job's; of several with this name, that which started last.
+
+    Returns:
+        The stack trace of Java's exception, or nothing: Flink knows no such job, or of no failure.
+
+    Raises:
+        FlinkError: as `overview`.
+    """
+    jobs = [job for job in _ask(address, "jobs/overview")["jobs"] if job["name"] == name]
+    if not jobs:
+        return ""
+    job = max(jobs, key=lambda job: job["start-time"])
+    history = _ask(address, f"jobs/{job['jid']}/exceptions")["exceptionHistory"]["entries"]
+    # One entry for each start, with the failure that came to the JobManager's notice first; it may
+    # not have been the first to happen.
+    found = [one for entry in history for one in (entry, *entry.get("concurrentExceptions", ()))]
+    return min(found, key=lambda one: one["timestamp"])["stacktrace"] if found else ""
+
+
 def is_this_machine(host: str) -> bool:
     """Whether a host name or address is one of this machine's own."""
     try:

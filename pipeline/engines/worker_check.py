@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.beam_errors import own_words
 from pipeline.config import ConfigError, PipelineConfig, is_remote
 from pipeline.data_sources import files
-from pipeline.engines.failures import diagnose
+from pipeline.engines.failures import diagnose, first_error, words
 from pipeline.engines.flink_rest import FlinkError, cancel_job, cancel_jobs
 from pipeline.engines.presets import Flink, JobServerEngine
 from pipeline.engines.probe import (
@@ -105,7 +104,7 @@ def _paths(config: PipelineConfig) -> Iterator[tuple[str, str]]:
 
 
 def _why_it_failed(error: Exception, config: PipelineConfig, engine: JobServerEngine) -> str:
-    text = str(error)
+    text = f"{first_error(error, engine)}\n{error}"
     if found := diagnose(error, engine):
         return f"{found.words} `{found.mend}` mends it." if found.mend else found.words
     if UNSEEN in text:
@@ -119,7 +118,7 @@ def _why_it_failed(error: Exception, config: PipelineConfig, engine: JobServerEn
             f"workers lack the Python module {module!r}. Start the worker pool from this "
             "environment and this folder (`python -m pipeline worker-pool`)."
         )
-    return f"a first tiny job failed: {own_words(error)}"
+    return f"a first tiny job failed: {words(error, engine)}"
 
 
 def cancel_left_over(rest: str) -> list[str]:
