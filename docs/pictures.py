@@ -23,7 +23,7 @@ from transform import compat
 from transform.inputs import DenseColumns
 from transform.numbers import scaled
 from transform.output_columns import ResolvedGroup
-from transform.spec_group import Group
+from transform.spec.group import Group
 
 TAXI = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"
 FOLDER = Path(__file__).parent / "pictures"

@@ -18,8 +18,8 @@ from pipeline.feature_rules import Proposal, Step, Surroundings, label_of, propo
 from pipeline.peek import DataPeek
 from pipeline.whole_files import whole_file
 from transform import FeatureSpec, check_spec
-from transform.nearest import nearest
-from transform.spec_common import OTHERS
+from transform.spec.common import OTHERS
+from transform.spec.nearest import nearest
 
 WIDTH = 100
 SHOWN_COLUMNS = 12  # of a group, in its comment

@@ -24,9 +24,8 @@ from transform.layout import (
     FeatureLayout,
     LayoutLabel,
 )
-from transform.spec import FeatureSpec, Label
-from transform.spec_cross import Cross
-from transform.spec_encode import (
+from transform.spec.cross import Cross
+from transform.spec.encoders import (
     Bucketize,
     Date,
     Encode,
@@ -36,8 +35,9 @@ from transform.spec_encode import (
     OneHot,
     Vocabulary,
 )
-from transform.spec_group import Group
-from transform.spec_scale import Clip, Constant, ScaleByKey, ZScoreByKey
+from transform.spec.features import FeatureSpec, Label
+from transform.spec.group import Group
+from transform.spec.scalers import Clip, Constant, ScaleByKey, ZScoreByKey
 
 if TYPE_CHECKING:
     from transform.against_schema import check_spec

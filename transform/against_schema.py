@@ -8,7 +8,7 @@ from transform.column_types import column_types
 from transform.domains import check_domains
 from transform.output_columns import ResolvedGroup
 from transform.select import resolve
-from transform.spec import FeatureSpec
+from transform.spec.features import FeatureSpec
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2

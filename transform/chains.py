@@ -19,11 +19,11 @@ import numpy as np
 from transform.fitted import fitted_numbers
 from transform.layout import Column, FeatureLayout
 from transform.present import PRESENT
-from transform.spec import FeatureSpec
-from transform.spec_cross import Cross
-from transform.spec_encode import Encode
-from transform.spec_group import Group
-from transform.spec_scale import QUANTILE_GRID, ScaleByKey
+from transform.spec.cross import Cross
+from transform.spec.encoders import Encode
+from transform.spec.features import FeatureSpec
+from transform.spec.group import Group
+from transform.spec.scalers import QUANTILE_GRID, ScaleByKey
 
 _COUNT, _MEAN, _VARIANCE, _MIN, _MAX = range(5)  # ColumnStatistics; the first four of _M2, too
 _LOW, _HIGH, _LOWER, _MEDIAN, _UPPER = range(5)  # OrderStatistics

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from transform.spec_common import ColumnType
+from transform.spec.common import ColumnType
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2

@@ -17,7 +17,7 @@ from transform.block import Block, IdCount
 from transform.encode import hash_ids, vocabulary_ids
 from transform.inputs import DenseColumns
 from transform.output_columns import cross_column
-from transform.spec_cross import Cross
+from transform.spec.cross import Cross
 
 SEPARATOR = "\x1f"
 

@@ -37,7 +37,7 @@ import tensorflow as tf
 from transform.block import Block, IdCount
 from transform.inputs import DenseColumns
 from transform.output_columns import CYCLIC_SUFFIXES, ResolvedGroup
-from transform.spec_encode import Date, DatePart
+from transform.spec.encoders import Date, DatePart
 from transform.time_zones import local_seconds
 from transform.unread import with_unread
 

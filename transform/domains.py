@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from transform.nearest import nearest
 from transform.output_columns import ResolvedGroup
-from transform.spec_group import Group
+from transform.spec.group import Group
+from transform.spec.nearest import nearest
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2

@@ -29,8 +29,8 @@ from transform.line_breaks import one_line
 from transform.most_frequent import filled_numbers, filled_texts
 from transform.output_columns import ResolvedGroup
 from transform.quantiles import quantile_boundaries
-from transform.spec_encode import Vocabulary
-from transform.spec_group import Group
+from transform.spec.encoders import Vocabulary
+from transform.spec.group import Group
 
 LABEL_VOCABULARY = "label_classes"
 _LONGEST_FILE = 100  # characters; many file systems take 255 bytes

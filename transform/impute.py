@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from transform.most_frequent import most_frequent
 from transform.order import OrderStatistics
-from transform.spec_group import Group
-from transform.spec_scale import Clip
+from transform.spec.group import Group
+from transform.spec.scalers import Clip
 from transform.statistics import ColumnStatistics
 
 

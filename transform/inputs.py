@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from transform.column_types import Multivalued, SeenType
-from transform.spec_common import ColumnType
+from transform.spec.common import ColumnType
 
 
 def tensor_type(tensor: Any) -> SeenType:

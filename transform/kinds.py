@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from transform.column_types import Multivalued, SeenType, describe
-from transform.spec_common import ColumnType
-from transform.spec_group import Group
+from transform.spec.common import ColumnType
+from transform.spec.group import Group
 
 _NUMBERS: tuple[ColumnType, ...] = ("float", "int")
 _CATEGORIES: tuple[ColumnType, ...] = ("string", "int")

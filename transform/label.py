@@ -17,7 +17,7 @@ import tensorflow as tf
 from transform import compat
 from transform.encode import LABEL_VOCABULARY, lookup
 from transform.inputs import stack_numbers, stack_texts, tensor_type
-from transform.spec import Label
+from transform.spec.features import Label
 
 
 class LabelOutput(NamedTuple):

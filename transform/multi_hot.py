@@ -24,7 +24,7 @@ from transform.output_columns import (
     ResolvedGroup,
     multi_hot_endings,
 )
-from transform.spec_encode import MultiHot
+from transform.spec.encoders import MultiHot
 
 
 def multi_hot(

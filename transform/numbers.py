@@ -19,8 +19,8 @@ from transform.order import OrderStatistics, order_statistics, wants_quantiles
 from transform.output_columns import INDICATOR_SUFFIX, ResolvedGroup
 from transform.per_key import KeyedMoments, moments_of_keys, z_score
 from transform.scale import scale
-from transform.spec_group import Group
-from transform.spec_scale import ScaleByKey
+from transform.spec.group import Group
+from transform.spec.scalers import ScaleByKey
 from transform.statistics import ColumnStatistics, column_statistics
 
 

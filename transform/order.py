@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from transform.quantiles import quantiles_at
-from transform.spec_group import Group
-from transform.spec_scale import QUANTILE_GRID
+from transform.spec.group import Group
+from transform.spec.scalers import QUANTILE_GRID
 
 _QUARTILES = tuple(QUANTILE_GRID * i // 4 for i in (1, 2, 3))
 

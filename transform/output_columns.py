@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transform.layout import PACKED_FLOAT, PACKED_INT, PACKED_MISSING
-from transform.spec import FeatureSpec
-from transform.spec_cross import Cross
-from transform.spec_encode import Date, MultiHot
-from transform.spec_group import Group
+from transform.spec.cross import Cross
+from transform.spec.encoders import Date, MultiHot
+from transform.spec.features import FeatureSpec
+from transform.spec.group import Group
 
 INDICATOR_SUFFIX = "_missing"
 OTHER_SUFFIX = "_other"

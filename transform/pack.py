@@ -12,7 +12,7 @@ from transform import compat
 from transform.block import Block, Entry, IdCount
 from transform.layout import MISSING_BITS, PACKED_FLOAT, PACKED_INT, PACKED_MISSING, Column
 from transform.output_columns import OutputColumn
-from transform.spec import FeatureSpec
+from transform.spec.features import FeatureSpec
 
 
 class Packed(NamedTuple):

@@ -39,7 +39,7 @@ from transform.output_columns import ResolvedGroup, all_output_columns
 from transform.pack import pack
 from transform.present import with_counts
 from transform.select import resolve
-from transform.spec import FeatureSpec
+from transform.spec.features import FeatureSpec
 
 
 def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from transform.column_types import Multivalued, SeenTypes, describe
 from transform.kinds import check_type
-from transform.nearest import nearest
 from transform.output_columns import ResolvedGroup, check_output_names, positions
-from transform.spec import FeatureSpec
-from transform.spec_common import OTHERS, is_glob
-from transform.spec_cross import Cross
-from transform.spec_group import Group
+from transform.spec.common import OTHERS, is_glob
+from transform.spec.cross import Cross
+from transform.spec.features import FeatureSpec
+from transform.spec.group import Group
+from transform.spec.nearest import nearest
 from transform.targets import check_targets, reserved_columns
 
 

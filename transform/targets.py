@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from transform.column_types import SeenType, SeenTypes, describe
-from transform.nearest import nearest
-from transform.spec import FeatureSpec, Label
+from transform.spec.features import FeatureSpec, Label
+from transform.spec.nearest import nearest
 
 
 def check_targets(spec: FeatureSpec, types: SeenTypes) -> None:

@@ -12,7 +12,7 @@ tf = pytest.importorskip("tensorflow")
 from transform.encode import encode  # noqa: E402
 from transform.inputs import DenseColumns  # noqa: E402
 from transform.output_columns import ResolvedGroup  # noqa: E402
-from transform.spec_group import Group  # noqa: E402
+from transform.spec.group import Group  # noqa: E402
 
 
 def _group(option: dict[str, Any]) -> Group:

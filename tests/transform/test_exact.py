@@ -25,8 +25,8 @@ from transform.inputs import DenseColumns  # noqa: E402
 from transform.numbers import scaled  # noqa: E402
 from transform.order import order_statistics  # noqa: E402
 from transform.output_columns import ResolvedGroup  # noqa: E402
-from transform.spec_group import Group  # noqa: E402
-from transform.spec_scale import QUANTILE_GRID  # noqa: E402
+from transform.spec.group import Group  # noqa: E402
+from transform.spec.scalers import QUANTILE_GRID  # noqa: E402
 from transform.statistics import column_statistics  # noqa: E402
 
 SHARDS = (1, 2, 50)

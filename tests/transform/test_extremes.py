@@ -15,7 +15,7 @@ tf = pytest.importorskip("tensorflow")
 from transform.inputs import DenseColumns  # noqa: E402
 from transform.numbers import scaled  # noqa: E402
 from transform.output_columns import ResolvedGroup  # noqa: E402
-from transform.spec_group import Group  # noqa: E402
+from transform.spec.group import Group  # noqa: E402
 
 RNG = np.random.default_rng(2)
 LARGEST = np.finfo(np.float64).max

@@ -14,7 +14,7 @@ tf = pytest.importorskip("tensorflow")
 
 from transform.fixed_lists import split_lists  # noqa: E402
 from transform.output_columns import ResolvedGroup  # noqa: E402
-from transform.spec_group import Group  # noqa: E402
+from transform.spec.group import Group  # noqa: E402
 
 ROWS = 300
 RNG = np.random.default_rng(11)

@@ -17,8 +17,8 @@ tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtr, ndtri  # noqa: E402
 
 from transform.gaussian import normal_scores  # noqa: E402
-from transform.spec_group import Group  # noqa: E402
-from transform.spec_scale import QUANTILE_GRID  # noqa: E402
+from transform.spec.group import Group  # noqa: E402
+from transform.spec.scalers import QUANTILE_GRID  # noqa: E402
 
 
 def _by_definition(x: float, q: np.ndarray) -> float:

@@ -20,7 +20,7 @@ from transform.inputs import DenseColumns  # noqa: E402
 from transform.numbers import scaled  # noqa: E402
 from transform.output_columns import ResolvedGroup  # noqa: E402
 from transform.per_key import KeyedMomentsCombiner  # noqa: E402
-from transform.spec_group import Group  # noqa: E402
+from transform.spec.group import Group  # noqa: E402
 
 NAN = float("nan")
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False, width=32) | st.just(NAN)

@@ -336,8 +336,8 @@ def test_a_contradictory_spec_is_refused(spec: dict[str, Any], message: str) -> 
             "features.derive='no_such_module.f' cannot be imported: ModuleNotFoundError",
         ),
         (
-            _groups(SCALED, derive="transform.spec.no_such"),
-            "module 'transform.spec' has no function 'no_such'",
+            _groups(SCALED, derive="transform.spec.features.no_such"),
+            "module 'transform.spec.features' has no function 'no_such'",
         ),
     ],
 )

@@ -16,9 +16,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from transform.spec_common import OTHERS, Model, Names
-from transform.spec_cross import Cross
-from transform.spec_group import Group
+from transform.spec.common import OTHERS, Model, Names
+from transform.spec.cross import Cross
+from transform.spec.group import Group
 
 LabelKind = Literal["binary", "multiclass", "regression"]
 

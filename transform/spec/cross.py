@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from transform.spec_common import Model, Names
-from transform.spec_encode import Encode
+from transform.spec.common import Model, Names
+from transform.spec.encoders import Encode
 
 CROSS_ENCODERS = ("hash", "vocabulary")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Tag, field_validator, model_validator
 
-from transform.spec_common import Model, NameOrOptions
+from transform.spec.common import Model, NameOrOptions
 
 Scale = Literal["z_score", "min_max", "robust", "gaussian", "log1p", "none"]
 Filling = Literal["mean", "median", "most_frequent"]

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from transform.nearest import nearest
-from transform.spec_common import Model, as_list
+from transform.spec.common import Model, as_list
+from transform.spec.nearest import nearest
 
 DatePart = Literal[
     "minute", "hour", "weekday", "day", "week", "month", "quarter", "day_of_year", "year"

@@ -6,9 +6,9 @@ import math
 
 from pydantic import Field, model_validator
 
-from transform.spec_common import OTHERS, ColumnType, Model, Names, is_glob
-from transform.spec_encode import Encode
-from transform.spec_scale import AnyFilling, AnyScale, Clip, Constant, Filling, ScaleByKey
+from transform.spec.common import OTHERS, ColumnType, Model, Names, is_glob
+from transform.spec.encoders import Encode
+from transform.spec.scalers import AnyFilling, AnyScale, Clip, Constant, Filling, ScaleByKey
 
 _SCALES = "z_score | min_max | robust | gaussian | log1p | none | {z_score: {by: column}}"
 _OWN_MISSING = {  # what an encoder has for a missing value, where it takes no other's place
