@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 
 from pipeline.data_sources import resolve
 from transform import compat
-from transform.inputs import DenseColumns
+from transform.columns.inputs import DenseColumns
 from transform.numbers import scaled
 from transform.output_columns import ResolvedGroup
 from transform.spec.group import Group

@@ -153,7 +153,7 @@ class Part:
 def _derived(config: PipelineConfig, seen: DataPeek) -> set[str]:
     if config.features.derive is None:
         return set()
-    from transform.derive import derived_types
+    from transform.columns.derive import derived_types
 
     return set(derived_types(config.features.derive, seen.schema()))
 
@@ -202,7 +202,7 @@ def _check_lists_of_derive(config: PipelineConfig, used: Sequence[str], part: Pa
         return
     others = [n for n in sorted(part.seen.lists) if n not in used and part.hole(n) is not None]
     if others:
-        from transform.derive import derive_reads
+        from transform.columns.derive import derive_reads
 
         for name in set(others) & derive_reads(config.features.derive, part.seen.schema()):
             _check_whole_lists(name, part)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from transform.against_schema import check_spec
     from transform.cautions import column_cautions
     from transform.chains import column_chains
-    from transform.inputs import dense_numbers, dense_texts
+    from transform.columns.inputs import dense_numbers, dense_texts
     from transform.preprocessing import preprocessing_fn
 
 _LAZY = {
@@ -51,8 +51,8 @@ _LAZY = {
     "column_chains": "transform.chains",
     "check_spec": "transform.against_schema",
     "preprocessing_fn": "transform.preprocessing",
-    "dense_numbers": "transform.inputs",
-    "dense_texts": "transform.inputs",
+    "dense_numbers": "transform.columns.inputs",
+    "dense_texts": "transform.columns.inputs",
 }
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transform.column_types import column_types
+from transform.columns.types import column_types
 from transform.domains import check_domains
 from transform.output_columns import ResolvedGroup
 from transform.select import resolve
@@ -35,7 +35,7 @@ def check_spec(spec: FeatureSpec, schema: schema_pb2.Schema) -> tuple[ResolvedGr
     """
     types = column_types(schema)
     if spec.derive is not None:
-        from transform.derive import derived_types
+        from transform.columns.derive import derived_types
 
         types = {**types, **derived_types(spec.derive, schema)}
     groups = resolve(spec, types)

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from transform.block import Block, IdCount
+from transform.columns.block import Block, IdCount
+from transform.columns.inputs import DenseColumns
 from transform.encode import hash_ids, vocabulary_ids
-from transform.inputs import DenseColumns
 from transform.output_columns import cross_column
 from transform.spec.cross import Cross
 

@@ -34,8 +34,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from transform.block import Block, IdCount
-from transform.inputs import DenseColumns
+from transform.columns.block import Block, IdCount
+from transform.columns.inputs import DenseColumns
 from transform.output_columns import CYCLIC_SUFFIXES, ResolvedGroup
 from transform.spec.encoders import Date, DatePart
 from transform.time_zones import local_seconds

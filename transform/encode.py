@@ -20,10 +20,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from transform.block import Block, IdCount
+from transform.columns.block import Block, IdCount
+from transform.columns.inputs import DenseColumns
 from transform.fitted import keep
 from transform.impute import clip
-from transform.inputs import DenseColumns
 from transform.layout import ASSET
 from transform.line_breaks import one_line
 from transform.most_frequent import filled_numbers, filled_texts

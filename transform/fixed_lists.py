@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from transform.inputs import batch_size
+from transform.columns.inputs import batch_size
 from transform.output_columns import ResolvedGroup, positions
 
 

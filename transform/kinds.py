@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transform.column_types import Multivalued, SeenType, describe
+from transform.columns.types import Multivalued, SeenType, describe
 from transform.spec.common import ColumnType
 from transform.spec.group import Group
 

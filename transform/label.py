@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
+from transform.columns.inputs import stack_numbers, stack_texts, tensor_type
 from transform.encode import LABEL_VOCABULARY, lookup
-from transform.inputs import stack_numbers, stack_texts, tensor_type
 from transform.spec.features import Label
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from transform.block import Block, Entry
+from transform.columns.block import Block, Entry
+from transform.columns.inputs import as_text, batch_size
 from transform.encode import lookup
-from transform.inputs import as_text, batch_size
 from transform.output_columns import (
     INDICATOR_SUFFIX,
     OTHER_SUFFIX,

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from transform.block import Block
+from transform.columns.block import Block
+from transform.columns.inputs import DenseColumns
 from transform.fitted import keep
 from transform.impute import clip, fill_values, limit
-from transform.inputs import DenseColumns
 from transform.order import OrderStatistics, order_statistics, wants_quantiles
 from transform.output_columns import INDICATOR_SUFFIX, ResolvedGroup
 from transform.per_key import KeyedMoments, moments_of_keys, z_score

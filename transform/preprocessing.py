@@ -21,14 +21,14 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from transform import compat
-from transform.block import Block
-from transform.column_types import SeenTypes
+from transform.columns.block import Block
+from transform.columns.derive import derived_columns, raw_sources, refuse_leaks
+from transform.columns.inputs import DenseColumns, batch_size, tensor_type
+from transform.columns.types import SeenTypes
 from transform.crosses import cross, cross_texts, float_buckets
 from transform.date_parts import date_parts
-from transform.derive import derived_columns, raw_sources, refuse_leaks
 from transform.encode import encode, vocabulary_names
 from transform.fixed_lists import split_lists
-from transform.inputs import DenseColumns, batch_size, tensor_type
 from transform.kinds import TEXT_KINDS, step_of
 from transform.label import label_output, weight_output
 from transform.layout import ASSET, FeatureLayout, LayoutLabel

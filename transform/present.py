@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from transform.block import Block
+from transform.columns.block import Block
 from transform.fitted import keep
 
 PRESENT = "present"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
-from transform.column_types import Multivalued, SeenTypes, describe
+from transform.columns.types import Multivalued, SeenTypes, describe
 from transform.kinds import check_type
 from transform.output_columns import ResolvedGroup, check_output_names, positions
 from transform.spec.common import OTHERS, is_glob

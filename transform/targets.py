@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transform.column_types import SeenType, SeenTypes, describe
+from transform.columns.types import SeenType, SeenTypes, describe
 from transform.spec.features import FeatureSpec, Label
 from transform.spec.nearest import nearest
 

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.block import Block
+from transform.columns.block import Block
 from transform.fitted import keep
 
 COUNTS = "date_counts"  # int64 [2, n]: values given, and those of them that are unread

@@ -9,8 +9,8 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
+from transform.columns.inputs import DenseColumns  # noqa: E402
 from transform.encode import encode  # noqa: E402
-from transform.inputs import DenseColumns  # noqa: E402
 from transform.output_columns import ResolvedGroup  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 

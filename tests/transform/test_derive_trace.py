@@ -78,7 +78,7 @@ def _operations(function: Any) -> set[str]:
     """Names of the operations that `function` makes of a sparse column x."""
     import tensorflow as tf
 
-    from transform.derive_trace import traced
+    from transform.columns.derive_trace import traced
 
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.sparse_placeholder(tf.float32, [None, None], name="x")
@@ -104,7 +104,7 @@ def test_each_operation_has_the_columns_that_need_it() -> None:
 def test_a_column_keeps_the_shape_that_the_function_set() -> None:
     import tensorflow as tf
 
-    from transform.derive_trace import traced
+    from transform.columns.derive_trace import traced
 
     def function(inputs: dict[str, Any]) -> dict[str, Any]:
         column = tf.py_function(lambda x: x, [inputs["x"]], tf.float32)
@@ -120,7 +120,7 @@ def test_a_function_with_state_is_traced_where_it_is() -> None:
     """A lookup table cannot be copied from one graph to another: its operations are `derive/...`"""
     import tensorflow as tf
 
-    from transform.derive_trace import traced
+    from transform.columns.derive_trace import traced
 
     pairs = tf.lookup.KeyValueTensorInitializer(["one", "two"], [1.0, 2.0])
     table = tf.lookup.StaticHashTable(pairs, -1.0)

@@ -268,8 +268,8 @@ def test_whole_floats_are_their_own_ids() -> None:
     import tensorflow as tf
 
     from transform import Group
+    from transform.columns.inputs import DenseColumns
     from transform.encode import encode
-    from transform.inputs import DenseColumns
     from transform.output_columns import ResolvedGroup
 
     group = Group.model_validate({"name": "g", "columns": "a", "encode": {"integer": {"size": 50}}})

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtri  # noqa: E402
 
+from transform.columns.inputs import DenseColumns  # noqa: E402
 from transform.impute import clip, fill_values  # noqa: E402
-from transform.inputs import DenseColumns  # noqa: E402
 from transform.numbers import scaled  # noqa: E402
 from transform.order import order_statistics  # noqa: E402
 from transform.output_columns import ResolvedGroup  # noqa: E402

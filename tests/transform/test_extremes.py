@@ -12,7 +12,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.inputs import DenseColumns  # noqa: E402
+from transform.columns.inputs import DenseColumns  # noqa: E402
 from transform.numbers import scaled  # noqa: E402
 from transform.output_columns import ResolvedGroup  # noqa: E402
 from transform.spec.group import Group  # noqa: E402

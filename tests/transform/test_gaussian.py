@@ -58,7 +58,7 @@ COLUMNS = {
 
 
 def _scored(analyze: Any, x: np.ndarray, shards: int, **chain: Any) -> np.ndarray:
-    from transform.inputs import DenseColumns
+    from transform.columns.inputs import DenseColumns
     from transform.numbers import scaled
     from transform.output_columns import ResolvedGroup
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 
 from transform import dense_numbers, dense_texts, preprocessing_fn  # noqa: E402
-from transform.inputs import DenseColumns, stack_numbers, stack_texts  # noqa: E402
+from transform.columns.inputs import DenseColumns, stack_numbers, stack_texts  # noqa: E402
 
 NAN = float("nan")
 STORAGES = ("vector", "dense", "sparse", "ragged")

@@ -421,7 +421,7 @@ def test_an_encoder_within_the_schemas_domain_passes(group: dict[str, Any]) -> N
 
 
 def test_names_then_globs_then_dtype_then_others() -> None:
-    from transform.column_types import column_types
+    from transform.columns.types import column_types
     from transform.select import resolve
 
     spec = FeatureSpec.model_validate(

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from transform.column_types import Multivalued, SeenType
+from transform.columns.types import Multivalued, SeenType
 from transform.spec.common import ColumnType
 
 

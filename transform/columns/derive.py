@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import tensorflow as tf
 
-from transform.column_types import SeenType
-from transform.derive_trace import traced
-from transform.inputs import tensor_type
+from transform.columns.derive_trace import traced
+from transform.columns.inputs import tensor_type
+from transform.columns.types import SeenType
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
