@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from transform.fitted import Fitted, fitted_numbers
+from transform.analyzers.fitted import Fitted, fitted_numbers
+from transform.analyzers.statistics import LARGEST
+from transform.analyzers.unread import COUNTS, EXAMPLES
 from transform.layout import FeatureLayout
-from transform.statistics import LARGEST
-from transform.unread import COUNTS, EXAMPLES
 
 UNREAD = 0.01  # share of dates from which on it is told
 STEPS = 64  # a float column with fewer steps of float32 between its ends is told

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from transform.fitted import fitted_numbers
+from transform.analyzers.fitted import fitted_numbers
+from transform.analyzers.present import PRESENT
 from transform.layout import Column, FeatureLayout
-from transform.present import PRESENT
 from transform.spec.cross import Cross
 from transform.spec.encoders import Encode
 from transform.spec.features import FeatureSpec

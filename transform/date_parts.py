@@ -34,12 +34,12 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from transform.analyzers.unread import with_unread
 from transform.columns.block import Block, IdCount
 from transform.columns.inputs import DenseColumns
 from transform.output_columns import CYCLIC_SUFFIXES, ResolvedGroup
 from transform.spec.encoders import Date, DatePart
 from transform.time_zones import local_seconds
-from transform.unread import with_unread
 
 PERIODS: dict[DatePart, int] = {
     "minute": 60,

@@ -20,15 +20,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from transform.analyzers.fitted import keep
+from transform.analyzers.most_frequent import filled_numbers, filled_texts
+from transform.analyzers.quantiles import quantile_boundaries
 from transform.columns.block import Block, IdCount
 from transform.columns.inputs import DenseColumns
-from transform.fitted import keep
 from transform.impute import clip
 from transform.layout import ASSET
 from transform.line_breaks import one_line
-from transform.most_frequent import filled_numbers, filled_texts
 from transform.output_columns import ResolvedGroup
-from transform.quantiles import quantile_boundaries
 from transform.spec.encoders import Vocabulary
 from transform.spec.group import Group
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from transform.most_frequent import most_frequent
-from transform.order import OrderStatistics
+from transform.analyzers.most_frequent import most_frequent
+from transform.analyzers.order import OrderStatistics
+from transform.analyzers.statistics import ColumnStatistics
 from transform.spec.group import Group
 from transform.spec.scalers import Clip
-from transform.statistics import ColumnStatistics
 
 
 def clip(x: tf.Tensor, bounds: Sequence[Clip | None]) -> tf.Tensor:

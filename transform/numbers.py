@@ -11,17 +11,17 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from transform.analyzers.fitted import keep
+from transform.analyzers.order import OrderStatistics, order_statistics, wants_quantiles
+from transform.analyzers.per_key import KeyedMoments, moments_of_keys, z_score
+from transform.analyzers.statistics import ColumnStatistics, column_statistics
 from transform.columns.block import Block
 from transform.columns.inputs import DenseColumns
-from transform.fitted import keep
 from transform.impute import clip, fill_values, limit
-from transform.order import OrderStatistics, order_statistics, wants_quantiles
 from transform.output_columns import INDICATOR_SUFFIX, ResolvedGroup
-from transform.per_key import KeyedMoments, moments_of_keys, z_score
 from transform.scale import scale
 from transform.spec.group import Group
 from transform.spec.scalers import ScaleByKey
-from transform.statistics import ColumnStatistics, column_statistics
 
 
 def scaled(groups: Sequence[ResolvedGroup], columns: DenseColumns) -> list[Block]:

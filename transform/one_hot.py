@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from transform.analyzers.most_frequent import filled_texts
 from transform.columns.block import Block
 from transform.columns.inputs import DenseColumns
-from transform.most_frequent import filled_texts
 from transform.output_columns import INDICATOR_SUFFIX, OTHER_SUFFIX, ResolvedGroup
 
 

@@ -21,6 +21,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from transform import compat
+from transform.analyzers.present import with_counts
 from transform.columns.block import Block
 from transform.columns.derive import derived_columns, raw_sources, refuse_leaks
 from transform.columns.inputs import DenseColumns, batch_size, tensor_type
@@ -37,7 +38,6 @@ from transform.numbers import scaled
 from transform.one_hot import one_hot
 from transform.output_columns import ResolvedGroup, all_output_columns
 from transform.pack import pack
-from transform.present import with_counts
 from transform.select import resolve
 from transform.spec.features import FeatureSpec
 

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from transform.analyzers.order import OrderStatistics
+from transform.analyzers.statistics import LARGEST, ColumnStatistics
 from transform.gaussian import normal_scores
-from transform.order import OrderStatistics
-from transform.statistics import LARGEST, ColumnStatistics
 
 
 def scale(

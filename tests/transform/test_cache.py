@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from transform.most_frequent import MostFrequentCombiner
-from transform.per_key import KeyedMomentsCombiner
-from transform.quantiles import QuantilesCombiner
+from transform.analyzers.most_frequent import MostFrequentCombiner
+from transform.analyzers.per_key import KeyedMomentsCombiner
+from transform.analyzers.quantiles import QuantilesCombiner
 
 RNG = np.random.default_rng(5)
 X = np.where(RNG.random([200, 3]) < 0.1, np.nan, RNG.normal(1e9, 1.0, [200, 3]))

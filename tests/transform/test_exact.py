@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtri  # noqa: E402
 
+from transform.analyzers.order import order_statistics  # noqa: E402
+from transform.analyzers.statistics import column_statistics  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
 from transform.impute import clip, fill_values  # noqa: E402
 from transform.numbers import scaled  # noqa: E402
-from transform.order import order_statistics  # noqa: E402
 from transform.output_columns import ResolvedGroup  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.spec.scalers import QUANTILE_GRID  # noqa: E402
-from transform.statistics import column_statistics  # noqa: E402
 
 SHARDS = (1, 2, 50)
 COLUMNS = {

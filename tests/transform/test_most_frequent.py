@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 pytest.importorskip("tensorflow")
 
 from transform import FeatureSpec
-from transform.most_frequent import MostFrequentCombiner
+from transform.analyzers.most_frequent import MostFrequentCombiner
 
 NAN = float("nan")
 TABLES = st.lists(

@@ -235,7 +235,7 @@ def test_what_a_missing_value_becomes_by_default(chain: dict[str, Any], filling:
 @pytest.mark.parametrize("shards", [1, 2, 50])
 def test_shards_merge_within_the_stated_error(shards: int) -> None:
     """Reference: ranks in NumPy's sort of all 100,000 rows; tolerance 0.1 % of them."""
-    from transform.quantiles import QuantilesCombiner
+    from transform.analyzers.quantiles import QuantilesCombiner
 
     levels = [0, 10, 250, 500, 750, 990, 1000]
     x = np.random.default_rng(8).lognormal(sigma=3.0, size=[100_000, 2])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from transform.quantile_sketch import QuantileSketch, capacity_for
+from transform.analyzers.quantile_sketch import QuantileSketch, capacity_for
 
 GRID = 1_000
 LEVELS = range(GRID + 1)

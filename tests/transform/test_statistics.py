@@ -16,14 +16,14 @@ from hypothesis.extra import numpy as hnp
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.order import OrderStatistics  # noqa: E402
-from transform.pack import pack_bits  # noqa: E402
-from transform.scale import scale  # noqa: E402
-from transform.statistics import (  # noqa: E402
+from transform.analyzers.order import OrderStatistics  # noqa: E402
+from transform.analyzers.statistics import (  # noqa: E402
     ColumnStatistics,
     MomentsCombiner,
     batch_moments,
 )
+from transform.pack import pack_bits  # noqa: E402
+from transform.scale import scale  # noqa: E402
 
 NAN = float("nan")
 NUMBERS = st.floats(-1e12, 1e12, allow_nan=False, allow_subnormal=False) | st.just(NAN)
@@ -130,7 +130,7 @@ def test_bits_are_packed_by_32(bits: np.ndarray) -> None:
 
 def test_quantiles_of_columns_without_values_do_not_shift_the_others() -> None:
     """Reference: NumPy's quantiles; tolerance: 1 % of the ranks. Accumulators pass a cache."""
-    from transform.quantiles import QuantilesCombiner
+    from transform.analyzers.quantiles import QuantilesCombiner
 
     rng = np.random.default_rng(4)
     x = rng.normal(size=[2000, 4]) * [1.0, 10.0, 100.0, 1000.0]

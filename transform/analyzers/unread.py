@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
+from transform.analyzers.fitted import keep
 from transform.columns.block import Block
-from transform.fitted import keep
 
 COUNTS = "date_counts"  # int64 [2, n]: values given, and those of them that are unread
 EXAMPLES = "date_examples"  # string [n], empty where all are read

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.cache import from_bytes, to_bytes
-from transform.quantile_sketch import QuantileSketch, capacity_for
+from transform.analyzers.cache import from_bytes, to_bytes
+from transform.analyzers.quantile_sketch import QuantileSketch, capacity_for
 
 EPSILON = 0.01  # as tft.bucketize: error of a boundary's rank, as a share of all rows
 

@@ -21,9 +21,9 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.cache import from_bytes, to_bytes
-from transform.fitted import keep
-from transform.statistics import LARGEST, merge_moments
+from transform.analyzers.cache import from_bytes, to_bytes
+from transform.analyzers.fitted import keep
+from transform.analyzers.statistics import LARGEST, merge_moments
 
 _COUNT, _MEAN, _M2, _MIN, _MAX = range(5)
 _FINGERPRINTS = np.iinfo(np.int64).max  # fingerprints are below; itself marks the row of all rows

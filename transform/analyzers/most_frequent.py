@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.fitted import keep
+from transform.analyzers.fitted import keep
 
 COUNTED = 4096  # of a column without many equal values: about 1 MB, and 0.025 % of the rows
 

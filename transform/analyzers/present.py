@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from transform.analyzers.fitted import keep
 from transform.columns.block import Block
-from transform.fitted import keep
 
 PRESENT = "present"
 

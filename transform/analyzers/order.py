@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from transform.quantiles import quantiles_at
+from transform.analyzers.quantiles import quantiles_at
 from transform.spec.group import Group
 from transform.spec.scalers import QUANTILE_GRID
 
