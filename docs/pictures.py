@@ -22,7 +22,7 @@ from pipeline.data_sources import resolve
 from transform import compat
 from transform.columns.inputs import DenseColumns
 from transform.numbers import scaled
-from transform.output_columns import ResolvedGroup
+from transform.resolve.output_columns import ResolvedGroup
 from transform.spec.group import Group
 
 TAXI = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"

@@ -16,7 +16,7 @@ from pipeline.preflight_rows import check_rows
 from transform import check_spec
 
 if TYPE_CHECKING:
-    from transform.output_columns import ResolvedGroup
+    from transform.resolve.output_columns import ResolvedGroup
 
 
 def check_writable(config: PipelineConfig) -> None:

@@ -20,7 +20,7 @@ from pipeline.samples import Sample, Values
 if TYPE_CHECKING:
     from components.arrow_example_gen.parquet import Hole
     from transform import Group, Label
-    from transform.output_columns import ResolvedGroup
+    from transform.resolve.output_columns import ResolvedGroup
 
 FEW_ROWS = 1_000
 """Rows that are hashed at most to know their split, one by one."""

@@ -40,16 +40,16 @@ from transform.spec.group import Group
 from transform.spec.scalers import Clip, Constant, ScaleByKey, ZScoreByKey
 
 if TYPE_CHECKING:
-    from transform.against_schema import check_spec
     from transform.cautions import column_cautions
     from transform.chains import column_chains
     from transform.columns.inputs import dense_numbers, dense_texts
     from transform.preprocessing import preprocessing_fn
+    from transform.resolve.against_schema import check_spec
 
 _LAZY = {
     "column_cautions": "transform.cautions",
     "column_chains": "transform.chains",
-    "check_spec": "transform.against_schema",
+    "check_spec": "transform.resolve.against_schema",
     "preprocessing_fn": "transform.preprocessing",
     "dense_numbers": "transform.columns.inputs",
     "dense_texts": "transform.columns.inputs",

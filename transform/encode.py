@@ -28,7 +28,7 @@ from transform.columns.inputs import DenseColumns
 from transform.impute import clip
 from transform.layout import ASSET
 from transform.line_breaks import one_line
-from transform.output_columns import ResolvedGroup
+from transform.resolve.output_columns import ResolvedGroup
 from transform.spec.encoders import Vocabulary
 from transform.spec.group import Group
 

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from transform.columns.inputs import batch_size
-from transform.output_columns import ResolvedGroup, positions
+from transform.resolve.output_columns import ResolvedGroup, positions
 
 
 def split_lists(

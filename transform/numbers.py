@@ -18,7 +18,7 @@ from transform.analyzers.statistics import ColumnStatistics, column_statistics
 from transform.columns.block import Block
 from transform.columns.inputs import DenseColumns
 from transform.impute import clip, fill_values, limit
-from transform.output_columns import INDICATOR_SUFFIX, ResolvedGroup
+from transform.resolve.output_columns import INDICATOR_SUFFIX, ResolvedGroup
 from transform.scale import scale
 from transform.spec.group import Group
 from transform.spec.scalers import ScaleByKey

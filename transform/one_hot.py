@@ -17,7 +17,7 @@ import tensorflow as tf
 from transform.analyzers.most_frequent import filled_texts
 from transform.columns.block import Block
 from transform.columns.inputs import DenseColumns
-from transform.output_columns import INDICATOR_SUFFIX, OTHER_SUFFIX, ResolvedGroup
+from transform.resolve.output_columns import INDICATOR_SUFFIX, OTHER_SUFFIX, ResolvedGroup
 
 
 def one_hot(columns: DenseColumns, groups: Sequence[ResolvedGroup]) -> Block:

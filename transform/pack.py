@@ -11,7 +11,7 @@ import tensorflow as tf
 from transform import compat
 from transform.columns.block import Block, Entry, IdCount
 from transform.layout import MISSING_BITS, PACKED_FLOAT, PACKED_INT, PACKED_MISSING, Column
-from transform.output_columns import OutputColumn
+from transform.resolve.output_columns import OutputColumn
 from transform.spec.features import FeatureSpec
 
 

@@ -11,7 +11,7 @@ tf = pytest.importorskip("tensorflow")
 
 from transform.columns.inputs import DenseColumns  # noqa: E402
 from transform.encode import encode  # noqa: E402
-from transform.output_columns import ResolvedGroup  # noqa: E402
+from transform.resolve.output_columns import ResolvedGroup  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 
 

@@ -18,7 +18,7 @@ tf = pytest.importorskip("tensorflow")
 from transform import FeatureSpec  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
 from transform.date_parts import PERIODS, date_parts, of_epoch, of_text, part_of  # noqa: E402
-from transform.output_columns import ResolvedGroup, output_columns  # noqa: E402
+from transform.resolve.output_columns import ResolvedGroup, output_columns  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.time_zones import clock  # noqa: E402
 

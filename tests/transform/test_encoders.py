@@ -270,7 +270,7 @@ def test_whole_floats_are_their_own_ids() -> None:
     from transform import Group
     from transform.columns.inputs import DenseColumns
     from transform.encode import encode
-    from transform.output_columns import ResolvedGroup
+    from transform.resolve.output_columns import ResolvedGroup
 
     group = Group.model_validate({"name": "g", "columns": "a", "encode": {"integer": {"size": 50}}})
 

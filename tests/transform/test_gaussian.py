@@ -60,7 +60,7 @@ COLUMNS = {
 def _scored(analyze: Any, x: np.ndarray, shards: int, **chain: Any) -> np.ndarray:
     from transform.columns.inputs import DenseColumns
     from transform.numbers import scaled
-    from transform.output_columns import ResolvedGroup
+    from transform.resolve.output_columns import ResolvedGroup
 
     group = Group.model_validate({"name": "g", "columns": "x", "scale": "gaussian", **chain})
 

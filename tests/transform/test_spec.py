@@ -422,7 +422,7 @@ def test_an_encoder_within_the_schemas_domain_passes(group: dict[str, Any]) -> N
 
 def test_names_then_globs_then_dtype_then_others() -> None:
     from transform.columns.types import column_types
-    from transform.select import resolve
+    from transform.resolve.select import resolve
 
     spec = FeatureSpec.model_validate(
         _groups(
@@ -443,7 +443,7 @@ def test_names_then_globs_then_dtype_then_others() -> None:
 
 
 def _columns_of(spec: dict[str, Any], **types: str) -> dict[str, tuple[str, ...]]:
-    from transform.select import resolve
+    from transform.resolve.select import resolve
 
     return {r.group.name: r.columns for r in resolve(FeatureSpec.model_validate(spec), types)}
 

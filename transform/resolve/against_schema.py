@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from transform.columns.types import column_types
-from transform.domains import check_domains
-from transform.output_columns import ResolvedGroup
-from transform.select import resolve
+from transform.resolve.domains import check_domains
+from transform.resolve.output_columns import ResolvedGroup
+from transform.resolve.select import resolve
 from transform.spec.features import FeatureSpec
 
 if TYPE_CHECKING:

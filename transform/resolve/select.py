@@ -10,14 +10,14 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
 from transform.columns.types import Multivalued, SeenTypes, describe
-from transform.kinds import check_type
-from transform.output_columns import ResolvedGroup, check_output_names, positions
+from transform.resolve.kinds import check_type
+from transform.resolve.output_columns import ResolvedGroup, check_output_names, positions
+from transform.resolve.targets import check_targets, reserved_columns
 from transform.spec.common import OTHERS, is_glob
 from transform.spec.cross import Cross
 from transform.spec.features import FeatureSpec
 from transform.spec.group import Group
 from transform.spec.nearest import nearest
-from transform.targets import check_targets, reserved_columns
 
 
 def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from transform.output_columns import ResolvedGroup
+from transform.resolve.output_columns import ResolvedGroup
 from transform.spec.group import Group
 from transform.spec.nearest import nearest
 
