@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 from pipeline.data_sources import resolve
 from transform import compat
 from transform.columns.inputs import DenseColumns
-from transform.numbers import scaled
 from transform.resolve.output_columns import ResolvedGroup
+from transform.scale.numbers import scaled
 from transform.spec.group import Group
 
 TAXI = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"

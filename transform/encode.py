@@ -25,10 +25,10 @@ from transform.analyzers.most_frequent import filled_numbers, filled_texts
 from transform.analyzers.quantiles import quantile_boundaries
 from transform.columns.block import Block, IdCount
 from transform.columns.inputs import DenseColumns
-from transform.impute import clip
 from transform.layout import ASSET
 from transform.line_breaks import one_line
 from transform.resolve.output_columns import ResolvedGroup
+from transform.scale.impute import clip
 from transform.spec.encoders import Vocabulary
 from transform.spec.group import Group
 

@@ -33,12 +33,12 @@ from transform.fixed_lists import split_lists
 from transform.label import label_output, weight_output
 from transform.layout import ASSET, FeatureLayout, LayoutLabel
 from transform.multi_hot import multi_hot
-from transform.numbers import scaled
 from transform.one_hot import one_hot
 from transform.pack import pack
 from transform.resolve.kinds import TEXT_KINDS, step_of
 from transform.resolve.output_columns import ResolvedGroup, all_output_columns
 from transform.resolve.select import resolve
+from transform.scale.numbers import scaled
 from transform.spec.features import FeatureSpec
 
 

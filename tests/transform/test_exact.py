@@ -23,9 +23,9 @@ from scipy.special import ndtri  # noqa: E402
 from transform.analyzers.order import order_statistics  # noqa: E402
 from transform.analyzers.statistics import column_statistics  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.impute import clip, fill_values  # noqa: E402
-from transform.numbers import scaled  # noqa: E402
 from transform.resolve.output_columns import ResolvedGroup  # noqa: E402
+from transform.scale.impute import clip, fill_values  # noqa: E402
+from transform.scale.numbers import scaled  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.spec.scalers import QUANTILE_GRID  # noqa: E402
 

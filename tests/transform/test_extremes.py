@@ -13,8 +13,8 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.numbers import scaled  # noqa: E402
 from transform.resolve.output_columns import ResolvedGroup  # noqa: E402
+from transform.scale.numbers import scaled  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 
 RNG = np.random.default_rng(2)

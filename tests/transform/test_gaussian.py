@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtr, ndtri  # noqa: E402
 
-from transform.gaussian import normal_scores  # noqa: E402
+from transform.scale.gaussian import normal_scores  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.spec.scalers import QUANTILE_GRID  # noqa: E402
 
@@ -59,8 +59,8 @@ COLUMNS = {
 
 def _scored(analyze: Any, x: np.ndarray, shards: int, **chain: Any) -> np.ndarray:
     from transform.columns.inputs import DenseColumns
-    from transform.numbers import scaled
     from transform.resolve.output_columns import ResolvedGroup
+    from transform.scale.numbers import scaled
 
     group = Group.model_validate({"name": "g", "columns": "x", "scale": "gaussian", **chain})
 

@@ -18,8 +18,8 @@ tf = pytest.importorskip("tensorflow")
 from transform import FeatureSpec  # noqa: E402
 from transform.analyzers.per_key import KeyedMomentsCombiner  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.numbers import scaled  # noqa: E402
 from transform.resolve.output_columns import ResolvedGroup  # noqa: E402
+from transform.scale.numbers import scaled  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 
 NAN = float("nan")

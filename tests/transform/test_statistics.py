@@ -23,7 +23,7 @@ from transform.analyzers.statistics import (  # noqa: E402
     batch_moments,
 )
 from transform.pack import pack_bits  # noqa: E402
-from transform.scale import scale  # noqa: E402
+from transform.scale.scalers import scale  # noqa: E402
 
 NAN = float("nan")
 NUMBERS = st.floats(-1e12, 1e12, allow_nan=False, allow_subnormal=False) | st.just(NAN)

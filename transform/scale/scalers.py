@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from transform.analyzers.order import OrderStatistics
 from transform.analyzers.statistics import LARGEST, ColumnStatistics
-from transform.gaussian import normal_scores
+from transform.scale.gaussian import normal_scores
 
 
 def scale(

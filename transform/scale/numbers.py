@@ -17,9 +17,9 @@ from transform.analyzers.per_key import KeyedMoments, moments_of_keys, z_score
 from transform.analyzers.statistics import ColumnStatistics, column_statistics
 from transform.columns.block import Block
 from transform.columns.inputs import DenseColumns
-from transform.impute import clip, fill_values, limit
 from transform.resolve.output_columns import INDICATOR_SUFFIX, ResolvedGroup
-from transform.scale import scale
+from transform.scale.impute import clip, fill_values, limit
+from transform.scale.scalers import scale
 from transform.spec.group import Group
 from transform.spec.scalers import ScaleByKey
 
