@@ -26,14 +26,14 @@ from transform.columns.block import Block
 from transform.columns.derive import derived_columns, raw_sources, refuse_leaks
 from transform.columns.inputs import DenseColumns, batch_size, tensor_type
 from transform.columns.types import SeenTypes
-from transform.crosses import cross, cross_texts, float_buckets
-from transform.date_parts import date_parts
-from transform.encode import encode, vocabulary_names
-from transform.fixed_lists import split_lists
-from transform.label import label_output, weight_output
+from transform.encode.crosses import cross, cross_texts, float_buckets
+from transform.encode.date_parts import date_parts
+from transform.encode.fixed_lists import split_lists
+from transform.encode.ids import encode, vocabulary_names
+from transform.encode.label import label_output, weight_output
+from transform.encode.multi_hot import multi_hot
+from transform.encode.one_hot import one_hot
 from transform.layout import ASSET, FeatureLayout, LayoutLabel
-from transform.multi_hot import multi_hot
-from transform.one_hot import one_hot
 from transform.pack import pack
 from transform.resolve.kinds import TEXT_KINDS, step_of
 from transform.resolve.output_columns import ResolvedGroup, all_output_columns

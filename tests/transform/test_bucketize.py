@@ -10,7 +10,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.encode import encode  # noqa: E402
+from transform.encode.ids import encode  # noqa: E402
 from transform.resolve.output_columns import ResolvedGroup  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 

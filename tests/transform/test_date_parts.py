@@ -17,10 +17,10 @@ tf = pytest.importorskip("tensorflow")
 
 from transform import FeatureSpec  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.date_parts import PERIODS, date_parts, of_epoch, of_text, part_of  # noqa: E402
+from transform.encode.date_parts import PERIODS, date_parts, of_epoch, of_text, part_of  # noqa: E402
+from transform.encode.time_zones import clock  # noqa: E402
 from transform.resolve.output_columns import ResolvedGroup, output_columns  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
-from transform.time_zones import clock  # noqa: E402
 
 UTC = datetime.timezone.utc
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
@@ -100,7 +100,7 @@ def _block(option: dict[str, Any], columns: dict[str, Any]) -> Any:
     )
     resolved = ResolvedGroup(group, ("when",))
     with pytest.MonkeyPatch.context() as patch:  # counted in an analysis: test_cautions.py
-        patch.setattr("transform.date_parts.with_unread", lambda block, *_: block)
+        patch.setattr("transform.encode.date_parts.with_unread", lambda block, *_: block)
         (block,) = date_parts(dense, [resolved], types)
     assert block.names == tuple(column.name for column in output_columns(resolved))
     return block

@@ -10,7 +10,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.encode import listed_ids  # noqa: E402
+from transform.encode.ids import listed_ids  # noqa: E402
 
 pytestmark = pytest.mark.slow
 ROWS = 1000
@@ -269,7 +269,7 @@ def test_whole_floats_are_their_own_ids() -> None:
 
     from transform import Group
     from transform.columns.inputs import DenseColumns
-    from transform.encode import encode
+    from transform.encode.ids import encode
     from transform.resolve.output_columns import ResolvedGroup
 
     group = Group.model_validate({"name": "g", "columns": "a", "encode": {"integer": {"size": 50}}})

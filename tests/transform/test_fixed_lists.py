@@ -12,7 +12,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.fixed_lists import split_lists  # noqa: E402
+from transform.encode.fixed_lists import split_lists  # noqa: E402
 from transform.resolve.output_columns import ResolvedGroup  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 

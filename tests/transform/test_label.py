@@ -78,7 +78,7 @@ def test_the_positive_value_is_compared_in_the_columns_own_type() -> None:
     import tensorflow as tf
 
     from transform import Label
-    from transform.label import _binary_of
+    from transform.encode.label import _binary_of
 
     label = Label(column="y", kind="binary", positive=0.1)
     columns = {"y": tf.constant([[0.1], [0.7], [np.nan]], tf.float32)}
@@ -147,7 +147,7 @@ def test_a_label_that_cannot_be_trained_on_fails_the_analysis(
 def test_messages_count_rows_over_all_batches(
     accumulators: list[list[float]], message: str
 ) -> None:
-    from transform.label import TargetCombiner
+    from transform.encode.label import TargetCombiner
 
     combiner = TargetCombiner("label 'y'", "is odd")
     merged = combiner.create_accumulator()

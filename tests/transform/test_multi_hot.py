@@ -10,7 +10,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.columns.inputs import tensor_type  # noqa: E402
-from transform.multi_hot import multi_hot  # noqa: E402
+from transform.encode.multi_hot import multi_hot  # noqa: E402
 from transform.resolve.output_columns import ResolvedGroup, output_columns  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 

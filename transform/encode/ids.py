@@ -25,8 +25,8 @@ from transform.analyzers.most_frequent import filled_numbers, filled_texts
 from transform.analyzers.quantiles import quantile_boundaries
 from transform.columns.block import Block, IdCount
 from transform.columns.inputs import DenseColumns
+from transform.encode.line_breaks import one_line
 from transform.layout import ASSET
-from transform.line_breaks import one_line
 from transform.resolve.output_columns import ResolvedGroup
 from transform.scale.impute import clip
 from transform.spec.encoders import Vocabulary

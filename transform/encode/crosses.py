@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from transform.columns.block import Block, IdCount
 from transform.columns.inputs import DenseColumns
-from transform.encode import hash_ids, vocabulary_ids
+from transform.encode.ids import hash_ids, vocabulary_ids
 from transform.resolve.output_columns import cross_column
 from transform.spec.cross import Cross
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from transform import compat
 from transform.columns.inputs import stack_numbers, stack_texts, tensor_type
-from transform.encode import LABEL_VOCABULARY, lookup
+from transform.encode.ids import LABEL_VOCABULARY, lookup
 from transform.spec.features import Label
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from transform.columns.block import Block, Entry
 from transform.columns.inputs import as_text, batch_size
-from transform.encode import lookup
+from transform.encode.ids import lookup
 from transform.resolve.output_columns import (
     INDICATOR_SUFFIX,
     OTHER_SUFFIX,

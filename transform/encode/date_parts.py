@@ -37,9 +37,9 @@ import tensorflow as tf
 from transform.analyzers.unread import with_unread
 from transform.columns.block import Block, IdCount
 from transform.columns.inputs import DenseColumns
+from transform.encode.time_zones import local_seconds
 from transform.resolve.output_columns import CYCLIC_SUFFIXES, ResolvedGroup
 from transform.spec.encoders import Date, DatePart
-from transform.time_zones import local_seconds
 
 PERIODS: dict[DatePart, int] = {
     "minute": 60,
