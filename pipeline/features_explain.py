@@ -19,7 +19,7 @@ from pipeline.config import ConfigError, PipelineConfig
 from pipeline.records import NodeRecord, latest_run
 
 if TYPE_CHECKING:
-    from transform.chains import Chain, Step
+    from transform.output.chains import Chain, Step
 
 TRAIN_SPLIT = "train"
 SHOWN_VALUES = 4  # of a list, in the table; --json has all of them

@@ -40,15 +40,15 @@ from transform.spec.group import Group
 from transform.spec.scalers import Clip, Constant, ScaleByKey, ZScoreByKey
 
 if TYPE_CHECKING:
-    from transform.cautions import column_cautions
-    from transform.chains import column_chains
     from transform.columns.inputs import dense_numbers, dense_texts
+    from transform.output.cautions import column_cautions
+    from transform.output.chains import column_chains
     from transform.preprocessing import preprocessing_fn
     from transform.resolve.against_schema import check_spec
 
 _LAZY = {
-    "column_cautions": "transform.cautions",
-    "column_chains": "transform.chains",
+    "column_cautions": "transform.output.cautions",
+    "column_chains": "transform.output.chains",
     "check_spec": "transform.resolve.against_schema",
     "preprocessing_fn": "transform.preprocessing",
     "dense_numbers": "transform.columns.inputs",

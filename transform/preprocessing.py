@@ -34,7 +34,7 @@ from transform.encode.label import label_output, weight_output
 from transform.encode.multi_hot import multi_hot
 from transform.encode.one_hot import one_hot
 from transform.layout import ASSET, FeatureLayout, LayoutLabel
-from transform.pack import pack
+from transform.output.pack import pack
 from transform.resolve.kinds import TEXT_KINDS, step_of
 from transform.resolve.output_columns import ResolvedGroup, all_output_columns
 from transform.resolve.select import resolve

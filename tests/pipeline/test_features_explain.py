@@ -14,7 +14,7 @@ from pipeline.config import ConfigError
 from pipeline.features_explain import Explained, show, step_text
 from pipeline.records import NodeRecord, OutputArtifact
 
-CHAINS = pytest.importorskip("transform.chains")
+CHAINS = pytest.importorskip("transform.output.chains")
 
 
 @pytest.mark.parametrize(

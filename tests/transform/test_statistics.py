@@ -22,7 +22,7 @@ from transform.analyzers.statistics import (  # noqa: E402
     MomentsCombiner,
     batch_moments,
 )
-from transform.pack import pack_bits  # noqa: E402
+from transform.output.pack import pack_bits  # noqa: E402
 from transform.scale.scalers import scale  # noqa: E402
 
 NAN = float("nan")
