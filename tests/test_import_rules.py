@@ -1,16 +1,21 @@
 """Who may import whom (docs/design.md §2), read from the import graph of the sources.
 
-The graph holds imports inside functions and under TYPE_CHECKING too: a room that needs another
-room's types knows it.
+The graph holds imports inside functions and under TYPE_CHECKING too: a package that needs another
+package's types knows it.
 """
 
 from __future__ import annotations
 
+import ast
+import graphlib
 import subprocess
 import sys
+from pathlib import Path
 
 import grimp
 import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
 
 # An arrow is "imports"; nothing else is allowed.
 ARROWS = {
@@ -19,7 +24,15 @@ ARROWS = {
     "transform": set(),
     "trainer_module": set(),
 }
-# Not part of the library: no room may rest on them.
+# The rooms and the modules beside them, from the top floor to the ground: each may import what is
+# below it, never the other way. `__init__` of a package is its table of contents, and may name all.
+FLOORS = {
+    "transform": (
+        *("preprocessing", "output", "encode", "scale", "resolve", "analyzers", "columns", "spec"),
+        *("layout", "compat"),
+    ),
+}
+# Not part of the library: no package may rest on them.
 OUTSIDE = ("examples", "benchmarks", "tests")
 
 # Where a plain TensorFlow user never comes: what TFX's Trainer and Tuner call, and the export.
@@ -48,8 +61,13 @@ def graph() -> grimp.ImportGraph:
     return grimp.build_graph(*ARROWS, include_external_packages=True, cache_dir=None)
 
 
-def room(module: str) -> str:
+def package(module: str) -> str:
     return module.partition(".")[0]
+
+
+def room(module: str) -> str:
+    """`step` of `trainer_module.step.train_step`; "" of the package itself."""
+    return module.partition(".")[2].partition(".")[0]
 
 
 def is_within(module: str, parents: tuple[str, ...]) -> bool:
@@ -59,10 +77,10 @@ def is_within(module: str, parents: tuple[str, ...]) -> bool:
 def forbidden_imports(graph: grimp.ImportGraph) -> list[str]:
     """One line per import that breaks a rule: who, whom, where."""
     found = []
-    for importer in sorted(m for m in graph.modules if room(m) in ARROWS):
-        own = room(importer)
+    for importer in sorted(m for m in graph.modules if package(m) in ARROWS):
+        own = package(importer)
         for imported in sorted(graph.find_modules_directly_imported_by(importer)):
-            other = room(imported)
+            other = package(imported)
             details = graph.get_import_details(importer=importer, imported=imported)
             lines = [detail["line_contents"] for detail in details]
             broken = (
@@ -75,6 +93,7 @@ def forbidden_imports(graph: grimp.ImportGraph) -> list[str]:
                     and not is_within(importer, TFX_PART_OF_TRAINER)
                 )
                 or (own == "trainer_module" and any(names_the_dsl(line) for line in lines))
+                or (other == own and goes_up(importer, imported))
             )
             if broken:
                 found += [
@@ -82,6 +101,14 @@ def forbidden_imports(graph: grimp.ImportGraph) -> list[str]:
                     for d in details
                 ]
     return found
+
+
+def goes_up(importer: str, imported: str) -> bool:
+    """Whether an import within a package reaches a floor above its own."""
+    floors = FLOORS.get(package(importer))
+    if floors is None or not room(importer):
+        return False
+    return not room(imported) or floors.index(room(imported)) < floors.index(room(importer))
 
 
 def names_the_dsl(line: str) -> bool:
@@ -98,9 +125,36 @@ def test_every_import_follows_an_arrow(graph: grimp.ImportGraph):
     assert forbidden_imports(graph) == []
 
 
+def test_every_room_has_a_floor_and_says_what_lives_there(graph: grimp.ImportGraph):
+    for name, floors in FLOORS.items():
+        rooms = {room(module) for module in graph.modules if package(module) == name} - {""}
+        assert rooms == set(floors)
+        for each in rooms:
+            init = ROOT / name / each / "__init__.py"
+            if init.parent.is_dir():
+                body = ast.parse(init.read_text(encoding="utf-8")).body
+                assert len(body) == 1, f"{init}: one docstring"
+                assert ast.get_docstring(ast.Module(body, [])), init
+
+
+def test_no_circle_of_modules(graph: grimp.ImportGraph):
+    """Neither among rooms, which the floors forbid, nor among the modules of one room."""
+    below = {
+        module: [m for m in graph.find_modules_directly_imported_by(module) if m in graph.modules]
+        for module in graph.modules
+        if package(module) in FLOORS and room(module)
+    }
+    try:
+        tuple(graphlib.TopologicalSorter(below).static_order())
+    except graphlib.CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
 @pytest.mark.parametrize(
     ("importer", "imported", "line"),
     [
+        ("transform.scale", "transform.encode", "from transform.encode import ids"),
+        ("transform.spec", "transform", "import transform"),
         *(
             (own, other, f"import {other}")
             for own, allowed in ARROWS.items()
@@ -119,7 +173,7 @@ def test_every_import_follows_an_arrow(graph: grimp.ImportGraph):
 def test_a_broken_arrow_is_found(graph: grimp.ImportGraph, importer: str, imported: str, line: str):
     before = forbidden_imports(graph)
     changed = grimp.build_graph(*ARROWS, include_external_packages=True, cache_dir=None)
-    new_module = f"{importer}.added_by_test" if "." not in importer else f"{importer}_added.module"
+    new_module = f"{importer}.added_by_test"
     new_module = importer if is_within(importer, TFX_PART_OF_TRAINER) else new_module
     for module in (new_module, imported):
         if module not in changed.modules:
