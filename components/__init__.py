@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer_module.extras import load
+from trainer_module.common.extras import load
 
 if TYPE_CHECKING:
     from components.arrow_example_gen.component import ArrowExampleGen

@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from trainer_module.extras import load
+from trainer_module.common.extras import load
 
 # Importing tensorflow_transform sets TF_USE_LEGACY_KERAS=1 where nothing is set, and so decides
 # what `tf.keras` is for the whole process and its children; the value set here, first, wins.

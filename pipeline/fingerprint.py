@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.config import ConfigError
-from trainer_module.code_fingerprint import code_fingerprint
+from trainer_module.common.code_fingerprint import code_fingerprint
 
 
 def fingerprint(packages: Iterable[str], functions: Iterable[str] = ()) -> str:

@@ -13,11 +13,11 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.whole_files import write_text
+from trainer_module.common.whole_numbers import whole_number
 from trainer_module.run_facts import differences, told
 from trainer_module.train_step import TrainStep
 from trainer_module.variable_names import model_paths, optimizer_paths
-from trainer_module.whole_files import write_text
-from trainer_module.whole_numbers import whole_number
 
 _POSITION = "position"
 # What saving is taken to last before the first: by default the first second needs no checkpoint.

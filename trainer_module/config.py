@@ -362,7 +362,7 @@ def _describe(error: Any, section: str, model: type[BaseModel]) -> str:
     if not location:
         return f"{field}.{message}"
     if error["type"] == "extra_forbidden":
-        from trainer_module.names import nearest
+        from trainer_module.common.names import nearest
 
         fields: dict[str, Any] = dict(model.model_fields)
         for part in location[:-1]:

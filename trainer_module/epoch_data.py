@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.whole_numbers import whole_number
 from trainer_module.dataset_steps import (
     has_reshuffle,
     random_operations,
@@ -15,7 +16,6 @@ from trainer_module.dataset_steps import (
     unseeded_shuffle,
 )
 from trainer_module.in_memory import array_batches, listed_batches
-from trainer_module.whole_numbers import whole_number
 
 Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
 

@@ -11,8 +11,8 @@ from typing import Any
 from absl import logging
 from pydantic import BaseModel
 
+from trainer_module.common.names import nearest
 from trainer_module.config import TrainerConfig
-from trainer_module.names import nearest
 
 # KerasTuner's own entries among the values, such as the epochs of a round of Hyperband.
 RESERVED = "tuner/"

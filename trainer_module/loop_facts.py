@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 
 from trainer_module.actions import Action
+from trainer_module.common.described import described
 from trainer_module.dataset_steps import dataset_facts
-from trainer_module.described import described
 from trainer_module.evaluation import Evaluation
 from trainer_module.in_memory import as_arrays
 from trainer_module.run_facts import differences, flat, told

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
+from trainer_module.common.names import nearest
 from trainer_module.labels import align, same_shape, zero_where_unweighted
-from trainer_module.names import nearest
 
 
 class Values(NamedTuple):

@@ -20,7 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from trainer_module.names import import_dotted
+from trainer_module.common.names import import_dotted
 
 # The second step finds the memory as the first has left it; later ones take no more.
 _STEPS = 2

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from trainer_module.common.names import import_dotted, nearest
 from trainer_module.model_context import LabelKind
-from trainer_module.names import import_dotted, nearest
 
 # Keras' default of 200 thresholds shows AUC to about two decimals.
 _AUC_THRESHOLDS = 1000

@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
+from trainer_module.common.names import nearest
 from trainer_module.config import OptimizerConfig, ScheduleConfig
-from trainer_module.names import nearest
 
 
 def optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:

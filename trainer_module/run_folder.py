@@ -11,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.whole_files import write_text
 from trainer_module.run_facts import differences, told
-from trainer_module.whole_files import write_text
 
 _FACTS = "facts.json"
 _CHUNK_BYTES = 8 << 20

@@ -8,7 +8,7 @@ from typing import Literal
 
 import tensorflow as tf
 
-from trainer_module.names import nearest
+from trainer_module.common.names import nearest
 
 STRATEGIES = ("auto", "one_device", "mirrored")
 DeviceKind = Literal["CPU", "GPU"]

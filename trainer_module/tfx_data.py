@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_module.common.names import nearest
 from trainer_module.config import TrainerConfig
 from trainer_module.data_context import TransformedData
 from trainer_module.feature_layout import FeatureLayout
 from trainer_module.input_pipeline import Examples, expand
-from trainer_module.names import nearest
 
 
 def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:

@@ -15,7 +15,7 @@ from absl import logging
 
 from trainer_module.actions import Action, EarlyStopping, FitResult, ProgressLog, TensorBoardScalars
 from trainer_module.checkpoints import Checkpoints
-from trainer_module.code_fingerprint import code_digests
+from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig, trainer_settings
 from trainer_module.data_context import TransformedData, model_context, unsized_ids
 from trainer_module.evaluation import Evaluation

@@ -19,6 +19,7 @@ from trainer_module.actions import (
     ProgressLog,
 )
 from trainer_module.checkpoints import Checkpoints
+from trainer_module.common.whole_numbers import whole_number
 from trainer_module.epoch_data import EpochData, as_batches
 from trainer_module.evaluation import Evaluate, Evaluation
 from trainer_module.loop_facts import check_facts, loop_facts
@@ -26,7 +27,6 @@ from trainer_module.reports import LoopReport
 from trainer_module.run_facts import told
 from trainer_module.several_optimizers import learning_rate_of
 from trainer_module.train_step import TrainStep
-from trainer_module.whole_numbers import whole_number
 
 _SECONDS_PER_LOOP = 0.5
 _MOST_STEPS_PER_LOOP = 10_000

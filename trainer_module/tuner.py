@@ -12,6 +12,8 @@ from absl import logging
 from keras_tuner.engine import base_tuner
 
 from trainer_module.actions import Action, ProgressLog
+from trainer_module.common.improvement import Mode, better_mode, is_better
+from trainer_module.common.names import nearest
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
 from trainer_module.hyperparameters import (
     RESERVED,
@@ -20,9 +22,7 @@ from trainer_module.hyperparameters import (
     setting_values,
     type_of,
 )
-from trainer_module.improvement import Mode, better_mode, is_better
 from trainer_module.micro_batch_size import MemoryBudgetError
-from trainer_module.names import nearest
 from trainer_module.reports import NonFiniteError
 from trainer_module.tuner_config import SearchRange, TunerConfig
 

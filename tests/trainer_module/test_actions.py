@@ -24,8 +24,8 @@ from trainer_module.actions import (
     TensorBoardScalars,
 )
 from trainer_module.checkpoints import Checkpoints
+from trainer_module.common.improvement import better_mode
 from trainer_module.evaluation import Evaluation
-from trainer_module.improvement import better_mode
 from trainer_module.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_module.code_fingerprint import code_digests, code_fingerprint
+from trainer_module.common.code_fingerprint import code_digests, code_fingerprint
 
 SOURCES = {
     "fp_models/__init__.py": "",
@@ -69,7 +69,7 @@ def test_what_is_not_imported_does_not_count(sources):
 
 def test_another_process_finds_the_same(sources):
     code = (
-        "from trainer_module.code_fingerprint import code_fingerprint as f;"
+        "from trainer_module.common.code_fingerprint import code_fingerprint as f;"
         "print(f(['fp_models.wide']))"
     )
     environment = {"PYTHONPATH": f"{Path.cwd()}:{sources}", "PYTHONHASHSEED": "7"}

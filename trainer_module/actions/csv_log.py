@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 from trainer_module.actions.action import Action, EpochEnd
-from trainer_module.whole_files import write_text
+from trainer_module.common.whole_files import write_text
 
 
 class CsvLog(Action):

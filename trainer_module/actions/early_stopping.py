@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.actions.action import Action, EpochEnd
-from trainer_module.improvement import Mode, better_mode, is_better
+from trainer_module.common.improvement import Mode, better_mode, is_better
 
 
 class EarlyStopping(Action):

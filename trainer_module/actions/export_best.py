@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.actions.action import Action, EpochEnd
-from trainer_module.improvement import Mode, better_mode, is_better
+from trainer_module.common.improvement import Mode, better_mode, is_better
 
 
 class ExportBest(Action):

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgress
-from trainer_module.described import described
-from trainer_module.improvement import better_mode
-from trainer_module.names import nearest
+from trainer_module.common.described import described
+from trainer_module.common.improvement import better_mode
+from trainer_module.common.names import nearest
 from trainer_module.several_optimizers import each_optimizer, is_several
 
 # What is of no use here, and what does the same.

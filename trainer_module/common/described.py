@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.code_fingerprint import is_library_file
+from trainer_module.common.code_fingerprint import is_library_file
 
 _OURS = __name__.partition(".")[0]
 
