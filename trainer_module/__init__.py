@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainer_module.accumulation import GradientSum, accumulate_gradients, mean_gradients
     from trainer_module.config import TrainerConfig
+    from trainer_module.devices.process import prepare_process
+    from trainer_module.devices.strategies import create_strategy
     from trainer_module.feature_layout import FeatureLayout
     from trainer_module.input_grad import input_gradients
     from trainer_module.loss import weighted_loss
     from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model_context import ModelContext
     from trainer_module.per_example import per_example_gradients
-    from trainer_module.process import prepare_process
     from trainer_module.reduction import apply_gradients, sum_over_replicas
-    from trainer_module.strategies import create_strategy
     from trainer_module.tfx_run import run_fn
     from trainer_module.tfx_tune import tuner_fn
     from trainer_module.train_step import TrainStep
@@ -39,12 +39,12 @@ _MODULE_OF = {
     "TunerConfig": "trainer_module.tuner_config",
     "accumulate_gradients": "trainer_module.accumulation",
     "apply_gradients": "trainer_module.reduction",
-    "create_strategy": "trainer_module.strategies",
+    "create_strategy": "trainer_module.devices.strategies",
     "find_micro_batch_size": "trainer_module.micro_batch_size",
     "input_gradients": "trainer_module.input_grad",
     "mean_gradients": "trainer_module.accumulation",
     "per_example_gradients": "trainer_module.per_example",
-    "prepare_process": "trainer_module.process",
+    "prepare_process": "trainer_module.devices.process",
     "run_fn": "trainer_module.tfx_run",
     "sum_over_replicas": "trainer_module.reduction",
     "tuner_fn": "trainer_module.tfx_tune",

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from trainer_module.memory_budget import parse_memory_budget
+from trainer_module.devices.memory_budget import parse_memory_budget
 
 DEFAULT_EPOCHS = 10
 DEFAULT_METRICS = {

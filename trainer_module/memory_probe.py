@@ -101,7 +101,7 @@ def measure(request: ProbeRequest, outcome: Path) -> int:
 def _strategy(devices: tuple[str, ...]) -> Any:
     import tensorflow as tf
 
-    from trainer_module.strategies import create_strategy, grow_gpu_memory
+    from trainer_module.devices.strategies import create_strategy, grow_gpu_memory
 
     name = "one_device" if len(devices) == 1 else "mirrored"
     if devices[0].startswith("CPU"):

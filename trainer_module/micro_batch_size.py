@@ -19,17 +19,17 @@ from absl import logging
 
 from trainer_module import probe_cache
 from trainer_module.common.names import import_dotted, nearest
-from trainer_module.memory_budget import (
+from trainer_module.devices.memory_budget import (
     format_bytes,
     free_gpu_memory,
     free_machine_memory,
     parse_memory_budget,
 )
+from trainer_module.devices.strategies import grow_gpu_memory, replica_devices
 from trainer_module.memory_probe import ProbeRequest
 from trainer_module.micro_batch_search import DoesNotFit, Need, search
 from trainer_module.probe_key import step_key
 from trainer_module.probe_process import run_probe
-from trainer_module.strategies import grow_gpu_memory, replica_devices
 from trainer_module.train_step import TrainStep
 
 # Longer windows are cut to so many micro-batches while the search looks around: they hold as much,

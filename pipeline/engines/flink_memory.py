@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pipeline.config import ConfigError
-from trainer_module.memory_budget import (
+from trainer_module.devices.memory_budget import (
     format_bytes,
     free_machine_memory,
     parse_memory_budget,

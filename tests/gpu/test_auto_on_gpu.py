@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from trainer_module.memory_budget import parse_memory_budget
+from trainer_module.devices.memory_budget import parse_memory_budget
 
 pytestmark = pytest.mark.gpu
 
@@ -42,7 +42,7 @@ SEARCH = """
 OUTSIDE = """
     import sys
     import tensorflow as tf
-    from trainer_module.strategies import create_strategy, grow_gpu_memory
+    from trainer_module.devices.strategies import create_strategy, grow_gpu_memory
     grow_gpu_memory()
     from gpu_model import BATCH, build
     from trainer_module import TrainStep

@@ -9,7 +9,7 @@ import subprocess
 import psutil
 import pytest
 
-from trainer_module.memory_budget import (
+from trainer_module.devices.memory_budget import (
     format_bytes,
     free_gpu_memory,
     free_machine_memory,

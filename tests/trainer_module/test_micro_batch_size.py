@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from trainer_module import find_micro_batch_size, micro_batch_size, run_fn
-from trainer_module.memory_budget import parse_memory_budget
+from trainer_module.devices.memory_budget import parse_memory_budget
 from trainer_module.memory_probe import ProbeRequest
 from trainer_module.micro_batch_search import Need
 from trainer_module.micro_batch_size import MemoryBudgetError

@@ -9,7 +9,8 @@ import textwrap
 
 import pytest
 
-from trainer_module import TrainerConfig, prepare_process, strategies
+from trainer_module import TrainerConfig, prepare_process
+from trainer_module.devices import strategies
 
 # A product keeps every thread busy that it may use; processor time above the clock's says how many.
 PROGRAM = """

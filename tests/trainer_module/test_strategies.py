@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import create_strategy
-from trainer_module.strategies import replica_devices, replica_kind
+from trainer_module.devices.strategies import replica_devices, replica_kind
 
 
 @pytest.mark.parametrize(

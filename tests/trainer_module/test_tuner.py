@@ -10,7 +10,8 @@ import math
 import pytest
 from absl import logging as absl_logging
 
-from trainer_module import TrainerConfig, TunerConfig, run_fn, strategies, tuner_fn
+from trainer_module import TrainerConfig, TunerConfig, run_fn, tuner_fn
+from trainer_module.devices import strategies
 from trainer_module.hyperparameters import setting_values
 from trainer_module.tuner import SettingsTuner
 

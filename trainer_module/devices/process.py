@@ -34,7 +34,7 @@ def prepare_process(config: ProcessSettings) -> None:
     threads, devices = config.intra_op_threads, config.logical_devices
     if not measures_memory and threads is None and devices is None:
         return  # without TensorFlow, which takes seconds to import
-    from trainer_module import strategies
+    from trainer_module.devices import strategies
 
     if measures_memory:
         strategies.grow_gpu_memory()
