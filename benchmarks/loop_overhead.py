@@ -35,9 +35,9 @@ from trainer_module.data_context import TransformedData, model_context
 from trainer_module.default_model import default_model
 from trainer_module.evaluation import Evaluation
 from trainer_module.input_pipeline import DataSummary, summarise
-from trainer_module.loss import weighted_loss
 from trainer_module.metrics import create_metric
 from trainer_module.optimizers import create_optimizer
+from trainer_module.window.loss import weighted_loss
 
 CONFIG = TrainerConfig()
 EPOCHS = 3

@@ -11,44 +11,44 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainer_module.accumulation import GradientSum, accumulate_gradients, mean_gradients
     from trainer_module.config import TrainerConfig
     from trainer_module.devices.process import prepare_process
     from trainer_module.devices.strategies import create_strategy
     from trainer_module.feature_layout import FeatureLayout
     from trainer_module.input_grad import input_gradients
-    from trainer_module.loss import weighted_loss
     from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model_context import ModelContext
     from trainer_module.per_example import per_example_gradients
-    from trainer_module.reduction import apply_gradients, sum_over_replicas
     from trainer_module.tfx_run import run_fn
     from trainer_module.tfx_tune import tuner_fn
     from trainer_module.train_step import TrainStep
     from trainer_module.training_loop import TrainingLoop
     from trainer_module.tuner_config import TunerConfig
+    from trainer_module.window.accumulation import GradientSum, accumulate_gradients, mean_gradients
+    from trainer_module.window.loss import weighted_loss
+    from trainer_module.window.reduction import apply_gradients, sum_over_replicas
 
 _MODULE_OF = {
     "FeatureLayout": "trainer_module.feature_layout",
-    "GradientSum": "trainer_module.accumulation",
+    "GradientSum": "trainer_module.window.accumulation",
     "MicroBatchSize": "trainer_module.micro_batch_size",
     "ModelContext": "trainer_module.model_context",
     "TrainStep": "trainer_module.train_step",
     "TrainerConfig": "trainer_module.config",
     "TrainingLoop": "trainer_module.training_loop",
     "TunerConfig": "trainer_module.tuner_config",
-    "accumulate_gradients": "trainer_module.accumulation",
-    "apply_gradients": "trainer_module.reduction",
+    "accumulate_gradients": "trainer_module.window.accumulation",
+    "apply_gradients": "trainer_module.window.reduction",
     "create_strategy": "trainer_module.devices.strategies",
     "find_micro_batch_size": "trainer_module.micro_batch_size",
     "input_gradients": "trainer_module.input_grad",
-    "mean_gradients": "trainer_module.accumulation",
+    "mean_gradients": "trainer_module.window.accumulation",
     "per_example_gradients": "trainer_module.per_example",
     "prepare_process": "trainer_module.devices.process",
     "run_fn": "trainer_module.tfx_run",
-    "sum_over_replicas": "trainer_module.reduction",
+    "sum_over_replicas": "trainer_module.window.reduction",
     "tuner_fn": "trainer_module.tfx_tune",
-    "weighted_loss": "trainer_module.loss",
+    "weighted_loss": "trainer_module.window.loss",
 }
 
 __all__ = [

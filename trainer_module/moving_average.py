@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_module.gradients import widened
+from trainer_module.window.micro_batch import widened
 
 
 class MovingAverage:

@@ -8,12 +8,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.batch_checks import check_batch
 from trainer_module.chunks import map_chunks
-from trainer_module.gradients import micro_batch_gradients
-from trainer_module.loss import as_loss_function
-from trainer_module.own_steps import refuse_own_steps, tell_what_compile_said
-from trainer_module.trace_bytes import has_loops
+from trainer_module.window.batch_checks import check_batch
+from trainer_module.window.loss import as_loss_function
+from trainer_module.window.micro_batch import micro_batch_gradients
+from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
+from trainer_module.window.trace_bytes import has_loops
 
 
 def per_example_gradients(

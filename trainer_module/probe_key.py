@@ -15,8 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.loss import WeightedLoss
 from trainer_module.memory_probe import ProbeRequest
+from trainer_module.window.loss import WeightedLoss
 
 # Read by TensorFlow and XLA, and able to change how much memory an operation takes.
 _ENVIRONMENT = (

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.gradients import stateful_layers
-from trainer_module.several_optimizers import each_optimizer
+from trainer_module.window.micro_batch import stateful_layers
+from trainer_module.window.several_optimizers import each_optimizer
 
 
 def check_options(

@@ -11,7 +11,14 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.accumulation import (
+from trainer_module.graph_errors import told_plainly
+from trainer_module.loss_scale import LossScale
+from trainer_module.moving_average import MovingAverage
+from trainer_module.refusals import check_model, check_optimizer, check_options
+from trainer_module.reports import LoopReport, StepReport, non_finite_error
+from trainer_module.split import per_replica
+from trainer_module.step_functions import StepFunctions
+from trainer_module.window.accumulation import (
     AddedLosses,
     Description,
     accumulate_gradients,
@@ -20,24 +27,17 @@ from trainer_module.accumulation import (
     describe_shapes,
     mean_gradients,
 )
-from trainer_module.batch_checks import check_batch
-from trainer_module.gradients import computes_in_float16
-from trainer_module.graph_errors import told_plainly
-from trainer_module.logits import tell_of_logits
-from trainer_module.loss import WeightedLoss, as_loss_function
-from trainer_module.loss_scale import LossScale
-from trainer_module.moving_average import MovingAverage
-from trainer_module.own_steps import refuse_own_steps, tell_what_compile_said
-from trainer_module.reduction import (
+from trainer_module.window.batch_checks import check_batch
+from trainer_module.window.logits import tell_of_logits
+from trainer_module.window.loss import WeightedLoss, as_loss_function
+from trainer_module.window.micro_batch import computes_in_float16
+from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
+from trainer_module.window.reduction import (
     apply_gradients,
     finite_flags,
     sum_over_replicas,
     unscale,
 )
-from trainer_module.refusals import check_model, check_optimizer, check_options
-from trainer_module.reports import LoopReport, StepReport, non_finite_error
-from trainer_module.split import per_replica
-from trainer_module.step_functions import StepFunctions
 
 NonFinite = Literal["raise", "skip"]
 

@@ -25,8 +25,8 @@ from trainer_module.evaluation import Evaluate, Evaluation
 from trainer_module.loop_facts import check_facts, loop_facts
 from trainer_module.reports import LoopReport
 from trainer_module.run_facts import told
-from trainer_module.several_optimizers import learning_rate_of
 from trainer_module.train_step import TrainStep
+from trainer_module.window.several_optimizers import learning_rate_of
 
 _SECONDS_PER_LOOP = 0.5
 _MOST_STEPS_PER_LOOP = 10_000

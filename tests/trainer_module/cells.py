@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module import passes
 from trainer_module.train_step import TrainStep
+from trainer_module.window import passes
 
 # Rows of consecutive windows, on up to three replicas.
 ROWS = {

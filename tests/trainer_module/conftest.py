@@ -11,8 +11,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from trainer_module import passes
 from trainer_module.devices.strategies import configure_logical_devices, create_strategy
+from trainer_module.window import passes
 
 # The tests' own helpers (full_batch, small_transform, user_model) lie beside them.
 sys.path.insert(0, str(Path(__file__).parent))

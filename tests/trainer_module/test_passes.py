@@ -9,7 +9,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from trainer_module import accumulate_gradients, accumulation, passes, trace_bytes, weighted_loss
+from trainer_module import accumulate_gradients, weighted_loss
+from trainer_module.window import accumulation, passes, trace_bytes
 
 MIB = 2**20
 

@@ -7,8 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module import TrainStep, accumulation
+from trainer_module import TrainStep
 from trainer_module.step_functions import MOST_SHAPES, StepFunctions
+from trainer_module.window import accumulation
 
 
 def test_shapes_without_end_are_a_few_traces_and_one_warning(caplog):

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.loss import weighted_loss
 from trainer_module.reports import NonFiniteError
 from trainer_module.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
+from trainer_module.window.loss import weighted_loss
 
 pytestmark = pytest.mark.usefixtures("passes_of_one")
 

@@ -16,7 +16,7 @@ from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgr
 from trainer_module.common.described import described
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import nearest
-from trainer_module.several_optimizers import each_optimizer, is_several
+from trainer_module.window.several_optimizers import each_optimizer, is_several
 
 # What is of no use here, and what does the same.
 _OTHERS = {

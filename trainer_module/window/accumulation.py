@@ -9,20 +9,20 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.batch_checks import check_batch, check_xla_types, count_rows
 from trainer_module.devices.strategies import replica_kind
-from trainer_module.gradients import (
+from trainer_module.window.batch_checks import check_batch, check_xla_types, count_rows
+from trainer_module.window.loss import LossFunction, as_loss_function
+from trainer_module.window.micro_batch import (
     MicroBatchGradients,
     micro_batch_gradients,
     refuse_assignments,
     regularisation_gradients,
 )
-from trainer_module.loss import LossFunction, as_loss_function
-from trainer_module.own_steps import refuse_own_steps, tell_what_compile_said
-from trainer_module.passes import plan_passes
-from trainer_module.random_ops import draws_random_numbers, refuse_stateful_draws
-from trainer_module.row_independence import check_rows_are_independent
-from trainer_module.trace_bytes import bytes_per_row, has_loops
+from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
+from trainer_module.window.passes import plan_passes
+from trainer_module.window.random_ops import draws_random_numbers, refuse_stateful_draws
+from trainer_module.window.row_independence import check_rows_are_independent
+from trainer_module.window.trace_bytes import bytes_per_row, has_loops
 
 AddedLosses = Literal["mean", "sum"]
 

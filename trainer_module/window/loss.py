@@ -11,8 +11,14 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.loss_values import OutputLoss, Values, class_weights, output_loss, values_of
-from trainer_module.nested import Path, is_nested, label, leaves, only, part_at
+from trainer_module.window.loss_values import (
+    OutputLoss,
+    Values,
+    class_weights,
+    output_loss,
+    values_of,
+)
+from trainer_module.window.nested import Path, is_nested, label, leaves, only, part_at
 
 Reduction = Literal["weighted_mean", "mean"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.accumulation import GradientSum
-from trainer_module.several_optimizers import is_several
+from trainer_module.window.accumulation import GradientSum
+from trainer_module.window.several_optimizers import is_several
 
 
 def sum_over_replicas(local: GradientSum) -> GradientSum:

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.names import nearest
-from trainer_module.labels import align, same_shape, zero_where_unweighted
+from trainer_module.window.labels import align, same_shape, zero_where_unweighted
 
 
 class Values(NamedTuple):

@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.gradients import compute_dtypes
-from trainer_module.loss import LossFunction, loss_sums
-from trainer_module.made_up import ROWS, made_up_rows, made_up_weights, rows_of
-from trainer_module.random_ops import draws_random_numbers
+from trainer_module.window.loss import LossFunction, loss_sums
+from trainer_module.window.made_up import ROWS, made_up_rows, made_up_weights, rows_of
+from trainer_module.window.micro_batch import compute_dtypes
+from trainer_module.window.random_ops import draws_random_numbers
 
 # By the fewest bits that a layer computes with. A row beside another number of rows takes another
 # way through the device's kernels and is rounded otherwise (on GPUs to the 10 bits of TF32).

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 from absl import logging
 
-from trainer_module.loss import WeightedLoss
-from trainer_module.nested import at, label
+from trainer_module.window.loss import WeightedLoss
+from trainer_module.window.nested import at, label
 
 # What hands on the numbers that it is given.
 _PASSING = (

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.loss import LossFunction, loss_sums
+from trainer_module.window.loss import LossFunction, loss_sums
 
 # One layer may draw this many times within a micro-batch before two micro-batches share a key.
 _DRAWS_PER_MICRO_BATCH = 1024
