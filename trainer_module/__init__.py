@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from trainer_module.devices.process import prepare_process
     from trainer_module.devices.strategies import create_strategy
     from trainer_module.feature_layout import FeatureLayout
-    from trainer_module.input_grad import input_gradients
+    from trainer_module.gradients.inputs import input_gradients
+    from trainer_module.gradients.per_example import per_example_gradients
     from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model_context import ModelContext
-    from trainer_module.per_example import per_example_gradients
     from trainer_module.tfx_run import run_fn
     from trainer_module.tfx_tune import tuner_fn
     from trainer_module.train_step import TrainStep
@@ -41,9 +41,9 @@ _MODULE_OF = {
     "apply_gradients": "trainer_module.window.reduction",
     "create_strategy": "trainer_module.devices.strategies",
     "find_micro_batch_size": "trainer_module.micro_batch_size",
-    "input_gradients": "trainer_module.input_grad",
+    "input_gradients": "trainer_module.gradients.inputs",
     "mean_gradients": "trainer_module.window.accumulation",
-    "per_example_gradients": "trainer_module.per_example",
+    "per_example_gradients": "trainer_module.gradients.per_example",
     "prepare_process": "trainer_module.devices.process",
     "run_fn": "trainer_module.tfx_run",
     "sum_over_replicas": "trainer_module.window.reduction",

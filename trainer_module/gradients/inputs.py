@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.chunks import map_chunks
+from trainer_module.gradients.chunks import map_chunks
 
 
 def input_gradients(

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.chunks import map_chunks
+from trainer_module.gradients.chunks import map_chunks
 from trainer_module.window.batch_checks import check_batch
 from trainer_module.window.loss import as_loss_function
 from trainer_module.window.micro_batch import micro_batch_gradients
