@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from trainer_module.gradients.per_example import per_example_gradients
     from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model_context import ModelContext
+    from trainer_module.step.train_step import TrainStep
     from trainer_module.tfx_run import run_fn
     from trainer_module.tfx_tune import tuner_fn
-    from trainer_module.train_step import TrainStep
     from trainer_module.training_loop import TrainingLoop
     from trainer_module.tuner_config import TunerConfig
     from trainer_module.window.accumulation import GradientSum, accumulate_gradients, mean_gradients
@@ -33,7 +33,7 @@ _MODULE_OF = {
     "GradientSum": "trainer_module.window.accumulation",
     "MicroBatchSize": "trainer_module.micro_batch_size",
     "ModelContext": "trainer_module.model_context",
-    "TrainStep": "trainer_module.train_step",
+    "TrainStep": "trainer_module.step.train_step",
     "TrainerConfig": "trainer_module.config",
     "TrainingLoop": "trainer_module.training_loop",
     "TunerConfig": "trainer_module.tuner_config",

@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.graph_errors import told_plainly
 from trainer_module.metrics import check_labels, values_by_name
-from trainer_module.split import per_replica
+from trainer_module.step.graph_errors import told_plainly
+from trainer_module.step.split import per_replica
 from trainer_module.window.labels import zero_where_unweighted
 from trainer_module.window.loss import WeightedLoss, as_loss_function, loss_sums
 from trainer_module.window.nested import Path, label, leaves, only, part_at

@@ -14,7 +14,7 @@ from trainer_module.dataset_steps import dataset_facts
 from trainer_module.evaluation import Evaluation
 from trainer_module.in_memory import as_arrays
 from trainer_module.run_facts import differences, flat, told
-from trainer_module.train_step import TrainStep
+from trainer_module.step.train_step import TrainStep
 from trainer_module.variable_names import layer_names
 
 # Numbers of a learning-rate schedule that a program computes from its length.

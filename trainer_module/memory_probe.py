@@ -71,7 +71,7 @@ def measure(request: ProbeRequest, outcome: Path) -> int:
     import keras
     import tensorflow as tf
 
-    from trainer_module.train_step import TrainStep
+    from trainer_module.step.train_step import TrainStep
 
     keras.config.set_floatx(request.keras_options["floatx"])
     keras.config.set_dtype_policy(request.keras_options["dtype_policy"])

@@ -30,7 +30,7 @@ from trainer_module.memory_probe import ProbeRequest
 from trainer_module.micro_batch_search import DoesNotFit, Need, search
 from trainer_module.probe_key import step_key
 from trainer_module.probe_process import run_probe
-from trainer_module.train_step import TrainStep
+from trainer_module.step.train_step import TrainStep
 
 # Longer windows are cut to so many micro-batches while the search looks around: they hold as much,
 # but for the rows of the global batch, and take less time.

@@ -35,8 +35,8 @@ from trainer_module.input_pipeline import DataSummary, Examples, summarise
 from trainer_module.metrics import create_metric
 from trainer_module.micro_batch_rows import micro_batch_rows
 from trainer_module.run_folder import files_identity, run_folder
+from trainer_module.step.train_step import TrainStep
 from trainer_module.tfx_data import open_data
-from trainer_module.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 
 # What says how a run goes but not where it ends, and its length: a run may grow.

@@ -23,9 +23,9 @@ from trainer_module.common.whole_numbers import whole_number
 from trainer_module.epoch_data import EpochData, as_batches
 from trainer_module.evaluation import Evaluate, Evaluation
 from trainer_module.loop_facts import check_facts, loop_facts
-from trainer_module.reports import LoopReport
 from trainer_module.run_facts import told
-from trainer_module.train_step import TrainStep
+from trainer_module.step.reports import LoopReport
+from trainer_module.step.train_step import TrainStep
 from trainer_module.window.several_optimizers import learning_rate_of
 
 _SECONDS_PER_LOOP = 0.5

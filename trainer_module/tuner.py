@@ -23,7 +23,7 @@ from trainer_module.hyperparameters import (
     type_of,
 )
 from trainer_module.micro_batch_size import MemoryBudgetError
-from trainer_module.reports import NonFiniteError
+from trainer_module.step.reports import NonFiniteError
 from trainer_module.tuner_config import SearchRange, TunerConfig
 
 TrainTrial = Callable[[TrainerConfig, Action], Mapping[str, float]]

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.train_step import TrainStep
+from trainer_module.step.train_step import TrainStep
 from trainer_module.window import passes
 
 # Rows of consecutive windows, on up to three replicas.

@@ -17,7 +17,7 @@ import tensorflow as tf
 from trainer_module.actions import Action
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.evaluation import Evaluation
-from trainer_module.train_step import TrainStep
+from trainer_module.step.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 
 ROWS = 64

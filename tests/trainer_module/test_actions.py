@@ -26,7 +26,7 @@ from trainer_module.actions import (
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.common.improvement import better_mode
 from trainer_module.evaluation import Evaluation
-from trainer_module.train_step import TrainStep
+from trainer_module.step.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 
 FEATURES, LABELS, _ = full_batch.batch("mlp", 24)

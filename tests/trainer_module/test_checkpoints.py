@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module.checkpoints import Checkpoints
-from trainer_module.train_step import TrainStep
+from trainer_module.step.train_step import TrainStep
 
 
 class Killed(Exception):

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module.actions import Action
-from trainer_module.train_step import TrainStep
+from trainer_module.step.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from trainer_module import TrainStep, create_strategy
 from trainer_module.evaluation import Evaluation
-from trainer_module.graph_errors import explain, told_plainly
+from trainer_module.step.graph_errors import explain, told_plainly
 
 
 def classes(label):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trainer_module.evaluation import Evaluation
-from trainer_module.train_step import TrainStep
+from trainer_module.step.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 
 FEATURES, LABELS, _ = full_batch.batch("mlp", 24)

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import accumulate_gradients
-from trainer_module.reports import NonFiniteError
-from trainer_module.train_step import TrainStep
+from trainer_module.step.reports import NonFiniteError
+from trainer_module.step.train_step import TrainStep
 
 FEATURES, LABELS, _ = full_batch.batch("mlp", 12)
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module import TrainStep
-from trainer_module.step_functions import MOST_SHAPES, StepFunctions
+from trainer_module.step.step_functions import MOST_SHAPES, StepFunctions
 from trainer_module.window import accumulation
 
 
@@ -46,7 +46,7 @@ def test_a_step_on_a_shape_of_the_shared_trace_is_the_same(float64, monkeypatch)
     """Sequences of 3, 4 and 5 tokens, of which one shape is traced by itself; 1e-12."""
     trained = []
     for most in (8, 1):
-        monkeypatch.setattr("trainer_module.step_functions.MOST_SHAPES", most)
+        monkeypatch.setattr("trainer_module.step.step_functions.MOST_SHAPES", most)
         keras.utils.set_random_seed(0)
         loss = full_batch.loss_for("tokens")
         model = full_batch.tokens(time=None)
@@ -71,7 +71,7 @@ def test_longer_rows_of_a_later_batch_keep_to_the_memory_of_a_pass(monkeypatch):
         return plans[-1][1]
 
     monkeypatch.setattr(accumulation, "plan_passes", planned)
-    monkeypatch.setattr("trainer_module.step_functions.MOST_SHAPES", 2)
+    monkeypatch.setattr("trainer_module.step.step_functions.MOST_SHAPES", 2)
     tokens = keras.Input((None, 1))
     hidden = keras.layers.Dense(4096, "relu")(tokens)
     pooled = keras.layers.GlobalAveragePooling1D()(hidden)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.reports import NonFiniteError
-from trainer_module.train_step import TrainStep
+from trainer_module.step.reports import NonFiniteError
+from trainer_module.step.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 from trainer_module.window.loss import weighted_loss
 

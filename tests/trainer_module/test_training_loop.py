@@ -13,7 +13,7 @@ import tensorflow as tf
 from trainer_module import checkpoints
 from trainer_module.actions import Action, EarlyStopping
 from trainer_module.evaluation import Evaluation
-from trainer_module.train_step import TrainStep
+from trainer_module.step.train_step import TrainStep
 from trainer_module.training_loop import TrainingLoop
 
 FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 23)

@@ -11,13 +11,13 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.graph_errors import told_plainly
-from trainer_module.loss_scale import LossScale
-from trainer_module.moving_average import MovingAverage
-from trainer_module.refusals import check_model, check_optimizer, check_options
-from trainer_module.reports import LoopReport, StepReport, non_finite_error
-from trainer_module.split import per_replica
-from trainer_module.step_functions import StepFunctions
+from trainer_module.step.graph_errors import told_plainly
+from trainer_module.step.loss_scale import LossScale
+from trainer_module.step.moving_average import MovingAverage
+from trainer_module.step.refusals import check_model, check_optimizer, check_options
+from trainer_module.step.reports import LoopReport, StepReport, non_finite_error
+from trainer_module.step.split import per_replica
+from trainer_module.step.step_functions import StepFunctions
 from trainer_module.window.accumulation import (
     AddedLosses,
     Description,
