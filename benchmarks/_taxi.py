@@ -12,8 +12,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from trainer_module import FeatureLayout
+from trainer_module.data.input_pipeline import Examples
 from trainer_module.data_context import TransformedData
-from trainer_module.input_pipeline import Examples
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "output" / "benchmarks"

@@ -20,7 +20,7 @@ from benchmarks._measure import Contender, in_own_process, seconds_per_run
 from benchmarks._result import Limit, Row
 from benchmarks._transform import execute, ours
 from benchmarks._transform_data import names, numbers
-from trainer_module.input_pipeline import Examples
+from trainer_module.data.input_pipeline import Examples
 
 COLUMNS, ROWS = 300, 20_000
 BATCH_ROWS = 1024

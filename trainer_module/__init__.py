@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainer_module.config import TrainerConfig
+    from trainer_module.data.feature_layout import FeatureLayout
     from trainer_module.devices.process import prepare_process
     from trainer_module.devices.strategies import create_strategy
-    from trainer_module.feature_layout import FeatureLayout
     from trainer_module.gradients.inputs import input_gradients
     from trainer_module.gradients.per_example import per_example_gradients
     from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trainer_module.window.reduction import apply_gradients, sum_over_replicas
 
 _MODULE_OF = {
-    "FeatureLayout": "trainer_module.feature_layout",
+    "FeatureLayout": "trainer_module.data.feature_layout",
     "GradientSum": "trainer_module.window.accumulation",
     "MicroBatchSize": "trainer_module.micro_batch_size",
     "ModelContext": "trainer_module.model_context",

@@ -6,8 +6,8 @@ import math
 from typing import Any, NamedTuple
 
 from trainer_module.config import TrainerConfig
-from trainer_module.feature_layout import FeatureLayout
-from trainer_module.input_pipeline import DataSummary, Examples
+from trainer_module.data.feature_layout import FeatureLayout
+from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.model_context import LabelKind, ModelContext
 
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import import_dotted, nearest
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
+from trainer_module.data.input_pipeline import Examples
 from trainer_module.default_model import default_model
 from trainer_module.devices.strategies import check_strategy
-from trainer_module.input_pipeline import Examples
 from trainer_module.metrics import create_metric, metric_label
 from trainer_module.model_context import LabelKind, ModelContext
 from trainer_module.optimizers import create_optimizer

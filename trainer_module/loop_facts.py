@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from trainer_module.actions import Action
 from trainer_module.common.described import described
-from trainer_module.dataset_steps import dataset_facts
+from trainer_module.data.dataset_steps import dataset_facts
+from trainer_module.data.in_memory import as_arrays
 from trainer_module.evaluation import Evaluation
-from trainer_module.in_memory import as_arrays
 from trainer_module.run_facts import differences, flat, told
 from trainer_module.step.train_step import TrainStep
 from trainer_module.variable_names import layer_names

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Literal
 
 from trainer_module.config import TrainerConfig
-from trainer_module.feature_layout import FeatureLayout
+from trainer_module.data.feature_layout import FeatureLayout
 
 LabelKind = Literal["binary", "multiclass", "regression"]
 

@@ -17,6 +17,7 @@ from trainer_module.actions import Action, EarlyStopping, FitResult, ProgressLog
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig, trainer_settings
+from trainer_module.data.input_pipeline import DataSummary, Examples, summarise
 from trainer_module.data_context import TransformedData, model_context, unsized_ids
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
@@ -31,7 +32,6 @@ from trainer_module.from_config import (
     step_options,
 )
 from trainer_module.hyperparameters import with_hyperparameters
-from trainer_module.input_pipeline import DataSummary, Examples, summarise
 from trainer_module.metrics import create_metric
 from trainer_module.micro_batch_rows import micro_batch_rows
 from trainer_module.run_folder import files_identity, run_folder

@@ -20,7 +20,7 @@ from trainer_module.actions import (
 )
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.common.whole_numbers import whole_number
-from trainer_module.epoch_data import EpochData, as_batches
+from trainer_module.data.epoch_data import EpochData, as_batches
 from trainer_module.evaluation import Evaluate, Evaluation
 from trainer_module.loop_facts import check_facts, loop_facts
 from trainer_module.run_facts import told

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from trainer_module.feature_layout import FeatureLayout, read_schema
+from trainer_module.data.feature_layout import FeatureLayout, read_schema
 
 #: Kinds whose columns hold ids in [0, vocabulary_size), to which no scale applies.
 ID_KINDS = frozenset({"vocabulary", "integer", "bucketize", "hash", "date"})

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import input_pipeline
-from trainer_module.block_shuffle import shuffle_blocks
-from trainer_module.input_pipeline import Examples, expand, summarise
+from trainer_module.data import input_pipeline
+from trainer_module.data.block_shuffle import shuffle_blocks
+from trainer_module.data.input_pipeline import Examples, expand, summarise
 
 
 @pytest.fixture

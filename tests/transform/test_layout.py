@@ -37,7 +37,7 @@ def test_names_label_a_packed_vector() -> None:
 
 def test_learned_columns_take_the_names_of_their_values(tmp_path: pathlib.Path) -> None:
     """For this reader and the trainer's; a place without a value keeps its rank."""
-    from trainer_module.feature_layout import FeatureLayout as TrainersLayout
+    from trainer_module.data.feature_layout import FeatureLayout as TrainersLayout
 
     columns = [
         {

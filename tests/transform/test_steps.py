@@ -233,7 +233,7 @@ def test_sets_of_learned_values_are_named_by_them(run: Any) -> None:
 
 
 def test_the_trainer_gives_learned_values_the_same_names(run: Any) -> None:
-    from trainer_module.feature_layout import FeatureLayout
+    from trainer_module.data.feature_layout import FeatureLayout
 
     read = FeatureLayout.from_transform_graph(run.uri)
     assert read is not None

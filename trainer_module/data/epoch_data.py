@@ -9,13 +9,13 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.whole_numbers import whole_number
-from trainer_module.dataset_steps import (
+from trainer_module.data.dataset_steps import (
     has_reshuffle,
     random_operations,
     reshuffles_at_once,
     unseeded_shuffle,
 )
-from trainer_module.in_memory import array_batches, listed_batches
+from trainer_module.data.in_memory import array_batches, listed_batches
 
 Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
 

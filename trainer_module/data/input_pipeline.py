@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.block_shuffle import shuffle_blocks
+from trainer_module.data.block_shuffle import shuffle_blocks
 
 _READ_BUFFER_BYTES = 8 << 20
 _FILES_AT_A_TIME = 8
