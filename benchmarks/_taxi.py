@@ -13,7 +13,7 @@ import tensorflow_transform as tft
 
 from trainer_module import FeatureLayout
 from trainer_module.data.input_pipeline import Examples
-from trainer_module.data_context import TransformedData
+from trainer_module.model.data_context import TransformedData
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "output" / "benchmarks"

@@ -32,11 +32,11 @@ from trainer_module.actions import ProgressLog, TensorBoardScalars
 from trainer_module.checkpoints import Checkpoints
 from trainer_module.config import DEFAULT_METRICS
 from trainer_module.data.input_pipeline import DataSummary, summarise
-from trainer_module.data_context import TransformedData, model_context
-from trainer_module.default_model import default_model
 from trainer_module.evaluation import Evaluation
-from trainer_module.metrics import create_metric
-from trainer_module.optimizers import create_optimizer
+from trainer_module.model.data_context import TransformedData, model_context
+from trainer_module.model.default_model import default_model
+from trainer_module.model.metrics import create_metric
+from trainer_module.model.optimizers import create_optimizer
 from trainer_module.window.loss import weighted_loss
 
 CONFIG = TrainerConfig()

@@ -176,7 +176,7 @@ def _why_text(error: str, seen: DataPeek) -> str:
 
 def _check_names(config: PipelineConfig) -> None:
     # Here, since it takes TensorFlow, which takes seconds to import.
-    from trainer_module.from_config import check_names, distinct_by_name
+    from trainer_module.model.from_config import check_names, distinct_by_name
 
     for training in distinct_by_name(config.trainings):
         try:

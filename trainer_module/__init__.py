@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainer_module.gradients.inputs import input_gradients
     from trainer_module.gradients.per_example import per_example_gradients
     from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
-    from trainer_module.model_context import ModelContext
+    from trainer_module.model.model_context import ModelContext
     from trainer_module.step.train_step import TrainStep
     from trainer_module.tfx_run import run_fn
     from trainer_module.tfx_tune import tuner_fn
@@ -32,7 +32,7 @@ _MODULE_OF = {
     "FeatureLayout": "trainer_module.data.feature_layout",
     "GradientSum": "trainer_module.window.accumulation",
     "MicroBatchSize": "trainer_module.micro_batch_size",
-    "ModelContext": "trainer_module.model_context",
+    "ModelContext": "trainer_module.model.model_context",
     "TrainStep": "trainer_module.step.train_step",
     "TrainerConfig": "trainer_module.config",
     "TrainingLoop": "trainer_module.training_loop",

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.metrics import check_labels, values_by_name
+from trainer_module.model.metrics import check_labels, values_by_name
 from trainer_module.step.graph_errors import told_plainly
 from trainer_module.step.split import per_replica
 from trainer_module.window.labels import zero_where_unweighted

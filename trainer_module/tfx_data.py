@@ -10,7 +10,7 @@ from trainer_module.common.names import nearest
 from trainer_module.config import TrainerConfig
 from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.input_pipeline import Examples, expand
-from trainer_module.data_context import TransformedData
+from trainer_module.model.data_context import TransformedData
 
 
 def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:

@@ -18,12 +18,14 @@ from trainer_module.checkpoints import Checkpoints
 from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import DataSummary, Examples, summarise
-from trainer_module.data_context import TransformedData, model_context, unsized_ids
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
 from trainer_module.evaluation import Evaluation
 from trainer_module.export import export_model
-from trainer_module.from_config import (
+from trainer_module.hyperparameters import with_hyperparameters
+from trainer_module.micro_batch_rows import micro_batch_rows
+from trainer_module.model.data_context import TransformedData, model_context, unsized_ids
+from trainer_module.model.from_config import (
     build_all,
     check_monitor,
     check_names,
@@ -31,9 +33,7 @@ from trainer_module.from_config import (
     narrowed,
     step_options,
 )
-from trainer_module.hyperparameters import with_hyperparameters
-from trainer_module.metrics import create_metric
-from trainer_module.micro_batch_rows import micro_batch_rows
+from trainer_module.model.metrics import create_metric
 from trainer_module.run_folder import files_identity, run_folder
 from trainer_module.step.train_step import TrainStep
 from trainer_module.tfx_data import open_data

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from trainer_module.default_model import PackedEmbedding
+from trainer_module.model.default_model import PackedEmbedding
 
 
 def test_it_is_one_embedding_per_column():

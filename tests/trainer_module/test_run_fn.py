@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 from absl import logging as absl_logging
 
-from trainer_module import TrainerConfig, from_config, run_fn, tfx_run
+from trainer_module import TrainerConfig, run_fn, tfx_run
+from trainer_module.model import from_config
 
 QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
 

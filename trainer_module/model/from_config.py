@@ -13,11 +13,11 @@ from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import import_dotted, nearest
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.data.input_pipeline import Examples
-from trainer_module.default_model import default_model
 from trainer_module.devices.strategies import check_strategy
-from trainer_module.metrics import create_metric, metric_label
-from trainer_module.model_context import LabelKind, ModelContext
-from trainer_module.optimizers import create_optimizer
+from trainer_module.model.default_model import default_model
+from trainer_module.model.metrics import create_metric, metric_label
+from trainer_module.model.model_context import LabelKind, ModelContext
+from trainer_module.model.optimizers import create_optimizer
 from trainer_module.window.loss import LossFunction, WeightedLoss, as_loss_function
 
 _DEFAULT_LOSS = {

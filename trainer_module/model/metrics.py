@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from trainer_module.common.names import import_dotted, nearest
-from trainer_module.model_context import LabelKind
+from trainer_module.model.model_context import LabelKind
 
 # Keras' default of 200 thresholds shows AUC to about two decimals.
 _AUC_THRESHOLDS = 1000
@@ -98,7 +98,7 @@ def check_labels(metric: keras.metrics.Metric, labels: Any, outputs: Any, weight
     raise ValueError(
         f"metric {metric.name!r} compares labels of shape {labels.shape} with outputs of shape "
         f"{outputs.shape} value by value: use its Sparse... variant for labels that are classes, "
-        "or trainer_module.metrics.OneHotLabels(metric)."
+        "or trainer_module.model.metrics.OneHotLabels(metric)."
     )
 
 

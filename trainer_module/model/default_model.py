@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from trainer_module.model_context import ModelContext
+from trainer_module.model.model_context import ModelContext
 
 _ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "regression": None}
 
