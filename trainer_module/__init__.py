@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from trainer_module.devices.strategies import create_strategy
     from trainer_module.gradients.inputs import input_gradients
     from trainer_module.gradients.per_example import per_example_gradients
+    from trainer_module.loop.training_loop import TrainingLoop
     from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model.model_context import ModelContext
     from trainer_module.step.train_step import TrainStep
     from trainer_module.tfx_run import run_fn
     from trainer_module.tfx_tune import tuner_fn
-    from trainer_module.training_loop import TrainingLoop
     from trainer_module.tuner_config import TunerConfig
     from trainer_module.window.accumulation import GradientSum, accumulate_gradients, mean_gradients
     from trainer_module.window.loss import weighted_loss
@@ -35,7 +35,7 @@ _MODULE_OF = {
     "ModelContext": "trainer_module.model.model_context",
     "TrainStep": "trainer_module.step.train_step",
     "TrainerConfig": "trainer_module.config",
-    "TrainingLoop": "trainer_module.training_loop",
+    "TrainingLoop": "trainer_module.loop.training_loop",
     "TunerConfig": "trainer_module.tuner_config",
     "accumulate_gradients": "trainer_module.window.accumulation",
     "apply_gradients": "trainer_module.window.reduction",

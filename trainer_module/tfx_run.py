@@ -13,16 +13,24 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.actions import Action, EarlyStopping, FitResult, ProgressLog, TensorBoardScalars
-from trainer_module.checkpoints import Checkpoints
 from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import DataSummary, Examples, summarise
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
-from trainer_module.evaluation import Evaluation
 from trainer_module.export import export_model
 from trainer_module.hyperparameters import with_hyperparameters
+from trainer_module.loop.actions import (
+    Action,
+    EarlyStopping,
+    FitResult,
+    ProgressLog,
+    TensorBoardScalars,
+)
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.run_folder import files_identity, run_folder
+from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.micro_batch_rows import micro_batch_rows
 from trainer_module.model.data_context import TransformedData, model_context, unsized_ids
 from trainer_module.model.from_config import (
@@ -34,10 +42,8 @@ from trainer_module.model.from_config import (
     step_options,
 )
 from trainer_module.model.metrics import create_metric
-from trainer_module.run_folder import files_identity, run_folder
 from trainer_module.step.train_step import TrainStep
 from trainer_module.tfx_data import open_data
-from trainer_module.training_loop import TrainingLoop
 
 # What says how a run goes but not where it ends, and its length: a run may grow.
 _NOT_IN_FACTS = {

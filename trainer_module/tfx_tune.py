@@ -8,11 +8,11 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from trainer_module.actions import Action
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
+from trainer_module.loop.actions import Action
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.model.from_config import check_names, distinct_by_name
 from trainer_module.tfx_data import open_data

@@ -11,7 +11,6 @@ import tensorflow as tf
 from absl import logging
 from keras_tuner.engine import base_tuner
 
-from trainer_module.actions import Action, ProgressLog
 from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.names import nearest
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
@@ -22,6 +21,7 @@ from trainer_module.hyperparameters import (
     setting_values,
     type_of,
 )
+from trainer_module.loop.actions import Action, ProgressLog
 from trainer_module.micro_batch_size import MemoryBudgetError
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.tuner_config import SearchRange, TunerConfig

@@ -26,13 +26,13 @@ BASE = "1.16" if sys.version_info < (3, 11) else "1.21"
 PROGRAM = """
 import importlib.resources, json
 import keras, numpy as np, tensorflow as tf
-import trainer_module.actions
+import trainer_module.loop.actions
 from trainer_module import TrainingLoop, TrainStep
-from trainer_module.actions import CsvLog, ProgressLog, TensorBoardScalars
+from trainer_module.loop.actions import CsvLog, ProgressLog, TensorBoardScalars
 
 PACKAGES = ("trainer_module", "transform", "components", "pipeline")
 lacking, there = {}, []
-for package in (*PACKAGES, "trainer_module.actions"):
+for package in (*PACKAGES, "trainer_module.loop.actions"):
     module = importlib.import_module(package)
     for name in module.__all__:
         try:
@@ -143,7 +143,7 @@ def test_every_name_is_there_or_says_which_extra_it_needs(seen):
         "trainer_module.TrainingLoop",
         "trainer_module.run_fn",
         "trainer_module.tuner_fn",
-        "trainer_module.actions.TensorBoardScalars",
+        "trainer_module.loop.actions.TensorBoardScalars",
         "components.NormalizationLimits",
         "pipeline.PipelineConfig",
         "transform.FeatureSpec",

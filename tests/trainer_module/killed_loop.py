@@ -14,11 +14,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.actions import Action
-from trainer_module.checkpoints import Checkpoints
-from trainer_module.evaluation import Evaluation
+from trainer_module.loop.actions import Action
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
-from trainer_module.training_loop import TrainingLoop
 
 ROWS = 64
 _random = np.random.default_rng(3)

@@ -13,7 +13,8 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
-from trainer_module.actions import (
+from trainer_module.common.improvement import better_mode
+from trainer_module.loop.actions import (
     Action,
     CsvLog,
     EarlyStopping,
@@ -23,11 +24,10 @@ from trainer_module.actions import (
     LoopProgress,
     TensorBoardScalars,
 )
-from trainer_module.checkpoints import Checkpoints
-from trainer_module.common.improvement import better_mode
-from trainer_module.evaluation import Evaluation
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
-from trainer_module.training_loop import TrainingLoop
 
 FEATURES, LABELS, _ = full_batch.batch("mlp", 24)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.checkpoints import Checkpoints
+from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.step.train_step import TrainStep
 
 

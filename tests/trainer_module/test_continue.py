@@ -16,11 +16,11 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.actions import EarlyStopping
-from trainer_module.checkpoints import Checkpoints
-from trainer_module.evaluation import Evaluation
+from trainer_module.loop.actions import EarlyStopping
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
-from trainer_module.training_loop import TrainingLoop
 
 FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 12)
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.actions import Action
+from trainer_module.loop.actions import Action
+from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
-from trainer_module.training_loop import TrainingLoop
 
 
 class Losses(Action):

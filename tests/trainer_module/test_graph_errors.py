@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import TrainStep, create_strategy
-from trainer_module.evaluation import Evaluation
+from trainer_module.loop.evaluation import Evaluation
 from trainer_module.step.graph_errors import explain, told_plainly
 
 

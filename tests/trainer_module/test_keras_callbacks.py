@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import pytest
 
-from trainer_module.evaluation import Evaluation
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
-from trainer_module.training_loop import TrainingLoop
 
 FEATURES, LABELS, _ = full_batch.batch("mlp", 24)
 
@@ -186,7 +186,7 @@ def test_data_that_is_none_is_refused(data, options, message):
 
 
 def test_progress_is_shown_by_default_and_not_if_unwanted(capsys, monkeypatch):
-    from trainer_module.actions import progress_log
+    from trainer_module.loop.actions import progress_log
 
     monkeypatch.setattr(progress_log, "_is_heard", lambda logger: False)
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)

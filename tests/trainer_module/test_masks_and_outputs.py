@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import TrainStep, accumulate_gradients, mean_gradients, weighted_loss
-from trainer_module.evaluation import Evaluation
+from trainer_module.loop.evaluation import Evaluation
 
 pytestmark = pytest.mark.usefixtures("float64")
 

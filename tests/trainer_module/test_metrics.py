@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from sklearn import metrics as reference
 
-from trainer_module.evaluation import Evaluation
+from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import OneHotLabels, create_metric
 
 # Batches of 13, 13, 13 and 1 row: ragged on two and three replicas, then empty ones.

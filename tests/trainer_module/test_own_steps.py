@@ -15,7 +15,7 @@ from trainer_module import (
     per_example_gradients,
     weighted_loss,
 )
-from trainer_module.evaluation import Evaluation
+from trainer_module.loop.evaluation import Evaluation
 
 X, Y = np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.step.train_step import TrainStep
-from trainer_module.training_loop import TrainingLoop
 from trainer_module.window.loss import weighted_loss
 
 pytestmark = pytest.mark.usefixtures("passes_of_one")

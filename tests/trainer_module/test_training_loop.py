@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module import checkpoints
-from trainer_module.actions import Action, EarlyStopping
-from trainer_module.evaluation import Evaluation
+from trainer_module.loop import checkpoints
+from trainer_module.loop.actions import Action, EarlyStopping
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
-from trainer_module.training_loop import TrainingLoop
 
 FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 23)
 

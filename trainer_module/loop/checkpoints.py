@@ -15,9 +15,9 @@ from absl import logging
 
 from trainer_module.common.whole_files import write_text
 from trainer_module.common.whole_numbers import whole_number
-from trainer_module.run_facts import differences, told
+from trainer_module.loop.run_facts import differences, told
+from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.train_step import TrainStep
-from trainer_module.variable_names import model_paths, optimizer_paths
 
 _POSITION = "position"
 # What saving is taken to last before the first: by default the first second needs no checkpoint.

@@ -12,10 +12,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgress
 from trainer_module.common.described import described
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import nearest
+from trainer_module.loop.actions.action import Action, EpochEnd, FitResult, LoopProgress
 from trainer_module.window.several_optimizers import each_optimizer, is_several
 
 # What is of no use here, and what does the same.
@@ -25,7 +25,7 @@ _OTHERS = {
     "OrbaxCheckpoint": "give checkpoints=Checkpoints(folder, step)",
     "ProgbarLogger": "progress is shown without it",
     "SwapEMAWeights": "give TrainStep ema_momentum=; evaluations and exports use the average",
-    "TensorBoard": "use trainer_module.actions.TensorBoardScalars(folder)",
+    "TensorBoard": "use trainer_module.loop.actions.TensorBoardScalars(folder)",
 }
 _NEVER_CALLED = (
     *("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end"),

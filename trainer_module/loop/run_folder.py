@@ -12,7 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.whole_files import write_text
-from trainer_module.run_facts import differences, told
+from trainer_module.loop.run_facts import differences, told
 
 _FACTS = "facts.json"
 _CHUNK_BYTES = 8 << 20

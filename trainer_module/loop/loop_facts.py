@@ -8,14 +8,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.actions import Action
 from trainer_module.common.described import described
 from trainer_module.data.dataset_steps import dataset_facts
 from trainer_module.data.in_memory import as_arrays
-from trainer_module.evaluation import Evaluation
-from trainer_module.run_facts import differences, flat, told
+from trainer_module.loop.actions import Action
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.run_facts import differences, flat, told
+from trainer_module.loop.variable_names import layer_names
 from trainer_module.step.train_step import TrainStep
-from trainer_module.variable_names import layer_names
 
 # Numbers of a learning-rate schedule that a program computes from its length.
 _FOLLOW_LENGTH = ("decay_steps", "total_steps", "first_decay_steps")

@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.actions.action import Action, EpochEnd
 from trainer_module.common.improvement import Mode, better_mode, is_better
+from trainer_module.loop.actions.action import Action, EpochEnd
 
 
 class ExportBest(Action):

@@ -6,8 +6,8 @@ import csv
 import io
 from typing import Any
 
-from trainer_module.actions.action import Action, EpochEnd
 from trainer_module.common.whole_files import write_text
+from trainer_module.loop.actions.action import Action, EpochEnd
 
 
 class CsvLog(Action):

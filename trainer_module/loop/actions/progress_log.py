@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import logging
 
-from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.actions.action import Action, EpochEnd, FitResult, LoopProgress
 
 
 class ProgressLog(Action):

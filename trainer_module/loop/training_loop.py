@@ -10,7 +10,9 @@ from typing import Any
 import keras
 from absl import logging
 
-from trainer_module.actions import (
+from trainer_module.common.whole_numbers import whole_number
+from trainer_module.data.epoch_data import EpochData, as_batches
+from trainer_module.loop.actions import (
     Action,
     EpochEnd,
     FitResult,
@@ -18,12 +20,10 @@ from trainer_module.actions import (
     LoopProgress,
     ProgressLog,
 )
-from trainer_module.checkpoints import Checkpoints
-from trainer_module.common.whole_numbers import whole_number
-from trainer_module.data.epoch_data import EpochData, as_batches
-from trainer_module.evaluation import Evaluate, Evaluation
-from trainer_module.loop_facts import check_facts, loop_facts
-from trainer_module.run_facts import told
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.evaluation import Evaluate, Evaluation
+from trainer_module.loop.loop_facts import check_facts, loop_facts
+from trainer_module.loop.run_facts import told
 from trainer_module.step.reports import LoopReport
 from trainer_module.step.train_step import TrainStep
 from trainer_module.window.several_optimizers import learning_rate_of

@@ -7,13 +7,13 @@ TrainingLoop(..., actions=[ProgressLog(), CsvLog("run/epochs.csv"),
 
 from __future__ import annotations
 
-from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgress
-from trainer_module.actions.csv_log import CsvLog
-from trainer_module.actions.early_stopping import EarlyStopping
-from trainer_module.actions.export_best import ExportBest
-from trainer_module.actions.keras_callback import KerasCallback
-from trainer_module.actions.progress_log import ProgressLog
-from trainer_module.actions.tensorboard import TensorBoardScalars
+from trainer_module.loop.actions.action import Action, EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.actions.csv_log import CsvLog
+from trainer_module.loop.actions.early_stopping import EarlyStopping
+from trainer_module.loop.actions.export_best import ExportBest
+from trainer_module.loop.actions.keras_callback import KerasCallback
+from trainer_module.loop.actions.progress_log import ProgressLog
+from trainer_module.loop.actions.tensorboard import TensorBoardScalars
 
 __all__ = [
     "Action",

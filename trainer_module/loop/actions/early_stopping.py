@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.actions.action import Action, EpochEnd
 from trainer_module.common.improvement import Mode, better_mode, is_better
+from trainer_module.loop.actions.action import Action, EpochEnd
 
 
 class EarlyStopping(Action):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from trainer_module.actions.action import Action, EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.actions.action import Action, EpochEnd, FitResult, LoopProgress
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
