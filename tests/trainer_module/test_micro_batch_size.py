@@ -17,12 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainer_module import find_micro_batch_size, micro_batch_size, run_fn
+from trainer_module import find_micro_batch_size, run_fn
 from trainer_module.devices.memory_budget import parse_memory_budget
-from trainer_module.memory_probe import ProbeRequest
-from trainer_module.micro_batch_search import Need
-from trainer_module.micro_batch_size import MemoryBudgetError
-from trainer_module.probe_process import _environment, run_probe
+from trainer_module.memory import micro_batch_size
+from trainer_module.memory.micro_batch_search import Need
+from trainer_module.memory.micro_batch_size import MemoryBudgetError
+from trainer_module.memory.probe import ProbeRequest
+from trainer_module.memory.probe_process import _environment, run_probe
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "micro-batch-size.md").read_text()
 MODEL, PROGRAM = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)

@@ -7,7 +7,7 @@ import logging as standard_logging
 import pytest
 from absl import logging
 
-from trainer_module.probe_cache import Entry, default_folder, load, store
+from trainer_module.memory.probe_cache import Entry, default_folder, load, store
 
 ENTRY = Entry(
     key="abc", rows=64, bytes=100, next_rows=128, next_bytes=180, budget=150, memory_budget="80%"

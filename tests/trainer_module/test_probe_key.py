@@ -12,8 +12,8 @@ import probe_models
 import pytest
 import tensorflow as tf
 
-from trainer_module.memory_probe import ProbeRequest
-from trainer_module.probe_key import step_key
+from trainer_module.memory.probe import ProbeRequest
+from trainer_module.memory.probe_key import step_key
 from trainer_module.window.loss import weighted_loss
 
 REQUEST = ProbeRequest(

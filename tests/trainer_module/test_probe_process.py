@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from trainer_module.memory_probe import ProbeRequest
-from trainer_module.micro_batch_search import Need
-from trainer_module.probe_process import _environment, run_probe
+from trainer_module.memory.micro_batch_search import Need
+from trainer_module.memory.probe import ProbeRequest
+from trainer_module.memory.probe_process import _environment, run_probe
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_it_ends_with_the_process_that_asked(request_for, tmp_path):
     request = request_for("import time; open(__file__ + '.ran', 'w'); time.sleep(100)")
     (tmp_path / "request").write_bytes(pickle.dumps(request))
     child = subprocess.Popen(
-        [sys.executable, "-m", "trainer_module.memory_probe", str(tmp_path)],
+        [sys.executable, "-m", "trainer_module.memory.probe", str(tmp_path)],
         stdin=subprocess.PIPE,
         env=_environment(),
     )

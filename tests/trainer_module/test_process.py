@@ -19,7 +19,7 @@ PROGRAM = """
 
     prepare_process(TrainerConfig.model_validate_json(sys.argv[1]))
     import tensorflow as tf
-    from trainer_module.probe_process import _environment
+    from trainer_module.memory.probe_process import _environment
 
     x = tf.random.normal([1024, 1024])
     wall, processor = time.perf_counter(), time.process_time()

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from trainer_module.common.whole_files import write_text
 from trainer_module.data.input_pipeline import Examples
-from trainer_module.micro_batch_size import MemoryBudgetError, find_micro_batch_size
+from trainer_module.memory.micro_batch_size import MemoryBudgetError, find_micro_batch_size
 from trainer_module.model.from_config import build_all, inputs_of, narrowed, step_options
 from trainer_module.model.model_context import ModelContext
 

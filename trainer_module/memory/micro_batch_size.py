@@ -17,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from trainer_module import probe_cache
 from trainer_module.common.names import import_dotted, nearest
 from trainer_module.devices.memory_budget import (
     format_bytes,
@@ -26,10 +25,11 @@ from trainer_module.devices.memory_budget import (
     parse_memory_budget,
 )
 from trainer_module.devices.strategies import grow_gpu_memory, replica_devices
-from trainer_module.memory_probe import ProbeRequest
-from trainer_module.micro_batch_search import DoesNotFit, Need, search
-from trainer_module.probe_key import step_key
-from trainer_module.probe_process import run_probe
+from trainer_module.memory import probe_cache
+from trainer_module.memory.micro_batch_search import DoesNotFit, Need, search
+from trainer_module.memory.probe import ProbeRequest
+from trainer_module.memory.probe_key import step_key
+from trainer_module.memory.probe_process import run_probe
 from trainer_module.step.train_step import TrainStep
 
 # Longer windows are cut to so many micro-batches while the search looks around: they hold as much,

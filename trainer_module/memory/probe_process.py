@@ -13,8 +13,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from trainer_module.memory_probe import ProbeRequest
-from trainer_module.micro_batch_search import Need
+from trainer_module.memory.micro_batch_search import Need
+from trainer_module.memory.probe import ProbeRequest
 
 _LOG_LINES = 20
 
@@ -34,7 +34,7 @@ def run_probe(request: ProbeRequest) -> Need:
         (folder / "request").write_bytes(pickle.dumps(request))
         with (folder / "log").open("wb") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", "trainer_module.memory_probe", name],
+                [sys.executable, "-m", "trainer_module.memory.probe", name],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

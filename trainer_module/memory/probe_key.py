@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.memory_probe import ProbeRequest
+from trainer_module.memory.probe import ProbeRequest
 from trainer_module.window.loss import WeightedLoss
 
 # Read by TensorFlow and XLA, and able to change how much memory an operation takes.

@@ -1,6 +1,6 @@
 """A child process that takes two real optimizer steps and says what memory they needed.
 
-    python -m trainer_module.memory_probe FOLDER
+    python -m trainer_module.memory.probe FOLDER
 
 It reads `FOLDER/request` (a pickled `ProbeRequest`) and leaves `FOLDER/outcome.json`. Being killed
 for its memory is one of its ways to answer, so it lives alone and holds nothing that matters.
