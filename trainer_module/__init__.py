@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trainer_module.step.train_step import TrainStep
     from trainer_module.tfx_run import run_fn
     from trainer_module.tfx_tune import tuner_fn
-    from trainer_module.tuner_config import TunerConfig
+    from trainer_module.tuning.tuner_config import TunerConfig
     from trainer_module.window.accumulation import GradientSum, accumulate_gradients, mean_gradients
     from trainer_module.window.loss import weighted_loss
     from trainer_module.window.reduction import apply_gradients, sum_over_replicas
@@ -36,7 +36,7 @@ _MODULE_OF = {
     "TrainStep": "trainer_module.step.train_step",
     "TrainerConfig": "trainer_module.config",
     "TrainingLoop": "trainer_module.loop.training_loop",
-    "TunerConfig": "trainer_module.tuner_config",
+    "TunerConfig": "trainer_module.tuning.tuner_config",
     "accumulate_gradients": "trainer_module.window.accumulation",
     "apply_gradients": "trainer_module.window.reduction",
     "create_strategy": "trainer_module.devices.strategies",

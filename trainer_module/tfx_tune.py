@@ -17,7 +17,7 @@ from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.model.from_config import check_names, distinct_by_name
 from trainer_module.tfx_data import open_data
 from trainer_module.tfx_run import check_rows, keras_set_up, train
-from trainer_module.tuner_config import TunerConfig, check_objective
+from trainer_module.tuning.tuner_config import TunerConfig, check_objective
 
 
 class TunerFnResult(NamedTuple):
@@ -87,6 +87,6 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
         return trained.result.metrics
 
     # KerasTuner comes with TFX: who uses the rest of the package need not have it.
-    from trainer_module.tuner import SettingsTuner
+    from trainer_module.tuning.tuner import SettingsTuner
 
     return TunerFnResult(SettingsTuner(config, tuning, train_trial, directory=directory), {})

@@ -12,7 +12,7 @@ from typing import Any
 from tfx import v1 as tfx
 
 from trainer_module.config import TrainerConfig
-from trainer_module.tuner_config import TunerConfig
+from trainer_module.tuning.tuner_config import TunerConfig
 
 TUNER_FN = "trainer_module.tuner_fn"
 

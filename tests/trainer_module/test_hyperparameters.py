@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainer_module.config import TrainerConfig
-from trainer_module.hyperparameters import (
+from trainer_module.tuning.hyperparameters import (
     as_choices,
     from_choice,
     setting_paths,

@@ -12,8 +12,8 @@ from absl import logging as absl_logging
 
 from trainer_module import TrainerConfig, TunerConfig, run_fn, tuner_fn
 from trainer_module.devices import strategies
-from trainer_module.hyperparameters import setting_values
-from trainer_module.tuner import SettingsTuner
+from trainer_module.tuning.hyperparameters import setting_values
+from trainer_module.tuning.tuner import SettingsTuner
 
 TRAINER = {
     "label": "generous",

@@ -19,7 +19,7 @@ from pydantic import (
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import nearest
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig, parse_section
-from trainer_module.hyperparameters import alternatives, type_of, with_values
+from trainer_module.tuning.hyperparameters import alternatives, type_of, with_values
 
 DEFAULT_TRIALS = 10
 # Combinations of values and of the ends of ranges that are checked before the first trial.

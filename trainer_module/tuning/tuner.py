@@ -14,17 +14,17 @@ from keras_tuner.engine import base_tuner
 from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.names import nearest
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
-from trainer_module.hyperparameters import (
+from trainer_module.loop.actions import Action, ProgressLog
+from trainer_module.memory.micro_batch_size import MemoryBudgetError
+from trainer_module.step.reports import NonFiniteError
+from trainer_module.tuning.hyperparameters import (
     RESERVED,
     alternatives,
     as_choices,
     setting_values,
     type_of,
 )
-from trainer_module.loop.actions import Action, ProgressLog
-from trainer_module.memory.micro_batch_size import MemoryBudgetError
-from trainer_module.step.reports import NonFiniteError
-from trainer_module.tuner_config import SearchRange, TunerConfig
+from trainer_module.tuning.tuner_config import SearchRange, TunerConfig
 
 TrainTrial = Callable[[TrainerConfig, Action], Mapping[str, float]]
 

@@ -1,0 +1,4 @@
+"""A search over the settings of a training.
+
+May use `memory`, `loop` and what is below them.
+"""
