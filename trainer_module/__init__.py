@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from trainer_module.memory.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model.model_context import ModelContext
     from trainer_module.step.train_step import TrainStep
-    from trainer_module.tfx_run import run_fn
-    from trainer_module.tfx_tune import tuner_fn
+    from trainer_module.tfx.run import run_fn
+    from trainer_module.tfx.tune import tuner_fn
     from trainer_module.tuning.tuner_config import TunerConfig
     from trainer_module.window.accumulation import GradientSum, accumulate_gradients, mean_gradients
     from trainer_module.window.loss import weighted_loss
@@ -45,9 +45,9 @@ _MODULE_OF = {
     "mean_gradients": "trainer_module.window.accumulation",
     "per_example_gradients": "trainer_module.gradients.per_example",
     "prepare_process": "trainer_module.devices.process",
-    "run_fn": "trainer_module.tfx_run",
+    "run_fn": "trainer_module.tfx.run",
     "sum_over_replicas": "trainer_module.window.reduction",
-    "tuner_fn": "trainer_module.tfx_tune",
+    "tuner_fn": "trainer_module.tfx.tune",
     "weighted_loss": "trainer_module.window.loss",
 }
 

@@ -14,7 +14,7 @@ import pytest
 import small_transform
 import tensorflow as tf
 
-from trainer_module.export import _as_parsed, argument_names, export_model
+from trainer_module.tfx.export import _as_parsed, argument_names, export_model
 
 
 @pytest.fixture(scope="module", params=["plain", "packed"])
@@ -206,7 +206,7 @@ def test_label_sources_are_found_without_tracing(exported, monkeypatch):
     """Reference: what the layer gives when it is traced without each column."""
     import tensorflow_transform as tft
 
-    from trainer_module.export import find_label_sources
+    from trainer_module.tfx.export import find_label_sources
 
     data, model, _ = exported
     output = tft.TFTransformOutput(data.graph)

@@ -11,8 +11,9 @@ import pytest
 import tensorflow as tf
 from absl import logging as absl_logging
 
-from trainer_module import TrainerConfig, run_fn, tfx_run
+from trainer_module import TrainerConfig, run_fn
 from trainer_module.model import from_config
+from trainer_module.tfx import run as tfx_run
 
 QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
 

@@ -291,7 +291,7 @@ def test_the_exported_signature_gives_what_was_written_bit_for_bit(run: Any, tmp
     import keras
     import tensorflow as tf
 
-    from trainer_module.export import export_model
+    from trainer_module.tfx.export import export_model
 
     floats = keras.Input((len(run.layout.names()),), name="packed_float")
     model = keras.Model({"packed_float": floats}, keras.layers.Dense(1)(floats))

@@ -18,7 +18,6 @@ from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary, Examples, summarise
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
-from trainer_module.export import export_model
 from trainer_module.loop.actions import (
     Action,
     EarlyStopping,
@@ -42,7 +41,8 @@ from trainer_module.model.from_config import (
 )
 from trainer_module.model.metrics import create_metric
 from trainer_module.step.train_step import TrainStep
-from trainer_module.tfx_data import open_data
+from trainer_module.tfx.data import open_data
+from trainer_module.tfx.export import export_model
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
 # What says how a run goes but not where it ends, and its length: a run may grow.
