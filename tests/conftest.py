@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import hypothesis
@@ -19,7 +20,7 @@ if os.environ.get("CI"):
 
 
 # Folders whose tests share what takes long to make.
-TOGETHER = ("normalization_validator", "engines", "transform")
+TOGETHER = ("normalization_validator", "engines")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keeps tests that share fixtures in one of pytest-xdist's processes, the longest first."""
+    groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         folder = item.path.parent.name
         if "taxi" in getattr(item, "fixturenames", ()):
@@ -39,9 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         else:
             group = folder if folder in TOGETHER else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+        groups.setdefault(group, []).append(item)
 
-    def rank(item: pytest.Item) -> int:
-        folder = item.path.parent.name
-        return 0 if folder == "e2e" else 1 if folder in TOGETHER else 2
+    def length(tests: list[pytest.Item]) -> tuple[bool, bool, int]:
+        """Whole pipelines, then folders, then files by how many of their tests are slow."""
+        slow = sum(item.get_closest_marker("slow") is not None for item in tests)
+        folder = tests[0].path.parent.name
+        return folder == "e2e", folder in TOGETHER, slow
 
-    items.sort(key=rank)
+    items[:] = itertools.chain.from_iterable(sorted(groups.values(), key=length, reverse=True))
