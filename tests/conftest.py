@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "taxi" in getattr(item, "fixturenames", ()):
             group = "taxi"
         else:
-            group = folder if folder in TOGETHER else str(item.path)
+            group = folder if folder in TOGETHER else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
         groups.setdefault(group, []).append(item)
 
