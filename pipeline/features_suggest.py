@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 
 from pipeline.column_facts import DataFacts, measure
+from pipeline.common.whole_files import whole_file
 from pipeline.config import ConfigError, Source
 from pipeline.csv_files import ColumnType
 from pipeline.feature_rules import Proposal, Step, Surroundings, label_of, propose
 from pipeline.peek import DataPeek
-from pipeline.whole_files import whole_file
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
 from transform.spec.nearest import nearest

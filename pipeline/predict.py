@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline import data_sources
+from pipeline.common.whole_files import whole_file
 from pipeline.config import ConfigError
 from pipeline.csv_files import open_csv
-from pipeline.whole_files import whole_file
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.whole_files import whole_file
 from pipeline.fingerprint import fingerprint
-from pipeline.whole_files import whole_file
 
 PACKAGES = ("apache-beam", "tfx", "tensorflow", "tensorflow-transform", "tfx-bsl")
 OURS = ("pipeline", "components", "transform", "trainer_module")

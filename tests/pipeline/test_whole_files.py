@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.whole_files import whole_file
+from pipeline.common.whole_files import whole_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +48,7 @@ def test_a_kill_leaves_the_one_before(tmp_path):
     path.write_text("before")
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from pipeline.whole_files import whole_file\n"
+        "from pipeline.common.whole_files import whole_file\n"
         "with whole_file(Path(sys.argv[1])) as stream:\n"
         "    stream.write('half of it'); stream.flush(); os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -1,0 +1,4 @@
+"""Files that are written whole.
+
+Uses no other room.
+"""
