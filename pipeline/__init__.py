@@ -33,12 +33,12 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "0")
 
 if TYPE_CHECKING:
     from pipeline.build import create_pipeline
-    from pipeline.config import PipelineConfig
-    from pipeline.config_file import load_config
+    from pipeline.config.config import PipelineConfig
+    from pipeline.config.config_file import load_config
 
 _HOMES = {
-    "PipelineConfig": "pipeline.config",
-    "load_config": "pipeline.config_file",
+    "PipelineConfig": "pipeline.config.config",
+    "load_config": "pipeline.config.config_file",
     "create_pipeline": "pipeline.build",
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline import data_sources
-from pipeline.config import PipelineConfig
+from pipeline.config.config import PipelineConfig
 from pipeline.fingerprint import fingerprint
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import SOURCES, ConfigError, json_schema
-from pipeline.config_file import load_config
+from pipeline.config.config import SOURCES, ConfigError, json_schema
+from pipeline.config.config_file import load_config
 from pipeline.engines import cli as engines
 
 _EPILOG = """\

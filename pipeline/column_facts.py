@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.config import ConfigError, DataConfig, Source
+from pipeline.config.config import ConfigError, DataConfig, Source
 from pipeline.csv_files import ColumnType, csv_rows, wider
 from pipeline.data_sources import files, place
 from pipeline.peek import open_parquet, peek, tfrecords

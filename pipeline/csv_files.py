@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TextIO
 
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
 
 ColumnType = Literal["int", "float", "string", "unknown"]
 

@@ -7,7 +7,7 @@ import importlib.resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.config import PACKAGE_SCHEME, ConfigError, DataConfig, Source, is_remote
+from pipeline.config.config import PACKAGE_SCHEME, ConfigError, DataConfig, Source, is_remote
 
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode

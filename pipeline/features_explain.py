@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.config import ConfigError, PipelineConfig
+from pipeline.config.config import ConfigError, PipelineConfig
 from pipeline.records import NodeRecord, latest_run
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import yaml
 
 from pipeline.column_facts import DataFacts, measure
 from pipeline.common.whole_files import whole_file
-from pipeline.config import ConfigError, Source
+from pipeline.config.config import ConfigError, Source
 from pipeline.csv_files import ColumnType
 from pipeline.feature_rules import Proposal, Step, Surroundings, label_of, propose
 from pipeline.peek import DataPeek

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pipeline.config import ConfigError, DataConfig, is_remote
+from pipeline.config.config import ConfigError, DataConfig, is_remote
 from pipeline.csv_files import ColumnType, csv_rows, wider
 from pipeline.data_sources import files, place
 from pipeline.samples import CsvSample, ParquetSample, Sample, TfrecordSample

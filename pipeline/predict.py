@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import data_sources
 from pipeline.common.whole_files import whole_file
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
 from pipeline.csv_files import open_csv
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pipeline.config import ConfigError, DataConfig, PipelineConfig
+from pipeline.config.config import ConfigError, DataConfig, PipelineConfig
 from pipeline.peek import DataPeek
 from pipeline.samples import Sample, Values
 

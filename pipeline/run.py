@@ -14,7 +14,7 @@ from rich.console import Console
 
 from pipeline import console as views
 from pipeline import logs, preflight, summary
-from pipeline.config import ConfigError, PipelineConfig
+from pipeline.config.config import ConfigError, PipelineConfig
 from pipeline.engines.failures import diagnose, words
 from pipeline.engines.preflight import check_engine
 from pipeline.progress import ProgressHandler, RunState, duration

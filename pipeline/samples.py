@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
 from pipeline.csv_files import ColumnType
 
 if TYPE_CHECKING:

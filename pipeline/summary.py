@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline import trials
-from pipeline.config import PipelineConfig
-from pipeline.evaluation import MEAN_LABEL, METRICS, ROWS, UNDEFINED_FOR_ONE_CLASS, WEIGHTS
+from pipeline.config.config import PipelineConfig
+from pipeline.config.evaluation import MEAN_LABEL, METRICS, ROWS, UNDEFINED_FOR_ONE_CLASS, WEIGHTS
 from pipeline.progress import RunState, duration
 from pipeline.records import NodeRecord, OutputArtifact, latest_run
 

@@ -8,10 +8,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import ConfigError
-from pipeline.config_file import load_config, load_engine
+from pipeline.config.config import ConfigError
+from pipeline.config.config_file import load_config, load_engine
+from pipeline.config.presets import ENGINES
 from pipeline.engines import flink_memory
-from pipeline.engines.presets import ENGINES
 
 _FLINK_FOLDER = Path("output/flink")
 

@@ -9,10 +9,10 @@ import re
 from typing import NamedTuple
 
 from pipeline.beam_errors import own_words
+from pipeline.config.presets import Engine, Flink, JobServerEngine
 from pipeline.engines import flink_rest
 from pipeline.engines.flink_memory import OPTION, more
 from pipeline.engines.flink_state import Cluster, find_cluster
-from pipeline.engines.presets import Engine, Flink, JobServerEngine
 from pipeline.engines.reach import unreachable
 
 _SECONDS = 5.0

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
 from pipeline.engines import flink_rest, processes
 from pipeline.engines.flink_config import JAVA_OPTIONS, write_configuration
 from pipeline.engines.flink_files import FlinkFiles, ensure_files

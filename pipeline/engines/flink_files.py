@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
 from pipeline.engines.java import missing_programs
 
 FLINK_VERSION = "1.19.3"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
 from trainer_module.devices.memory_budget import (
     format_bytes,
     free_machine_memory,

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import ConfigError
-from pipeline.engines.presets import Dataflow, Engine, Flink, Spark
+from pipeline.config.config import ConfigError
+from pipeline.config.presets import Dataflow, Engine, Flink, Spark
 
 RUNNER_OPTIONS = Path(__file__).parent / "job_server_options.json"
 """What Beam's Flink and Spark job servers answer to DescribePipelineOptions."""

@@ -12,11 +12,11 @@ import importlib.util
 import socket
 import time
 
-from pipeline.config import ConfigError, PipelineConfig, is_remote
+from pipeline.config.config import ConfigError, PipelineConfig, is_remote
+from pipeline.config.presets import Dataflow, Engine, Flink, JobServerEngine
 from pipeline.engines import failures, flink_rest
 from pipeline.engines.flink_state import find_cluster
 from pipeline.engines.options import check_options
-from pipeline.engines.presets import Dataflow, Engine, Flink, JobServerEngine
 from pipeline.engines.reach import unreachable
 from pipeline.engines.worker_check import cancel_left_over, check_workers
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import ConfigError, PipelineConfig, is_remote
+from pipeline.config.config import ConfigError, PipelineConfig, is_remote
+from pipeline.config.presets import Flink, JobServerEngine
 from pipeline.data_sources import files
 from pipeline.engines.failures import diagnose, first_error, words
 from pipeline.engines.flink_rest import FlinkError, cancel_job, cancel_jobs
-from pipeline.engines.presets import Flink, JobServerEngine
 from pipeline.engines.probe import (
     NAME,
     UNSEEN,

@@ -133,7 +133,7 @@ def test_the_yaml_of_the_docs_is_a_configuration(tmp_path):
 
 def test_the_search_of_the_docs_fits_the_yaml_of_the_docs(tmp_path):
     from pipeline import load_config
-    from pipeline.config import ConfigError
+    from pipeline.config.config import ConfigError
 
     (text,), (tuning,) = blocks(OWN_DATA, "yaml"), blocks(TUNING, "yaml")
     file = tmp_path / "houses.yaml"
@@ -148,7 +148,7 @@ def test_the_search_of_the_docs_fits_the_yaml_of_the_docs(tmp_path):
 
 def test_the_errors_of_the_docs_are_those_that_are_printed(tmp_path):
     from pipeline import load_config, preflight
-    from pipeline.config import ConfigError
+    from pipeline.config.config import ConfigError
 
     (text,) = blocks(OWN_DATA, "yaml")
     rows = "".join(f"{50 + i},{i % 5},Oslo,{100 + i}\n" for i in range(200))

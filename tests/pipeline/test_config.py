@@ -11,8 +11,8 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from pipeline.config import ConfigError, PipelineConfig, json_schema
-from pipeline.config_file import load_config
+from pipeline.config.config import ConfigError, PipelineConfig, json_schema
+from pipeline.config.config_file import load_config
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "taxi" / "pipeline.yaml"
 

@@ -16,8 +16,8 @@ from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
 from pipeline import data_sources, peek
-from pipeline.config import DataConfig
-from pipeline.engines.presets import Engine, InMemory, MultiProcessing
+from pipeline.config.config import DataConfig
+from pipeline.config.presets import Engine, InMemory, MultiProcessing
 from pipeline.preflight_rows import Part
 
 ROWS: list[dict[str, Any]] = [

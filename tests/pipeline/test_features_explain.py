@@ -10,7 +10,7 @@ import pytest
 
 from pipeline import features_explain
 from pipeline.cli import main
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
 from pipeline.features_explain import Explained, show, step_text
 from pipeline.records import NodeRecord, OutputArtifact
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from pipeline.config import ConfigError
-from pipeline.config_file import load_config
+from pipeline.config.config import ConfigError
+from pipeline.config.config_file import load_config
 from pipeline.run import run
 
 

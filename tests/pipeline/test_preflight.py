@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import preflight
-from pipeline.config import ConfigError, PipelineConfig
-from pipeline.config_file import load_config
+from pipeline.config.config import ConfigError, PipelineConfig
+from pipeline.config.config_file import load_config
 
 
 def refusal(file: Path, *overrides: str) -> str:

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline import preflight
-from pipeline.config import ConfigError
-from pipeline.config_file import load_config
+from pipeline.config.config import ConfigError
+from pipeline.config.config_file import load_config
 
 Write = Callable[..., Path]
 

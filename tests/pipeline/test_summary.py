@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from pipeline import summary
-from pipeline.config_file import load_config
-from pipeline.evaluation import EvaluationConfig
+from pipeline.config.config_file import load_config
+from pipeline.config.evaluation import EvaluationConfig
 from pipeline.records import NodeRecord, OutputArtifact
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.config_file import load_config
+from pipeline.config.config_file import load_config
+from pipeline.config.presets import Engine, InMemory
 from pipeline.data_sources import files
 from pipeline.engines import flink_cluster
-from pipeline.engines.presets import Engine, InMemory
 
 from .flink_data import example
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.engines.presets import Engine, Flink, MultiProcessing, Portable
+from pipeline.config.presets import Engine, Flink, MultiProcessing, Portable
 
 from .conftest import assert_same
 

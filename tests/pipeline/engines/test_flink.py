@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import ConfigError
-from pipeline.config_file import load_config
+from pipeline.config.config import ConfigError
+from pipeline.config.config_file import load_config
+from pipeline.config.presets import Flink
 from pipeline.engines import flink_cluster, flink_rest
 from pipeline.engines.options import runner_options
 from pipeline.engines.preflight import check_engine
-from pipeline.engines.presets import Flink
 from pipeline.engines.worker_check import check_workers
 
 from .conftest import ROOT, TAXI, assert_same

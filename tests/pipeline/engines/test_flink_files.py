@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
 from pipeline.engines import flink_files, java
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
+from pipeline.config.presets import Flink
 from pipeline.engines import failures, flink_memory
 from pipeline.engines.failures import diagnose
 from pipeline.engines.flink_memory import LEAST_MB, PROMISES, cluster_memory, divide, more
 from pipeline.engines.flink_state import Cluster, Ports
-from pipeline.engines.presets import Flink
 
 GIB = 1 << 30
 

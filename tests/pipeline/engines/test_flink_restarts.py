@@ -20,8 +20,8 @@ import pytest
 from rich.console import Console
 
 from pipeline import run
+from pipeline.config.presets import Flink
 from pipeline.engines import failures, flink_rest
-from pipeline.engines.presets import Flink
 from pipeline.progress import NodeState, RunState
 
 JOB = "BeamApp-root-1123151855-80bece35"

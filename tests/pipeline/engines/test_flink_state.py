@@ -19,12 +19,12 @@ import pytest
 from rich.console import Console
 
 from pipeline import run
-from pipeline.config import ConfigError
+from pipeline.config.config import ConfigError
+from pipeline.config.presets import Flink
 from pipeline.engines import failures, flink_cluster, flink_memory, flink_rest, processes
 from pipeline.engines.flink_files import FlinkFiles
 from pipeline.engines.flink_state import STATE, Cluster, find_cluster
 from pipeline.engines.preflight import _check_local_cluster
-from pipeline.engines.presets import Flink
 from pipeline.progress import NodeState, RunState
 
 NAMES = {"JobManager", "TaskManager-1", "TaskManager-2", "job-server", "worker-pool"}

@@ -7,10 +7,10 @@ import socket
 import pytest
 
 from pipeline import cli
-from pipeline.config import ConfigError
-from pipeline.config_file import load_engine
+from pipeline.config.config import ConfigError
+from pipeline.config.config_file import load_engine
+from pipeline.config.presets import Dataflow, Flink, InMemory, Portable, Spark
 from pipeline.engines.options import check_options, runner_options
-from pipeline.engines.presets import Dataflow, Flink, InMemory, Portable, Spark
 
 IMAGE = "registry/image"
 

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import ConfigError, PipelineConfig
-from pipeline.config_file import load_config
+from pipeline.config.config import ConfigError, PipelineConfig
+from pipeline.config.config_file import load_config
+from pipeline.config.presets import Flink
 from pipeline.engines import flink_rest, preflight
 from pipeline.engines.preflight import check_engine
-from pipeline.engines.presets import Flink
 from pipeline.engines.probe import UNSEEN, Surroundings, look_around
 from pipeline.engines.reach import unreachable
 from pipeline.engines.worker_check import _compare

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.config import ConfigError
-from pipeline.config_file import load_config, load_engine
-from pipeline.engines.presets import ENGINES, Flink, InMemory, MultiProcessing
+from pipeline.config.config import ConfigError
+from pipeline.config.config_file import load_config, load_engine
+from pipeline.config.presets import ENGINES, Flink, InMemory, MultiProcessing
 
 DATAFLOW = (
     "beam.project=my-project",

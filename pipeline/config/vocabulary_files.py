@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import ConfigError, is_remote
-from pipeline.text_files import read_text
+from pipeline.config.config import ConfigError, is_remote
+from pipeline.config.text_files import read_text
 
 MOST_VALUES = 200_000
 

@@ -10,7 +10,7 @@ import pydantic
 import yaml
 from pydantic import BaseModel
 
-from pipeline.config import PipelineConfig
+from pipeline.config.config import PipelineConfig
 
 
 def explain(error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.Node | None) -> str:

@@ -15,8 +15,8 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from components import NormalizationLimits
-from pipeline.engines.presets import BeamConfig, InMemory
-from pipeline.evaluation import EvaluationConfig
+from pipeline.config.evaluation import EvaluationConfig
+from pipeline.config.presets import BeamConfig, InMemory
 from trainer_module import TrainerConfig, TunerConfig
 from transform import FeatureSpec, Label
 

@@ -9,11 +9,11 @@ from typing import Any
 import pydantic
 import yaml
 
-from pipeline.config import ConfigError, PipelineConfig, Section
-from pipeline.config_errors import explain, field_names
-from pipeline.engines.presets import BeamConfig, Engine
-from pipeline.text_files import read_text
-from pipeline.vocabulary_files import read_vocabularies
+from pipeline.config.config import ConfigError, PipelineConfig, Section
+from pipeline.config.config_errors import explain, field_names
+from pipeline.config.presets import BeamConfig, Engine
+from pipeline.config.text_files import read_text
+from pipeline.config.vocabulary_files import read_vocabularies
 
 _PATH_FIELDS = (
     ("data", "path"),

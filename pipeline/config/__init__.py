@@ -1,0 +1,4 @@
+"""One YAML file as frozen pydantic models, and what is said of a wrong one.
+
+Reading it loads neither TensorFlow nor TFX. May use `common`.
+"""
