@@ -18,7 +18,7 @@ import tensorflow as tf
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from pipeline.data_sources import resolve
+from pipeline.data.data_sources import resolve
 from transform import compat
 from transform.columns.inputs import DenseColumns
 from transform.resolve.output_columns import ResolvedGroup

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline import data_sources
 from pipeline.config.config import PipelineConfig
+from pipeline.data import data_sources
 from pipeline.fingerprint import fingerprint
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.config.config import ConfigError, DataConfig, Source
-from pipeline.csv_files import ColumnType, csv_rows, wider
-from pipeline.data_sources import files, place
-from pipeline.peek import open_parquet, peek, tfrecords
+from pipeline.data.csv_files import ColumnType, csv_rows, wider
+from pipeline.data.data_sources import files, place
+from pipeline.data.peek import open_parquet, peek, tfrecords
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import statistics_pb2

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import data_sources
 from pipeline.common.whole_files import whole_file
 from pipeline.config.config import ConfigError
-from pipeline.csv_files import open_csv
+from pipeline.data import data_sources
+from pipeline.data.csv_files import open_csv
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.config.config import ConfigError, PipelineConfig, is_remote
-from pipeline.peek import DataPeek, peek
+from pipeline.data.peek import DataPeek, peek
 from pipeline.preflight_rows import check_rows
 from transform import check_spec
 

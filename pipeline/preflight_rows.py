@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pipeline.config.config import ConfigError, DataConfig, PipelineConfig
-from pipeline.peek import DataPeek
-from pipeline.samples import Sample, Values
+from pipeline.data.peek import DataPeek
+from pipeline.data.samples import Sample, Values
 
 if TYPE_CHECKING:
     from components.arrow_example_gen.parquet import Hole

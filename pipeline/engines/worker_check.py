@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.config.config import ConfigError, PipelineConfig, is_remote
 from pipeline.config.presets import Flink, JobServerEngine
-from pipeline.data_sources import files
+from pipeline.data.data_sources import files
 from pipeline.engines.failures import diagnose, first_error, words
 from pipeline.engines.flink_rest import FlinkError, cancel_job, cancel_jobs
 from pipeline.engines.probe import (

@@ -15,9 +15,9 @@ import tensorflow as tf
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
-from pipeline import data_sources, peek
 from pipeline.config.config import DataConfig
 from pipeline.config.presets import Engine, InMemory, MultiProcessing
+from pipeline.data import data_sources, peek
 from pipeline.preflight_rows import Part
 
 ROWS: list[dict[str, Any]] = [

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pipeline.config.config import ConfigError
-from pipeline.csv_files import ColumnType
+from pipeline.data.csv_files import ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa

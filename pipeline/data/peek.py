@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pipeline.config.config import ConfigError, DataConfig, is_remote
-from pipeline.csv_files import ColumnType, csv_rows, wider
-from pipeline.data_sources import files, place
-from pipeline.samples import CsvSample, ParquetSample, Sample, TfrecordSample
+from pipeline.data.csv_files import ColumnType, csv_rows, wider
+from pipeline.data.data_sources import files, place
+from pipeline.data.samples import CsvSample, ParquetSample, Sample, TfrecordSample
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
