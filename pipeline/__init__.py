@@ -32,14 +32,14 @@ from trainer_module.common.extras import load
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "0")
 
 if TYPE_CHECKING:
-    from pipeline.build import create_pipeline
     from pipeline.config.config import PipelineConfig
     from pipeline.config.config_file import load_config
+    from pipeline.graph.build import create_pipeline
 
 _HOMES = {
     "PipelineConfig": "pipeline.config.config",
     "load_config": "pipeline.config.config_file",
-    "create_pipeline": "pipeline.build",
+    "create_pipeline": "pipeline.graph.build",
 }
 
 __all__ = ["PipelineConfig", "create_pipeline", "load_config"]

@@ -131,7 +131,7 @@ def _prepare(config: PipelineConfig):
     import absl.logging
     from tfx import v1 as tfx
 
-    from pipeline.build import create_pipeline
+    from pipeline.graph.build import create_pipeline
 
     absl.logging.use_absl_handler()
     absl.logging.set_verbosity(absl.logging.INFO)

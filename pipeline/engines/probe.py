@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.whole_files import whole_file
-from pipeline.fingerprint import fingerprint
+from pipeline.graph.fingerprint import fingerprint
 
 PACKAGES = ("apache-beam", "tfx", "tensorflow", "tensorflow-transform", "tfx-bsl")
 OURS = ("pipeline", "components", "transform", "trainer_module")

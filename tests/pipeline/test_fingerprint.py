@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.build import _trainer_code, _transform_config
 from pipeline.config.config import ConfigError
 from pipeline.config.config_file import load_config
-from pipeline.fingerprint import fingerprint
+from pipeline.graph.build import _trainer_code, _transform_config
+from pipeline.graph.fingerprint import fingerprint
 
 # The modules behind the functions of a pipeline, each reached in another way.
 SOURCES = {

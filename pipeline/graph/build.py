@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.config.config import PipelineConfig
 from pipeline.data import data_sources
-from pipeline.fingerprint import fingerprint
+from pipeline.graph.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from tfx import v1 as tfx
