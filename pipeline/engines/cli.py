@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.config.config import ConfigError
 from pipeline.config.config_file import load_config, load_engine
 from pipeline.config.presets import ENGINES
-from pipeline.engines import flink_memory
+from pipeline.flink import flink_memory
 
 _FLINK_FOLDER = Path("output/flink")
 
@@ -129,7 +129,7 @@ def _beam_options(arguments: argparse.Namespace) -> int:
 
 
 def _flink_start(arguments: argparse.Namespace) -> int:
-    from pipeline.engines import flink_cluster
+    from pipeline.flink import flink_cluster
 
     ports = flink_cluster.Ports(arguments.rest_port, arguments.job_port, arguments.pool_port)
     cluster = flink_cluster.start(arguments.folder, ports, memory=arguments.memory)
@@ -138,7 +138,7 @@ def _flink_start(arguments: argparse.Namespace) -> int:
 
 
 def _flink_status(arguments: argparse.Namespace) -> int:
-    from pipeline.engines import flink_cluster
+    from pipeline.flink import flink_cluster
 
     cluster = flink_cluster.Cluster.load(arguments.folder.resolve())
     if cluster is None:
@@ -149,7 +149,7 @@ def _flink_status(arguments: argparse.Namespace) -> int:
 
 
 def _flink_stop(arguments: argparse.Namespace) -> int:
-    from pipeline.engines import flink_cluster
+    from pipeline.flink import flink_cluster
 
     cluster = flink_cluster.Cluster.load(arguments.folder.resolve())
     if cluster is None:

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from pipeline.beam_errors import own_words
 from pipeline.config.presets import Engine, Flink, JobServerEngine
-from pipeline.engines import flink_rest
-from pipeline.engines.flink_memory import OPTION, more
-from pipeline.engines.flink_state import Cluster, find_cluster
 from pipeline.engines.reach import unreachable
+from pipeline.flink import flink_rest
+from pipeline.flink.flink_memory import OPTION, more
+from pipeline.flink.flink_state import Cluster, find_cluster
 
 _SECONDS = 5.0
 _START = "python -m pipeline flink start"

@@ -14,11 +14,12 @@ import time
 
 from pipeline.config.config import ConfigError, PipelineConfig, is_remote
 from pipeline.config.presets import Dataflow, Engine, Flink, JobServerEngine
-from pipeline.engines import failures, flink_rest
-from pipeline.engines.flink_state import find_cluster
+from pipeline.engines import failures
 from pipeline.engines.options import check_options
 from pipeline.engines.reach import unreachable
 from pipeline.engines.worker_check import cancel_left_over, check_workers
+from pipeline.flink import flink_rest
+from pipeline.flink.flink_state import find_cluster
 
 CONNECT_SECONDS = 5.0
 CANCEL_SECONDS = 15.0

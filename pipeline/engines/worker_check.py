@@ -13,7 +13,6 @@ from pipeline.config.config import ConfigError, PipelineConfig, is_remote
 from pipeline.config.presets import Flink, JobServerEngine
 from pipeline.data.data_sources import files
 from pipeline.engines.failures import diagnose, first_error, words
-from pipeline.engines.flink_rest import FlinkError, cancel_job, cancel_jobs
 from pipeline.engines.probe import (
     NAME,
     UNSEEN,
@@ -22,6 +21,7 @@ from pipeline.engines.probe import (
     Surroundings,
     run_probe,
 )
+from pipeline.flink.flink_rest import FlinkError, cancel_job, cancel_jobs
 
 _CANCEL_SECONDS = 10.0
 """Time for a job that is just being submitted to arrive, so that it can be cancelled."""

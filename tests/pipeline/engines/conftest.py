@@ -15,7 +15,7 @@ import pytest
 from pipeline.config.config_file import load_config
 from pipeline.config.presets import Engine, InMemory
 from pipeline.data.data_sources import files
-from pipeline.engines import flink_cluster
+from pipeline.flink import flink_cluster
 
 from .flink_data import example
 

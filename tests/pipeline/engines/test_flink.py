@@ -17,10 +17,10 @@ import pytest
 from pipeline.config.config import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.config.presets import Flink
-from pipeline.engines import flink_cluster, flink_rest
 from pipeline.engines.options import runner_options
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.worker_check import check_workers
+from pipeline.flink import flink_cluster, flink_rest
 
 from .conftest import ROOT, TAXI, assert_same
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.config import ConfigError
-from pipeline.engines import flink_files, java
+from pipeline.flink import flink_files, java
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ import pytest
 
 from pipeline.config.config import ConfigError
 from pipeline.config.presets import Flink
-from pipeline.engines import failures, flink_memory
+from pipeline.engines import failures
 from pipeline.engines.failures import diagnose
-from pipeline.engines.flink_memory import LEAST_MB, PROMISES, cluster_memory, divide, more
-from pipeline.engines.flink_state import Cluster, Ports
+from pipeline.flink import flink_memory
+from pipeline.flink.flink_memory import LEAST_MB, PROMISES, cluster_memory, divide, more
+from pipeline.flink.flink_state import Cluster, Ports
 
 GIB = 1 << 30
 

@@ -21,7 +21,8 @@ from rich.console import Console
 
 from pipeline import run
 from pipeline.config.presets import Flink
-from pipeline.engines import failures, flink_rest
+from pipeline.engines import failures
+from pipeline.flink import flink_rest
 from pipeline.progress import NodeState, RunState
 
 JOB = "BeamApp-root-1123151855-80bece35"

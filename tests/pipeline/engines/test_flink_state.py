@@ -21,10 +21,11 @@ from rich.console import Console
 from pipeline import run
 from pipeline.config.config import ConfigError
 from pipeline.config.presets import Flink
-from pipeline.engines import failures, flink_cluster, flink_memory, flink_rest, processes
-from pipeline.engines.flink_files import FlinkFiles
-from pipeline.engines.flink_state import STATE, Cluster, find_cluster
+from pipeline.engines import failures
 from pipeline.engines.preflight import _check_local_cluster
+from pipeline.flink import flink_cluster, flink_memory, flink_rest, processes
+from pipeline.flink.flink_files import FlinkFiles
+from pipeline.flink.flink_state import STATE, Cluster, find_cluster
 from pipeline.progress import NodeState, RunState
 
 NAMES = {"JobManager", "TaskManager-1", "TaskManager-2", "job-server", "worker-pool"}
@@ -32,7 +33,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from pipeline.engines import flink_cluster
-from pipeline.engines.flink_files import FlinkFiles
+from pipeline.flink.flink_files import FlinkFiles
 folder = Path(sys.argv[1])
 flink_cluster.find_java = lambda: sys.argv[2]
 flink_cluster.ensure_files = lambda say: FlinkFiles(folder)

@@ -22,11 +22,12 @@ import pytest
 from pipeline.config.config import ConfigError, PipelineConfig
 from pipeline.config.config_file import load_config
 from pipeline.config.presets import Flink
-from pipeline.engines import flink_rest, preflight
+from pipeline.engines import preflight
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.probe import UNSEEN, Surroundings, look_around
 from pipeline.engines.reach import unreachable
 from pipeline.engines.worker_check import _compare
+from pipeline.flink import flink_rest
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKER_POOL = [sys.executable, "-m", "pipeline", "worker-pool"]

@@ -8,7 +8,7 @@ import time
 
 import psutil
 
-from pipeline.engines import processes
+from pipeline.flink import processes
 
 CHILD = (
     "import subprocess, sys, time; print('started', flush=True);"

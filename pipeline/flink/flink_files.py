@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pipeline.config.config import ConfigError
-from pipeline.engines.java import missing_programs
+from pipeline.flink.java import missing_programs
 
 FLINK_VERSION = "1.19.3"
 BEAM_VERSION = "2.62.0"

@@ -9,8 +9,8 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pipeline.engines import processes
-from pipeline.engines.processes import Background
+from pipeline.flink import processes
+from pipeline.flink.processes import Background
 
 HOST = "127.0.0.1"
 STATE = "cluster.json"

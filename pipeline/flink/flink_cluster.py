@@ -19,12 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.config.config import ConfigError
-from pipeline.engines import flink_rest, processes
-from pipeline.engines.flink_config import JAVA_OPTIONS, write_configuration
-from pipeline.engines.flink_files import FlinkFiles, ensure_files
-from pipeline.engines.flink_memory import DEFAULT, ClusterMemory, cluster_memory
-from pipeline.engines.flink_state import HOST, Cluster, Ports
-from pipeline.engines.java import find_java
+from pipeline.flink import flink_rest, processes
+from pipeline.flink.flink_config import JAVA_OPTIONS, write_configuration
+from pipeline.flink.flink_files import FlinkFiles, ensure_files
+from pipeline.flink.flink_memory import DEFAULT, ClusterMemory, cluster_memory
+from pipeline.flink.flink_state import HOST, Cluster, Ports
+from pipeline.flink.java import find_java
 
 START_SECONDS = 120.0
 

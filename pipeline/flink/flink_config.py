@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.engines.flink_memory import TaskManagerMemory
+from pipeline.flink.flink_memory import TaskManagerMemory
 
 # Flink's own list for Java 17 (its default env.java.opts.all), of what its serializers reach into.
 _OPENED = (
