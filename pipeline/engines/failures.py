@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pipeline.beam_errors import own_words
 from pipeline.config.presets import Engine, Flink, JobServerEngine
+from pipeline.engines.beam_errors import own_words
 from pipeline.engines.reach import unreachable
 from pipeline.flink import flink_rest
 from pipeline.flink.flink_memory import OPTION, more

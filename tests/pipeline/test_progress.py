@@ -8,8 +8,8 @@ import logging
 import pytest
 from rich.console import Console
 
-from pipeline.beam_errors import own_words
 from pipeline.console import view
+from pipeline.engines.beam_errors import own_words
 from pipeline.progress import ProgressHandler, RunState, duration
 
 NODES = ["CsvExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
