@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.config.config import ConfigError, PipelineConfig
-from pipeline.records import NodeRecord, latest_run
+from pipeline.report.records import NodeRecord, latest_run
 
 if TYPE_CHECKING:
     from transform.output.chains import Chain, Step

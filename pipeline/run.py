@@ -12,13 +12,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline import console as views
-from pipeline import logs, preflight, summary
+from pipeline import logs, preflight
 from pipeline.config.config import ConfigError, PipelineConfig
 from pipeline.engines.failures import diagnose, words
 from pipeline.engines.preflight import check_engine
-from pipeline.progress import ProgressHandler, RunState, duration
-from pipeline.records import latest_run
+from pipeline.report import console as views
+from pipeline.report import summary
+from pipeline.report.progress import ProgressHandler, RunState, duration
+from pipeline.report.records import latest_run
 from trainer_module import prepare_process
 
 _LEGACY_KERAS = (

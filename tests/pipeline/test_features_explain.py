@@ -12,7 +12,7 @@ from pipeline import features_explain
 from pipeline.cli import main
 from pipeline.config.config import ConfigError
 from pipeline.features_explain import Explained, show, step_text
-from pipeline.records import NodeRecord, OutputArtifact
+from pipeline.report.records import NodeRecord, OutputArtifact
 
 CHAINS = pytest.importorskip("transform.output.chains")
 

@@ -8,9 +8,9 @@ import logging
 import pytest
 from rich.console import Console
 
-from pipeline.console import view
 from pipeline.engines.beam_errors import own_words
-from pipeline.progress import ProgressHandler, RunState, duration
+from pipeline.report.console import view
+from pipeline.report.progress import ProgressHandler, RunState, duration
 
 NODES = ["CsvExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
 

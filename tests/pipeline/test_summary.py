@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipeline import summary
 from pipeline.config.config_file import load_config
 from pipeline.config.evaluation import EvaluationConfig
-from pipeline.records import NodeRecord, OutputArtifact
+from pipeline.report import summary
+from pipeline.report.records import NodeRecord, OutputArtifact
 
 
 def test_without_a_threshold_the_reason_is_that(write: Any, tmp_path: Path) -> None:

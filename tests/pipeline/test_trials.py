@@ -7,7 +7,7 @@ import json
 
 from rich.console import Console
 
-from pipeline.trials import table
+from pipeline.report.trials import table
 from trainer_module import TunerConfig
 
 TUNING = TunerConfig.parse(

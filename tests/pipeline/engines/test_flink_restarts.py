@@ -23,7 +23,7 @@ from pipeline import run
 from pipeline.config.presets import Flink
 from pipeline.engines import failures
 from pipeline.flink import flink_rest
-from pipeline.progress import NodeState, RunState
+from pipeline.report.progress import NodeState, RunState
 
 JOB = "BeamApp-root-1123151855-80bece35"
 FAILED = f"Pipeline {JOB}_dab870e2-5b86-4272-9bf6-cfe6d2e6d647 failed in state FAILED: "

@@ -26,7 +26,7 @@ from pipeline.engines.preflight import _check_local_cluster
 from pipeline.flink import flink_cluster, flink_memory, flink_rest, processes
 from pipeline.flink.flink_files import FlinkFiles
 from pipeline.flink.flink_state import STATE, Cluster, find_cluster
-from pipeline.progress import NodeState, RunState
+from pipeline.report.progress import NodeState, RunState
 
 NAMES = {"JobManager", "TaskManager-1", "TaskManager-2", "job-server", "worker-pool"}
 KILLED = """

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline import trials
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import MEAN_LABEL, METRICS, ROWS, UNDEFINED_FOR_ONE_CLASS, WEIGHTS
-from pipeline.progress import RunState, duration
-from pipeline.records import NodeRecord, OutputArtifact, latest_run
+from pipeline.report import trials
+from pipeline.report.progress import RunState, duration
+from pipeline.report.records import NodeRecord, OutputArtifact, latest_run
 
 SHOWN_ROWS = 5
 

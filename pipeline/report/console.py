@@ -11,7 +11,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.progress import NodeState, RunState, duration
+from pipeline.report.progress import NodeState, RunState, duration
 
 _MARKS = {
     "waiting": ("·", "dim"),

@@ -2,7 +2,7 @@
 
 TFX has no progress interface; its runner says what it does through absl's logger, and so do our
 trainer and components, which attach a record (`extra={"progress": {...}}`). `ProgressHandler`
-reads both; the views in `pipeline.console` show the state.
+reads both; the views in `pipeline.report.console` show the state.
 """
 
 from __future__ import annotations
