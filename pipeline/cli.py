@@ -194,7 +194,7 @@ def _predict(arguments: argparse.Namespace) -> int:
 
 def _suggest(arguments: argparse.Namespace) -> int:
     _quiet()
-    from pipeline.features_suggest import suggest_file
+    from pipeline.features.features_suggest import suggest_file
 
     suggest_file(
         arguments.input,
@@ -208,7 +208,7 @@ def _suggest(arguments: argparse.Namespace) -> int:
 
 def _explain(arguments: argparse.Namespace) -> int:
     _quiet()
-    from pipeline import features_explain
+    from pipeline.features import features_explain
 
     if arguments.config:
         records = features_explain.run_of_config(load_config(arguments.config))

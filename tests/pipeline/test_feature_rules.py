@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.column_facts import ColumnFacts, Numbers, Texts, spread
-from pipeline.feature_rules import Surroundings, label_of, propose
+from pipeline.features.column_facts import ColumnFacts, Numbers, Texts, spread
+from pipeline.features.feature_rules import Surroundings, label_of, propose
 
 ROWS = 10_000
 RNG = np.random.default_rng(5)

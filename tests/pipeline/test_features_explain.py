@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipeline import features_explain
 from pipeline.cli import main
 from pipeline.config.config import ConfigError
-from pipeline.features_explain import Explained, show, step_text
+from pipeline.features import features_explain
+from pipeline.features.features_explain import Explained, show, step_text
 from pipeline.report.records import NodeRecord, OutputArtifact
 
 CHAINS = pytest.importorskip("transform.output.chains")

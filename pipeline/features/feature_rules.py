@@ -21,7 +21,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.column_facts import ColumnFacts, Numbers, Texts
+from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 
 MOSTLY_MISSING = 0.95
 INDICATOR_SHARE = 0.01  # from here on, that a value is missing is told to the model

@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from pipeline.column_facts import DataFacts, measure
 from pipeline.common.whole_files import whole_file
 from pipeline.config.config import ConfigError, Source
 from pipeline.data.csv_files import ColumnType
 from pipeline.data.peek import DataPeek
-from pipeline.feature_rules import Proposal, Step, Surroundings, label_of, propose
+from pipeline.features.column_facts import DataFacts, measure
+from pipeline.features.feature_rules import Proposal, Step, Surroundings, label_of, propose
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
 from transform.spec.nearest import nearest
