@@ -12,10 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline import logs, preflight
+from pipeline import logs
 from pipeline.config.config import ConfigError, PipelineConfig
 from pipeline.engines.failures import diagnose, words
 from pipeline.engines.preflight import check_engine
+from pipeline.preflight import preflight
 from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration

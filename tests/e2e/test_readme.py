@@ -147,8 +147,9 @@ def test_the_search_of_the_docs_fits_the_yaml_of_the_docs(tmp_path):
 
 
 def test_the_errors_of_the_docs_are_those_that_are_printed(tmp_path):
-    from pipeline import load_config, preflight
+    from pipeline import load_config
     from pipeline.config.config import ConfigError
+    from pipeline.preflight import preflight
 
     (text,) = blocks(OWN_DATA, "yaml")
     rows = "".join(f"{50 + i},{i % 5},Oslo,{100 + i}\n" for i in range(200))

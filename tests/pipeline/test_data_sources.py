@@ -18,7 +18,7 @@ from tfx.orchestration import metadata
 from pipeline.config.config import DataConfig
 from pipeline.config.presets import Engine, InMemory, MultiProcessing
 from pipeline.data import data_sources, peek
-from pipeline.preflight_rows import Part
+from pipeline.preflight.preflight_rows import Part
 
 ROWS: list[dict[str, Any]] = [
     {

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import yaml
 
-from pipeline import load_config, preflight
+from pipeline import load_config
 from pipeline.cli import main
+from pipeline.preflight import preflight
 from transform import FeatureSpec
 
 TAXI = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import preflight
 from pipeline.config.config import ConfigError, PipelineConfig
 from pipeline.config.config_file import load_config
+from pipeline.preflight import preflight
 
 
 def refusal(file: Path, *overrides: str) -> str:

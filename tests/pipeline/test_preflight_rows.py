@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import preflight
 from pipeline.config.config import ConfigError
 from pipeline.config.config_file import load_config
+from pipeline.preflight import preflight
 
 Write = Callable[..., Path]
 

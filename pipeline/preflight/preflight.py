@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.config.config import ConfigError, PipelineConfig, is_remote
 from pipeline.data.peek import DataPeek, peek
-from pipeline.preflight_rows import check_rows
+from pipeline.preflight.preflight_rows import check_rows
 from transform import check_spec
 
 if TYPE_CHECKING:
