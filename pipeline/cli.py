@@ -179,7 +179,7 @@ def _add_features_commands(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pipeline.run import add_import_paths, run
+    from pipeline.run.runner import add_import_paths, run
 
     add_import_paths(arguments.config)
     return run(load_config(arguments.config, arguments.set), verbose=arguments.verbose)
@@ -187,7 +187,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _predict(arguments: argparse.Namespace) -> int:
     _quiet()
-    from pipeline.predict import predict_csv
+    from pipeline.run.predict import predict_csv
 
     return predict_csv(arguments.model, arguments.input, arguments.output)
 

@@ -28,7 +28,7 @@ def main() -> int:
     # The file is run by its path, so its own folder, not the project's, is on sys.path.
     sys.path.insert(0, str(_ROOT))
     from pipeline.config.config_file import load_config
-    from pipeline.run import add_import_paths, run
+    from pipeline.run.runner import add_import_paths, run
 
     file = Path(os.environ.get(CONFIG_VARIABLE) or _ROOT / "examples" / "taxi" / "pipeline.yaml")
     add_import_paths(file)

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.config.config import ConfigError
 from pipeline.config.config_file import load_config
-from pipeline.run import run
+from pipeline.run.runner import run
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, "0"), ("0", "0"), ("1", "1")])

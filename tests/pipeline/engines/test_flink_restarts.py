@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipeline import run
 from pipeline.config.presets import Flink
 from pipeline.engines import failures
 from pipeline.flink import flink_rest
 from pipeline.report.progress import NodeState, RunState
+from pipeline.run import runner as run
 
 JOB = "BeamApp-root-1123151855-80bece35"
 FAILED = f"Pipeline {JOB}_dab870e2-5b86-4272-9bf6-cfe6d2e6d647 failed in state FAILED: "

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipeline import run
 from pipeline.config.config import ConfigError
 from pipeline.config.presets import Flink
 from pipeline.engines import failures
@@ -27,6 +26,7 @@ from pipeline.flink import flink_cluster, flink_memory, flink_rest, processes
 from pipeline.flink.flink_files import FlinkFiles
 from pipeline.flink.flink_state import STATE, Cluster, find_cluster
 from pipeline.report.progress import NodeState, RunState
+from pipeline.run import runner as run
 
 NAMES = {"JobManager", "TaskManager-1", "TaskManager-2", "job-server", "worker-pool"}
 KILLED = """

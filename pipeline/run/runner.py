@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline import logs
 from pipeline.config.config import ConfigError, PipelineConfig
 from pipeline.engines.failures import diagnose, words
 from pipeline.engines.preflight import check_engine
@@ -21,6 +20,7 @@ from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
 from pipeline.report.records import latest_run
+from pipeline.run import logs
 from trainer_module import prepare_process
 
 _LEGACY_KERAS = (
