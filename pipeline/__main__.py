@@ -1,4 +1,4 @@
-"""`python -m pipeline` and the console script: see `pipeline.cli`."""
+"""`python -m pipeline` and the console script: see `pipeline.cli.cli`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line, or says what it lacks: the trainer is installed without all of it.
 
     Returns:
-        The exit code: that of `pipeline.cli.main`; 2 where packages are missing.
+        The exit code: that of `pipeline.cli.cli.main`; 2 where packages are missing.
     """
     lacking = [name for module, name in _EXTRA.items() if importlib.util.find_spec(module) is None]
     if lacking:
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    from pipeline.cli import main as run_command
+    from pipeline.cli.cli import main as run_command
 
     return run_command(argv)
 

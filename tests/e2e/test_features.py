@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.cli import main
+from pipeline.cli.cli import main
 
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "normalisation.md").read_text("utf-8")

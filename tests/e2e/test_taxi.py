@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from pipeline.cli import main
+from pipeline.cli.cli import main
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli import main
+from pipeline.cli.cli import main
 from pipeline.config.config import ConfigError
 from pipeline.features import features_explain
 from pipeline.features.features_explain import Explained, show, step_text

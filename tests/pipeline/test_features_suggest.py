@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pipeline import load_config
-from pipeline.cli import main
+from pipeline.cli.cli import main
 from pipeline.preflight import preflight
 from transform import FeatureSpec
 

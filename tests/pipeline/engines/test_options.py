@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from pipeline import cli
+from pipeline.cli import cli
 from pipeline.config.config import ConfigError
 from pipeline.config.config_file import load_engine
 from pipeline.config.presets import Dataflow, Flink, InMemory, Portable, Spark

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.cli import engines
 from pipeline.config.config import SOURCES, ConfigError, json_schema
 from pipeline.config.config_file import load_config
-from pipeline.engines import cli as engines
 
 _EPILOG = """\
 examples:
