@@ -1,19 +1,16 @@
 """The TFX pipeline: its typed configuration, its graph, and where it runs.
 
-Table of contents:
+Its rooms, from the top floor to the ground:
 
-* `config`: one YAML file as frozen pydantic models; `config_file` reads it, `config_errors` says
-  what is wrong with it.
-* `data_sources`: the files that a path names, and CSV, TFRecord and Parquet as ExampleGen nodes.
-* `peek`: a look at the files first; `samples`: the rows that it reads, column by column.
-* `preflight`, `preflight_rows`: everything that can be known to be wrong before anything expensive
-  runs.
-* `build`: one function that builds the graph for every target.
-* `run`: the graph on this machine, with progress, a log file and a summary.
-* `predict`: the pushed model on raw rows.
-* `features_suggest`, `features_explain`: a `features:` section from data, and what became of it.
-* `engines`: where Beam runs, and a Flink cluster on this machine.
 * `cli`: `python -m pipeline ...`.
+* `run`: the graph on this machine, with a log file; the pushed model on raw rows.
+* `preflight`: everything that can be known to be wrong before anything expensive runs.
+* `features`: a `features:` section from data, and what became of it.
+* `report`: progress, records, trials and the summary of a run.
+* `engines`: where Beam runs; `flink`: a Flink cluster on this machine.
+* `graph`: one function that builds the graph for every target.
+* `data`: the files that a path names, a look at them, and the ExampleGen that reads them.
+* `config`: one YAML file as frozen pydantic models, and what is wrong with it.
 
 `PipelineConfig`, `load_config` and `create_pipeline` are imported on first use, so that `--help`
 answers at once: TFX alone takes ten seconds to import.

@@ -27,6 +27,10 @@ ARROWS = {
 # The rooms and the modules beside them, from the top floor to the ground: each may import what is
 # below it, never the other way. `__init__` of a package is its table of contents, and may name all.
 FLOORS = {
+    "pipeline": (
+        *("__main__", "local_runner", "cli", "run", "preflight", "features", "report", "engines"),
+        *("flink", "graph", "data", "config", "common"),
+    ),
     "transform": (
         *("preprocessing", "output", "encode", "scale", "resolve", "analyzers", "columns", "spec"),
         *("layout", "compat"),

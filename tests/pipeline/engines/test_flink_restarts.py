@@ -23,7 +23,7 @@ from pipeline.config.presets import Flink
 from pipeline.engines import failures
 from pipeline.flink import flink_rest
 from pipeline.report.progress import NodeState, RunState
-from pipeline.run import runner as run
+from pipeline.run import runner
 
 JOB = "BeamApp-root-1123151855-80bece35"
 FAILED = f"Pipeline {JOB}_dab870e2-5b86-4272-9bf6-cfe6d2e6d647 failed in state FAILED: "
@@ -100,7 +100,7 @@ def test_a_run_tells_both(engine):
     shown = io.StringIO()
     config: Any = SimpleNamespace(beam=engine)
     state = RunState([NodeState("Transform", "failed")])
-    run._explain(RuntimeError(FAILED + ENDED), state, config, Console(file=shown))
+    runner._explain(RuntimeError(FAILED + ENDED), state, config, Console(file=shown))
     assert shown.getvalue() == (
         "ValueError: column x: the first attempt failed\n"
         "Flink started the job again. It ended in: ConnectionError: attempt 5: nobody answers\n"

@@ -26,7 +26,7 @@ from pipeline.flink import flink_cluster, flink_memory, flink_rest, processes
 from pipeline.flink.flink_files import FlinkFiles
 from pipeline.flink.flink_state import STATE, Cluster, find_cluster
 from pipeline.report.progress import NodeState, RunState
-from pipeline.run import runner as run
+from pipeline.run import runner
 
 NAMES = {"JobManager", "TaskManager-1", "TaskManager-2", "job-server", "worker-pool"}
 KILLED = """
@@ -137,7 +137,7 @@ def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, m
     shown = io.StringIO()
     monkeypatch.setattr(sys, "argv", ["pipeline/__main__.py", "run", "--config", "my own.yaml"])
     config: Any = SimpleNamespace(beam=engine)
-    run._explain(RuntimeError("Connection refused"), state, config, Console(file=shown))
+    runner._explain(RuntimeError("Connection refused"), state, config, Console(file=shown))
     for line in (
         "TaskManager-1 of the Flink cluster in",
         "Finished, and taken from the cache by the next run: CsvExampleGen.",
