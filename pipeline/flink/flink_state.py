@@ -42,13 +42,13 @@ class Cluster:
         folder = folder.resolve()
         file = folder / STATE
         try:
-            text = file.read_text(encoding="utf-8")
+            written = file.read_bytes()
         except FileNotFoundError:
             # A start that was killed before it wrote anything.
             left = tuple(processes.started_in(folder))
             return cls(folder, Ports(), left, damage=f"{file} is not there") if left else None
         try:
-            state = json.loads(text)
+            state = json.loads(written.decode())
             found = tuple(Background(**fields) for fields in state["processes"])
             known = cls(folder, Ports(**state["ports"]), found, state["memory_mb"])
         except (ValueError, KeyError, TypeError) as error:

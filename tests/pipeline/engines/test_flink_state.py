@@ -101,9 +101,11 @@ def test_a_start_that_is_killed_before_it_wrote_anything_orphans_no_process(star
 def test_a_torn_file_is_named_and_replaced(start, folder):
     first = start()
     file = folder / STATE
-    file.write_text(file.read_text()[:40])
-    torn = Cluster.load(folder)
-    assert torn is not None
+    for damaged in (b"", b"\xff\xfe{}", b"[]", b"{}", file.read_bytes()[:40]):
+        file.write_bytes(damaged)
+        torn = Cluster.load(folder)
+        assert torn is not None
+        assert f"{file} is damaged" in torn.damage
     assert f"{file} is damaged (JSONDecodeError" in flink_cluster.status(torn)
     assert not flink_cluster.is_healthy(torn)
     second = start()
