@@ -58,6 +58,9 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     Raises:
         ValueError: the spec is invalid, or does not fit the columns.
     """
+    from transform.restarts import load_graphs_by_folder  # and with it Beam
+
+    load_graphs_by_folder()  # TFT has not built its steps when it calls this
     if not custom_config or "features" not in custom_config:
         raise ValueError(
             'Transform got no feature specification; give custom_config={"features": {...}}'

@@ -61,9 +61,12 @@ def write_configuration(
         # times the buffers of the same memory; 64 is enough for a sort-shuffle to work.
         "taskmanager.memory.segment-size": "8kb",
         "taskmanager.network.sort-shuffle.min-buffers": 64,
-        # A killed TaskManager is given up after 15 seconds (here in milliseconds), not 50.
+        # A TaskManager whose port is closed is given up after two heartbeats (in milliseconds); one
+        # that only does not answer is busy: a Transform of 40 columns is 1,352 tasks, and with
+        # Flink's 10 seconds for an answer, as with 15 for a heartbeat, it was given up on 2 cores.
         "heartbeat.interval": 2_000,
-        "heartbeat.timeout": 15_000,
+        "heartbeat.timeout": 120_000,
+        "pekko.ask.timeout": "120 s",
         # Its tasks then start again on what is left. Set here, for every job: Beam hands its own
         # number_of_execution_retries to streaming jobs alone. One loss fails many tasks, within
         # seconds and each by itself: this strategy, unlike fixed-delay, takes those that fail
