@@ -6,6 +6,7 @@ What Beam raises then is a gRPC dump, or the Java exception of whoever noticed f
 from __future__ import annotations
 
 import re
+import shlex
 from typing import NamedTuple
 
 from pipeline.config.presets import Engine, Flink, JobServerEngine
@@ -16,7 +17,6 @@ from pipeline.flink.flink_memory import OPTION, more
 from pipeline.flink.flink_state import Cluster, find_cluster
 
 _SECONDS = 5.0
-_START = "python -m pipeline flink start"
 _STOP = "python -m pipeline flink stop"
 
 # Of Beam, around the engine's words: `<job's name>_<uuid>`.
@@ -122,7 +122,7 @@ def _who_is_gone(engine: JobServerEngine) -> Diagnosis | None:
         if any(each.name != "worker-pool" for each in cluster.dead()) or (
             engine.environment == "external"
         ):
-            mend = f"{_START} --folder {cluster.folder}"
+            mend = cluster.start_command()
             if "OutOfMemory" not in words:
                 return Diagnosis(words, mend)
             if size := _more(cluster):
@@ -149,10 +149,10 @@ def _too_little_memory(text: str, engine: JobServerEngine) -> Diagnosis | None:
             line = next(line for line in text.splitlines() if found[0] in line).strip()
             words = f"Flink has too little memory for these data ({line[-200:]})."
             if cluster := find_cluster(engine.job_endpoint):
-                folder = f"--folder {cluster.folder}"
                 if not (size := _more(cluster)):
                     return Diagnosis(f"{words} {_has(cluster)}, {_NO_MORE}")
-                mend = f"{_STOP} {folder} && {_START} {folder} {OPTION} {size}"
+                stop = f"{_STOP} --folder {shlex.quote(str(cluster.folder))}"
+                mend = f"{stop} && {cluster.start_command()} {OPTION} {size}"
                 return Diagnosis(f"{words} {_has(cluster)}: {OPTION} gives it more.", mend)
             return Diagnosis(f"{words} Raise {setting} in its configuration.")
     return None

@@ -85,8 +85,8 @@ def _check_local_cluster(engine: Flink) -> None:
     dead = [each.name for each in cluster.dead()] if cluster else []
     if cluster and dead and not (dead == ["worker-pool"] and engine.environment != "external"):
         raise ConfigError(
-            f"beam.engine=flink: {failures.ended(cluster)} `python -m pipeline flink start "
-            f"--folder {cluster.folder}` starts it anew."
+            f"beam.engine=flink: {failures.ended(cluster)} `{cluster.start_command()}` starts it "
+            "anew."
         )
 
 

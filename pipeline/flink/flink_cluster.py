@@ -11,6 +11,7 @@ stopped:
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import socket
 import sys
@@ -27,6 +28,7 @@ from pipeline.flink.flink_state import HOST, Cluster, Ports
 from pipeline.flink.java import find_java
 
 START_SECONDS = 120.0
+_UNASKED_PORTS = range(20_000, 32_000)  # Linux gives 32,768 and above to who asks for any
 
 
 def start(
@@ -203,6 +205,14 @@ def is_healthy(cluster: Cluster) -> bool:
 
 
 def _free_port(port: int, option: str) -> int:
+    """The port; or any free one, of those that the system gives to nobody by itself.
+
+    A JVM takes seconds to listen on its port, in which the others open connections.
+    """
+    if not port:
+        for candidate in random.sample(_UNASKED_PORTS, len(_UNASKED_PORTS)):
+            with contextlib.suppress(ConfigError):
+                return _free_port(candidate, option)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 from pipeline.flink import processes
@@ -14,6 +15,8 @@ from pipeline.flink.processes import Background
 
 HOST = "127.0.0.1"
 STATE = "cluster.json"
+PORT_OPTIONS = ("--rest-port", "--job-port", "--pool-port")
+"""Of `flink start`, in the order of `Ports`."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,12 @@ class Cluster:
             "rest": self.rest,
             "worker_pool": f"{HOST}:{self.ports.worker_pool}",
         }
+
+    def start_command(self) -> str:
+        """For a shell: what starts it anew, at the same addresses."""
+        ports = zip(PORT_OPTIONS, astuple(self.ports), astuple(Ports()), strict=True)
+        options = "".join(f" {option} {port}" for option, port, usual in ports if port != usual)
+        return f"python -m pipeline flink start --folder {shlex.quote(str(self.folder))}{options}"
 
     def task_managers(self) -> list[Background]:
         """The TaskManagers' processes."""

@@ -5,6 +5,7 @@ The processes are real, but where Flink's JVMs would be they only sleep: `test_f
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import signal
@@ -130,10 +131,12 @@ def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, m
     why = "TaskManager-1 of the Flink cluster in .* ended: Caused by: .*OutOfMemoryError: Java heap"
     with pytest.raises(ConfigError, match=why) as caught:
         _check_local_cluster(engine)
-    assert f"`python -m pipeline flink start --folder {folder}` starts it anew" in str(caught.value)
+    again = f"python -m pipeline flink start --folder {folder} --rest-port {cluster.ports.rest} "
+    again += f"--job-port {cluster.ports.job_server} --pool-port {cluster.ports.worker_pool}"
+    assert f"`{again}` starts it anew" in str(caught.value)
     found = failures.diagnose(RuntimeError("Connection refused"), engine)
     assert found is not None
-    assert f"flink start --folder {folder} --memory " in found.mend  # more: it ran out of memory
+    assert f"{again} --memory " in found.mend  # more: it ran out of memory
 
     state = RunState([NodeState("CsvExampleGen", "done"), NodeState("Transform", "failed")])
     shown = io.StringIO()
@@ -143,7 +146,7 @@ def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, m
     for line in (
         "TaskManager-1 of the Flink cluster in",
         "Finished, and taken from the cache by the next run: CsvExampleGen.",
-        f"To mend it:  python -m pipeline flink start --folder {folder} --memory ",
+        f"To mend it:  {again} --memory ",
         "To go on:    python -m pipeline run --config 'my own.yaml'\n",
     ):
         assert line in shown.getvalue()
@@ -151,7 +154,9 @@ def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, m
     found = failures.diagnose(RuntimeError("Connection refused"), engine)
     assert found is not None
     assert "It was started with 9,830 MB, and this machine has no more to give." in found.words
-    assert found.mend == f"python -m pipeline flink start --folder {folder}"
+    assert found.mend == again
+    at_home = dataclasses.replace(cluster, folder=Path("/my flink"), ports=flink_cluster.Ports())
+    assert at_home.start_command() == "python -m pipeline flink start --folder '/my flink'"
 
     seen = flink_rest.Overview("1.19.3", 1, 2, 0, 3, 0, 0, 0)
     with monkeypatch.context() as patch:
