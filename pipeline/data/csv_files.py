@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TextIO
@@ -13,6 +14,7 @@ from pipeline.config.config import ConfigError
 ColumnType = Literal["int", "float", "string", "unknown"]
 
 _INT64 = range(-(2**63), 2**63)
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
 def open_csv(file: Path, encoding: str = "utf-8") -> TextIO:
@@ -37,6 +39,20 @@ def wider(known: ColumnType, text: str) -> ColumnType:
         return "float"
     except ValueError:
         return "string"
+
+
+def beyond_int64(values: Iterable[str]) -> str | None:
+    """The first whole number that int64 does not hold, where all values are whole numbers.
+
+    It is why the column is text: to TFX's CSV reader, and as a uint64 of Parquet.
+    """
+    found = None
+    for value in values:
+        if not _WHOLE.fullmatch(value):
+            return None
+        if found is None and int(value) not in _INT64:
+            found = value.strip()
+    return found
 
 
 def csv_rows(found: Iterable[Path]) -> Iterator[tuple[list[str], list[str]]]:

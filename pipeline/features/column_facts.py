@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.config.config import ConfigError, DataConfig, Source
-from pipeline.data.csv_files import ColumnType, csv_rows, wider
+from pipeline.data.csv_files import ColumnType, beyond_int64, csv_rows, wider
 from pipeline.data.data_sources import files, place
 from pipeline.data.peek import open_parquet, peek, tfrecords
 
@@ -53,6 +53,7 @@ class Texts:
     distinct: int
     top: tuple[tuple[str, int], ...]  # the most frequent, with their counts
     average_length: float
+    beyond: str | None = None  # of whole numbers, one that int64 does not hold: it made them text
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,7 @@ def _facts(columns: dict[str, _Rows]) -> tuple[ColumnFacts, ...]:
     from tensorflow_data_validation.statistics import stats_impl
 
     arrays: dict[str, pa.Array] = {}
+    beyond: dict[str, str | None] = {}
     for name, rows in columns.items():
         cleaned = [_present_values(row) for row in rows]
         kind = _type_of(cleaned)
@@ -225,6 +227,8 @@ def _facts(columns: dict[str, _Rows]) -> tuple[ColumnFacts, ...]:
             texts = [None if row is None else [str(v) for v in row] for row in cleaned]
             label = name if kind == "string" else _AS_TEXT + name
             arrays[label] = pa.array(texts, pa.list_(pa.string()))
+        if kind == "string":
+            beyond[name] = beyond_int64(chain.from_iterable(row for row in texts if row))
     options = tfdv.StatsOptions(
         num_top_values=1,
         num_rank_histogram_buckets=TOP_VALUES,
@@ -235,7 +239,9 @@ def _facts(columns: dict[str, _Rows]) -> tuple[ColumnFacts, ...]:
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
     found = stats_impl.generate_statistics_in_memory(batch, options) if arrays else None
     features = {f.path.step[0]: f for f in found.datasets[0].features} if found else {}
-    return tuple(_column(name, len(rows), features) for name, rows in columns.items())
+    return tuple(
+        _column(name, len(rows), features, beyond.get(name)) for name, rows in columns.items()
+    )
 
 
 def _present_values(row: Sequence[Any] | None) -> list[Any] | None:
@@ -262,7 +268,10 @@ def _type_of(rows: Sequence[list[Any] | None]) -> ColumnType:
 
 
 def _column(
-    name: str, rows: int, features: Mapping[str, statistics_pb2.FeatureNameStatistics]
+    name: str,
+    rows: int,
+    features: Mapping[str, statistics_pb2.FeatureNameStatistics],
+    beyond: str | None,
 ) -> ColumnFacts:
     feature, counted = features.get(name), features.get(_AS_TEXT + name)
     if feature is None:
@@ -278,7 +287,7 @@ def _column(
         missing=rows - common.num_non_missing,
         several=common.max_num_values > 1,
         numbers=None if numbers is None else _numbers(numbers),
-        texts=None if texts is None else _texts(texts.string_stats),
+        texts=None if texts is None else _texts(texts.string_stats, beyond),
     )
 
 
@@ -299,6 +308,6 @@ def _numbers(found: statistics_pb2.NumericStatistics) -> Numbers:
     )
 
 
-def _texts(found: statistics_pb2.StringStatistics) -> Texts:
+def _texts(found: statistics_pb2.StringStatistics, beyond: str | None) -> Texts:
     top = [(b.label, round(b.sample_count)) for b in found.rank_histogram.buckets]
-    return Texts(found.unique, tuple(top), found.avg_length)
+    return Texts(found.unique, tuple(top), found.avg_length, beyond)

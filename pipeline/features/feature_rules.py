@@ -128,7 +128,8 @@ def label_of(facts: ColumnFacts) -> dict[str, Any]:
         if values.distinct > MANY or values.distinct > OWN_VALUE * facts.present:
             raise ValueError(
                 f"--label={name}: {values.distinct:,} different texts in {facts.present:,} rows "
-                "are no classes; use another column"
+                "are no classes; "
+                + ("use another column" if values.beyond is None else _beyond(values.beyond))
             )
         return {"column": name, "kind": "multiclass"}
     low, high = facts.numbers.minimum, facts.numbers.maximum
@@ -161,6 +162,8 @@ def _text(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposal:
     date = _text_date(facts, texts, around)
     if date is not None:
         return date
+    if texts.beyond is not None and distinct > FEW:
+        return Proposal(name, None, f"{distinct:,} whole numbers, {_beyond(texts.beyond)}")
     counted = sum(count for _, count in texts.top)
     numeric = sum(count for text, count in texts.top if _is_number(text))
     if numeric >= 0.9 * counted and distinct > FEW:
@@ -400,7 +403,16 @@ def _listed(texts: Texts) -> list[str]:
 def _top(facts: ColumnFacts, texts: Texts) -> str:
     value, count = texts.top[0]
     missing = f"; {facts.missing_share:.1%} missing" if facts.missing else ""
-    return f"most often {_shown(value)} ({count / facts.present:.0%}){missing}"
+    why = f"; {_beyond(texts.beyond)}" if texts.beyond is not None else ""
+    return f"most often {_shown(value)} ({count / facts.present:.0%}){missing}{why}"
+
+
+def _beyond(value: str) -> str:
+    """Why whole numbers are text."""
+    return (
+        f"text because of {value}, which int64 does not hold (-2^63 to 2^63 - 1): remove it, or "
+        "write all with a decimal point, to scale them"
+    )
 
 
 def _shown(text: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.config.config import ConfigError, PipelineConfig, is_remote
+from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
 from pipeline.preflight.preflight_rows import check_rows
 from transform import check_spec
@@ -162,15 +162,13 @@ def _why_text(error: str, seen: DataPeek) -> str:
     """A sentence, where an error is of a column of ints that is text because of one of them."""
     for name, kind in seen.columns.items():
         if kind == "string" and repr(name) in error and seen.sample is not None:
-            values = [value.decode(errors="replace") for value in seen.sample.texts(name)]
-            if all(re.fullmatch(r"\s*[+-]?\d+\s*", value) for value in values):
-                beyond = next((v for v in values if not -(2**63) <= int(v) < 2**63), None)
-                if beyond is not None:
-                    return (
-                        f". Column {name!r} is text because of its value {beyond.strip()}, which "
-                        "int64 does not hold (-2^63 to 2^63 - 1): remove it, or write all values "
-                        "with a decimal point, as floats."
-                    )
+            beyond = beyond_int64(v.decode(errors="replace") for v in seen.sample.texts(name))
+            if beyond is not None:
+                return (
+                    f". Column {name!r} is text because of its value {beyond}, which int64 does "
+                    "not hold (-2^63 to 2^63 - 1): remove it, or write all values with a decimal "
+                    "point, as floats."
+                )
     return ""
 
 

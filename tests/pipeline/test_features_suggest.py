@@ -51,6 +51,8 @@ def made_up() -> dict[str, Any]:
         "ordered": [f"2024-{1 + i % 12:02}-{1 + i % 28:02}T{i % 24:02}:30:00Z" for i in index],
         "seen": 1_700_000_000 + 5_000 * rng.integers(0, 10_000, ROWS),
         "number": ["N/A" if i % 50 == 0 else f"{i % 77}.25" for i in index],
+        "serial": [2**63 + int(i) // 9 for i in index],
+        "shard": [2**63 if i % 3 == 1 else int(i) % 3 for i in index],
         "flag": (index % 2),
         "bought": (amount > 3).astype(int),
     }  # fmt: skip
@@ -140,6 +142,10 @@ def test_a_made_up_mixture(suggested: Any, tmp_path: Path) -> None:
     left_out = text.partition("# Left out:")[2]
     for column in ("customer_id", "always", "nothing", "note", "number"):
         assert f"#   {column}: " in left_out
+    words = " ".join(text.replace("#", "").split())
+    why = "text because of 9223372036854775808, which int64 does not hold (-2^63 to 2^63 - 1)"
+    assert f"serial: 67 whole numbers, {why}: remove it, or write all with a decimal" in words
+    assert re.search(rf"shard: 3 values, most often '\d+' \(33%\); {re.escape(why)}", words)
     assert group_of(spec, "price [EUR]").scale == "log1p"
     assert group_of(spec, "other[s]").scale == "z_score"
     assert group_of(spec, "temperature").missing_indicator
