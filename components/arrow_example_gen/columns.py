@@ -12,7 +12,7 @@
 
 Zeros, False and empty texts are values. A missing value is a row without any; one within a list is
 NaN or an empty text, which Transform takes as missing, and is left out of a list of ints, which has
-no such value: the list gets shorter (`parquet.first_hole` finds such a row).
+no such value: the list gets shorter (`parquet.row_lists` refuses that, `first_hole` looks for it).
 """
 
 from __future__ import annotations

@@ -7,19 +7,26 @@ UTF-8, and takes files of different columns for one table.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
 import tensorflow as tf
 from absl import logging
+from google.protobuf import struct_pb2
+from tfx import v1 as tfx
 from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenExecutor
 from tfx.dsl.io import fileio
 from tfx.types import standard_component_specs
+from tfx.utils import proto_utils
 
 from components.arrow_example_gen import parquet
 from components.arrow_example_gen.columns import Kind
 from components.arrow_example_gen.examples import ExampleEncoder
+
+SHORTER_LISTS = "shorter_lists"
+"""Key of the node's `custom_config`: what `ArrowExampleGen(shorter_lists=...)` names."""
 
 
 class Executor(BaseExampleGenExecutor):
@@ -43,6 +50,7 @@ class ReadParquet(beam.PTransform):
         super().__init__()
         self._folder = exec_properties[standard_component_specs.INPUT_BASE_KEY]
         self._pattern = split_pattern
+        self._shorter = _shorter_lists(exec_properties)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Reads the footers now, and each row group on a worker."""
@@ -59,8 +67,27 @@ class ReadParquet(beam.PTransform):
             pipeline
             | "RowGroups" >> beam.Create(table.groups, reshuffle=False)
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.ParDo(_ReadRowGroup(dict(table.columns)))
+            | "Read" >> beam.ParDo(_ReadRowGroup(dict(table.columns), self._whole(table)))
         )
+
+    def _whole(self, table: parquet.ParquetTable) -> frozenset[str]:
+        """The columns of lists that must not lose a value."""
+        return frozenset(
+            name
+            for name in table.lists
+            if name not in self._shorter
+            and not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._shorter)
+        )
+
+
+def _shorter_lists(exec_properties: Mapping[str, Any]) -> list[str]:
+    config = exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY)
+    if not config:
+        return []
+    options = struct_pb2.Struct()
+    packed = proto_utils.json_to_proto(config, tfx.proto.CustomConfig()).custom_config
+    packed.Unpack(options)
+    return [value.string_value for value in options.fields[SHORTER_LISTS].list_value.values]
 
 
 def base_folder(folder: str, pattern: str) -> str:
@@ -71,8 +98,8 @@ def base_folder(folder: str, pattern: str) -> str:
 
 
 class _ReadRowGroup(beam.DoFn):
-    def __init__(self, columns: Mapping[str, Kind | None]):
-        self._columns = columns
+    def __init__(self, columns: Mapping[str, Kind | None], whole: frozenset[str]):
+        self._columns, self._whole = columns, whole
         self._encode: Any = None
 
     def setup(self) -> None:
@@ -87,6 +114,7 @@ class _ReadRowGroup(beam.DoFn):
         for batch in parquet.batches(group, list(kinds)):
             rows = range(start, start + batch.num_rows)
             yield from self._encode(
-                parquet.row_lists(batch, kinds, group, rows=rows), batch.num_rows
+                parquet.row_lists(batch, kinds, group, rows=rows, whole=self._whole),
+                batch.num_rows,
             )
             start = rows.stop

@@ -7,7 +7,7 @@ and pandas write them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -128,7 +128,12 @@ def batches(
 
 
 def row_lists(
-    batch: pa.RecordBatch, kinds: Mapping[str, Kind], group: RowGroup, *, rows: Sequence[int]
+    batch: pa.RecordBatch,
+    kinds: Mapping[str, Kind],
+    group: RowGroup,
+    *,
+    rows: Sequence[int],
+    whole: Collection[str] = (),
 ) -> list[pa.ListArray]:
     """The columns of a batch as `as_lists` has them.
 
@@ -137,14 +142,18 @@ def row_lists(
         kinds: name -> kind.
         group: where it comes from.
         rows: number of each of its rows in the group.
+        whole: columns of lists that must not lose a value.
 
     Raises:
-        ValueError: a column's values do not fit its kind: names file, row group, row and type.
+        ValueError: a column's values do not fit its kind, or one of `whole` would lose a value:
+            names file, row group, row and type.
     """
     places = {name: i for i, name in enumerate(batch.schema.names)}
     lists = []
     for name, kind in kinds.items():
         column = batch[places[name]]
+        if name in whole and kind == "int" and is_list(column.type):
+            _refuse_holes(name, column, group, rows)
         try:
             lists.append(as_lists(column, kind))
         except pa.ArrowException as error:
@@ -155,6 +164,18 @@ def row_lists(
                 "or leave it out of the file."
             ) from None
     return lists
+
+
+def _refuse_holes(name: str, column: pa.Array, group: RowGroup, rows: Sequence[int]) -> None:
+    found = holes(column)
+    if len(found):
+        raise ValueError(
+            f"{group.file}, row group {group.number}, row {rows[int(found[0])]}: column {name!r}, "
+            f"{column.type}, has a list with a missing value. A list of ints in a tf.Example has "
+            "no missing value: what follows it would move up by one. Write the lists as floats, "
+            "where it is NaN, or, where the order does not matter, name the column in "
+            "ArrowExampleGen(shorter_lists=[...])."
+        )
 
 
 def _converts(column: pa.Array, kind: Kind) -> bool:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config.config import PACKAGE_SCHEME, ConfigError, DataConfig, Source, is_remote
+from transform.spec.common import OTHERS
 
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode
+
+    from transform import FeatureSpec
 
 
 def resolve(path: str, field: str) -> Path:
@@ -107,7 +110,7 @@ def _pattern_below(folder: Path, path: str, field: str) -> str:
     return "/".join(filter(None, [levels[0], "*.parquet"]))
 
 
-def example_gen(data: DataConfig) -> BaseNode:
+def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
     """The node that brings the rows in as tf.Examples, split into `train` and `eval`."""
     from tfx import v1 as tfx
 
@@ -138,7 +141,20 @@ def example_gen(data: DataConfig) -> BaseNode:
         return tfx.components.CsvExampleGen(**arguments)
     if data.source == "tfrecord":
         return tfx.components.ImportExampleGen(**arguments)
-    return ArrowExampleGen(**arguments)
+    return ArrowExampleGen(shorter_lists=_shorter_lists(data, features), **arguments)
+
+
+def _shorter_lists(data: DataConfig, features: FeatureSpec) -> list[str]:
+    """Columns whose lists of ints may lose missing values.
+
+    All that a look at the data has judged, by their use; of remote data, which nobody has looked
+    at, those that are taken as sets.
+    """
+    if not is_remote(data.path) and not is_remote(data.eval_path or ""):
+        return ["*"]
+    sets = [group for group in features.groups if group.kind == "multi_hot"]
+    names = [name for group in sets for name in group.columns or (OTHERS,)]
+    return ["*" if name == OTHERS else name for name in names]
 
 
 def _input(data: DataConfig) -> tuple[str, Any]:

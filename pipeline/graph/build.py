@@ -51,7 +51,7 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         create_tuner,
     )
 
-    examples = data_sources.example_gen(config.data)
+    examples = data_sources.example_gen(config.data, config.features)
     statistics = tfx.components.StatisticsGen(examples=examples.outputs["examples"])
     if config.data_schema.path:
         schema = tfx.components.ImportSchemaGen(schema_file=config.data_schema.path)

@@ -19,6 +19,7 @@ from pipeline.config.config import DataConfig
 from pipeline.config.presets import Engine, InMemory, MultiProcessing
 from pipeline.data import data_sources, peek
 from pipeline.preflight.preflight_rows import Part
+from transform import FeatureSpec
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -56,6 +57,14 @@ def write_tfrecord(file: Path, rows: list[dict[str, Any]]) -> None:
             writer.write(example.SerializeToString())
 
 
+FEATURES = FeatureSpec.model_validate(
+    {
+        "groups": [
+            {"name": "amount", "columns": "amount", "scale": "z_score"},
+            {"name": "sets", "columns": "tags_*", "encode": {"multi_hot": {"values": [1, 2]}}},
+        ]
+    }
+)
 WRITERS = {"csv": write_csv, "parquet": write_parquet, "tfrecord": write_tfrecord}
 NAMES = {"csv": "rows.csv", "parquet": "rows.parquet", "tfrecord": "rows.tfrecord.gz"}
 
@@ -79,7 +88,7 @@ def run_example_gen(
         tfx.dsl.Pipeline(
             pipeline_name="source",
             pipeline_root=str(folder / "artifacts"),
-            components=[data_sources.example_gen(data)],
+            components=[data_sources.example_gen(data, FEATURES)],
             metadata_connection_config=metadata.sqlite_metadata_connection_config(
                 str(folder / "metadata.sqlite")
             ),
@@ -217,3 +226,14 @@ def test_folders_of_two_depths(tmp_path):
     data = DataConfig(source="parquet", path=str(tmp_path))
     with pytest.raises(ValueError, match=r"month=1/0\.parquet does not lie in the same"):
         peek.peek(data)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"), [("a.parquet", "*"), ("gs://bucket/a.parquet", "tags_*")]
+)
+def test_remote_lists_of_ints_may_only_lose_values_where_they_are_sets(path, named):
+    """What is on this machine, the look at the data has judged by its use."""
+    node = data_sources.example_gen(DataConfig(source="parquet", path=path), FEATURES)
+    assert f'["{named}"]' in node.exec_properties["custom_config"].replace("\n", "").replace(
+        " ", ""
+    )

@@ -7,6 +7,7 @@ statistics, though they hold values and keys that train does not. Tolerance 1e-6
 from __future__ import annotations
 
 import datetime
+import zoneinfo
 from collections import Counter
 from typing import Any
 
@@ -49,6 +50,7 @@ def _columns(rows: int, *, poisoned: bool) -> dict[str, list[Any]]:
         "area": [None if v == 0 else int(v) for v in RNG.integers(0, 6, rows)],
         "epoch": [None if v % 7 == 0 else int(v) for v in hours],
         "iso": ["no date" if w.second < 9 else w.isoformat() for w in when],
+        "stamp": [None if w.second < 9 else f"{w.isoformat()}Z" for w in when],
         "tags": [[tags[i] for i in RNG.integers(0, len(tags), RNG.integers(0, 4))] for _ in hours],
         "codes": [[int(i) for i in RNG.integers(0, 5, RNG.integers(0, 3))] for _ in hours],
         "words": [[tags[i] for i in RNG.integers(0, len(tags), RNG.integers(0, 4))] for _ in hours],
@@ -91,6 +93,11 @@ SPEC: dict[str, Any] = {
             "name": "day",
             "columns": "iso",
             "encode": {"date": {"parts": ["month"], "cyclic": True}},
+        },
+        {
+            "name": "there",
+            "columns": "stamp",
+            "encode": {"date": {"parts": ["year", "week", "hour"], "time_zone": "Europe/Oslo"}},
         },
         {"name": "tags", "columns": "tags", "encode": {"multi_hot": {"values": ["a", "c"]}}},
         {"name": "codes", "columns": "codes", "encode": {"multi_hot": {"values": [1, 3]}}},
@@ -206,6 +213,16 @@ def test_dates(run: Any) -> None:
     for ending, wave in (("_sin", np.sin), ("_cos", np.cos)):
         expected = np.nan_to_num(wave(angle))
         np.testing.assert_allclose(run.column(f"iso_month{ending}"), expected, atol=1e-6)
+    oslo = zoneinfo.ZoneInfo("Europe/Oslo")
+    stamps = [t and datetime.datetime.fromisoformat(f"{t[:-1]}+00:00") for t in BOTH["stamp"]]
+    local = [t and t.astimezone(oslo) for t in stamps]
+    for part, missing, value in (
+        ("year", 130, lambda t: max(t.year - 1970, 0)),
+        ("week", 53, lambda t: t.isocalendar()[1] - 1),
+        ("hour", 24, lambda t: t.hour),
+    ):
+        expected = [value(t) if t else missing for t in local]
+        assert run.column(f"stamp_{part}").tolist() == expected, part
 
 
 @pytest.mark.parametrize(("name", "listed"), [("tags", ["a", "c"]), ("codes", [1, 3])])

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,10 +15,17 @@ from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
 from components import ArrowExampleGen, CompressedCsvExampleGen
+from components.arrow_example_gen.executor import ReadParquet
 
 COMPONENTS = Path(__file__).resolve().parents[3] / "components"
 ROWS = [
-    {"number": i % 3 - 1.0, "whole": i, "flag": i % 2 == 0, "text": ("", "a", None)[i % 3]}
+    {
+        "number": i % 3 - 1.0,
+        "whole": i,
+        "flag": i % 2 == 0,
+        "text": ("", "a", None)[i % 3],
+        "tags": [1, None, 2],
+    }
     for i in range(24)
 ]
 
@@ -62,6 +70,7 @@ def test_the_latest_span_in_splits_by_a_feature(tmp_path):
     split = proto.SplitConfig.Split
     written = run(
         ArrowExampleGen(
+            shorter_lists=["t*s"],
             input_base=str(tmp_path),
             input_config=proto.Input(
                 splits=[proto.Input.Split(name="all", pattern="span-{SPAN}/*.parquet")]
@@ -84,8 +93,22 @@ def test_the_latest_span_in_splits_by_a_feature(tmp_path):
     for example, row in zip(found, ROWS, strict=True):
         feature = example.features.feature
         assert list(feature["number"].float_list.value) == [row["number"]]
+        assert list(feature["tags"].int64_list.value) == [1, 2]
         texts = [] if row["text"] is None else [row["text"].encode()]
         assert list(feature["text"].bytes_list.value) == texts
+
+
+def test_a_list_of_ints_that_would_lose_a_value_ends_the_node(tmp_path):
+    """Where nothing says that it may: in a pipeline without our look at the data, too."""
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet", row_group_size=10)
+    node = ArrowExampleGen(input_base=str(tmp_path), shorter_lists=["tag", "number"])
+    with (
+        pytest.raises(
+            Exception, match=r"a\.parquet, row group \d, row 0: column 'tags', list<.*shorter_lists"
+        ),
+        beam.Pipeline(runner="FnApiRunner") as pipeline,
+    ):
+        _ = pipeline | ReadParquet(node.exec_properties, "*.parquet")
 
 
 @pytest.mark.parametrize("node", [ArrowExampleGen, CompressedCsvExampleGen])

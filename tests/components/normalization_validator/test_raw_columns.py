@@ -116,6 +116,12 @@ def test_one_aspect_of_a_column_may_be_constant(raw, kind):
     assert _lost(raw, "street", kind=kind) == []
 
 
+def test_a_position_of_a_list_is_not_judged_by_the_values_of_all_positions():
+    """`length: 2` of lists [0, x]: position 0 is rightly constant, and no statistic is of it."""
+    spans = {"vector": raw_columns.Span(0.0, 9.0)}
+    assert _lost({"train": spans, "eval": spans}, "vector_0") == []
+
+
 def test_one_value_in_train_and_another_in_eval_that_both_became_the_same(raw):
     assert "is 5 in train and 7 here" in _lost(raw, "moved")[0]
     assert "split eval: every value is 0" in _lost(raw, "moved")[0]
