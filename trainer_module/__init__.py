@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from trainer_module.tfx.run import run_fn
     from trainer_module.tfx.tune import tuner_fn
     from trainer_module.tuning.tuner_config import TunerConfig
-    from trainer_module.window.accumulation import GradientSum, accumulate_gradients, mean_gradients
+    from trainer_module.window.accumulation import accumulate_gradients
+    from trainer_module.window.gradient_sum import GradientSum
     from trainer_module.window.loss import weighted_loss
     from trainer_module.window.reduction import apply_gradients, sum_over_replicas
+    from trainer_module.window.update import mean_gradients
 
 _MODULE_OF = {
     "FeatureLayout": "trainer_module.data.feature_layout",
-    "GradientSum": "trainer_module.window.accumulation",
+    "GradientSum": "trainer_module.window.gradient_sum",
     "MicroBatchSize": "trainer_module.memory.micro_batch_size",
     "ModelContext": "trainer_module.model.model_context",
     "TrainStep": "trainer_module.step.train_step",
@@ -42,7 +44,7 @@ _MODULE_OF = {
     "create_strategy": "trainer_module.devices.strategies",
     "find_micro_batch_size": "trainer_module.memory.micro_batch_size",
     "input_gradients": "trainer_module.gradients.inputs",
-    "mean_gradients": "trainer_module.window.accumulation",
+    "mean_gradients": "trainer_module.window.update",
     "per_example_gradients": "trainer_module.gradients.per_example",
     "prepare_process": "trainer_module.devices.process",
     "run_fn": "trainer_module.tfx.run",

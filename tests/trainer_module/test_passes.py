@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from trainer_module import accumulate_gradients, weighted_loss
 from trainer_module.window import accumulation, passes, trace_bytes
+from trainer_module.window.describe import describe
 
 MIB = 2**20
 
@@ -23,7 +24,7 @@ def attention() -> keras.Model:
 
 
 def bytes_per_row(model: keras.Model) -> float:
-    return accumulation.describe(
+    return describe(
         model,
         weighted_loss("mse"),
         tf.zeros([2, *model.input_shape[1:]]),

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import TrainStep, weighted_loss
-from trainer_module.window.accumulation import describe
+from trainer_module.window.describe import describe
 from trainer_module.window.loss import as_loss_function
 from trainer_module.window.row_independence import check_rows_are_independent
 

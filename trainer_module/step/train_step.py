@@ -6,7 +6,7 @@ import contextlib
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -18,37 +18,18 @@ from trainer_module.step.refusals import check_model, check_optimizer, check_opt
 from trainer_module.step.reports import LoopReport, StepReport, non_finite_error
 from trainer_module.step.split import per_replica
 from trainer_module.step.step_functions import StepFunctions
-from trainer_module.window.accumulation import (
-    AddedLosses,
-    Description,
-    accumulate_gradients,
-    default_added_losses,
-    describe,
-    describe_shapes,
-    mean_gradients,
-)
+from trainer_module.window.accumulation import accumulate_gradients
 from trainer_module.window.batch_checks import check_batch
+from trainer_module.window.describe import Description, describe, describe_shapes
+from trainer_module.window.gradient_sum import AddedLosses, default_added_losses, sum_dtype
 from trainer_module.window.logits import tell_of_logits
 from trainer_module.window.loss import WeightedLoss, as_loss_function
 from trainer_module.window.micro_batch import computes_in_float16
 from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
-from trainer_module.window.reduction import (
-    apply_gradients,
-    finite_flags,
-    sum_over_replicas,
-    unscale,
-)
+from trainer_module.window.reduction import apply_gradients
+from trainer_module.window.update import Update, window_update
 
 NonFinite = Literal["raise", "skip"]
-
-
-class _Reduced(NamedTuple):
-    """A window after reduction, equal on all replicas; None where a variable has no gradient."""
-
-    gradients: list[Any]
-    report: StepReport
-    empty: tf.Tensor
-    is_finite: tf.Tensor
 
 
 class TrainStep:
@@ -252,7 +233,7 @@ class TrainStep:
         zero = tf.zeros([], dtype)
 
         def nothing() -> StepReport:
-            scalar = tf.zeros([], self._dtype())
+            scalar = tf.zeros([], sum_dtype(self.model))
             no = tf.constant(False)
             finite = tf.ones([1 + len(self._variables)], tf.bool)
             return StepReport(scalar, scalar, scalar, scalar, no, no, finite)
@@ -309,19 +290,18 @@ class TrainStep:
         with self.strategy.scope():
             step = self.step.read_value()
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
-            reduced = self.strategy.run(self._reduced_gradients, args=(parts, step, scale))
-            first = _first_replica(self.strategy, reduced)
-            report, finite, empty = first.report, first.is_finite, first.empty
+            updates = self.strategy.run(self._update, args=(parts, step, scale))
+            update = _first_replica(self.strategy, updates)
+            report = self._report(update, scale)
             # tf.cond is outside strategy.run, so that Keras may merge replicas inside it. All
             # replicas and workers see the same reduced sums, so they take the same branch.
-            tf.cond(report.applied, lambda: self._apply(reduced.gradients), lambda: tf.constant(0))
-            not_finite = tf.logical_not(tf.logical_or(finite, empty))
-            self._count(report, not_finite, empty)
+            tf.cond(report.applied, lambda: self._apply(updates.gradients), lambda: tf.constant(0))
+            self._count(report, update)
             if self.loss_scale is not None:
-                self.loss_scale.update(finite)
+                self.loss_scale.update(update.is_finite)
         return report
 
-    def _reduced_gradients(self, parts: Any, step: tf.Tensor, scale: Any) -> _Reduced:
+    def _update(self, parts: Any, step: tf.Tensor, scale: Any) -> Update:
         """Everything from rows to the clipped g, in replica context."""
         context = tf.distribute.get_replica_context()
         assert context is not None
@@ -340,43 +320,25 @@ class TrainStep:
             description=self._description,
             expected_rows=self._expected_rows,
         )
-        total = unscale(sum_over_replicas(local), scale)
-        loss, gradients = mean_gradients(total, self.model)
-        # The division and the regularisers may overflow too: what is applied is what is checked.
-        present = [tf.cast(g, self._dtype()) for g in gradients if g is not None]
-        norm = tf.linalg.global_norm(present)
-        numerator, weight_sum = total.numerator, total.denominator
-        if weight_sum.shape.rank:  # one per output
-            numerator, weight_sum = tf.reduce_sum(numerator), tf.reduce_mean(weight_sum)
-        numerator, loss, norm = (tf.cast(x, self._dtype()) for x in (numerator, loss, norm))
-        is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
-        # The norm says whether all elements are finite; which are not is asked for when one is not.
-        finite = tf.cond(
-            is_finite,
-            lambda: tf.ones([1 + len(self._variables)], tf.bool),
-            lambda: finite_flags(total),
-        )
-        if self.clip_norm is not None:
-            factor = self.clip_norm / tf.maximum(norm, self.clip_norm)
-            gradients = [None if g is None else g * tf.cast(factor, g.dtype) for g in gradients]
-        empty = tf.equal(weight_sum, 0)
-        applied = tf.logical_and(is_finite, tf.logical_not(empty))
-        failed = tf.logical_not(tf.logical_or(is_finite, empty))
+        return window_update(local, self.model, loss_scale=scale, clip_norm=self.clip_norm)
+
+    def _report(self, update: Update, scale: Any) -> StepReport:
+        """Whether the update is applied, or fails the run."""
+        failed = tf.logical_not(tf.logical_or(update.is_finite, update.is_empty))
         if self.non_finite == "skip":
             failed = tf.constant(False)
         elif scale is not None:
             # float16 overflows by design until the scale fits; at 1 there is nothing to lower.
             failed = tf.logical_and(failed, scale <= 1.0)
-        report = StepReport(
-            loss=loss,
-            gradient_norm=norm,
-            weight_sum=weight_sum,
-            rows=total.rows,
-            applied=applied,
+        return StepReport(
+            loss=update.loss,
+            gradient_norm=update.gradient_norm,
+            weight_sum=update.weight_sum,
+            rows=update.rows,
+            applied=tf.logical_and(update.is_finite, tf.logical_not(update.is_empty)),
             failed=failed,
-            finite=finite,
+            finite=update.finite,
         )
-        return _Reduced(gradients, report, empty, is_finite)
 
     def _apply(self, gradients: list[Any]) -> tf.Tensor:
         self.strategy.run(
@@ -386,13 +348,14 @@ class TrainStep:
             self._average.update(self.strategy)
         return tf.constant(0)
 
-    def _count(self, report: StepReport, not_finite: tf.Tensor, empty: tf.Tensor) -> None:
+    def _count(self, report: StepReport, update: Update) -> None:
+        not_finite = tf.logical_not(tf.logical_or(update.is_finite, update.is_empty))
         skipped = tf.logical_and(not_finite, tf.logical_not(report.failed))
         by_scale = tf.constant(False)
         if self.loss_scale is not None:
             by_scale = tf.logical_and(skipped, self.loss_scale.scale > 1.0)
         for counter, happened in (
-            (self.skipped_empty, empty),
+            (self.skipped_empty, update.is_empty),
             (self.skipped_loss_scale, by_scale),
             (self.skipped_non_finite, tf.logical_and(skipped, tf.logical_not(by_scale))),
             (self.step, tf.logical_not(report.failed)),
@@ -418,10 +381,6 @@ class TrainStep:
                 added_losses=self.added_losses,
             )
         self._described_shapes = shapes
-
-    def _dtype(self) -> tf.DType:
-        wide = any(variable.dtype == "float64" for variable in self._variables)
-        return tf.float64 if wide else tf.float32
 
 
 def _three(batch: Any) -> tuple[Any, Any, Any]:

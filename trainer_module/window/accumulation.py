@@ -2,91 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from trainer_module.devices.strategies import replica_kind
-from trainer_module.window.batch_checks import check_batch, check_xla_types, count_rows
-from trainer_module.window.loss import LossFunction, as_loss_function
+from trainer_module.window.batch_checks import check_xla_types, count_rows
+from trainer_module.window.describe import Description, describe
+from trainer_module.window.gradient_sum import AddedLosses, GradientSum, default_added_losses
+from trainer_module.window.loss import as_loss_function
 from trainer_module.window.micro_batch import (
     MicroBatchGradients,
     micro_batch_gradients,
-    refuse_assignments,
-    regularisation_gradients,
 )
 from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
 from trainer_module.window.passes import plan_passes
-from trainer_module.window.random_ops import draws_random_numbers, refuse_stateful_draws
-from trainer_module.window.row_independence import check_rows_are_independent
-from trainer_module.window.trace_bytes import bytes_per_row, has_loops
-
-AddedLosses = Literal["mean", "sum"]
-
-
-class GradientSum(NamedTuple):
-    """Sums over rows i of a batch; `first + second` is that of the rows of both.
-
-        g = gradients / denominator + ∇R + ∇A          (see `mean_gradients`)
-        A = added_loss / max(added_rows, 1)
-
-    Where outputs have a Σ w_i each (see `weighted_loss`), numerator, denominator and gradients have
-    a first axis `[outputs]`, and the quotients are summed over it.
-
-    Attributes:
-        numerator: Σ w_i l_i, scalar, float32 (float64 for a float64 model), as are all others.
-        denominator: Σ w_i, scalar.
-        rows: Number of rows, whatever their weights, scalar.
-        gradients: Σ w_i ∇l_i, one dense tensor per trainable variable; None where the loss does
-            not depend on the variable.
-        added_loss: What layers gave to `add_loss` (activity regularisers among them), of each pass
-            times its rows if it is a mean over rows; None for a model without.
-        added_gradients: Its gradients, one per trainable variable; None for a model without.
-        added_rows: The rows that `added_loss` is to be divided by, 0 if it is a sum over rows; None
-            for a model without.
-    """
-
-    numerator: tf.Tensor
-    denominator: tf.Tensor
-    rows: tf.Tensor
-    gradients: list[Any]
-    added_loss: tf.Tensor | None = None
-    added_gradients: list[Any] | None = None
-    added_rows: tf.Tensor | None = None
-
-    def __add__(self, other: GradientSum) -> GradientSum:  # pyright: ignore
-        """Returns the sums over the rows of both, of the same model and loss."""
-        return tf.nest.map_structure(lambda a, b: None if a is None else a + b, self, other)
-
-
-class Description(NamedTuple):
-    """What tracing one micro-batch says about a model, before the loop is built.
-
-    Attributes:
-        has_gradient: Per trainable variable, whether the loss depends on it.
-        has_added_gradient: The same for what layers give to `add_loss`; None without any.
-        accumulator_dtype: Of the scalar sums.
-        outputs: How many outputs have a Σ w_i each; None where one is that of all.
-        bytes_per_row: At most what a row's activations and their gradients take; infinite where
-            the trace does not tell, as with loops that turn as often as the data says.
-            An axis of unknown length counts as 1.
-        has_loops: Whether there are loops in the model, as in recurrent layers.
-    """
-
-    has_gradient: tuple[bool, ...]
-    has_added_gradient: tuple[bool, ...] | None
-    accumulator_dtype: tf.DType
-    outputs: int | None
-    bytes_per_row: float
-    has_loops: bool
-
-    @property
-    def separate(self) -> bool:
-        """Whether a micro-batch has several gradients."""
-        return self.has_added_gradient is not None or self.outputs is not None
 
 
 def accumulate_gradients(
@@ -225,186 +157,6 @@ def accumulate_gradients(
     )
     is_one = tf.logical_and(rows > 0, rows <= size)
     return _like(zeros, tf.cond(is_one, one_pass, otherwise))
-
-
-def describe(
-    model: keras.Model,
-    loss_fn: LossFunction,
-    features: Any,
-    labels: Any,
-    sample_weight: Any = None,
-    *,
-    added_losses: AddedLosses,
-) -> Description:
-    """Returns which sums a model's window has, by tracing one micro-batch of the data's shapes.
-
-    Raises:
-        ValueError: The loss depends on no variable, rows influence each other, or random numbers
-            are drawn that no seed decides.
-    """
-    check_batch(features, labels, sample_weight)
-    wide = any(variable.dtype == "float64" for variable in model.trainable_variables)
-    signature = _signature(features, labels, sample_weight)
-    trace = functools.partial(_trace, model, loss_fn, signature, added_losses=added_losses)
-    sums, graph = trace(separate=False)
-    numerator = sums.numerator
-    if sums.added_loss is not None or numerator.shape.rank:
-        sums, graph = trace(separate=True)
-    gradients, added = sums.gradients, sums.added_gradients
-    if all(gradient is None for gradient in (*gradients, *(added or ()))):
-        raise ValueError(
-            "the loss depends on no trainable variable: check that the model has trainable "
-            "layers and that the loss function uses the outputs that it is given."
-        )
-    refuse_assignments(graph)
-    refuse_stateful_draws(graph)
-    check_rows_are_independent(
-        model,
-        loss_fn,
-        signature,
-        added_losses=added_losses,
-        draws=draws_random_numbers(graph),
-    )
-    return Description(
-        has_gradient=tuple(g is not None for g in gradients),
-        has_added_gradient=None if added is None else tuple(g is not None for g in added),
-        accumulator_dtype=tf.float64 if wide else tf.float32,
-        outputs=numerator.shape[0] if numerator.shape.rank else None,
-        bytes_per_row=bytes_per_row(graph),
-        has_loops=has_loops(graph),
-    )
-
-
-def describe_shapes(
-    description: Description,
-    model: keras.Model,
-    loss_fn: LossFunction,
-    features: Any,
-    labels: Any,
-    sample_weight: Any = None,
-    *,
-    added_losses: AddedLosses,
-) -> Description:
-    """Returns a description for rows of other shapes: what a row of them takes is traced anew.
-
-    What does not depend on the shapes is not asked again. Rows of an unknown length, of which a
-    trace counts one element, take no less than those that were described before.
-    """
-    signature = _signature(features, labels, sample_weight)
-    _, graph = _trace(
-        model, loss_fn, signature, added_losses=added_losses, separate=description.separate
-    )
-    size = bytes_per_row(graph)
-    specs = [spec for spec in tf.nest.flatten(signature) if spec is not None]
-    if not all(spec.shape[1:].is_fully_defined() for spec in specs):
-        size = max(size, description.bytes_per_row)
-    return description._replace(bytes_per_row=size, has_loops=has_loops(graph))
-
-
-def _signature(features: Any, labels: Any, sample_weight: Any) -> Any:
-    def spec(tensor: Any) -> Any:
-        if tensor is None:
-            return None
-        return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
-
-    return tf.nest.map_structure(spec, (features, labels, sample_weight))
-
-
-def _trace(
-    model: keras.Model,
-    loss_fn: LossFunction,
-    signature: Any,
-    *,
-    added_losses: AddedLosses,
-    separate: bool,
-) -> tuple[MicroBatchGradients, Any]:
-    """Returns the sums of one micro-batch of such tensors, and the graph that makes them."""
-    found: list[MicroBatchGradients] = []
-
-    def probe(features: Any, labels: Any, sample_weight: Any) -> None:
-        sums = micro_batch_gradients(
-            model,
-            loss_fn,
-            features,
-            labels,
-            sample_weight,
-            random_position=(0,),
-            loss_scale=None,
-            added_losses=added_losses,
-            separate=separate,
-        )
-        found.append(sums)
-
-    traced = tf.function(probe, autograph=False).get_concrete_function(*signature)
-    return found[-1], traced.graph
-
-
-def mean_gradients(total: GradientSum, model: keras.Model) -> tuple[tf.Tensor, list[Any]]:
-    """Returns the loss and g of docs/design.md §4.1 from sums over the whole global batch.
-
-        g = ( Σ_i w_i ∇l_i ) / ( Σ_i w_i )  +  ∇R
-
-    R are the variables' regularisers and what layers gave to `add_loss`, each counted once. On a
-    replica of several, `total` comes from `sum_over_replicas`, and what follows is an update by
-    `apply_gradients`: Keras' own `apply` would add the equal g of all replicas up.
-
-    Args:
-        total: Sums over all micro-batches and replicas. With Σ w = 0 the first term is 0.
-        model: The model, for its regularisers.
-
-    Returns:
-        The scalar loss, and one gradient per trainable variable (None where there is none).
-    """
-    loss = _quotient(total.numerator, total.denominator)
-    gradients = [None if g is None else _quotient(g, total.denominator) for g in total.gradients]
-    if total.added_loss is not None and total.added_gradients is not None:
-        assert total.added_rows is not None
-        rows = tf.maximum(total.added_rows, 1)
-        loss += total.added_loss / rows
-        gradients = [
-            _plus(g, None if a is None else a / tf.cast(rows, a.dtype))
-            for g, a in zip(gradients, total.added_gradients, strict=True)
-        ]
-    regularisation, slopes = regularisation_gradients(model)
-    if regularisation is not None:
-        loss += tf.cast(regularisation, loss.dtype)
-        gradients = [_plus(g, s) for g, s in zip(gradients, slopes, strict=True)]
-    return loss, gradients
-
-
-def default_added_losses(model: keras.Model) -> AddedLosses:
-    """Returns what Keras' own activity regularisers are, a mean or a sum over the rows they see.
-
-    Keras 3 summed at first and divides by the rows in later releases: this version is asked. A
-    model without them has "mean", which is also exact for losses that do not depend on the batch.
-    """
-    layers = model._flatten_layers()
-    if not any(layer.activity_regularizer is not None for layer in layers):
-        return "mean"
-    return "mean" if _keras_divides_by_rows() else "sum"
-
-
-@functools.cache
-def _keras_divides_by_rows() -> bool:
-    with tf.init_scope():
-        layer = keras.layers.Activation("linear", activity_regularizer=keras.ops.sum)
-        layer(tf.ones([2, 1]))
-        return float(layer.losses[0]) == 1.0
-
-
-def _quotient(sums: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    """Returns Σ / Σ w, or the sum of those of all outputs; 0 where Σ w is 0."""
-    denominator = tf.cast(denominator, sums.dtype)
-    if denominator.shape.rank == 0:
-        return tf.math.divide_no_nan(sums, denominator)
-    axes = [-1] + [1] * (sums.shape.rank - 1)
-    return tf.reduce_sum(tf.math.divide_no_nan(sums, tf.reshape(denominator, axes)), 0)
-
-
-def _plus(a: Any, b: Any) -> Any:
-    if a is None:
-        return b if b is None else tf.convert_to_tensor(b)
-    return a if b is None else a + tf.cast(tf.convert_to_tensor(b), a.dtype)
 
 
 def _zeros(model: keras.Model, description: Description) -> GradientSum:

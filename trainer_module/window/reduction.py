@@ -1,4 +1,4 @@
-"""Sums over replicas, whether they are finite, and one update by them on all."""
+"""Sums over replicas, and one update by them on all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.window.accumulation import GradientSum
+from trainer_module.window.gradient_sum import GradientSum
 from trainer_module.window.several_optimizers import is_several
 
 
@@ -56,34 +56,3 @@ def apply_gradients(
     if not is_several(optimizer):
         pairs = [(g, v) for g, v in pairs if g is not None]  # a MultiOptimizer leaves them out
     optimizer.apply([g for g, _ in pairs], [v for _, v in pairs])
-
-
-def unscale(total: GradientSum, scale: tf.Tensor | None) -> GradientSum:
-    """Returns the sums with gradients divided by the loss scale."""
-    if scale is None:
-        return total
-
-    def down(gradients: Any) -> Any:
-        if gradients is None:
-            return None
-        return [None if g is None else g / tf.cast(scale, g.dtype) for g in gradients]
-
-    return total._replace(
-        gradients=down(total.gradients), added_gradients=down(total.added_gradients)
-    )
-
-
-def finite_flags(total: GradientSum) -> tf.Tensor:
-    """Returns bools [1 + variables]: the sums of the loss, then each variable's gradients."""
-
-    def finite(*tensors: Any) -> tf.Tensor:
-        checks = [tf.reduce_all(tf.math.is_finite(t)) for t in tensors if t is not None]
-        return tf.reduce_all(tf.stack(checks)) if checks else tf.constant(True)
-
-    added = total.added_gradients or [None] * len(total.gradients)
-    return tf.stack(
-        [
-            finite(total.numerator, total.denominator, total.added_loss),
-            *(finite(g, a) for g, a in zip(total.gradients, added, strict=True)),
-        ]
-    )
