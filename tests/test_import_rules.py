@@ -33,7 +33,7 @@ FLOORS = {
     ),
     "transform": (
         *("preprocessing", "output", "encode", "scale", "resolve", "analyzers", "columns", "spec"),
-        *("layout", "compat"),
+        *("restarts", "layout", "compat"),
     ),
     "trainer_module": (
         *("tfx", "tuning", "memory", "loop", "model", "data", "step", "gradients", "window"),
