@@ -24,7 +24,9 @@ _JOB = re.compile(r"Pipeline (?P<name>\S+)_[0-9a-f-]{36} failed in state \w+: ")
 _FRAMES = re.compile(r"^\t(?:at |\.\.\. |Suppressed: ).*\n?", re.MULTILINE)
 
 # Of gRPC and of Java, where the engine asked a worker pool and nobody answered.
-_NO_POOL = re.compile(r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker")
+_NO_POOL = re.compile(
+    r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker|finishConnect|ConnectException"
+)
 
 _NO_MORE = (
     "and this machine has no more to give. Use a machine with more memory, Flink on a cluster of "

@@ -127,3 +127,12 @@ def test_without_an_answer_there_is_the_last_one(engine, answers):
     assert failures.words(RuntimeError(FAILED + ENDED), engine) == (
         "ConnectionError: attempt 5: nobody answers"
     )
+
+
+def test_a_pool_that_a_task_manager_does_not_reach(engine):
+    """As Flink 1.19.3 said it of a pool at an address where nobody is."""
+    far = engine.model_copy(update={"environment": "external", "worker_pool": "10.255.255.1:50000"})
+    said = "java.net.ConnectException: finishConnect(..) failed: Connection refused"
+    found = failures.diagnose(RuntimeError(f"Pipeline a_b failed in state FAILED: {said}"), far)
+    assert found is not None
+    assert "cannot reach beam.worker_pool=10.255.255.1:50000. Start" in found.words
