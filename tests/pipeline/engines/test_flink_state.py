@@ -33,7 +33,7 @@ NAMES = {"JobManager", "TaskManager-1", "TaskManager-2", "job-server", "worker-p
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from pipeline.engines import flink_cluster
+from pipeline.flink import flink_cluster
 from pipeline.flink.flink_files import FlinkFiles
 folder = Path(sys.argv[1])
 flink_cluster.find_java = lambda: sys.argv[2]
