@@ -6,6 +6,8 @@ Tolerance: 1e-12 of each variable's largest gradient; 2e-6 in float32.
 
 from __future__ import annotations
 
+import functools
+
 import full_batch
 import keras
 import numpy as np
@@ -93,6 +95,11 @@ def test_float32_to_float32_rounding(kind):
     assert full_batch.error(gradients, expected) < 2e-6
 
 
+@functools.cache
+def linear() -> keras.Model:
+    return keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     rows=st.integers(1, 13),
@@ -105,7 +112,7 @@ def test_any_cut_of_any_batch(rows, micro_batch_size, seed, weighted, reduction)
     """Float32; rows, cut, weights (some zero) and reduction are drawn."""
     random = np.random.default_rng(seed)
     w = (random.normal(size=(5, 1)) / 3).astype("float32")
-    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+    model = linear()
     model.set_weights([w, np.zeros(1, "float32")])
     features, labels, weights = full_batch.batch("mlp", rows, seed)
     weights = weights if weighted else None

@@ -49,9 +49,15 @@ def in_evaluation(step, rows):
     Evaluation(step.model, step.loss_fn, batches, strategy=step.strategy)()
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize("where", [in_step, in_run, in_evaluation])
-@pytest.mark.parametrize("case", CASES)
+# Each case in each place, and each of both on one device and on two.
+@pytest.mark.parametrize(
+    ("case", "where", "devices"),
+    [
+        (case, where, 1 + (i + j) % 2)
+        for i, case in enumerate(CASES)
+        for j, where in enumerate((in_step, in_run, in_evaluation))
+    ],
+)
 def test_it_is_named_with_the_fix(case, where, devices):
     make, value, message = CASES[case]
     strategy = create_strategy("mirrored", logical_devices=devices)
