@@ -17,6 +17,7 @@ import pytest
 from pipeline.config.config import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.config.presets import Flink
+from pipeline.engines import preflight, worker_check
 from pipeline.engines.options import runner_options
 from pipeline.engines.preflight import check_engine
 from pipeline.engines.worker_check import check_workers
@@ -31,9 +32,8 @@ pytestmark = pytest.mark.flink
 def fragile_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("fragile")
     yield folder
-    left = flink_cluster.Cluster.load(folder)
-    assert left is not None
-    left.stop()
+    if left := flink_cluster.Cluster.load(folder):
+        left.stop()
 
 
 @pytest.fixture
@@ -47,10 +47,11 @@ def overrides(cluster: flink_cluster.Cluster, *more: str) -> list[str]:
     return ["beam.engine=flink", *addresses, *more]
 
 
-def wait_for_slots(cluster: flink_cluster.Cluster) -> None:
-    deadline = time.monotonic() + 30
-    while flink_rest.overview(cluster.rest).free_slots < 4:
-        assert time.monotonic() < deadline, "a refused run's job still has slots"
+def wait_for_slots(cluster: flink_cluster.Cluster, free: int = 4) -> None:
+    """Until jobs have given all slots back, or have taken all of them."""
+    deadline = time.monotonic() + 60
+    while (seen := flink_rest.overview(cluster.rest).free_slots) != free:
+        assert time.monotonic() < deadline, f"{seen} slots are free"
         time.sleep(0.5)
 
 
@@ -109,6 +110,36 @@ def test_a_job_that_does_not_come_back_is_cancelled(flink, write):
     (name,) = re.findall(r"preflight-8s-\w+", str(caught.value))
     assert flink_rest.cancel_job(flink.rest, name)
     wait_for_slots(flink)
+
+
+@pytest.mark.timeout(240)
+def test_a_job_for_which_nobody_waits_any_more_is_cancelled(flink, write, monkeypatch):
+    """Ctrl-C cancels it; that of a run that was killed is found by the next one."""
+    config = load_config(write(), overrides(flink, "beam.parallelism=9", "beam.probe_seconds=120"))
+    assert isinstance(config.beam, Flink)
+
+    def interrupt():
+        wait_for_slots(flink, 0)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        check_workers(config, config.beam)
+    thread.join()
+    wait_for_slots(flink)
+
+    killed = config.beam.model_copy(update={"probe_seconds": 8})
+    with monkeypatch.context() as patch:
+        patch.setattr(worker_check, "cancel_job", lambda address, name: False)
+        with pytest.raises(ConfigError, match="no end within 8"):
+            check_workers(config, killed)
+    wait_for_slots(flink, 0)
+    preflight._cancel_left_over(config.beam, flink.rest)
+    assert flink_rest.overview(flink.rest).free_slots == 0  # somebody may still wait for it
+    monkeypatch.setattr(worker_check, "_OVERDUE_SECONDS", -8.0)
+    preflight._cancel_left_over(config.beam.model_copy(update={"parallelism": 4}), flink.rest)
+    assert flink_rest.overview(flink.rest).free_slots == 4
 
 
 def test_the_recorded_options_are_the_job_servers(flink):
