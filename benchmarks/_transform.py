@@ -71,7 +71,11 @@ def in_turns(works: dict[str, Work], *, rounds: int) -> dict[str, list[Run]]:
         for name in works if index % 2 == 0 else reversed(works):
             run = in_own_process(execute, works[name])
             found[name].append(run)
-            print(f"{name}: {run.seconds:.1f} s, {run.peak / 1e6:,.0f} MB at most", flush=True)
+            print(
+                f"{name}: {run.seconds:.1f} s, {run.cpu_seconds:.1f} s of processors, "
+                f"{run.peak / 1e6:,.0f} MB at most",
+                flush=True,
+            )
     return found
 
 
