@@ -173,3 +173,36 @@ def test_logits_of_one_output_are_told_with_its_name(told):
     step(model, {"a": "binary_crossentropy", "b": "mse"})
     assert len(told) == 1
     assert told[0].startswith("output 'a' of model")
+
+
+class Subclassed(keras.Model):
+    """What it gives is known only when it is called."""
+
+    def __init__(self, activation=None, **options):
+        super().__init__(**options)
+        self.head = keras.layers.Dense(1, activation=activation)
+
+    def call(self, inputs):
+        return self.head(inputs)
+
+
+@pytest.mark.parametrize(
+    ("activation", "loss", "is_told"),
+    [
+        (None, "binary_crossentropy", True),
+        ("sigmoid", "binary_crossentropy", False),
+        (None, BINARY(from_logits=True), False),
+        (None, "mse", False),
+    ],
+)
+def test_logits_of_a_subclassed_model_are_told_by_what_it_gives(told, activation, loss, is_told):
+    model = Subclassed(activation, name="mine")
+    model(tf.zeros([1, 3]))
+    for _ in range(2):
+        step(model, loss)((tf.zeros([4, 3]), tf.zeros([4, 1])))
+    if not is_told:
+        assert told == []
+        return
+    assert len(told) == 1
+    assert told[0].startswith("model 'mine' gave ")
+    assert "BinaryCrossentropy(from_logits=True)" in told[0]

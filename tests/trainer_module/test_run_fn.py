@@ -65,6 +65,17 @@ def test_no_model_takes_what_is_passed_through(fn_args, packed, monkeypatch):
         run_fn(fn_args(packed, **settings))
 
 
+def test_several_outputs_want_a_loss_that_takes_all_and_no_metrics(fn_args, monkeypatch):
+    """One label for two outputs ended in "Expected any non-tensor type" after the first epoch."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    settings = {**QUICK, "steps": 2, "model_fn": "user_model.two_outputs"}
+    for wrong in ({}, {"loss": "user_model.both"}):
+        with pytest.raises(ValueError, match=r"2 outputs \(tip, tolls\), and the examples"):
+            run_fn(fn_args(**settings, **wrong))
+    result = run_fn(fn_args(**settings, loss="user_model.both", metrics=[]))
+    assert list(result.metrics) == ["loss"]
+
+
 @pytest.mark.slow
 def test_mirrored_ends_where_one_device_ends(fn_args, packed, tmp_path):
     """Tolerance 1e-5 relative in float32 over 24 steps of SGD."""

@@ -40,3 +40,17 @@ def blurred_in_full(labels, outputs, sample_weight):
     labels = keras.ops.cast(keras.ops.reshape(labels, (-1, 1)), outputs.dtype)
     weights = 1.0 + 2.0 * labels[:, 0]
     return keras.ops.sum(weights * blurred(labels, outputs)), keras.ops.sum(weights)
+
+
+def two_outputs(context) -> keras.Model:
+    """Wants a label for each of two outputs."""
+    fare = keras.Input(context.feature_spec["fare_scaled"].shape, name="fare_scaled")
+    heads = {n: keras.layers.Dense(1, activation="sigmoid", name=n)(fare) for n in ("tip", "tolls")}
+    return keras.Model({"fare_scaled": fare}, heads)
+
+
+def both(labels, outputs, sample_weight):
+    """A loss of the user's own that takes both."""
+    labels = keras.ops.cast(keras.ops.reshape(labels, (-1, 1)), outputs["tip"].dtype)
+    error = keras.ops.square(labels - outputs["tip"]) + keras.ops.square(outputs["tolls"])
+    return keras.ops.sum(error), keras.ops.cast(keras.ops.shape(labels)[0], error.dtype)

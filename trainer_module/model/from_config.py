@@ -230,6 +230,31 @@ def inputs_of(model: keras.Model, context: ModelContext) -> list[str]:
     return names
 
 
+def check_outputs(
+    model: keras.Model, loss_fn: LossFunction, metrics: Sequence[str], config: TrainerConfig
+) -> None:
+    """Raises ValueError for a model of several outputs whose loss or metrics are of one.
+
+    Args:
+        model: What `build_model` returned; one that does not say its outputs passes.
+        loss_fn: What `loss_function` returned.
+        metrics: The names of those that are evaluated.
+        config: The settings, for the message.
+    """
+    outputs = getattr(model, "outputs", None) or ()
+    if len(outputs) < 2 or not (isinstance(loss_fn, WeightedLoss) or metrics):
+        return
+    structure = model.output
+    names = list(structure) if isinstance(structure, dict) else [t.name for t in outputs]
+    raise ValueError(
+        f"trainer.model_fn={config.model_fn!r} returned a model with {len(outputs)} outputs "
+        f"({', '.join(names)}), and the examples have one label: trainer.loss={config.loss!r} has "
+        "to be the dotted path of a function (labels, outputs, sample_weight) -> (numerator, "
+        f"denominator) that takes all of them, and trainer.metrics={list(metrics)} has to be []. "
+        "Labels, losses and metrics for each output are what TrainStep and Evaluation take."
+    )
+
+
 def _model_fn(path: str) -> Any:
     function = import_dotted(path, field="trainer.model_fn")
     if not callable(function):

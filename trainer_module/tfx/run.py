@@ -35,6 +35,7 @@ from trainer_module.model.from_config import (
     build_all,
     check_monitor,
     check_names,
+    check_outputs,
     inputs_of,
     narrowed,
     step_options,
@@ -164,6 +165,7 @@ def train(
     )
     with strategy.scope():
         model, optimizer, loss_fn = build_all(context, total_steps)
+        check_outputs(model, loss_fn, names, config)
         metrics = [create_metric(name, context.label_kind) for name in names]
     # What the model does not take is not read: files may hold many more features.
     inputs = inputs_of(model, context)

@@ -6,10 +6,11 @@ import weakref
 from typing import Any
 
 import keras
+import tensorflow as tf
 from absl import logging
 
 from trainer_module.window.loss import WeightedLoss
-from trainer_module.window.nested import at, label
+from trainer_module.window.nested import Path, at, label, only
 
 # What hands on the numbers that it is given.
 _PASSING = (
@@ -20,14 +21,16 @@ _PASSING = (
     keras.layers.Reshape,
 )
 
+_ROUNDING = 1e-2  # of probabilities in 16 bits
+
 _told: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def tell_of_logits(model: keras.Model, loss_fn: Any) -> None:
     """Warns, once for a model, where a probability loss is given what has no activation.
 
-    Only a model made of Keras' layers (functional or Sequential) says what its outputs are; others
-    are left alone.
+    Only a model made of Keras' layers (functional or Sequential) says what its outputs are; of
+    others `tell_of_values` sees what they give.
 
     Args:
         model: Any.
@@ -49,19 +52,45 @@ def tell_of_logits(model: keras.Model, loss_fn: Any) -> None:
             continue
         if layer is None:
             continue
-        _told.add(model)
-        loss = loss_fn.loss if not term.path else at(loss_fn.loss, term.path)
-        where = f"output {label(term.path)!r} of " if term.path else ""
-        logging.warning(
-            "%smodel %r ends in layer %r without an activation, which gives logits, and loss %r "
-            "takes probabilities: it clips them to 0 and 1 and hardly trains. Give the layer "
-            "activation='sigmoid' (or 'softmax'), or take keras.losses.%s(from_logits=True).",
-            where,
-            model.name,
-            layer.name,
-            loss if isinstance(loss, str) else getattr(loss, "name", loss),
-            _class_name(loss),
-        )
+        ends = f"ends in layer {layer.name!r} without an activation, which gives logits"
+        _tell(model, loss_fn, term.path, ends)
+
+
+def tell_of_values(model: keras.Model, loss_fn: Any, outputs: Any) -> None:
+    """Warns, once for a model, where a probability loss is given what is no probability.
+
+    Args:
+        model: Any; one that `tell_of_logits` knows is left alone.
+        loss_fn: Of `weighted_loss`; others say nothing of what they take.
+        outputs: What the model gave for some rows.
+    """
+    if getattr(model, "outputs", None) or not isinstance(loss_fn, WeightedLoss):
+        return
+    for term in loss_fn.terms:
+        if not term.loss.probabilities or model in _told:
+            continue
+        try:
+            values = tf.cast(at(outputs, term.path) if term.path else only(outputs), tf.float64)
+        except (KeyError, TypeError, ValueError):  # outputs that the loss refuses itself
+            continue
+        low, high = float(tf.reduce_min(values)), float(tf.reduce_max(values))
+        if low < -_ROUNDING or high > 1 + _ROUNDING:
+            _tell(model, loss_fn, term.path, f"gave {low:.3g} to {high:.3g} for made-up rows")
+
+
+def _tell(model: keras.Model, loss_fn: WeightedLoss, path: Path, gives: str) -> None:
+    _told.add(model)
+    loss = loss_fn.loss if not path else at(loss_fn.loss, path)
+    logging.warning(
+        "%smodel %r %s, and loss %r takes probabilities: it clips them to 0 and 1 and hardly "
+        "trains. Give the last layer activation='sigmoid' (or 'softmax'), or take "
+        "keras.losses.%s(from_logits=True).",
+        f"output {label(path)!r} of " if path else "",
+        model.name,
+        gives,
+        loss if isinstance(loss, str) else getattr(loss, "name", loss),
+        _class_name(loss),
+    )
 
 
 def _linear_layer(tensor: Any) -> Any:

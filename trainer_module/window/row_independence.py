@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.window.logits import tell_of_values
 from trainer_module.window.loss import LossFunction, loss_sums
 from trainer_module.window.made_up import ROWS, made_up_rows, made_up_weights, rows_of
 from trainer_module.window.micro_batch import compute_dtypes
@@ -74,6 +75,7 @@ def check_rows_are_independent(
         except Exception as error:
             _tell(f"the model {model.name!r}", error)
             return
+        tell_of_values(model, loss_fn, asked.same_shape[-1][0].outputs)
         bits = _fewest_bits(model)
         for whole, again, other in asked.same_shape:
             _check_same_shape(whole, again, other, bits)
