@@ -239,6 +239,17 @@ class TrainerConfig(_Frozen):
             raise ValueError("use a whole number of at least 1")
         return value
 
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _metrics_of_the_one_label(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            raise ValueError(
+                f"settings by output ({', '.join(map(str, value))}) have no place here: a pipeline "
+                "has one label, and so one list of metrics; for a model of several outputs write a "
+                "program with TrainingLoop and Evaluation(metrics={output: [metric, ...]})"
+            )
+        return value
+
     @field_validator("class_weight")
     @classmethod
     def _class_weights(cls, value: dict[int, float] | None) -> dict[int, float] | None:

@@ -220,6 +220,11 @@ def test_what_compile_said_is_told_to_have_no_say(fn_args, monkeypatch):
     assert "trainer.optimizer, trainer.loss and trainer.metrics in a pipeline" in text
 
 
+def test_metrics_by_output_are_refused_with_the_way_that_takes_them():
+    with pytest.raises(ValueError, match=r"by output \(price\).*Evaluation\(metrics=\{output"):
+        TrainerConfig.parse({"metrics": {"price": ["mae"]}})
+
+
 def test_names_alone_and_functions_as_keras_takes_them(monkeypatch):
     """Reference: the same in full, by a function of (labels, outputs, sample_weight)."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))

@@ -25,7 +25,7 @@ _ARRAYS = ("_tensors", "_tensor", "_components")
 def steps_of(dataset: Any) -> Iterator[tuple[str, Any]]:
     """Yields (kind, dataset) of each step, the last first: ("Batch", ...), ("Shuffle", ...)."""
     yield _kind(dataset), dataset
-    for below in dataset._inputs():
+    for below in _inputs(dataset):
         yield from steps_of(below)
 
 
@@ -41,7 +41,8 @@ def dataset_facts(dataset: Any) -> dict[str, Any]:
 def has_reshuffle(dataset: Any) -> bool:
     """Whether each new iterator of the dataset gives another order."""
     return any(
-        kind == "Shuffle" and each._reshuffle_each_iteration for kind, each in steps_of(dataset)
+        kind == "Shuffle" and _private(each, "_reshuffle_each_iteration")
+        for kind, each in steps_of(dataset)
     )
 
 
@@ -57,9 +58,9 @@ def reshuffles_at_once(dataset: Any) -> bool:
 def unseeded_shuffle(dataset: Any) -> bool:
     """Whether the dataset shuffles by a seed that no other process will have."""
     for kind, each in steps_of(dataset):
-        if kind == "Shuffle" and _no_seed(each._seed, each._seed2):
+        if kind == "Shuffle" and _no_seed(*_seeds(each)):
             return True
-        if kind == "Random" and _no_seed(each._seed, each._seed2):
+        if kind == "Random" and _no_seed(*_seeds(each)):
             return True
         for operation in _operations(each):
             if operation.type in _SHUFFLES and _no_seed(*operation.inputs[2:4]):
@@ -80,10 +81,30 @@ def random_operations(dataset: Any) -> list[str]:
 
 def _reshuffles_at_once(dataset: Any, *, at_once: bool) -> bool:
     kind = _kind(dataset)
-    if kind == "Shuffle" and dataset._reshuffle_each_iteration and not at_once:
+    if kind == "Shuffle" and _private(dataset, "_reshuffle_each_iteration") and not at_once:
         return False
     at_once = at_once and (kind in _AT_ONCE or kind in _NO_SAY)
-    return all(_reshuffles_at_once(below, at_once=at_once) for below in dataset._inputs())
+    return all(_reshuffles_at_once(below, at_once=at_once) for below in _inputs(dataset))
+
+
+def _inputs(dataset: Any) -> list[Any]:
+    return _private(dataset, "_inputs")()
+
+
+def _seeds(dataset: Any) -> tuple[Any, Any]:
+    return _private(dataset, "_seed"), _private(dataset, "_seed2")
+
+
+def _private(dataset: Any, name: str) -> Any:
+    """Returns an attribute that TensorFlow has no public name for; another version may lack it."""
+    try:
+        return getattr(dataset, name)
+    except AttributeError:
+        raise ValueError(
+            f"a {type(dataset).__name__} of TensorFlow {tf.__version__} has no {name!r}, which "
+            "tells what the dataset is made of: give NumPy arrays or a list of batches in its "
+            "place, or install a TensorFlow that this package's requirements allow."
+        ) from None
 
 
 def _kind(dataset: Any) -> str:
@@ -137,7 +158,7 @@ def _files_digest(paths: np.ndarray) -> str:
 def _operations(dataset: Any) -> list[Any]:
     return [
         operation
-        for function in dataset._functions()
+        for function in _private(dataset, "_functions")()
         for operation in function.function.graph.get_operations()
     ]
 
