@@ -39,6 +39,7 @@ def write(
     if texts:
         encode = {"vocabulary": {"top_k": 1000}}
         groups.append({"name": "texts", "columns": "t*", "encode": encode})
+    batch = min(500, rows // 6)
     config = {
         "name": "ordinary",
         "data": {"path": data.name, "source": source},
@@ -47,7 +48,7 @@ def write(
             "label": {"column": "y", "kind": "binary"},
             "passthrough": [KEY, NOTE],
         },
-        "training": {"global_batch_size": 500, "micro_batch_size": 500, "epochs": 1},
+        "training": {"global_batch_size": batch, "micro_batch_size": batch, "epochs": 1},
         "output": {"folder": "out"},
     }
     file = folder / "pipeline.yaml"
