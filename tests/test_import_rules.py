@@ -36,8 +36,8 @@ FLOORS = {
         *("restarts", "layout", "compat"),
     ),
     "trainer_module": (
-        *("tfx", "tuning", "memory", "loop", "model", "data", "step", "gradients", "window"),
-        *("config", "devices", "common"),
+        *("tfx", "training", "tuning", "memory", "loop", "model", "data", "step", "gradients"),
+        *("window", "config", "devices", "common"),
     ),
 }
 # Not part of the library: no package may rest on them.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -16,6 +17,24 @@ DEFAULT_METRICS = {
     "multiclass": ("accuracy",),
     "regression": ("mean_absolute_error",),
 }
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a setting of `TrainerConfig` is to a run, beside its type; a mark at the field.
+
+    Attributes:
+        decides_end: Whether another value makes another run. A run's length does not: it may grow.
+        untunable: Why a search cannot vary it; None where it can.
+    """
+
+    decides_end: bool = True
+    untunable: str | None = None
+
+
+HOW = Role(decides_end=False, untunable="it does not change what is learned")
+LENGTH = Role(decides_end=False, untunable="give a trial's length as epochs or steps beside search")
+JUDGED_BY = Role(untunable="trials that differ in it cannot be compared")
 
 
 class _Frozen(BaseModel):
@@ -131,16 +150,16 @@ class TrainerConfig(_Frozen):
         description="Dotted path of (ModelContext) -> keras.Model; null: the default model.",
     )
     model: ModelConfig = ModelConfig()
-    label: str | None = Field(
+    label: Annotated[str | None, JUDGED_BY] = Field(
         default=None, description="Transformed feature; default from the layout."
     )
-    weight: str | None = Field(
+    weight: Annotated[str | None, JUDGED_BY] = Field(
         default=None, description="Transformed feature with weights per row."
     )
     loss: str | None = Field(
         default=None, description="Keras name or dotted path; default from the kind of label."
     )
-    metrics: tuple[str, ...] | None = Field(
+    metrics: Annotated[tuple[str, ...] | None, JUDGED_BY] = Field(
         default=None,
         description="Keras names or dotted paths; default from the kind of label.",
     )
@@ -152,12 +171,14 @@ class TrainerConfig(_Frozen):
         default=OptimizerConfig(), description="A Keras name, or that with its options."
     )
 
-    strategy: str = Field(default="auto", description="auto, one_device or mirrored.")
-    logical_devices: int | None = Field(
+    strategy: Annotated[str, HOW] = Field(
+        default="auto", description="auto, one_device or mirrored."
+    )
+    logical_devices: Annotated[int | None, HOW] = Field(
         default=None,
         description="Number of logical CPU devices for mirrored; null: those there are.",
     )
-    intra_op_threads: int | None = Field(
+    intra_op_threads: Annotated[int | None, HOW] = Field(
         default=None,
         description=(
             "CPU threads of one operation; null: TensorFlow's choice, one per core. 1 takes less "
@@ -176,20 +197,24 @@ class TrainerConfig(_Frozen):
             '"auto": the most whose step fits memory_budget, measured in child processes.'
         ),
     )
-    memory_budget: int | str = Field(
+    memory_budget: Annotated[int | str, HOW] = Field(
         default="80%",
         description=(
             'For "auto": bytes, "4GiB", or a share of the memory that is free, "80%". '
             "Of each GPU; without one, of the machine, for all its CPU devices together."
         ),
     )
-    memory_cache_dir: str | None = Field(
+    memory_cache_dir: Annotated[str | None, HOW] = Field(
         default=None,
         description='For "auto": keeps what was measured; null: the user\'s cache folder.',
     )
-    epochs: int | None = Field(default=None, description="Passes over the data; or give steps.")
-    steps: int | None = Field(default=None, description="Optimizer steps; or give epochs.")
-    steps_per_loop: int | Literal["auto"] = Field(
+    epochs: Annotated[int | None, LENGTH] = Field(
+        default=None, description="Passes over the data; or give steps."
+    )
+    steps: Annotated[int | None, LENGTH] = Field(
+        default=None, description="Optimizer steps; or give epochs."
+    )
+    steps_per_loop: Annotated[int | Literal["auto"], HOW] = Field(
         default="auto",
         description='Steps per call of the graph; "auto": about half a second\'s worth.',
     )
@@ -210,17 +235,21 @@ class TrainerConfig(_Frozen):
         "over where they are 128 MB or less.",
     )
     seed: int = Field(default=0, ge=0, description="Of initial weights, shuffling and dropout.")
-    checkpoint_dir: str | None = Field(
+    checkpoint_dir: Annotated[str | None, HOW] = Field(
         default=None,
         description="Folder that survives a retry of the node; null: under TFX's model_run folder.",
     )
-    checkpoint_every_steps: int | None = Field(
+    checkpoint_every_steps: Annotated[int | None, HOW] = Field(
         default=None,
         description="Beside those at the ends of epochs, which take about 1 % of the time; null: "
         "only those.",
     )
-    keep_checkpoints: int = Field(default=2, description="How many of the latest are kept.")
-    tensorboard: bool = Field(default=True, description="Write scalars to the model_run folder.")
+    keep_checkpoints: Annotated[int, HOW] = Field(
+        default=2, description="How many of the latest are kept."
+    )
+    tensorboard: Annotated[bool, HOW] = Field(
+        default=True, description="Write scalars to the model_run folder."
+    )
 
     @field_validator(
         "global_batch_size",
@@ -323,6 +352,14 @@ class TrainerConfig(_Frozen):
             ValueError: Every wrong field with its value and what would be right.
         """
         return parse_section(cls, {} if values is None else values, section=section)
+
+
+def roles() -> dict[str, Role]:
+    """Returns what each setting of `TrainerConfig` is to a run."""
+    return {
+        name: next((mark for mark in field.metadata if isinstance(mark, Role)), Role())
+        for name, field in TrainerConfig.model_fields.items()
+    }
 
 
 def trainer_settings(custom_config: Mapping[str, Any] | None) -> Any:

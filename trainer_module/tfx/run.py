@@ -2,65 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import math
 import os
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-import keras
-import tensorflow as tf
-from absl import logging
-
-from trainer_module.common.code_fingerprint import code_digests
-from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig, trainer_settings
-from trainer_module.data.input_pipeline import DataSummary, Examples, summarise
+from trainer_module.config import TrainerConfig, trainer_settings
+from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
-from trainer_module.loop.actions import (
-    Action,
-    EarlyStopping,
-    FitResult,
-    ProgressLog,
-    TensorBoardScalars,
-)
-from trainer_module.loop.checkpoints import Checkpoints
-from trainer_module.loop.evaluation import Evaluation
-from trainer_module.loop.run_folder import files_identity, run_folder
-from trainer_module.loop.training_loop import TrainingLoop
-from trainer_module.memory.micro_batch_rows import micro_batch_rows
-from trainer_module.model.data_context import TransformedData, model_context, unsized_ids
-from trainer_module.model.from_config import (
-    build_all,
-    check_monitor,
-    check_names,
-    check_outputs,
-    inputs_of,
-    narrowed,
-    step_options,
-)
-from trainer_module.model.metrics import create_metric
-from trainer_module.step.train_step import TrainStep
+from trainer_module.loop.actions import FitResult
+from trainer_module.model.data_context import unsized_ids
+from trainer_module.model.from_config import check_names
 from trainer_module.tfx.data import open_data
 from trainer_module.tfx.export import export_model
+from trainer_module.training import check_rows, keras_set_up, train
 from trainer_module.tuning.hyperparameters import with_hyperparameters
-
-# What says how a run goes but not where it ends, and its length: a run may grow.
-_NOT_IN_FACTS = {
-    "epochs",
-    "steps",
-    "strategy",
-    "logical_devices",
-    "intra_op_threads",
-    "steps_per_loop",
-    "checkpoint_dir",
-    "checkpoint_every_steps",
-    "keep_checkpoints",
-    "tensorboard",
-    "memory_budget",
-    "memory_cache_dir",
-}
 
 
 def run_fn(fn_args: Any) -> FitResult:
@@ -110,187 +65,7 @@ def run_fn(fn_args: Any) -> FitResult:
     return trained.result
 
 
-class Trained(NamedTuple):
-    """A training that ended; `inputs` are the transformed features that the model takes."""
-
-    result: FitResult
-    model: keras.Model
-    inputs: list[str]
-
-
-def train(
-    config: TrainerConfig,
-    data: TransformedData,
-    summary: DataSummary,
-    strategy: tf.distribute.Strategy,
-    *,
-    run_dir: str | None = None,
-    record_dir: str | None = None,
-    train_steps: int | None = None,
-    progress: Action | None = None,
-) -> Trained:
-    """Trains as configured, within `keras_set_up(config)`.
-
-    Args:
-        config: How.
-        data: On what.
-        summary: Of its training rows.
-        strategy: Where.
-        run_dir: Folder for checkpoints and TensorBoard; None for neither.
-        record_dir: Folder that keeps the micro-batch size that "auto" finds; None: that of the
-            checkpoints.
-        train_steps: TFX's number of steps, where the configuration gives none.
-        progress: Tells how it goes; None for a `ProgressLog`.
-
-    Raises:
-        ValueError: A setting does not fit the data.
-        NonFiniteError: See `run_fn`.
-    """
-    context = model_context(config, data, summary)
-    epochs, steps = _length(config, train_steps)
-    steps_per_epoch = math.ceil(summary.rows / config.global_batch_size)
-    total_steps = steps if steps is not None else (epochs or 1) * steps_per_epoch
-    names = DEFAULT_METRICS[context.label_kind] if config.metrics is None else config.metrics
-    check_monitor(config, names)
-    checkpoint_dir = None
-    if run_dir is not None:
-        checkpoint_dir = config.checkpoint_dir or os.path.join(run_dir, "checkpoints")
-    micro_batch = micro_batch_rows(
-        context,
-        data.train,
-        total_steps,
-        strategy,
-        run_dir=run_dir,
-        record_dir=record_dir or checkpoint_dir,
-    )
-    with strategy.scope():
-        model, optimizer, loss_fn = build_all(context, total_steps)
-        check_outputs(model, loss_fn, names, config)
-        metrics = [create_metric(name, context.label_kind) for name in names]
-    # What the model does not take is not read: files may hold many more features.
-    inputs = inputs_of(model, context)
-    examples = narrowed(data.train, inputs)
-    step = TrainStep(
-        model,
-        optimizer,
-        loss_fn,
-        micro_batch_size=micro_batch,
-        strategy=strategy,
-        expected_rows=config.global_batch_size,
-        **step_options(config),
-    )
-    evaluate = None
-    if data.eval_files:
-        held_out = dataclasses.replace(examples, files=data.eval_files)
-        rows = micro_batch * strategy.num_replicas_in_sync
-        evaluate = Evaluation(
-            model, loss_fn, held_out.batches(rows), metrics=metrics, strategy=strategy
-        )
-    actions = [
-        progress or ProgressLog(),
-        *_actions(config, model, run_dir, strategy, has_eval=evaluate is not None),
-    ]
-    checkpoints = None
-    if checkpoint_dir is not None:
-        checkpoints = Checkpoints(
-            run_folder(checkpoint_dir, _facts(config, examples, summary)),
-            step,
-            keep=config.keep_checkpoints,
-            every_steps=config.checkpoint_every_steps,
-        )
-    logging.info(
-        "Training on %s rows: %d steps of %d rows, on %d replica(s) in micro-batches of %d rows",
-        f"{summary.rows:,}",
-        total_steps,
-        config.global_batch_size,
-        strategy.num_replicas_in_sync,
-        micro_batch,
-    )
-    result = TrainingLoop(
-        step,
-        examples.shuffled_batches(
-            config.global_batch_size,
-            shuffle_buffer_rows=min(config.shuffle_buffer_rows, summary.rows),
-            seed=config.seed,
-        ),
-        epochs=epochs,
-        steps=steps,
-        steps_per_epoch=steps_per_epoch,
-        steps_per_loop=config.steps_per_loop,
-        evaluate=evaluate,
-        actions=actions,
-        checkpoints=checkpoints,
-    ).fit()
-    return Trained(result, model, inputs)
-
-
-def check_rows(config: TrainerConfig, summary: DataSummary) -> None:
-    """Raises ValueError for a global batch that the training data cannot fill."""
-    if config.global_batch_size > summary.rows:
-        raise ValueError(
-            f"trainer.global_batch_size={config.global_batch_size} exceeds the {summary.rows} "
-            f"training rows: use {summary.rows} or less."
-        )
-
-
-@contextlib.contextmanager
-def keras_set_up(config: TrainerConfig) -> Iterator[None]:
-    """Keras with the configured precision, and its random numbers from the configured seed."""
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(config.precision)
-    keras.utils.set_random_seed(config.seed)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(policy)
-
-
-def _length(config: TrainerConfig, train_steps: int | None) -> tuple[int | None, int | None]:
-    if config.epochs is not None or config.steps is not None:
-        return config.epochs, config.steps
-    if train_steps is not None and train_steps > 0:
-        return None, train_steps
-    return DEFAULT_EPOCHS, None
-
-
-def _actions(
-    config: TrainerConfig,
-    model: keras.Model,
-    run_dir: str | None,
-    strategy: tf.distribute.Strategy,
-    *,
-    has_eval: bool,
-) -> list[Action]:
-    actions: list[Action] = []
-    if config.tensorboard and run_dir is not None:
-        actions.append(TensorBoardScalars(run_dir))
-    if config.early_stopping is not None:
-        if not has_eval:
-            raise ValueError(
-                "trainer.early_stopping needs an eval split, and the examples have none: leave it "
-                "out, or split the data."
-            )
-        with strategy.scope():
-            actions.append(EarlyStopping(model, **config.early_stopping.model_dump()))
-    return actions
-
-
 def _run_dir(fn_args: Any) -> str:
     return getattr(fn_args, "model_run_dir", None) or os.path.join(
         os.path.dirname(fn_args.serving_model_dir.rstrip("/")), "model_run"
     )
-
-
-def _facts(config: TrainerConfig, examples: Examples, summary: DataSummary) -> dict[str, Any]:
-    """Returns all that decides where a run ends but its length: settings, code, features, rows."""
-    paths = [config.model_fn, config.loss, *(config.metrics or ())]
-    modules = {path.rpartition(".")[0] for path in paths if path and "." in path}
-    return {
-        "trainer": config.model_dump(mode="json", exclude=_NOT_IN_FACTS),
-        "code": code_digests(modules, without=["keras", "tensorflow", "trainer_module"]),
-        "features": {
-            name: f"{f.dtype.name}{list(f.shape)}" for name, f in examples.feature_spec.items()
-        },
-        "files": files_identity(examples.files),
-        "rows": summary.rows,
-    }

@@ -16,7 +16,7 @@ from trainer_module.loop.actions import Action
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.model.from_config import check_names, distinct_by_name
 from trainer_module.tfx.data import open_data
-from trainer_module.tfx.run import check_rows, keras_set_up, train
+from trainer_module.training import check_rows, keras_set_up, train
 from trainer_module.tuning.tuner_config import TunerConfig, check_objective
 
 

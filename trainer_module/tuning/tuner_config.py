@@ -18,32 +18,12 @@ from pydantic import (
 
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import nearest
-from trainer_module.config import DEFAULT_METRICS, TrainerConfig, parse_section
+from trainer_module.config import DEFAULT_METRICS, TrainerConfig, parse_section, roles
 from trainer_module.tuning.hyperparameters import alternatives, type_of, with_values
 
 DEFAULT_TRIALS = 10
 # Combinations of values and of the ends of ranges that are checked before the first trial.
 _MOST_CHECKED = 10_000
-
-_NOT_COMPARABLE = "trials that differ in it cannot be compared"
-_NO_EFFECT = "it does not change what is learned"
-_REFUSED = {
-    "label": _NOT_COMPARABLE,
-    "weight": _NOT_COMPARABLE,
-    "metrics": _NOT_COMPARABLE,
-    "epochs": "give a trial's length as epochs or steps beside search",
-    "steps": "give a trial's length as epochs or steps beside search",
-    "strategy": _NO_EFFECT,
-    "logical_devices": _NO_EFFECT,
-    "intra_op_threads": _NO_EFFECT,
-    "steps_per_loop": _NO_EFFECT,
-    "checkpoint_dir": _NO_EFFECT,
-    "checkpoint_every_steps": _NO_EFFECT,
-    "keep_checkpoints": _NO_EFFECT,
-    "tensorboard": _NO_EFFECT,
-    "memory_budget": _NO_EFFECT,
-    "memory_cache_dir": _NO_EFFECT,
-}
 
 
 class SearchRange(BaseModel):
@@ -251,8 +231,8 @@ def check_objective(objective: str, metrics: Sequence[str], *, field: str) -> No
 def _typed(path: str, searched: SearchRange) -> SearchRange:
     """Returns the range with its numbers and values as the setting declares them."""
     declared = type_of(path, field="")
-    if path in _REFUSED:
-        raise ValueError(f"{path} cannot be searched: {_REFUSED[path]}")
+    if (role := roles().get(path)) and role.untunable:
+        raise ValueError(f"{path} cannot be searched: {role.untunable}")
     if searched.values is None:
         return _typed_range(path, searched, set(alternatives(declared)))
     adapter = TypeAdapter(declared)
