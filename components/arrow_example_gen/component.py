@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import any_pb2, struct_pb2
-from tfx import v1 as tfx
 from tfx.components.example_gen.component import FileBasedExampleGen
 from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
+from tfx.proto.example_gen_pb2 import CustomConfig  # pyright: ignore[reportAttributeAccessIssue]
 
-from components.arrow_example_gen.executor import SHORTER_LISTS, Executor
+from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.executor import CSV, REQUIRED, SHORTER_LISTS, Executor
 
 
 class ArrowExampleGen(FileBasedExampleGen):
-    """TFX's FileBasedExampleGen for Parquet files: its inputs, splits, spans and versions.
+    """TFX's FileBasedExampleGen for CSV and Parquet: its inputs, splits, spans and versions.
 
         ArrowExampleGen(input_base="data", input_config=..., output_config=...)
+        ArrowExampleGen(input_base="data", csv=CsvOptions(delimiter=";"))
 
     Outputs:
         examples: Examples, tf.Examples in gzipped TFRecord files, a folder per split.
@@ -24,15 +26,29 @@ class ArrowExampleGen(FileBasedExampleGen):
 
     EXECUTOR_SPEC = BeamExecutorSpec(Executor)
 
-    def __init__(self, *, shorter_lists: Sequence[str] = (), **arguments: Any):
-        """Args:
-        shorter_lists: names or globs of columns with lists of ints that lose their missing
-            values, which tf.Example cannot hold among ints; such a value in any other list of
-            ints ends the node, since what follows it would move up by one.
-        **arguments: of FileBasedExampleGen, but for `custom_config`.
+    def __init__(
+        self,
+        *,
+        csv: CsvOptions | None = None,
+        shorter_lists: Sequence[str] = (),
+        required: Sequence[str] = (),
+        **arguments: Any,
+    ):
+        """Takes the arguments of FileBasedExampleGen, and how the files are written.
+
+        Args:
+            csv: the files are CSV, written so (`CsvOptions()`: what is not said is found by
+                itself); None: they are Parquet.
+            shorter_lists: names or globs of columns with lists of ints that lose their missing
+                values, which tf.Example cannot hold among ints; such a value in any other list of
+                ints ends the node, since what follows it would move up by one.
+            required: columns without a value of which a row is left out.
+            **arguments: of FileBasedExampleGen, but for `custom_config`.
         """
         options = struct_pb2.Struct()
-        options.update({SHORTER_LISTS: list(shorter_lists)})
+        options.update({SHORTER_LISTS: list(shorter_lists), REQUIRED: list(required)})
+        if csv is not None:
+            options.update({CSV: csv.model_dump(mode="json")})
         packed = any_pb2.Any()
         packed.Pack(options)
-        super().__init__(custom_config=tfx.proto.CustomConfig(custom_config=packed), **arguments)
+        super().__init__(custom_config=CustomConfig(custom_config=packed), **arguments)

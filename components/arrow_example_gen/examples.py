@@ -15,9 +15,11 @@ class ExampleEncoder:
     """Writes columns as tf.Examples, row by row."""
 
     def __init__(self, columns: Mapping[str, Kind | None]):
-        """Args:
-        columns: name -> kind of what is written; a column without one has a feature without
-            values, as TFX's CsvExampleGen writes it.
+        """Writes columns of these kinds.
+
+        Args:
+            columns: name -> kind of what is written; a column without one has a feature without
+                values, as TFX's CsvExampleGen writes it.
         """
         self._names = [name for name, kind in columns.items() if kind is not None]
         self._empty = [name for name, kind in columns.items() if kind is None]

@@ -216,10 +216,16 @@ class open_file:
     """`with open_file(path) as parquet`: a ParquetFile on any file system that Beam knows."""
 
     def __init__(self, path: str):
+        """Opens the file at `path` when entered."""
         self._path = path
         self._stream: Any = None
 
     def __enter__(self) -> pq.ParquetFile:
+        """Opens the file.
+
+        Raises:
+            ValueError: it is no Parquet file.
+        """
         if "://" in self._path:
             from apache_beam.io.filesystem import CompressionTypes
             from apache_beam.io.filesystems import FileSystems
@@ -236,6 +242,7 @@ class open_file:
             raise ValueError(f"{self._path} is no Parquet file ({error}).") from None
 
     def __exit__(self, *_: object) -> None:
+        """Closes the file."""
         self._stream.close()
 
 

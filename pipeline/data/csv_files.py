@@ -1,15 +1,19 @@
-"""CSV files as TFX reads them: the header's names, the cells of each row, the type of a column."""
+"""CSV files that a user names, as the table that ArrowExampleGen reads."""
 
 from __future__ import annotations
 
-import csv
-import gzip
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal
 
-from pipeline.config.config import ConfigError
+from pipeline.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from components import CsvOptions
+    from components.arrow_example_gen.csv_table import CsvTable
 
 ColumnType = Literal["int", "float", "string", "unknown"]
 
@@ -17,34 +21,10 @@ _INT64 = range(-(2**63), 2**63)
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
-def open_csv(file: Path, encoding: str = "utf-8") -> TextIO:
-    """Opens a CSV file for `csv.reader`, one whose name ends in .gz through gzip."""
-    if file.suffix == ".gz":
-        return gzip.open(file, "rt", newline="", encoding=encoding)
-    return file.open(newline="", encoding=encoding)
-
-
-def wider(known: ColumnType, text: str) -> ColumnType:
-    """The type of a column after one more value, as TFX's CSV reader infers it."""
-    if not text or known == "string":
-        return known
-    try:
-        if int(text) not in _INT64:
-            return "string"
-        return "int" if known == "unknown" else known
-    except ValueError:
-        pass
-    try:
-        float(text)
-        return "float"
-    except ValueError:
-        return "string"
-
-
 def beyond_int64(values: Iterable[str]) -> str | None:
     """The first whole number that int64 does not hold, where all values are whole numbers.
 
-    It is why the column is text: to TFX's CSV reader, and as a uint64 of Parquet.
+    It is why the column is text: of a CSV, and as a uint64 of Parquet.
     """
     found = None
     for value in values:
@@ -55,62 +35,29 @@ def beyond_int64(values: Iterable[str]) -> str | None:
     return found
 
 
-def csv_rows(found: Iterable[Path]) -> Iterator[tuple[list[str], list[str]]]:
-    """Header and cells of each row, as TFX reads them.
+def open_csv(found: Iterable[Path], options: CsvOptions) -> CsvTable:
+    """The files as one table.
 
     Raises:
-        ConfigError: a file is no CSV, its header is unusable, or a row has more or fewer cells.
+        ConfigError: a file is no CSV, its header is unusable or is not that of the first.
     """
-    known: list[str] = []
-    for file in found:
-        with open_csv(file) as stream:
-            try:
-                first_line = stream.readline()
-                _check_first_line(first_line, file)
-                # Exactly as TFX splits it.
-                header = first_line.strip().split(",")
-                _check_header(header, known, file)
-                known = header
-                reader = csv.reader(stream)
-                for row in reader:
-                    if not row:
-                        continue
-                    if len(row) != len(header):
-                        raise ConfigError(
-                            f"{file}, line {reader.line_num + 1}: {len(row)} cells under a header "
-                            f"of {len(header)} columns. Correct it, or quote cells with commas."
-                        )
-                    yield header, row
-            except (UnicodeDecodeError, csv.Error, gzip.BadGzipFile, EOFError) as error:
-                raise ConfigError(
-                    f"{file} is no UTF-8 CSV file ({error}). Set data.source to its format."
-                ) from None
+    from components.arrow_example_gen.csv_table import open_table
+
+    try:
+        return open_table([str(file) for file in found], options)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
-def _check_first_line(line: str, file: Path) -> None:
-    """TFX splits the first line at every comma and takes the pieces as they are."""
-    if line.startswith("\ufeff"):
-        raise ConfigError(
-            f"{file}: starts with a byte order mark, which would become part of the first column's "
-            "name. Save it as UTF-8 without BOM."
-        )
-    if '"' in line:
-        raise ConfigError(
-            f"{file}: the first line has quotes, which TFX would take as part of the columns' "
-            f"names: {line.strip()}. Write the names without quotes and without commas in them."
-        )
+def csv_blocks(table: CsvTable) -> Iterator[pa.RecordBatch]:
+    """The rows of all files as texts, a MB at a time.
 
-
-def _check_header(header: list[str], known: list[str], file: Path) -> None:
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if repeated or not all(header):
-        raise ConfigError(
-            f"{file}: the first line must name every column once; "
-            + (f"repeated: {', '.join(repeated)}." if repeated else "one name is empty.")
-        )
-    if known and known != header:
-        raise ConfigError(
-            f"{file}: its header differs from the first file's: "
-            f"{', '.join(sorted(set(known) ^ set(header))) or 'another order of columns'}. "
-            "All CSV files of one data set need the same header."
-        )
+    Raises:
+        ConfigError: a row has more or fewer cells than the header, a quote does not end, or bytes
+            are no text.
+    """
+    try:
+        for file in table.files:
+            yield from table.blocks(file)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error

@@ -7,7 +7,9 @@ import importlib.resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.config.config import PACKAGE_SCHEME, ConfigError, DataConfig, Source, is_remote
+from pipeline.common.errors import ConfigError
+from pipeline.common.sources import Source
+from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
 from transform.spec.common import OTHERS
 
 if TYPE_CHECKING:
@@ -112,18 +114,19 @@ def _pattern_below(folder: Path, path: str, field: str) -> str:
 
 def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
     """The node that brings the rows in as tf.Examples, split into `train` and `eval`."""
-    from tfx import v1 as tfx
+    from tfx.components import ImportExampleGen
+    from tfx.proto.example_gen_pb2 import Output, SplitConfig  # pyright: ignore[reportAttributeAccessIssue]
 
-    from components import ArrowExampleGen, CompressedCsvExampleGen
+    from components import ArrowExampleGen
 
     folder, input_config = _input(data)
     if data.eval_path:
         output_config = None
     else:
         train, held_out = 100 - data.eval_percent, data.eval_percent
-        split = tfx.proto.SplitConfig.Split
-        output_config = tfx.proto.Output(
-            split_config=tfx.proto.SplitConfig(
+        split = SplitConfig.Split
+        output_config = Output(
+            split_config=SplitConfig(
                 splits=[
                     split(name="train", hash_buckets=train),
                     split(name="eval", hash_buckets=held_out),
@@ -135,12 +138,12 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
         "input_config": input_config,
         "output_config": output_config,
     }
+    if data.drop_rows_without_label and features.label is not None:
+        arguments["required"] = [features.label.column]
     if data.source == "csv":
-        if data.compressed:
-            return CompressedCsvExampleGen(**arguments)
-        return tfx.components.CsvExampleGen(**arguments)
+        return ArrowExampleGen(csv=data.csv, **arguments)
     if data.source == "tfrecord":
-        return tfx.components.ImportExampleGen(**arguments)
+        return ImportExampleGen(**arguments)
     return ArrowExampleGen(shorter_lists=_shorter_lists(data, features), **arguments)
 
 
@@ -159,19 +162,19 @@ def _shorter_lists(data: DataConfig, features: FeatureSpec) -> list[str]:
 
 def _input(data: DataConfig) -> tuple[str, Any]:
     """ExampleGen takes one folder and a pattern per split below it."""
-    from tfx import v1 as tfx
+    from tfx.proto.example_gen_pb2 import Input  # pyright: ignore[reportAttributeAccessIssue]
 
     train = place(data.path, "data.path", source=data.source)
-    split = tfx.proto.Input.Split
+    split = Input.Split
     if not data.eval_path:
-        return train[0], tfx.proto.Input(splits=[split(name="all", pattern=train[1])])
+        return train[0], Input(splits=[split(name="all", pattern=train[1])])
     held_out = place(data.eval_path, "data.eval_path", source=data.source)
     base = _common_folder(train[0], held_out[0])
     patterns = [
         f"{folder.removeprefix(base).lstrip('/')}/{name}".lstrip("/")
         for folder, name in (train, held_out)
     ]
-    return base, tfx.proto.Input(
+    return base, Input(
         splits=[
             split(name="train", pattern=patterns[0]),
             split(name="eval", pattern=patterns[1]),

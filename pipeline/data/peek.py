@@ -8,15 +8,19 @@ is known before Beam starts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pipeline.config.config import ConfigError, DataConfig, is_remote
-from pipeline.data.csv_files import ColumnType, csv_rows, wider
+import numpy as np
+
+from components import CsvOptions
+from pipeline.common.errors import ConfigError
+from pipeline.config.config import DataConfig, is_remote
+from pipeline.data.csv_files import ColumnType, csv_blocks, open_csv
 from pipeline.data.data_sources import files, place
-from pipeline.data.samples import CsvSample, ParquetSample, Sample, TfrecordSample
+from pipeline.data.samples import CsvSample, ParquetSample, Sample, Subset, TfrecordSample
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
@@ -28,8 +32,6 @@ PEEKED_ROWS = 100_000
 
 PEEKED_BYTES = 2**28
 """And bytes of them, which it keeps."""
-
-_CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,21 @@ class DataPeek:
     lists: frozenset[str] = frozenset()
     left_out: Mapping[str, str] = field(default_factory=dict)
     sample: Sample | None = field(default=None, compare=False)
+
+    def having(self, column: str) -> DataPeek:
+        """The same without the rows that have no value in a column.
+
+        Raises:
+            ConfigError: no row has one.
+        """
+        if self.sample is None:
+            return self
+        present = self.sample.values(column).present
+        kept = np.flatnonzero(present)
+        if not len(kept):
+            raise ConfigError(f"data: column {column!r} has no value in any row; use another.")
+        dropped = len(present) - len(kept)
+        return replace(self, rows=self.rows - dropped, sample=Subset(self.sample, kept))
 
     def schema(self) -> schema_pb2.Schema:
         """The columns that hold a value, as a TFDV schema, which `check_spec` takes."""
@@ -96,9 +113,12 @@ def peek(
     found = files(path, label, source=data.source)
     folder, _ = place(path, label, source=data.source)
     try:
-        result = {"csv": _peek_csv, "tfrecord": _peek_tfrecord, "parquet": _peek_parquet}[
-            data.source
-        ](found, folder)
+        if data.source == "csv":
+            result = _peek_csv(found, data.csv)
+        elif data.source == "tfrecord":
+            result = _peek_tfrecord(found)
+        else:
+            result = _peek_parquet(found, folder)
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from None
     if result.rows == 0:
@@ -110,34 +130,33 @@ def peek(
     return result
 
 
-def _peek_csv(found: list[Path], folder: str) -> DataPeek:
+def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
     import pyarrow as pa
 
-    types: dict[str, ColumnType] = {}
-    chunks: list[dict[str, pa.Array]] = []
-    cells: list[list[str]] = []
+    from components.arrow_example_gen import csv_types
+    from components.arrow_example_gen.csv_types import CellCounts
+
+    table = open_csv(found, options)
+    counts: list[csv_types.Counts] = [dict.fromkeys(table.columns, CellCounts())]
+    blocks: list[pa.RecordBatch] = []
     rows, size, complete = 0, 0, True
-
-    def keep() -> int:
-        arrays = [pa.array(column, pa.string()) for column in zip(*cells, strict=True)]
-        chunks.append(dict(zip(types, arrays, strict=True)))
-        cells.clear()
-        return sum(array.nbytes for array in arrays)
-
-    for header, row in csv_rows(found):
-        types = types or dict.fromkeys(header, "unknown")
+    for block in csv_blocks(table):
         if rows == PEEKED_ROWS or size > PEEKED_BYTES:
             complete = False
             break
-        rows += 1
-        for name, cell in zip(header, row, strict=True):
-            types[name] = wider(types[name], cell)
-        cells.append(row)
-        if len(cells) == _CHUNK_ROWS:
-            size += keep()
-    if cells:
-        keep()
-    return DataPeek(types, rows, complete, sample=CsvSample(chunks, types, rows))
+        complete = block.num_rows <= PEEKED_ROWS - rows
+        kept = block.slice(0, PEEKED_ROWS - rows)
+        counts.append(csv_types.count(kept))
+        blocks.append(kept)
+        rows, size = rows + kept.num_rows, size + kept.nbytes
+        if not complete:
+            break
+    try:
+        types = table.types(csv_types.together(counts))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    columns: dict[str, ColumnType] = {name: kind or "unknown" for name, kind in types.kinds.items()}
+    return DataPeek(columns, rows, complete, sample=CsvSample(blocks, types, rows))
 
 
 def open_parquet(found: Iterable[Path], folder: str) -> ParquetTable:
@@ -165,7 +184,7 @@ def _peek_parquet(found: list[Path], folder: str) -> DataPeek:
     return DataPeek(columns, table.rows, True, table.lists, table.left_out, sample)
 
 
-def _peek_tfrecord(found: list[Path], folder: str) -> DataPeek:
+def _peek_tfrecord(found: list[Path]) -> DataPeek:
     import tensorflow as tf
 
     columns: dict[str, ColumnType] = {}

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from pipeline.config.config import ConfigError
+from pipeline.common.errors import ConfigError
 from pipeline.data.csv_files import ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
+    from components.arrow_example_gen.csv_types import CsvTypes
     from components.arrow_example_gen.parquet import Hole, ParquetTable, RowGroup
 
 
@@ -68,6 +69,7 @@ class Sample(ABC):
     rows: int
 
     def __init__(self) -> None:
+        """Begins with no column read."""
         self._known: dict[str, Values] = {}
 
     def values(self, name: str) -> Values:
@@ -106,60 +108,93 @@ class Sample(ABC):
         """Rows, by their numbers, as ExampleGen hashes them for its splits."""
 
 
-class CsvSample(Sample):
-    """Cells in chunks of rows, and the types that they give."""
+class Subset(Sample):
+    """Some of the rows of another sample."""
 
-    def __init__(
-        self, chunks: Sequence[Mapping[str, pa.Array]], types: Mapping[str, ColumnType], rows: int
-    ):
+    def __init__(self, sample: Sample, kept: np.ndarray):
+        """Takes rows, by their numbers, in order."""
         super().__init__()
-        self._chunks, self._types, self.rows = chunks, types, rows
+        self._sample, self._kept, self.rows = sample, kept, len(kept)
 
-    def _texts(self, name: str) -> pa.ChunkedArray:
+    def _lists(self, name: str) -> pa.ListArray:
         import pyarrow as pa
 
-        return pa.chunked_array([chunk[name] for chunk in self._chunks])
+        return self._sample._lists(name).take(pa.array(self._kept))
+
+    def exact(self, name: str) -> np.ndarray:
+        """Of all rows: the others' values are as good for what float32 makes of them."""
+        return self._sample.exact(name)
+
+    def hole(self, name: str) -> Hole | None:
+        """Of all rows: the files are read before rows are dropped."""
+        return self._sample.hole(name)
+
+    def examples(self, rows: np.ndarray) -> list[bytes]:
+        """Encodes rows, by their numbers among those kept."""
+        return self._sample.examples(self._kept[rows])
+
+
+class CsvSample(Sample):
+    """Blocks of cells, and what all of them say of the columns."""
+
+    def __init__(self, blocks: Sequence[pa.RecordBatch], types: CsvTypes, rows: int):
+        """Keeps the cells as text until a column is asked for.
+
+        Args:
+            blocks: Of texts, null where there is no value.
+            types: What the columns are.
+            rows: How many rows the blocks hold.
+        """
+        super().__init__()
+        self._blocks, self._types, self.rows = blocks, types, rows
+
+    def _texts(self, name: str) -> pa.Array:
+        import pyarrow as pa
+
+        parts = [block[block.schema.get_field_index(name)] for block in self._blocks]
+        return pa.concat_arrays(parts) if parts else pa.array([], pa.string())
 
     def _lists(self, name: str) -> pa.ListArray:
         from components.arrow_example_gen.columns import as_lists
 
-        return as_lists(self._typed(name, self._texts(name)), _kind(self._types[name]) or "string")
+        return as_lists(self._typed(name, self._texts(name)), self._types.kinds[name] or "string")
 
     def exact(self, name: str) -> np.ndarray:
         """Before ExampleGen rounds them to float32."""
         cells = self._typed(name, self._texts(name)).drop_null()
         return _finite(cells.to_numpy(zero_copy_only=False))
 
-    def _typed(self, name: str, texts: pa.ChunkedArray) -> pa.Array:
-        import pyarrow as pa
-
-        kind = self._types[name]
-        parse: Callable[[str], object] = {"int": int, "float": float}.get(kind, str)
-        cells = texts.to_pylist()
-        of_type = {"int": pa.int64(), "float": pa.float64(), "string": pa.string()}
-        return pa.array(
-            [parse(cell) if cell else None for cell in cells], of_type.get(kind, pa.null())
-        )
+    def _typed(self, name: str, texts: pa.Array) -> pa.Array:
+        try:
+            return self._types.converted(name, texts)
+        except ValueError as error:  # beyond what was counted, in rows that were
+            raise ConfigError(f"data: column {name!r}: {error}") from None
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
+        """Encodes rows, by their numbers, as ExampleGen hashes them for its splits."""
         import pyarrow as pa
 
         from components.arrow_example_gen.columns import as_lists
 
-        kinds: dict[str, Kind | None] = {name: _kind(kind) for name, kind in self._types.items()}
         wanted = pa.array(rows)
         lists = [
             as_lists(self._typed(name, self._texts(name).take(wanted)), kind)
-            for name, kind in kinds.items()
+            for name, kind in self._types.kinds.items()
             if kind is not None
         ]
-        return _encoded(lists, kinds, len(rows))
+        return _encoded(lists, self._types.kinds, len(rows))
 
 
 class ParquetSample(Sample):
     """The first row groups, up to a number of rows."""
 
     def __init__(self, table: ParquetTable, rows: int):
+        """Takes the first rows of a table.
+
+        Args:
+            table: The files, opened.
+            rows: At most so many.
+        """
         super().__init__()
         self._table, self.rows = table, min(rows, table.rows)
 
@@ -198,12 +233,14 @@ class ParquetSample(Sample):
         return pa.concat_arrays([part.lists(kinds)[0] for part in self._batches([name])])
 
     def hole(self, name: str) -> Hole | None:
+        """Finds the first missing value inside a list of a column, if there is one."""
         from components.arrow_example_gen.parquet import first_hole
 
         with _told_as_config_error():
             return first_hole(self._table, name)
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
+        """Encodes rows, by their numbers, as ExampleGen hashes them for its splits."""
         kinds: dict[str, Kind] = {
             name: kind for name, kind in self._table.columns.items() if kind is not None
         }
@@ -255,6 +292,12 @@ class TfrecordSample(Sample):
     """Serialized tf.Examples."""
 
     def __init__(self, records: Sequence[bytes], types: Mapping[str, ColumnType]):
+        """Keeps the records as they are until a column is asked for.
+
+        Args:
+            records: Serialized tf.Examples.
+            types: Feature -> type.
+        """
         super().__init__()
         self._records, self._types, self.rows = records, types, len(records)
 
@@ -271,6 +314,7 @@ class TfrecordSample(Sample):
         return as_lists(self._decoded[name], _kind(self._types[name]) or "string")
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
+        """Serializes rows, by their numbers, anew: one message for equal rows."""
         import tensorflow as tf
 
         parse = tf.train.Example.FromString

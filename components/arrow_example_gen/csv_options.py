@@ -1,0 +1,89 @@
+"""How CSV files are written: what is found by itself, and what a user may say instead."""
+
+from __future__ import annotations
+
+import codecs
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+MISSING = ("", "NA", "N/A", "?", "null", "NULL", "NaN", "nan")
+
+
+class CsvOptions(BaseModel):
+    """How CSV files are written. What is left out is found by a look at each file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    delimiter: str | None = Field(
+        default=None,
+        description="Between cells: one character. Default: the one of , ; tab | that fits.",
+    )
+    quote: str = Field(
+        default='"',
+        description="Around cells that hold delimiters, quotes (doubled) or line breaks.",
+    )
+    encoding: str | None = Field(
+        default=None,
+        description=(
+            "utf-8, utf-16, latin-1, cp1252, ... Default: by the byte order mark, else utf-8."
+        ),
+    )
+    decimal: str | None = Field(
+        default=None,
+        description=(
+            "Mark in numbers, '.' or ','. Default: '.', and ',' where cells are not separated by "
+            "commas and no number has a point."
+        ),
+    )
+    missing: tuple[str, ...] = Field(
+        default=MISSING, description="Cells that say that there is no value, in any column."
+    )
+    comment: str | None = Field(
+        default=None, description="Lines that start with this are left out, the first ones too."
+    )
+    text: tuple[str, ...] = Field(
+        default=(),
+        description="Columns whose values are texts where they look like numbers: codes, say.",
+    )
+
+    @field_validator("delimiter", "quote")
+    @classmethod
+    def _one_character(cls, value: str | None) -> str | None:
+        if value is not None and (len(value) != 1 or ord(value) > 127 or value in "\r\n"):
+            raise ValueError(f"{value!r} is not one ASCII character; use ',', ';', '\\t' or '|'")
+        return value
+
+    @field_validator("decimal")
+    @classmethod
+    def _mark(cls, value: str | None) -> str | None:
+        if value not in (None, ".", ","):
+            raise ValueError(f"{value!r} is no decimal mark; use '.' or ','")
+        return value
+
+    @field_validator("comment")
+    @classmethod
+    def _no_empty_comment(cls, value: str | None) -> str | None:
+        if value == "":
+            raise ValueError("'' would leave every line out; use '#', or null for no comments")
+        return value
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                codecs.lookup(value)
+            except LookupError:
+                raise ValueError(
+                    f"unknown encoding {value!r}; use utf-8, utf-16, latin-1, cp1252 or another "
+                    "that Python knows"
+                ) from None
+        return value
+
+    @model_validator(mode="after")
+    def _distinct(self) -> CsvOptions:
+        if self.delimiter == self.quote:
+            raise ValueError(f"delimiter and quote are both {self.quote!r}; they must differ")
+        if self.decimal == "," and self.delimiter == ",":
+            raise ValueError("decimal and delimiter are both ','; they must differ")
+        return self

@@ -1,0 +1,89 @@
+"""CSV files as one table: equal columns, and types that all cells give together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from components.arrow_example_gen import csv_blocks, csv_types
+from components.arrow_example_gen.csv_blocks import CsvHeader
+from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.csv_types import Counts, CsvTypes, MixedColumn
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """CSV files of equal columns.
+
+    Attributes:
+        headers: file -> its first line, in the order of the files.
+        options: what the user says of them.
+    """
+
+    headers: Mapping[str, CsvHeader]
+    options: CsvOptions
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Their paths."""
+        return tuple(self.headers)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names, in the order of the first file."""
+        return self.headers[self.files[0]].columns
+
+    @property
+    def dropped(self) -> str:
+        """Which columns without a name are left out, for the log; empty where there are none."""
+        return "; ".join(header.dropped for header in self.headers.values() if header.dropped)
+
+    def blocks(self, file: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of one of the files, see `csv_blocks.blocks`."""
+        wanted = self.columns if columns is None else columns
+        return csv_blocks.blocks(file, self.headers[file], self.options, wanted)
+
+    def types(self, counts: Counts) -> CsvTypes:
+        """What the columns are.
+
+        Args:
+            counts: of all rows, or of as many as were looked at.
+
+        Raises:
+            ValueError: there is a text among the numbers of a column: names file and line.
+        """
+        try:
+            delimiter = self.headers[self.files[0]].delimiter
+            return csv_types.decide(counts, self.options, delimiter)
+        except MixedColumn as error:
+            raise ValueError(f"{self._place(error)}: {error}") from None
+
+    def _place(self, mixed: MixedColumn) -> str:
+        for file, header in self.headers.items():
+            found = csv_blocks.find(
+                file,
+                header,
+                self.options,
+                lambda row: row[mixed.column].strip(" \t\r\n\v\f").removeprefix("+") == mixed.value,
+            )
+            if found is not None:
+                return f"{file}, line {found.line}"
+        return ", ".join(self.files)
+
+
+def open_table(files: Sequence[str], options: CsvOptions) -> CsvTable:
+    """Reads the first line of each file.
+
+    Args:
+        files: paths, on any file system that Beam knows.
+        options: what the user says of them.
+
+    Raises:
+        ValueError: a file is no CSV, or its columns are not those of the first file.
+    """
+    headers = {file: csv_blocks.read_header(file, options) for file in files}
+    for file, header in headers.items():
+        csv_blocks.same_columns(header, headers[files[0]], file, files[0])
+    return CsvTable(headers, options)

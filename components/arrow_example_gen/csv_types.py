@@ -1,0 +1,264 @@
+"""What the texts of a CSV column are: whole numbers, numbers or texts, decided by all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.arrow_example_gen.columns import Kind
+from components.arrow_example_gen.csv_options import CsvOptions
+
+MOSTLY_NUMBERS = 0.95
+"""Share of numbers from which on a text among them is an error."""
+
+_FEW = 20  # values: too few to say that a text among numbers is an error
+_WHOLE = r"^[+-]?[0-9]+$"
+_WHOLE_WITH_POINT = r"^[+-]?[0-9]+[.,]0*$"
+_SPECIAL = r"^[+-]?(?i:inf|infinity|nan)$"
+_NUMBER = {
+    mark: rf"^[+-]?([0-9]+[{mark}]?[0-9]*|[{mark}][0-9]+)([eE][+-]?[0-9]+)?$" for mark in ".,"
+}
+_INT64 = (-(2**63), 2**63 - 1)
+
+
+@dataclass(frozen=True)
+class CellCounts:
+    """How many cells of a column look like what.
+
+    Attributes:
+        missing: without a value.
+        whole: whole numbers; beyond the 64 bits of int64 too.
+        whole_with_point: `60.0` with a point or comma and nothing but zeros behind it.
+        points: other numbers that may have a point (inf and nan are such).
+        commas: other numbers that have a comma.
+        texts: none of these.
+        zero_led: whole numbers that begin with a 0, as codes do.
+        beyond: the first whole number that int64 does not hold.
+        text: the first text.
+        comma: whether any number with a comma is among `whole_with_point`, and whether any with a
+            point.
+    """
+
+    missing: int = 0
+    whole: int = 0
+    whole_with_point: int = 0
+    points: int = 0
+    commas: int = 0
+    texts: int = 0
+    zero_led: int = 0
+    beyond: str | None = None
+    text: str | None = None
+    comma: tuple[bool, bool] = (False, False)
+
+    @property
+    def present(self) -> int:
+        """Cells with a value."""
+        return self.whole + self.whole_with_point + self.points + self.commas + self.texts
+
+    def __add__(self, other: CellCounts) -> CellCounts:
+        """Both together, these first."""
+        return CellCounts(
+            self.missing + other.missing,
+            self.whole + other.whole,
+            self.whole_with_point + other.whole_with_point,
+            self.points + other.points,
+            self.commas + other.commas,
+            self.texts + other.texts,
+            self.zero_led + other.zero_led,
+            other.beyond if self.beyond is None else self.beyond,
+            other.text if self.text is None else self.text,
+            (self.comma[0] or other.comma[0], self.comma[1] or other.comma[1]),
+        )
+
+
+Counts = Mapping[str, CellCounts]
+
+
+class MixedColumn(ValueError):
+    """A text among numbers."""
+
+    def __init__(self, column: str, value: str, message: str):
+        """Says what is wrong.
+
+        Args:
+            column: its name.
+            value: the text.
+            message: the whole sentence.
+        """
+        super().__init__(message)
+        self.column, self.value = column, value
+
+
+@dataclass(frozen=True)
+class CsvTypes:
+    """What all cells of a data set say.
+
+    Attributes:
+        kinds: column -> what tf.Example makes of it, None where no cell has a value.
+        decimal: the mark in numbers.
+    """
+
+    kinds: Mapping[str, Kind | None] = field(default_factory=dict)
+    decimal: str = "."
+
+    def converted(self, name: str, cells: pa.Array) -> pa.Array:
+        """The cells of a column as int64, float64 or string, nulls where there is no value."""
+        kind = self.kinds[name]
+        if kind == "string":
+            return cells
+        if kind is None:
+            return pa.nulls(len(cells))
+        plain = _plain(cells)
+        if kind == "int":
+            return pc.replace_substring_regex(plain, r"[.,]0*$", "").cast(pa.int64())
+        if self.decimal == ",":
+            plain = pc.replace_substring(plain, ",", ".")
+        return plain.cast(pa.float64())
+
+
+def count(block: pa.RecordBatch) -> Counts:
+    """What the cells of a block look like, by column."""
+    return {
+        name: _count(cells) for name, cells in zip(block.schema.names, block.columns, strict=True)
+    }
+
+
+def together(counts: Iterable[Counts]) -> Counts:
+    """The counts of several blocks, in their order."""
+
+    def both(all_: Counts, one: Counts) -> Counts:
+        return {name: all_[name] + one[name] for name in all_}
+
+    return reduce(both, counts)
+
+
+def decide(counts: Counts, options: CsvOptions, delimiter: str) -> CsvTypes:
+    """The kind of each column.
+
+    Args:
+        counts: of all cells.
+        options: what the user says of the files.
+        delimiter: between the cells.
+
+    Raises:
+        MixedColumn: a column of numbers has a text in it. It names no line: the caller knows files.
+    """
+    decimal = decimal_of(counts, options, delimiter)
+    return CsvTypes(
+        {name: _kind(name, column, decimal, options) for name, column in counts.items()}, decimal
+    )
+
+
+def numbers(cells: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
+    """Texts as numbers of a kind, and the rows whose text is none, where null takes its place."""
+    plain = _plain(cells)
+    if kind == "int":
+        short = pc.match_substring_regex(plain, r"^[+-]?[0-9]{1,18}([.,]0*)?$")
+        fits = pc.fill_null(short, True)
+    else:
+        fits = pc.fill_null(_numbers(plain, decimal), True)
+    kept = pc.if_else(fits, cells, pa.scalar(None, pa.string()))
+    faulty = pc.invert(fits).to_numpy(zero_copy_only=False).nonzero()[0].tolist()
+    return CsvTypes({"": kind}, decimal).converted("", kept), faulty
+
+
+def _numbers(plain: pa.Array, decimal: str) -> pa.Array:
+    number = pc.match_substring_regex(plain, _NUMBER[decimal])
+    return pc.or_(number, pc.match_substring_regex(plain, _SPECIAL))
+
+
+def _plain(cells: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(pc.ascii_trim_whitespace(cells), r"^\+", "")
+
+
+def _count(cells: pa.Array) -> CellCounts:
+    present = cells.drop_null()
+    missing = len(cells) - len(present)
+    plain = _plain(present)
+    whole, left = _split(plain, pc.match_substring_regex(plain, _WHOLE))
+    zero_led = _sum(pc.match_substring_regex(whole, r"^[+-]?0[0-9]"))
+    with_point, left = _split(left, pc.match_substring_regex(left, _WHOLE_WITH_POINT))
+    marks = (_any(pc.match_substring(with_point, ",")), _any(pc.match_substring(with_point, ".")))
+    points, left = _split(left, _numbers(left, "."))
+    commas, texts = _split(left, pc.match_substring_regex(left, _NUMBER[","]))
+    return CellCounts(
+        missing,
+        len(whole),
+        len(with_point),
+        len(points),
+        len(commas),
+        len(texts),
+        zero_led,
+        _beyond(whole),
+        texts[0].as_py() if len(texts) else None,
+        marks,
+    )
+
+
+def _split(cells: pa.Array, mask: pa.Array) -> tuple[pa.Array, pa.Array]:
+    return cells.filter(mask), cells.filter(pc.invert(mask))
+
+
+def _sum(mask: pa.Array) -> int:
+    return pc.sum(mask).as_py() or 0
+
+
+def _any(mask: pa.Array) -> bool:
+    return bool(_sum(mask))
+
+
+def _beyond(whole: pa.Array) -> str | None:
+    """The first of these whole numbers that int64 does not hold."""
+    long = whole.filter(pc.greater_equal(pc.utf8_length(whole), 19))
+    for text in long.to_pylist():
+        if not _INT64[0] <= int(text) <= _INT64[1]:
+            return text
+    return None
+
+
+def decimal_of(counts: Counts, options: CsvOptions, delimiter: str) -> str:
+    """The mark in numbers: as the user says, or a comma where nothing speaks against it."""
+    if options.decimal is not None:
+        return options.decimal
+    if delimiter == ",":
+        return "."  # a comma within quotes is one of thousands, as likely
+    columns = [column for name, column in counts.items() if name not in options.text]
+    commas = any(c.commas or c.comma[0] for c in columns if not c.texts and not c.points)
+    points = any(c.points or c.comma[1] for c in columns)
+    return "," if commas and not points else "."
+
+
+def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> Kind | None:
+    if column.present == 0:
+        return None
+    if name in options.text:
+        return "string"
+    other_mark = column.commas if decimal == "." else column.points
+    if other_mark == 0 and column.comma[0 if decimal == "." else 1]:
+        other_mark = column.whole_with_point
+    texts = column.texts + other_mark
+    if texts == 0:
+        return _number_kind(column)
+    numbers = column.present - texts
+    if column.text is not None and numbers >= max(MOSTLY_NUMBERS * column.present, _FEW):
+        raise MixedColumn(
+            name,
+            column.text,
+            f"column {name!r}: {column.text!r} is text, and {numbers:,} of {column.present:,} "
+            "values are numbers. Correct it, add it to data.csv.missing where it says that there "
+            "is no value, or name the column in data.csv.text where its numbers are codes.",
+        )
+    return "string"
+
+
+def _number_kind(column: CellCounts) -> Kind:
+    if column.beyond is not None and not (column.points or column.commas):
+        return "string"
+    if column.points or column.commas:
+        return "float"
+    # pandas writes whole numbers beside missing ones as 60.0.
+    return "int" if column.whole_with_point == 0 or column.missing else "float"

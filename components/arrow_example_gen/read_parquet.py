@@ -1,0 +1,79 @@
+"""Parquet files on Beam, in parallel by row group."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+import tensorflow as tf
+from absl import logging
+
+from components.arrow_example_gen import parquet
+from components.arrow_example_gen.columns import Kind
+from components.arrow_example_gen.examples import ExampleEncoder
+
+
+@beam.typehints.with_input_types(beam.Pipeline)
+@beam.typehints.with_output_types(tf.train.Example)
+class ReadParquet(beam.PTransform):
+    """Parquet files as tf.Examples."""
+
+    def __init__(self, files: Iterable[str], folder: str, shorter_lists: Iterable[str]):
+        """Reads the files.
+
+        Args:
+            files: their paths.
+            folder: where they were found: `key=value` folders below it are columns.
+            shorter_lists: names or globs of columns of ints whose lists may lose missing values.
+        """
+        super().__init__()
+        self._files, self._folder, self._shorter = list(files), folder, list(shorter_lists)
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Reads the footers now, and each row group on a worker."""
+        table = parquet.open_table(self._files, self._folder)
+        if table.left_out:
+            logging.warning(
+                "Columns that a tf.Example cannot hold are left out: %s",
+                ", ".join(f"{name} ({kind})" for name, kind in table.left_out.items()),
+            )
+        return (
+            pipeline
+            | "RowGroups" >> beam.Create(table.groups, reshuffle=False)
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.ParDo(_ReadRowGroup(dict(table.columns), self._whole(table)))
+        )
+
+    def _whole(self, table: parquet.ParquetTable) -> frozenset[str]:
+        """The columns of lists that must not lose a value."""
+        return frozenset(
+            name
+            for name in table.lists
+            if name not in self._shorter
+            and not any(fnmatch.fnmatchcase(name, pattern) for pattern in self._shorter)
+        )
+
+
+class _ReadRowGroup(beam.DoFn):
+    def __init__(self, columns: Mapping[str, Kind | None], whole: frozenset[str]):
+        self._columns, self._whole = columns, whole
+        self._encode: Any = None
+
+    def setup(self) -> None:
+        self._encode = ExampleEncoder(self._columns)
+
+    def process(self, group: parquet.RowGroup) -> Iterator[tf.train.Example]:
+        group = parquet.RowGroup(*group)
+        kinds: dict[str, Kind] = {
+            name: kind for name, kind in self._columns.items() if kind is not None
+        }
+        start = 0
+        for batch in parquet.batches(group, list(kinds)):
+            rows = range(start, start + batch.num_rows)
+            yield from self._encode(
+                parquet.row_lists(batch, kinds, group, rows=rows, whole=self._whole),
+                batch.num_rows,
+            )
+            start = rows.stop

@@ -1,0 +1,100 @@
+"""How a CSV file is written, as far as a look at all of it tells: what `init` writes to `data.csv`.
+
+`run` never guesses what may be wrong without a sign: an encoding, or that a column of numbers are
+codes. Here a guess is written where the user reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.common.errors import ConfigError
+from pipeline.data.csv_files import csv_blocks, open_csv
+
+if TYPE_CHECKING:
+    from components.arrow_example_gen.csv_table import CsvTable
+    from components.arrow_example_gen.csv_types import Counts
+
+_WORDS = {
+    *("-", "--", ".", "..", "*", "none", "nil", "na", "n.a.", "n.a", "#n/a", "#na", "<na>"),
+    *("(null)", "nat", "unknown", "missing", "undefined", "unavailable", "not available", "tbd"),
+}
+
+
+@dataclass(frozen=True)
+class CsvGuess:
+    """Options, and why they are as they are.
+
+    Attributes:
+        options: to read the file with.
+        reasons: a sentence for each that is not the default.
+    """
+
+    options: Any  # CsvOptions
+    reasons: tuple[str, ...] = ()
+
+    def section(self) -> dict[str, Any]:
+        """What `data.csv` says: the options that are not the default."""
+        return self.options.model_dump(mode="json", exclude_defaults=True)
+
+
+def guess_csv(found: Sequence[Path]) -> CsvGuess:
+    """Looks at whole files.
+
+    Raises:
+        ConfigError: a file is no CSV in any encoding that is tried.
+    """
+    from components import CsvOptions
+    from components.arrow_example_gen import csv_types
+    from components.arrow_example_gen.csv_blocks import NoText
+
+    options = CsvOptions()
+    reasons: list[str] = []
+    for encoding in (None, "cp1252", "latin-1"):
+        options = options.model_copy(update={"encoding": encoding})
+        try:
+            table = open_csv(found, options)
+            counts = _counted(table)
+            break
+        except ConfigError as error:
+            if not isinstance(error.__cause__, NoText) or encoding == "latin-1":
+                raise
+    if options.encoding is not None:
+        reasons.append(f"encoding: some bytes are no UTF-8; as {options.encoding} all are text.")
+    codes = [name for name, cells in counts.items() if _are_codes(cells)]
+    if codes:
+        options = options.model_copy(update={"text": tuple(codes)})
+        reasons.append(f"text: numbers that begin with 0 are codes: {', '.join(codes)}.")
+    delimiter = table.headers[table.files[0]].delimiter
+    while True:
+        try:
+            csv_types.decide(counts, options, delimiter)
+            return CsvGuess(options, tuple(reasons))
+        except csv_types.MixedColumn as mixed:
+            without = options.model_copy(update={"missing": (*options.missing, mixed.value)})
+            counted = _counted(open_csv(found, without))
+            if mixed.value.strip().lower() in _WORDS or not counted[mixed.column].texts:
+                options, counts = without, counted
+                reasons.append(
+                    f"missing: {mixed.value!r} stands among the numbers of {mixed.column!r}."
+                )
+            else:
+                options = options.model_copy(update={"text": (*options.text, mixed.column)})
+                reasons.append(
+                    f"text: {mixed.column!r} has texts among its numbers, {mixed.value!r} for one."
+                )
+
+
+def _counted(table: CsvTable) -> Counts:
+    from components.arrow_example_gen import csv_types
+
+    none = dict.fromkeys(table.columns, csv_types.CellCounts())
+    return csv_types.together([none, *map(csv_types.count, csv_blocks(table))])
+
+
+def _are_codes(cells: Any) -> bool:
+    """All whole numbers, some of them with a 0 before, as zip codes and account numbers have it."""
+    return cells.zero_led > 0 and cells.whole == cells.present

@@ -1,0 +1,57 @@
+"""How a CSV file is written: what `init` finds and writes where the user reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from components import CsvOptions
+from pipeline.common.errors import ConfigError
+from pipeline.data.csv_guess import guess_csv
+
+NUMBERS = "".join(f"{i},{i}.5\n" for i in range(60))
+
+
+def test_plain_files_need_nothing(tmp_path):
+    (tmp_path / "rows.csv").write_text("a;b\n1;x\n")
+    found = guess_csv([tmp_path / "rows.csv"])
+    assert (found.options, found.section(), found.reasons) == (CsvOptions(), {}, ())
+
+
+@pytest.mark.parametrize(
+    ("content", "section", "reason"),
+    [
+        ("a,b\n1,é\n".encode("cp1252"), {"encoding": "cp1252"}, "as cp1252 all are text"),
+        (b"a,b\n1,\x81\n", {"encoding": "latin-1"}, "as latin-1 all are text"),
+        ("zip,n\n01234,1\n99999,2\n", {"text": ["zip"]}, "begin with 0 are codes: zip"),
+        (
+            "n,m\n" + NUMBERS + "61,Unknown\n62,--\n",
+            {"missing": [*CsvOptions().missing, "Unknown", "--"]},
+            "'--' stands among the numbers of 'm'",
+        ),
+        (
+            "n,m\n" + NUMBERS + "61,nichts\n62,nichts\n",
+            {"missing": [*CsvOptions().missing, "nichts"]},
+            "'nichts' stands among the numbers of 'm'",
+        ),
+        (
+            "n,m\n" + NUMBERS + "61,B7\n62,C8\n",
+            {"text": ["m"]},
+            "'m' has texts among its numbers, 'B7'",
+        ),
+    ],
+    ids=["cp1252", "latin-1", "codes", "words", "one word", "texts"],
+)
+def test_what_is_found(tmp_path, content, section, reason):
+    file = tmp_path / "rows.csv"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = guess_csv([file])
+    assert found.section() == section
+    assert reason in " ".join(found.reasons)
+
+
+def test_what_is_no_csv_stays_an_error(tmp_path):
+    (tmp_path / "rows.csv").write_bytes("a,b\n1,é\n1\n".encode("cp1252"))
+    with pytest.raises(ConfigError, match=r"line 3: 1 cells under a header of 2"):
+        guess_csv([tmp_path / "rows.csv"])

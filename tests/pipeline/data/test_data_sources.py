@@ -1,0 +1,264 @@
+"""CSV, TFRecord and Parquet files become the same tf.Examples through their real ExampleGens."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from tfx import v1 as tfx
+from tfx.orchestration import metadata
+
+from pipeline.config.config import DataConfig
+from pipeline.data import data_sources, peek
+from pipeline.engines.engine import Engine
+from pipeline.engines.in_memory import InMemory
+from pipeline.engines.multi_processing import MultiProcessing
+from pipeline.preflight.preflight_rows import Part
+from transform import FeatureSpec, Label
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "amount": None if i % 5 == 1 else (i - 20) / 2,
+        "count": None if i % 7 == 1 else i % 9,
+        "city": None if i % 3 == 0 else f"city {i % 4}",
+    }
+    for i in range(40)
+]
+
+
+def write_csv(file: Path, rows: list[dict[str, Any]]) -> None:
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_parquet(file: Path, rows: list[dict[str, Any]]) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), file)
+
+
+def write_tfrecord(file: Path, rows: list[dict[str, Any]]) -> None:
+    with tf.io.TFRecordWriter(str(file), "GZIP") as writer:
+        for row in rows:
+            example = tf.train.Example()
+            for name, value in row.items():
+                feature = example.features.feature[name]
+                if isinstance(value, float):
+                    feature.float_list.value.append(value)
+                elif isinstance(value, int):
+                    feature.int64_list.value.append(value)
+                elif value is not None:
+                    feature.bytes_list.value.append(value.encode())
+            writer.write(example.SerializeToString())
+
+
+FEATURES = FeatureSpec.model_validate(
+    {
+        "groups": [
+            {"name": "amount", "columns": "amount", "scale": "z_score"},
+            {"name": "sets", "columns": "tags_*", "encode": {"multi_hot": {"values": [1, 2]}}},
+        ]
+    }
+)
+WRITERS = {"csv": write_csv, "parquet": write_parquet, "tfrecord": write_tfrecord}
+NAMES = {"csv": "rows.csv", "parquet": "rows.parquet", "tfrecord": "rows.tfrecord.gz"}
+
+
+def read_back(example: bytes) -> dict[str, Any]:
+    """A tf.Example as a row: None where a value is missing."""
+    row: dict[str, Any] = {}
+    for name, feature in tf.train.Example.FromString(example).features.feature.items():
+        kind = feature.WhichOneof("kind")
+        values = getattr(feature, kind).value if kind else []
+        value = values[0] if values else None
+        row[name] = value.decode() if isinstance(value, bytes) else value
+    return row
+
+
+def run_example_gen(
+    data: DataConfig,
+    folder: Path,
+    beam: Engine | None = None,
+    features: FeatureSpec = FEATURES,
+) -> dict[str, list[dict[str, Any]]]:
+    """Runs the node alone and reads what it wrote: split -> rows."""
+    tfx.orchestration.LocalDagRunner().run(
+        tfx.dsl.Pipeline(
+            pipeline_name="source",
+            pipeline_root=str(folder / "artifacts"),
+            components=[data_sources.example_gen(data, features)],
+            metadata_connection_config=metadata.sqlite_metadata_connection_config(
+                str(folder / "metadata.sqlite")
+            ),
+            beam_pipeline_args=(beam or InMemory()).pipeline_args(),
+        )
+    )
+    splits: dict[str, list[dict[str, Any]]] = {}
+    for split in folder.glob("artifacts/*/examples/*/Split-*"):
+        files = [str(file) for file in split.iterdir()]
+        records = tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()
+        splits[split.name.removeprefix("Split-")] = [read_back(record) for record in records]
+    return splits
+
+
+def key(row: dict[str, Any]) -> str:
+    return str(sorted(row.items()))
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet", "tfrecord"])
+def test_every_row_arrives_once(source, tmp_path):
+    file = tmp_path / NAMES[source]
+    WRITERS[source](file, ROWS)
+    data = DataConfig(source=source, path=str(file), eval_percent=40)
+    splits = run_example_gen(data, tmp_path)
+    assert set(splits) == {"train", "eval"}
+    assert min(len(rows) for rows in splits.values()) >= 5
+    assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
+    # The preflight knows the split of each row before it is made.
+    seen = peek.peek(data)
+    assert seen is not None
+    in_train = Part("both", data.path, seen, data).of_train(np.arange(len(ROWS)))
+    expected = [row for row, train in zip(ROWS, in_train, strict=True) if train]
+    assert sorted(map(key, splits["train"])) == sorted(map(key, expected))
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_rows_without_a_label_are_left_out_where_that_is_said(source, tmp_path):
+    rows = [{**row, "sold": None if i % 5 == 2 else i % 2} for i, row in enumerate(ROWS)]
+    file = tmp_path / NAMES[source]
+    WRITERS[source](file, rows)
+    data = DataConfig(source=source, path=str(file), drop_rows_without_label=True, eval_percent=40)
+    features = FEATURES.model_copy(update={"label": Label(column="sold", kind="binary")})
+    splits = run_example_gen(data, tmp_path, features=features)
+    wanted = [row for row in rows if row["sold"] is not None]
+    assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, wanted))
+    # The preflight knows which rows are left, and the split of each.
+    read = peek.peek(data)
+    assert read is not None
+    seen = read.having("sold")
+    assert (read.rows, seen.rows) == (len(rows), len(wanted))
+    in_train = Part("both", data.path, seen, data).of_train(np.arange(len(wanted)))
+    expected = [row for row, train in zip(wanted, in_train, strict=True) if train]
+    assert sorted(map(key, splits["train"])) == sorted(map(key, expected))
+
+
+@pytest.mark.slow
+def test_several_beam_processes_write_the_same_rows(tmp_path):
+    write_csv(tmp_path / "rows.csv", ROWS)
+    beam = MultiProcessing(workers=2)
+    assert "--direct_num_workers=2" in beam.pipeline_args()
+    splits = run_example_gen(DataConfig(path=str(tmp_path / "rows.csv")), tmp_path, beam)
+    assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
+
+
+def test_files_of_their_own_for_each_split_in_folders_of_their_own(tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    write_csv(tmp_path / "old" / "a.csv", ROWS[:10])
+    write_csv(tmp_path / "old" / "b.csv", ROWS[10:25])
+    write_csv(tmp_path / "new" / "a.csv", ROWS[25:])
+    data = DataConfig(
+        path=str(tmp_path / "old" / "*.csv"), eval_path=str(tmp_path / "new" / "a.csv")
+    )
+    splits = run_example_gen(data, tmp_path)
+    assert sorted(map(key, splits["train"])) == sorted(map(key, ROWS[:25]))
+    assert sorted(map(key, splits["eval"])) == sorted(map(key, ROWS[25:]))
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet", "tfrecord"])
+def test_peek_knows_names_types_and_number_of_rows(source, tmp_path):
+    file = tmp_path / NAMES[source]
+    WRITERS[source](file, ROWS)
+    seen = peek.peek(DataConfig(source=source, path=str(file)))
+    assert seen == peek.DataPeek(
+        {"amount": "float", "count": "int", "city": "string"}, len(ROWS), complete=True
+    )
+
+
+def test_peek_reads_a_bounded_number_of_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(peek, "PEEKED_ROWS", 10)
+    write_csv(tmp_path / "rows.csv", ROWS)
+    seen = peek.peek(DataConfig(path=str(tmp_path / "rows.csv")))
+    assert seen is not None
+    assert (seen.rows, seen.complete) == (10, False)
+
+
+def test_compressed_tfrecords_need_their_ending(tmp_path):
+    write_tfrecord(tmp_path / "rows.tfrecord", ROWS)
+    data = DataConfig(source="tfrecord", path=str(tmp_path / "rows.tfrecord"))
+    with pytest.raises(ValueError, match=r"compressed with gzip.*Rename it to rows\.tfrecord\.gz"):
+        peek.peek(data)
+
+
+def test_a_glob_of_files_with_different_headers_is_refused(tmp_path):
+    write_csv(tmp_path / "a.csv", ROWS)
+    write_csv(tmp_path / "b.csv", [{"amount": 1, "city": "x"}])
+    with pytest.raises(ValueError, match=r"b\.csv: its header differs .*: count"):
+        peek.peek(DataConfig(path=str(tmp_path / "*.csv")))
+
+
+def test_a_parquet_column_that_examples_cannot_hold(tmp_path):
+    table = pa.table({"when": pa.array([0, 1], pa.timestamp("s")), "where": [{"lat": 1.0}] * 2})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    seen = peek.peek(DataConfig(source="parquet", path=str(tmp_path / "rows.parquet")))
+    assert seen is not None
+    assert seen.columns == {"when": "string"}
+    assert seen.left_out == {"where": "struct<lat: double>"}
+
+
+def test_compressed_csv_files(tmp_path):
+    write_csv(tmp_path / "rows.csv", ROWS)
+    with gzip.open(tmp_path / "rows.csv.gz", "wb") as stream:
+        stream.write((tmp_path / "rows.csv").read_bytes())
+    data = DataConfig(path=str(tmp_path / "rows.csv.gz"))
+    plain = DataConfig(path=str(tmp_path / "rows.csv"))
+    assert peek.peek(data) == peek.peek(plain)
+    splits = run_example_gen(data, tmp_path)
+    assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
+
+
+@pytest.mark.parametrize("path", ["sales", "sales/year=*/*.parquet", "sales/*/0.parquet"])
+def test_folders_that_are_columns(path, tmp_path):
+    for year in (2020, 2021):
+        (tmp_path / "sales" / f"year={year}").mkdir(parents=True)
+        write_parquet(tmp_path / "sales" / f"year={year}" / "0.parquet", ROWS)
+    data = DataConfig(source="parquet", path=str(tmp_path / path))
+    seen = peek.peek(data)
+    assert seen is not None
+    assert seen.columns == {"amount": "float", "count": "int", "city": "string", "year": "int"}
+    assert seen.rows == 2 * len(ROWS)
+    assert data_sources.place(data.path, "data.path", source="parquet") == (
+        str(tmp_path / "sales"),
+        path.removeprefix("sales").lstrip("/") or "year=*/*.parquet",
+    )
+    if path == "sales":
+        splits = run_example_gen(data, tmp_path)
+        expected = [row | {"year": year} for row in ROWS for year in (2020, 2021)]
+        assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, expected))
+
+
+def test_folders_of_two_depths(tmp_path):
+    for folder in ("year=2020", "year=2020/month=1"):
+        (tmp_path / folder).mkdir()
+        write_parquet(tmp_path / folder / "0.parquet", ROWS)
+    data = DataConfig(source="parquet", path=str(tmp_path))
+    with pytest.raises(ValueError, match=r"month=1/0\.parquet does not lie in the same"):
+        peek.peek(data)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"), [("a.parquet", "*"), ("gs://bucket/a.parquet", "tags_*")]
+)
+def test_remote_lists_of_ints_may_only_lose_values_where_they_are_sets(path, named):
+    """What is on this machine, the look at the data has judged by its use."""
+    node = data_sources.example_gen(DataConfig(source="parquet", path=path), FEATURES)
+    assert f'["{named}"]' in node.exec_properties["custom_config"].replace("\n", "").replace(
+        " ", ""
+    )
