@@ -11,7 +11,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.report.progress import NodeState, RunState, duration
+from pipeline.report.progress import Caution, Change, NodeState, RunState, duration
+from trainer_module.common.progress import EvaluationEnded, TrainingStep, TrialEnded, TrialFailed
 
 _MARKS = {
     "waiting": ("·", "dim"),
@@ -27,9 +28,13 @@ _PLAIN_PROGRESS_SECONDS = 5.0
 class View(Protocol):
     """Shows a RunState for as long as it is entered."""
 
-    def __enter__(self) -> View: ...
+    def __enter__(self) -> View:
+        """Begins to show."""
+        ...
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        """Ends with the last state shown."""
+        ...
 
 
 def view(state: RunState, console: Console, *, plain: bool) -> View:
@@ -54,34 +59,44 @@ def waiting(text: str, console: Console) -> Live:
     )
 
 
+def caution(node: str, sentence: str) -> Text:
+    """A line that stands out."""
+    return Text.assemble((f"Warning of {node}", "bold yellow"), f": {sentence}.")
+
+
 class PlainView:
     """One line when a node trains, evaluates or ends: for pipes, CI and log files."""
 
     def __init__(self, state: RunState, console: Console):
+        """Listens to a state from now on."""
         self._state = state
         self._console = console
         self._last_progress = 0.0
         state.on_change = self._changed
 
     def __enter__(self) -> PlainView:
+        """Shows nothing yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._state.on_change = lambda node, event: None
+        """Listens no more."""
+        self._state.on_change = lambda node, change: None
 
-    def _changed(self, node: NodeState, event: str) -> None:
+    def _changed(self, node: NodeState, change: Change) -> None:
         width = len(str(len(self._state.nodes)))
         number = f"[{self._state.nodes.index(node) + 1:>{width}}/{len(self._state.nodes)}]"
-        if event == "finish":
+        if change == "finish":
             text = f"{number} {node.name}: {node.status} in {duration(node.seconds)}"
             extra = node.text if node.status == "done" else ""
             self._print(f"{text} ({extra})" if extra else text)
-        elif event == "train":
+        elif isinstance(change, TrainingStep):
             if time.monotonic() - self._last_progress >= _PLAIN_PROGRESS_SECONDS:
                 self._last_progress = time.monotonic()
                 self._print(f"{number} {node.name}: {node.detail}")
-        elif event in ("eval", "trial"):
+        elif isinstance(change, EvaluationEnded | TrialEnded | TrialFailed):
             self._print(f"{number} {node.name}: {node.detail}")
+        elif isinstance(change, Caution):
+            self._console.print(caution(node.name, change.sentence), soft_wrap=True)
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -91,6 +106,7 @@ class LiveView:
     """A table with one line per node, redrawn in place, with a spinner on the running one."""
 
     def __init__(self, state: RunState, console: Console):
+        """Prepares the table, without drawing it."""
         self._state = state
         self._spinner = Spinner("dots", style="cyan")
         self._live = Live(
@@ -102,11 +118,19 @@ class LiveView:
         )
 
     def __enter__(self) -> LiveView:
+        """Draws the table, 8 times a second from now on; cautions come to stand above it."""
+        self._state.on_change = self._changed
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Leaves the table as it is at the end."""
         self._live.stop()
+        self._state.on_change = lambda node, change: None
+
+    def _changed(self, node: NodeState, change: Change) -> None:
+        if isinstance(change, Caution):
+            self._live.console.print(caution(node.name, change.sentence), soft_wrap=True)
 
     def _render(self) -> Group:
         table = Table.grid(padding=(0, 2, 0, 0))

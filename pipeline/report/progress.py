@@ -1,8 +1,8 @@
 """What is happening in a run: the state of its nodes, kept up to date from log records.
 
-TFX has no progress interface; its runner says what it does through absl's logger, and so do our
-trainer and components, which attach a record (`extra={"progress": {...}}`). `ProgressHandler`
-reads both; the views in `pipeline.report.console` show the state.
+Our trainer and components attach a record (`trainer_module.common.progress`) to lines of absl's
+log; what TFX's runner writes there, `tfx_log` understands. `ProgressHandler` reads both; the views
+in `pipeline.report.console` show the state.
 """
 
 from __future__ import annotations
@@ -11,9 +11,33 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
+
+from pipeline.report.tfx_log import NodeEnds, NodeIsCached, NodeStarts, event_of
+from trainer_module.common.progress import (
+    EvaluationEnded,
+    MemoryProbe,
+    Progress,
+    RowsCounted,
+    TrainingEnded,
+    TrainingStep,
+    TrialEnded,
+    TrialFailed,
+    TrialNumber,
+    progress_of,
+)
 
 Status = Literal["waiting", "running", "done", "cached", "failed", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What a node took without complaint and a person should know."""
+
+    sentence: str
+
+
+Change = Progress | Caution | Literal["start", "finish"]
 
 
 @dataclass
@@ -50,7 +74,7 @@ class RunState:
     """All nodes of a run, in the order in which they run."""
 
     nodes: list[NodeState]
-    on_change: Callable[[NodeState, str], None] = field(default=lambda node, event: None)
+    on_change: Callable[[NodeState, Change], None] = field(default=lambda node, change: None)
 
     @classmethod
     def of(cls, names: Iterable[str]) -> RunState:
@@ -58,26 +82,36 @@ class RunState:
         return cls([NodeState(name) for name in names])
 
     def node(self, name: str) -> NodeState | None:
+        """Finds a node by its name."""
         return next((node for node in self.nodes if node.name == name), None)
 
     @property
     def running(self) -> NodeState | None:
+        """The node that runs, if any."""
         return next((node for node in self.nodes if node.status == "running"), None)
 
     def start(self, name: str) -> None:
+        """Marks a node as running."""
         if node := self.node(name):
             node.status, node.started = "running", time.monotonic()
             self.on_change(node, "start")
 
     def cached(self) -> None:
+        """Remembers that the running node takes what an earlier run made."""
         if node := self.running:
             node.detail = "cached"
 
     def finish(self, name: str) -> None:
+        """Marks a node as done, or cached."""
         if node := self.node(name):
             node.ended = time.monotonic()
             node.status = "cached" if node.detail == "cached" else "done"
             self.on_change(node, "finish")
+
+    def caution(self, name: str, sentence: str) -> None:
+        """Passes on what a node that ended should not be believed without."""
+        if node := self.node(name):
+            self.on_change(node, Caution(sentence))
 
     def stop(self, status: Literal["failed", "interrupted"]) -> NodeState | None:
         """Marks the running node, if any, and returns it."""
@@ -96,56 +130,52 @@ class RunState:
             elif node.name == "Evaluator":
                 node.rows = per_split.get("eval")
 
-    def report(self, record: dict[str, Any]) -> None:
+    def report(self, record: Progress) -> None:
         """Takes a progress record of the running node."""
         node = self.running
         if node is None:
             return
-        event = record.get("event")
-        if event == "rows":
-            node.rows = record["rows"]
-        elif event == "memory_probe":
-            node.detail = f"measuring the memory of micro-batches of {record['rows']:,} rows"
-        elif event == "train":
-            node.detail = _training_text(record)
-        elif event == "trial":
-            node.detail = _trial_text(record)
-        elif "trial" in record:
-            return  # an epoch of a trial: its end is what counts
-        elif event == "eval":
-            metrics = " ".join(f"{name} {value:.4f}" for name, value in record["metrics"].items())
-            node.detail = f"epoch {record['epoch']}: eval {metrics}"
-        elif event == "fit_end":
-            skipped = sum(record.get("skipped", {}).values())
-            node.detail = f"{record['steps']:,} steps, stopped by {record['stopped']}" + (
-                f", {skipped} steps skipped" if skipped else ""
-            )
-        self.on_change(node, event or "progress")
+        match record:
+            case RowsCounted():
+                node.rows = record.rows
+            case MemoryProbe():
+                node.detail = f"measuring the memory of micro-batches of {record.rows:,} rows"
+            case TrainingStep():
+                node.detail = _training_text(record)
+            case TrialEnded():
+                node.detail = (
+                    f"{_trial(record.trial)}: {record.objective} {record.score:.4f}, "
+                    f"best {record.best:.4f} of trial {record.best_trial}"
+                )
+            case TrialFailed():
+                node.detail = f"{_trial(record.trial)} failed"
+            case EvaluationEnded(trial=None):
+                metrics = " ".join(f"{name} {value:.4f}" for name, value in record.metrics.items())
+                node.detail = f"epoch {record.epoch}: eval {metrics}"
+            case TrainingEnded(trial=None):
+                skipped = sum(record.skipped.values())
+                node.detail = f"{record.steps:,} steps, stopped by {record.stopped}" + (
+                    f", {skipped} steps skipped" if skipped else ""
+                )
+            case EvaluationEnded() | TrainingEnded():
+                return  # an epoch of a trial: its end is what counts
+        self.on_change(node, record)
 
 
-def _training_text(record: dict[str, Any]) -> str:
-    parts = [f"step {record['step']:,}/{record['total_steps']:,}", f"loss {record['loss']:.4f}"]
-    if "trial" in record:
-        parts.insert(0, _trial(record))
-    if record.get("examples_per_second"):
-        parts.append(f"{record['examples_per_second']:,.0f} examples/s")
-    if record.get("eta_seconds") is not None:
-        parts.append(f"{duration(record['eta_seconds'])} left")
+def _training_text(record: TrainingStep) -> str:
+    total = "?" if record.total_steps is None else f"{record.total_steps:,}"
+    parts = [f"step {record.step:,}/{total}", f"loss {record.loss:.4f}"]
+    if record.trial:
+        parts.insert(0, _trial(record.trial))
+    if record.examples_per_second:
+        parts.append(f"{record.examples_per_second:,.0f} examples/s")
+    if record.eta_seconds is not None:
+        parts.append(f"{duration(record.eta_seconds)} left")
     return ", ".join(parts)
 
 
-def _trial_text(record: dict[str, Any]) -> str:
-    if "failed" in record:
-        return f"{_trial(record)} failed"
-    return (
-        f"{_trial(record)}: {record['objective']} {record['score']:.4f}, "
-        f"best {record['best']:.4f} of trial {record['best_trial']}"
-    )
-
-
-def _trial(record: dict[str, Any]) -> str:
-    of = f"/{record['trials']}" if record["trials"] else ""
-    return f"trial {record['trial']}{of}"
+def _trial(trial: TrialNumber) -> str:
+    return f"trial {trial.number}" + (f"/{trial.of}" if trial.of else "")
 
 
 def duration(seconds: float) -> str:
@@ -161,31 +191,39 @@ def duration(seconds: float) -> str:
 class ProgressHandler(logging.Handler):
     """Keeps a RunState up to date from the runner's and our own log records."""
 
-    def __init__(self, state: RunState, *, row_counts: Callable[[], dict[str, int]]):
+    def __init__(
+        self,
+        state: RunState,
+        *,
+        row_counts: Callable[[], dict[str, int]],
+        cautions: Callable[[], list[str]] = list,
+    ):
         """Watches a run.
 
         Args:
             state: what to keep up to date.
             row_counts: rows per split, called once StatisticsGen has counted them.
+            cautions: what Transform took without complaint, called once it has ended.
         """
         super().__init__(level=logging.INFO)
         self._state = state
         self._row_counts = row_counts
+        self._cautions = cautions
 
     def emit(self, record: logging.LogRecord) -> None:
-        progress = getattr(record, "progress", None)
-        if progress is not None:
+        """Takes what a line of the log carries or says; other lines change nothing."""
+        if progress := progress_of(record):
             self._state.report(progress)
-        elif record.msg == "Component %s is running.":
-            self._state.start(str(_first(record.args)))
-        elif record.msg == "Component %s is finished.":
-            name = str(_first(record.args))
-            if name == "StatisticsGen":
-                self._state.set_rows(self._row_counts())
-            self._state.finish(name)
-        elif record.msg == "A cached execution %d is used.":
-            self._state.cached()
-
-
-def _first(args: Any) -> Any:
-    return args[0] if isinstance(args, tuple) and args else args
+            return
+        match event_of(record):
+            case NodeStarts(name):
+                self._state.start(name)
+            case NodeEnds(name):
+                if name == "StatisticsGen":
+                    self._state.set_rows(self._row_counts())
+                self._state.finish(name)
+                if name == "Transform":
+                    for sentence in self._cautions():
+                        self._state.caution(name, sentence)
+            case NodeIsCached():
+                self._state.cached()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,9 +14,11 @@ from rich.text import Text
 
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import MEAN_LABEL, METRICS, ROWS, UNDEFINED_FOR_ONE_CLASS, WEIGHTS
-from pipeline.report import trials
+from pipeline.report import baselines, trials
+from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, latest_run
+from trainer_module.baselines.record import Baseline
 
 SHOWN_ROWS = 5
 
@@ -41,12 +44,10 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     if config.tuning is not None and results is not None:
         console.print(trials.table(config.tuning, results.uri))
         console.print()
-    evaluator = records.get("Evaluator")
-    if evaluator:
-        console.print(_metrics(config, evaluator))
-        console.print()
-    _cautions(records, console)
-    _verdict(config, records, console)
+    show_metrics(config, records, console)
+    for sentence in cautions(records):
+        console.print(caution("Transform", sentence), soft_wrap=True)
+    show_verdict(config, records, console)
     _next_steps(config, records, console)
 
 
@@ -73,9 +74,21 @@ def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecor
     return table
 
 
-def _metrics(config: PipelineConfig, evaluator: NodeRecord) -> Table:
-    import tensorflow_model_analysis as tfma
+def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
+    """Prints the Evaluator's metrics, baselines beside them, and where the model is behind."""
+    evaluator = records.get("Evaluator")
+    if evaluator:
+        console.print(metrics_table(config, evaluator, baselines.read(records)))
+        console.print()
+        _worse_than_a_constant(config, records, console)
 
+
+def metrics_table(
+    config: PipelineConfig,
+    evaluator: NodeRecord,
+    beside: Sequence[Baseline] = (),
+) -> Table:
+    """The Evaluator's metrics, a row for each slice, and baselines on all rows beside them."""
     names = config.evaluation.metric_names(config.label.kind)
     weighted = [WEIGHTS] if config.features.weight else []
     evaluation = evaluator.output("evaluation")
@@ -85,9 +98,34 @@ def _metrics(config: PipelineConfig, evaluator: NodeRecord) -> Table:
         table.add_column(heading, justify="left" if heading == "slice" else "right", no_wrap=True)
     if evaluation is None:
         return table
-    results = tfma.load_eval_result(evaluation.uri).slicing_metrics
+    for name, values in slice_values(evaluation.uri):
+        table.add_row(
+            name or "all rows",
+            *(_count(values.get(metric)) for metric in (ROWS, *weighted)),
+            *(_number(values.get(metric)) for metric in (MEAN_LABEL, *names)),
+        )
+    for each in beside:
+        table.add_row(
+            Text(baselines.shown_name(each), style="dim"),
+            *("" for _ in (*counts, MEAN_LABEL)),
+            *(Text(_number(each.metrics.get(metric)), style="dim") for metric in names),
+        )
+    if config.evaluation.thresholds:
+        table.add_row(
+            Text("needed on all rows", style="dim"),
+            *("" for _ in (*counts, MEAN_LABEL)),
+            *(Text(_bounds(config, metric), style="dim") for metric in names),
+        )
+    return table
+
+
+def slice_values(uri: str) -> list[tuple[str, dict[str, float]]]:
+    """The metrics of each slice that are numbers; the slice of all rows, "", comes first."""
+    import tensorflow_model_analysis as tfma
+
+    found = []
+    results = tfma.load_eval_result(uri).slicing_metrics
     for slice_key, metrics in sorted(results, key=lambda item: (len(item[0]), str(item[0]))):
-        name = ", ".join(f"{column}={value}" for column, value in slice_key) or "all rows"
         # As JSON has them: NaN and infinities are texts.
         values = {
             metric: float(value["doubleValue"])
@@ -97,18 +135,22 @@ def _metrics(config: PipelineConfig, evaluator: NodeRecord) -> Table:
         if values.get(MEAN_LABEL) in (0.0, 1.0):
             for metric in UNDEFINED_FOR_ONE_CLASS:
                 values.pop(metric, None)
-        table.add_row(
-            name,
-            *(_count(values.get(metric)) for metric in (ROWS, *weighted)),
-            *(_number(values.get(metric)) for metric in (MEAN_LABEL, *names)),
-        )
-    if config.evaluation.thresholds:
-        table.add_row(
-            Text("needed on all rows", style="dim"),
-            *("" for _ in (*counts, MEAN_LABEL)),
-            *(Text(_bounds(config, metric), style="dim") for metric in names),
-        )
-    return table
+        found.append((", ".join(f"{column}={value}" for column, value in slice_key), values))
+    return found
+
+
+def _worse_than_a_constant(
+    config: PipelineConfig, records: dict[str, NodeRecord], console: Console
+) -> None:
+    evaluation = _output(records, "Evaluator", "evaluation")
+    if evaluation is None:
+        return
+    values = dict(slice_values(evaluation.uri)).get("", {})
+    names = config.evaluation.metric_names(config.label.kind)
+    shown = {name: values[name] for name in names if name in values}
+    for sentence in baselines.worse_than_a_constant(shown, baselines.read(records)):
+        text = Text.assemble(("warning", "bold yellow"), f": {sentence}.")
+        console.print(text, highlight=False, soft_wrap=True)
 
 
 def _count(value: float | None) -> str:
@@ -136,32 +178,27 @@ def _bounds(config: PipelineConfig, metric: str) -> str:
     return ", ".join(parts)
 
 
-def _cautions(records: dict[str, NodeRecord], console: Console) -> None:
-    """What Transform took without complaint, told again while its result is in use."""
+def cautions(records: dict[str, NodeRecord]) -> list[str]:
+    """What Transform took without complaint: told when it ends, and again in each summary."""
     graph = _output(records, "Transform", "transform_graph")
     if graph is None or not Path(graph.uri).is_dir():
-        return
+        return []
     from transform import column_cautions
 
-    for sentence in column_cautions(graph.uri):
-        text = Text.assemble(("Transform", "bold yellow"), f": {sentence}.")
-        console.print(text, highlight=False, soft_wrap=True)
+    return column_cautions(graph.uri)
 
 
-def _verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
+def show_verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
+    """Tells whether the model is blessed, and what it failed of."""
     blessing = _output(records, "Evaluator", "blessing")
     if blessing is None:
         return
     if blessing.properties.get("blessed") == 1:
-        compared = "baseline_model_id" in blessing.properties
-        against = (
-            "every threshold holds, against the latest blessed model too"
-            if compared
-            else "every threshold holds; there was no blessed model yet to compare with"
-        )
-        console.print(Text.assemble(("blessed", "bold green"), f": {against}."), soft_wrap=True)
+        against = f"every threshold holds{_compared(config, blessing)}."
+        console.print(Text.assemble(("blessed", "bold green"), f": {against}"), soft_wrap=True)
     else:
-        console.print(Text.assemble(("not blessed", "bold red"), ", so not pushed:"))
+        verdict = "not blessed" if config.evaluation.thresholds else "not judged"
+        console.print(Text.assemble((verdict, "bold red"), ", so not pushed:"))
         reasons = _reasons(config, _output(records, "Evaluator", "evaluation"))
         for reason in [*reasons, *unusable_labels(config, records)]:
             console.print(f"  {reason}", markup=False, highlight=False, soft_wrap=True)
@@ -178,6 +215,29 @@ def _verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Co
         console.print(
             Text.assemble(("pushed", "bold green"), f" to {short(pushed)}"), soft_wrap=True
         )
+
+
+def fails_a_threshold(config: PipelineConfig, state: RunState) -> bool:
+    """Whether the Evaluator of the run that just ended judged the model and did not bless it.
+
+    Without thresholds nothing is judged. A run of which no node ran (TFX's command line reads a
+    pipeline so) says nothing of the latest one's model.
+    """
+    node = state.node("Evaluator")
+    if node is None or node.status not in ("done", "cached") or not config.evaluation.thresholds:
+        return False
+    blessing = _output(latest_run(config.metadata_path, config.name), "Evaluator", "blessing")
+    return blessing is not None and blessing.properties.get("blessed") != 1
+
+
+def _compared(config: PipelineConfig, blessing: OutputArtifact) -> str:
+    """What the model was compared with, as the end of a sentence."""
+    changes = [name for name, t in config.evaluation.thresholds.items() if t.max_loss is not None]
+    if "baseline_model_id" not in blessing.properties:
+        return "; there was no blessed model yet to compare with"
+    if not changes:
+        return "; no threshold has a max_loss, so the latest blessed model was not compared with"
+    return f", {', '.join(changes)} against the latest blessed model too"
 
 
 def _next_steps(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
