@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    # TensorFlow and TFX make many objects that stay: looking through them after each 700 new ones,
+    # Python's default, takes a fifth of the time to import them and a tenth of that to trace.
+    gc.set_threshold(50_000, 10, 10)
     from pipeline.cli.cli import main as run_command
 
     return run_command(argv)

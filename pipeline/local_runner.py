@@ -20,7 +20,7 @@ def main() -> int:
     """Runs the configured pipeline.
 
     Returns:
-        0 when every node succeeded.
+        The exit code of a run: see `pipeline.common.exit_codes`.
 
     Raises:
         ConfigError: the configuration or the data is wrong.
@@ -32,7 +32,7 @@ def main() -> int:
 
     file = Path(os.environ.get(CONFIG_VARIABLE) or _ROOT / "examples" / "taxi" / "pipeline.yaml")
     add_import_paths(file)
-    return run(load_config(file))
+    return run(load_config(file), file=file)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""`python -m pipeline`: run a pipeline, predict with its model, describe the YAML and features."""
+"""`python -m pipeline`: run a pipeline, predict with its model, describe the YAML and features.
+
+Only argparse is imported here: `--help` answers at once. A command imports what it needs.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli import engines
-from pipeline.config.config import SOURCES, ConfigError, json_schema
-from pipeline.config.config_file import load_config
+from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
+from pipeline.common.sources import SOURCES
 
 _EPILOG = """\
 examples:
+  python -m pipeline init --data houses.csv --label price   # writes houses.yaml
+  python -m pipeline run --config houses.yaml
   python -m pipeline run --config examples/taxi/pipeline.yaml
   python -m pipeline run --config my.yaml --set training.global_batch_size=512
   python -m pipeline features suggest --input data.csv --label price --output features.yaml
@@ -31,22 +37,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parses the command line and runs the command.
 
     Returns:
-        The exit code: 0, 1 when a node failed, 2 when the input is wrong, 130 when interrupted,
-        141 when the reader of its output went away.
+        The exit code: see `pipeline.common.exit_codes`.
     """
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
-        return 2
+        return exit_codes.WRONG_INPUT
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
-        return 130
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         # The reader (`... | head`) has what it wants; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return exit_codes.READER_GONE
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
             "summary at the end. Nodes whose inputs, settings and code have not changed since an "
             "earlier run are taken from the cache."
         ),
+        epilog=_exit_codes(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.add_argument("--config", required=True, type=Path, metavar="YAML", help="the pipeline")
     run.add_argument(
@@ -76,14 +83,56 @@ def _parser() -> argparse.ArgumentParser:
         help="override a field of the YAML, e.g. training.epochs=3; may be repeated",
     )
     run.add_argument("--verbose", action="store_true", help="show TFX's log on the terminal, too")
+    run.add_argument(
+        "--wait",
+        action="store_true",
+        help="wait for another run in the same output folder to end; without it, be refused",
+    )
     run.set_defaults(command=_run)
+
+    init = commands.add_parser(
+        "init",
+        help="write a whole first YAML for a data file",
+        description=(
+            "Reads a data file and writes a YAML that `run` takes without an edit: features by "
+            "statistics, the label's kind, a training that suits the number of rows, and "
+            "thresholds that a model better than a constant passes. Its comments say why."
+        ),
+        epilog="example:\n  python -m pipeline init --data houses.csv --label price",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    init.add_argument(
+        "--data",
+        required=True,
+        metavar="FILE",
+        help="CSV with a header line, Parquet or TFRecord of tf.Example; a glob of such files, or "
+        "package://tfx/some/file.csv",
+    )
+    init.add_argument(
+        "--label",
+        metavar="NAME",
+        help="the column to predict; default: one named target, class, ..., else the last",
+    )
+    init.add_argument(
+        "--source",
+        choices=SOURCES,
+        help="format of the file; default: by its name (.csv, .parquet, .tfrecord)",
+    )
+    init.add_argument(
+        "--output", type=Path, metavar="YAML", help="file to write; default: the data's name, here"
+    )
+    init.add_argument(
+        "--force", action="store_true", help="overwrite --output where it is there already"
+    )
+    init.set_defaults(command=_init)
 
     predict = commands.add_parser(
         "predict",
         help="run a pushed model on raw rows",
         description=(
-            "Runs the serving signature of a pushed SavedModel on the rows of a CSV file, as they "
-            "came in: the model normalises them itself."
+            "Runs the serving signature of a pushed SavedModel on the rows of a file, as they came "
+            "in: the model normalises them itself. Writes `prediction` (the class's name, or the "
+            "number in the label's own unit) and `probability_<class>`."
         ),
     )
     predict.add_argument(
@@ -93,7 +142,32 @@ def _parser() -> argparse.ArgumentParser:
         help="a pushed model, or the folder of its numbered versions (the latest is taken)",
     )
     predict.add_argument(
-        "--input", required=True, metavar="CSV", help="rows with a header line (.csv, .csv.gz)"
+        "--input",
+        required=True,
+        metavar="FILE",
+        help="rows: CSV, Parquet, TFRecord or JSON lines (.csv.gz too), or - for standard input",
+    )
+    predict.add_argument(
+        "--source",
+        choices=("csv", "parquet", "tfrecord", "jsonl"),
+        help="format of --input; default: by its name, and csv for standard input",
+    )
+    predict.add_argument(
+        "--config",
+        type=Path,
+        metavar="YAML",
+        help="the pipeline whose data.csv says how CSV is written, where it is not found by itself",
+    )
+    predict.add_argument(
+        "--keep",
+        metavar="NAMES",
+        help="columns of the input to write (`--keep id,date`); default: all",
+    )
+    predict.add_argument(
+        "--on-error",
+        choices=("fail", "skip"),
+        default="fail",
+        help="a row that the model cannot take ends it (fail), or is left out and counted (skip)",
     )
     predict.add_argument(
         "--output",
@@ -121,6 +195,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     engines.add_commands(commands)
     return parser
+
+
+def _exit_codes() -> str:
+    lines = [f"  {code:>3}  {meaning}" for code, meaning in exit_codes.OF_A_RUN.items()]
+    return "\n".join(["exit codes:", *lines])
 
 
 def _add_features_commands(commands: Any) -> None:
@@ -179,17 +258,54 @@ def _add_features_commands(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from pipeline.config.config_file import load_config
     from pipeline.run.runner import add_import_paths, run
 
     add_import_paths(arguments.config)
-    return run(load_config(arguments.config, arguments.set), verbose=arguments.verbose)
+    return run(
+        load_config(arguments.config, arguments.set),
+        file=arguments.config,
+        wait=arguments.wait,
+        verbose=arguments.verbose,
+    )
 
 
 def _predict(arguments: argparse.Namespace) -> int:
     _quiet()
-    from pipeline.run.predict import predict_csv
+    from pipeline.run.predict import predict
 
-    return predict_csv(arguments.model, arguments.input, arguments.output)
+    options = None
+    if arguments.config is not None:
+        from pipeline.config.config_file import load_config
+
+        options = load_config(arguments.config).data.csv
+    return predict(
+        arguments.model,
+        arguments.input,
+        arguments.output,
+        kind=arguments.source,
+        keep=None if arguments.keep is None else [n for n in arguments.keep.split(",") if n],
+        on_error=arguments.on_error,
+        csv_options=options,
+    )
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    _quiet()
+    from pipeline.features.first_config import init_file
+
+    written = init_file(
+        arguments.data,
+        label=arguments.label,
+        source=arguments.source,
+        output=arguments.output,
+        force=arguments.force,
+    )
+    for warning in written.warnings:
+        print(f"note: {warning}")
+    print(f"{written.path}: predicts {written.label} ({written.kind}). Read its comments, then")
+    print(f"  python -m pipeline run --config {written.path}")
+    return 0
 
 
 def _suggest(arguments: argparse.Namespace) -> int:
@@ -208,13 +324,14 @@ def _suggest(arguments: argparse.Namespace) -> int:
 
 def _explain(arguments: argparse.Namespace) -> int:
     _quiet()
+    from pipeline.config.config_file import load_config
     from pipeline.features import features_explain
 
     if arguments.config:
         records = features_explain.run_of_config(load_config(arguments.config))
     else:
         records = features_explain.run_of_folder(arguments.run)
-    features_explain.show(features_explain.explain(records), as_json=arguments.json)
+    features_explain.show(features_explain.explain_columns(records), as_json=arguments.json)
     return 0
 
 
@@ -227,5 +344,7 @@ def _quiet() -> None:
 
 
 def _schema(arguments: argparse.Namespace) -> int:
+    from pipeline.config.config import json_schema
+
     print(json_schema())
     return 0

@@ -8,9 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.config import ConfigError
-from pipeline.config.config_file import load_config, load_engine
-from pipeline.config.presets import ENGINES
+from pipeline.common.errors import ConfigError
 from pipeline.flink import flink_memory
 
 _FLINK_FOLDER = Path("output/flink")
@@ -36,7 +34,8 @@ def _add_beam_options(commands: Any) -> None:
             "after Beam's own parser and validator have accepted them. Contacts nobody."
         ),
     )
-    parser.add_argument("--engine", help=f"one of {', '.join(ENGINES)}; default: the YAML's")
+    engine: Any = parser.add_argument("--engine", help="one of %(names)s; default: the YAML's")
+    engine.names = _EngineNames()
     parser.add_argument("--config", type=Path, metavar="YAML", help="whose `beam:` is taken")
     parser.add_argument(
         "--set",
@@ -46,6 +45,15 @@ def _add_beam_options(commands: Any) -> None:
         help="set a field, e.g. beam.parallelism=4; may be repeated",
     )
     parser.set_defaults(command=_beam_options)
+
+
+class _EngineNames:
+    """Their names, which only this command's `--help` reads from the models."""
+
+    def __str__(self) -> str:
+        from pipeline.engines.table import ENGINES
+
+        return ", ".join(ENGINES)
 
 
 def _add_flink(commands: Any) -> None:
@@ -110,6 +118,8 @@ def _add_worker_pool(commands: Any) -> None:
 
 
 def _beam_options(arguments: argparse.Namespace) -> int:
+    from pipeline.config.config_file import load_config, load_engine
+
     engine = arguments.engine
     chosen = None
     if arguments.config:
@@ -120,9 +130,9 @@ def _beam_options(arguments: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # Google's clients on Python's age
-            from pipeline.engines.options import explain
+            from pipeline.engines.options import options_text
 
-            print(explain(chosen))
+            print(options_text(chosen))
     finally:
         logging.disable(logging.NOTSET)
     return 0

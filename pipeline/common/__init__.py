@@ -1,4 +1,4 @@
-"""Files that are written whole.
+"""What every room may use: the error of a configuration, formats, whole files, fingerprints.
 
 Uses no other room.
 """

@@ -8,29 +8,28 @@ any working directory.
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from components import NormalizationLimits
+from components import CsvOptions, NormalizationLimits
+from pipeline.common.sources import Source
 from pipeline.config.evaluation import EvaluationConfig
-from pipeline.config.presets import BeamConfig, InMemory
+from pipeline.engines.in_memory import InMemory
+from pipeline.engines.table import BeamConfig
 from trainer_module import TrainerConfig, TunerConfig
 from transform import FeatureSpec, Label
 
 PACKAGE_SCHEME = "package://"
 
-Source = Literal["csv", "tfrecord", "parquet"]
-SOURCES: tuple[Source, ...] = get_args(Source)
-
-
-class ConfigError(ValueError):
-    """The configuration is wrong; the message names file, field, value and fix."""
-
 
 class Section(BaseModel):
+    """What every section of the YAML is: frozen, and without unknown keys."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -49,6 +48,10 @@ class DataConfig(Section):
             "`package://tfx/some/file.csv` is a file inside an installed Python package."
         )
     )
+    csv: CsvOptions = Field(
+        default_factory=CsvOptions,
+        description="How CSV files are written; what is not said is found by itself.",
+    )
     eval_path: str | None = Field(
         default=None,
         description=(
@@ -62,11 +65,19 @@ class DataConfig(Section):
         le=99,
         description="Share of the rows held out for evaluation, in percent.",
     )
+    drop_rows_without_label: bool = Field(
+        default=False,
+        description="Leave rows out whose label is missing; else one of them is an error.",
+    )
 
-    @property
-    def compressed(self) -> bool:
-        """Whether a name ends in .gz."""
-        return any((path or "").endswith(".gz") for path in (self.path, self.eval_path))
+    @pydantic.model_validator(mode="after")
+    def _drops_what_it_reads(self) -> DataConfig:
+        if self.drop_rows_without_label and self.source == "tfrecord":
+            raise ValueError(
+                "drop_rows_without_label does not go with source: tfrecord, whose rows are taken "
+                "as they are; leave such rows out where the files are written"
+            )
+        return self
 
 
 class SchemaConfig(Section):
@@ -117,10 +128,25 @@ class OutputConfig(Section):
     folder: str = Field(description="Folder for artifacts, logs, metadata and pushed models.")
 
 
+_NAME = r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"
+
+
+def _checked_name(name: str) -> str:
+    if re.fullmatch(_NAME, name):
+        return name
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    near = re.sub(r"[^a-z0-9]+", "-", plain).lstrip("-0123456789")[:63].rstrip("-")
+    raise ValueError(
+        "use lower-case letters, digits and hyphens, 63 at most, a letter first and no hyphen "
+        f"last: {near or 'my-pipeline'!r} for example"
+    )
+
+
 PipelineName = Annotated[
     str,
+    AfterValidator(_checked_name),
     Field(
-        pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
+        json_schema_extra={"pattern": _NAME},
         description=(
             "Lower-case letters, digits and hyphens, 63 at most: "
             "the strictest of the targets' rules (Kubernetes labels)."

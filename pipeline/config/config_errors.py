@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -13,7 +14,9 @@ from pydantic import BaseModel
 from pipeline.config.config import PipelineConfig
 
 
-def explain(error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.Node | None) -> str:
+def error_text(
+    error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.Node | None
+) -> str:
     """Returns one line per wrong field: file, line, field, value, what would be accepted.
 
     Args:
@@ -31,13 +34,40 @@ def explain(error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.No
             lines.append(f"{field}: unknown key. {_suggest(item['loc'])}")
         elif item["type"] == "missing":
             lines.append(f"{field}: required, but not there. Add it.")
+        elif (shape := _wrong_shape(item)) is not None:
+            lines.append(f"{field}{shape}")
         elif isinstance(item["input"], dict | list | tuple | BaseModel):
-            lines.append(f"{field}: {message}")
+            own = _own_field(message, item["loc"])
+            within = f"{field}." if loc else ""
+            lines.append(f"{within}{message}" if own else f"{field}: {message}")
+            loc = (*loc, *own)
         else:
             lines.append(f"{field}={item['input']!r}: {message.rstrip('.')}.")
         line = _line_of(tree, loc)
         lines[-1] = f"{path}{f':{line}' if line else ''}: {lines[-1]}"
     return "\n".join(dict.fromkeys(lines))
+
+
+def _wrong_shape(item: Any) -> str | None:
+    """The end of a line on a value where a list or a section is, or on nothing there."""
+    value = item["input"]
+    if item["type"] in ("tuple_type", "list_type"):
+        if value is None:
+            return ": empty. Write a list: [...] beside it, or below it one line `- ...` for each."
+        return f"={value!r}: no list. Write [{value}]." if isinstance(value, str | int) else None
+    if item["type"] in ("model_type", "model_attributes_type", "dict_type") and value is None:
+        names = ", ".join(_accepted_names(item["loc"])) if item["type"] != "dict_type" else ""
+        return f": empty. Write its fields below it, indented{names and f' ({names})'}."
+    if item["type"] == "string_type" and isinstance(value, int | float):
+        return f"={value!r}: no text. Put it in quotes."
+    return None
+
+
+def _own_field(message: str, loc: tuple[int | str, ...]) -> tuple[str, ...]:
+    """Location, within a section, of the field that a message about the section begins with."""
+    found = re.match(r"([a-z_]\w*(?:\.\w+)*)[=:]", message)
+    path = tuple(found[1].split(".")) if found else ()
+    return path if path and path[0] in _accepted_names(loc) else ()
 
 
 def _without_union_tags(

@@ -9,11 +9,14 @@ from typing import Any
 import pydantic
 import yaml
 
-from pipeline.config.config import ConfigError, PipelineConfig, Section
-from pipeline.config.config_errors import explain, field_names
-from pipeline.config.presets import BeamConfig, Engine
+from pipeline.common.errors import ConfigError
+from pipeline.config.config import PipelineConfig, Section
+from pipeline.config.config_errors import error_text, field_names
 from pipeline.config.text_files import read_text
 from pipeline.config.vocabulary_files import read_vocabularies
+from pipeline.config.yaml_errors import yaml_error_text
+from pipeline.engines.engine import Engine
+from pipeline.engines.table import BeamConfig
 
 _PATH_FIELDS = (
     ("data", "path"),
@@ -51,7 +54,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
         raw = yaml.safe_load(text)
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from None
+        raise ConfigError(yaml_error_text(error, text, str(path))) from None
+    _refuse_twice(tree, path)
     if not isinstance(raw, dict):
         raise ConfigError(
             f"{path}: expected a mapping with the sections "
@@ -64,7 +68,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
     try:
         return PipelineConfig.model_validate(raw)
     except pydantic.ValidationError as error:
-        raise ConfigError(explain(error, path, raw, tree)) from None
+        raise ConfigError(error_text(error, path, raw, tree)) from None
 
 
 def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
@@ -87,7 +91,25 @@ def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
     try:
         return Beam.model_validate(raw).beam
     except pydantic.ValidationError as error:
-        raise ConfigError(explain(error, Path(f"--engine {engine}"), raw, None)) from None
+        raise ConfigError(error_text(error, Path(f"--engine {engine}"), raw, None)) from None
+
+
+def _refuse_twice(node: yaml.Node | None, path: Path, above: str = "") -> None:
+    """Raises ConfigError for a key that a mapping has twice: YAML's readers take the last."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, each in enumerate(node.value):
+            _refuse_twice(each, path, f"{above}{index}.")
+    if not isinstance(node, yaml.MappingNode):
+        return
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        name, line = str(key.value), key.start_mark.line + 1
+        if name in lines and key.tag != "tag:yaml.org,2002:merge":
+            raise ConfigError(
+                f"{path}:{line}: {above}{name} is there twice, on line {lines[name]} too: keep one."
+            )
+        lines[name] = line
+        _refuse_twice(value, path, f"{above}{name}.")
 
 
 def _apply_override(raw: dict[str, Any], override: str) -> None:

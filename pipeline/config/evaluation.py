@@ -70,6 +70,16 @@ class MetricThreshold(BaseModel):
         ),
     )
 
+    @pydantic.model_validator(mode="after")
+    def _ordered(self) -> MetricThreshold:
+        low, high = self.lower_bound, self.upper_bound
+        if low is not None and high is not None and low > high:
+            raise ValueError(
+                f"lower_bound={low:g} is above upper_bound={high:g}: no metric is both; swap them, "
+                "or leave one out"
+            )
+        return self
+
 
 class EvaluationConfig(BaseModel):
     """How the model is judged on the eval split."""
@@ -88,6 +98,12 @@ class EvaluationConfig(BaseModel):
     )
     thresholds: dict[str, MetricThreshold] = Field(
         default_factory=dict, description="Metric name -> bounds. All must hold for a blessing."
+    )
+    baselines: bool = Field(
+        default=True,
+        description=(
+            "Show beside the model what a constant and a linear model reach on the same rows."
+        ),
     )
 
     @pydantic.field_validator("metrics")

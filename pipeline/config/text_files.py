@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.config.config import ConfigError
+from pipeline.common.errors import ConfigError
 
 
 def read_text(file: Path, *, where: str, what: str, hint: str) -> str:

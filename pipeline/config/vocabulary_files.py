@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.config.config import ConfigError, is_remote
+from pipeline.common.errors import ConfigError
+from pipeline.config.config import is_remote
 from pipeline.config.text_files import read_text
 
 MOST_VALUES = 200_000

@@ -7,6 +7,9 @@ import re
 # `Pipeline <job> failed in state FAILED: java.io.IOException: <the engine's words>`
 _JOB_FAILED = re.compile(r"Pipeline \S+ failed in state \w+: (?:[\w.$]+(?:Exception|Error): )*")
 
+NAMED_JOB_FAILED = re.compile(r"Pipeline (?P<name>\S+)_[0-9a-f-]{36} failed in state \w+: ")
+"""Around the engine's words, of a job on a job server: `<job's name>_<uuid>`."""
+
 
 def own_words(error: BaseException) -> str:
     """The sentence that the failing code itself wrote, without the layers around it.

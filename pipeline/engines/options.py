@@ -9,24 +9,23 @@ import contextlib
 import difflib
 import functools
 import io
-import json
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from pipeline.config.config import ConfigError
-from pipeline.config.presets import Dataflow, Engine, Flink, Spark
-
-RUNNER_OPTIONS = Path(__file__).parent / "job_server_options.json"
-"""What Beam's Flink and Spark job servers answer to DescribePipelineOptions."""
+from pipeline.common.errors import ConfigError
+from pipeline.engines.engine import Engine
 
 
-def check_options(engine: Engine) -> dict[str, Any]:
+def check_options(
+    engine: Engine, job_server_options: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Lets Beam parse and validate the options of an engine.
 
     Args:
         engine: the `beam:` section.
+        job_server_options: those that its job server knows beside Beam's Python SDK: name -> type;
+            None where it was not asked. What only it could know then passes.
 
     Returns:
         What Beam understood: option -> value, only those that differ from Beam's defaults.
@@ -37,7 +36,8 @@ def check_options(engine: Engine) -> dict[str, Any]:
     """
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    add_runner_options = functools.partial(_add_options, runner_options(engine))
+    own = job_server_options or {}
+    add_runner_options = functools.partial(_add_options, own)
     options = PipelineOptions(engine.pipeline_args())
     printed = io.StringIO()
     logger = logging.getLogger("apache_beam.options.pipeline_options")
@@ -54,13 +54,13 @@ def check_options(engine: Engine) -> dict[str, Any]:
     finally:
         logger.removeFilter(_nothing)
     unknown = sorted(set(everything) - set(known))
-    if unknown:
-        raise ConfigError(_unknown_option(unknown[0], engine))
+    if unknown and (engine.job_server is None or job_server_options is not None):
+        raise ConfigError(_unknown_option(unknown[0], engine, own))
     _validate(engine, options)
-    return known
+    return everything
 
 
-def explain(engine: Engine) -> str:
+def options_text(engine: Engine) -> str:
     """The checked options, one a line, each with what it is for.
 
     Raises:
@@ -71,16 +71,6 @@ def explain(engine: Engine) -> str:
     lines += [(argument, "beam.extra_args") for argument in engine.extra_args]
     width = max(len(option) for option, _ in lines)
     return "\n".join(f"{option:<{width}}  {why}" for option, why in lines)
-
-
-def runner_options(engine: Engine) -> Mapping[str, str]:
-    """Options that the engine's job server knows beside those of Beam's Python SDK: name -> type.
-
-    They are those of Beam's own job server of the release that the file names.
-    """
-    if isinstance(engine, Flink | Spark):
-        return json.loads(RUNNER_OPTIONS.read_text(encoding="utf-8"))[engine.name]
-    return {}
 
 
 def _add_options(options: Mapping[str, str], parser: Any) -> None:
@@ -100,10 +90,9 @@ def _add_options(options: Mapping[str, str], parser: Any) -> None:
             parser.add_argument(f"--{name}", **keywords)
 
 
-def _unknown_option(name: str, engine: Engine) -> str:
+def _unknown_option(name: str, engine: Engine, own: Mapping[str, str]) -> str:
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    own = runner_options(engine)
     near = difflib.get_close_matches(name, [*PipelineOptions([]).get_all_options(), *own], n=1)
     hint = f"Did you mean --{near[0]}?" if near else "Remove it."
     who = f"neither Beam nor its {engine.name} job server has an" if own else "Beam has no"
@@ -111,20 +100,11 @@ def _unknown_option(name: str, engine: Engine) -> str:
 
 
 def _validate(engine: Engine, options: Any) -> None:
-    from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
     # Not given Dataflow's runner, which would make it create a bucket where temp_location is wrong.
     validator = PipelineOptionsValidator(options, runner=None)
-    errors = validator.validate()
-    if isinstance(engine, Dataflow):
-        google = options.view_as(GoogleCloudOptions)
-        errors += validator.validate_cloud_options(google)
-        errors += validator.validate_gcs_path(google, "temp_location")
-        if google.staging_location:
-            errors += validator.validate_gcs_path(google, "staging_location")
-        errors += validator.validate_num_workers(options.view_as(WorkerOptions))
-        errors += validator.validate_worker_region_zone(options.view_as(WorkerOptions))
+    errors = [*validator.validate(), *engine.objections(validator, options)]
     if errors:
         raise ConfigError(f"beam (engine: {engine.name}): {' '.join(errors)}")
 

@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.fingerprint import fingerprint
 from pipeline.common.whole_files import whole_file
-from pipeline.graph.fingerprint import fingerprint
 
 PACKAGES = ("apache-beam", "tfx", "tensorflow", "tensorflow-transform", "tfx-bsl")
 OURS = ("pipeline", "components", "transform", "trainer_module")
@@ -36,8 +36,8 @@ _ELEMENTS_PER_WORKER = 4
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a process runs on."""
+class ProcessFacts:
+    """What a process runs on, as it says itself."""
 
     host: str
     python: str  # major.minor: what pickled code depends on
@@ -46,7 +46,7 @@ class Surroundings:
     unseen: tuple[str, ...] = ()  # paths that it was asked for and does not see
 
     @classmethod
-    def here(cls, paths: Sequence[str] = ()) -> Surroundings:
+    def here(cls, paths: Sequence[str] = ()) -> ProcessFacts:
         """Those of this process."""
         return cls(
             host=platform.node(),
@@ -61,6 +61,7 @@ class InterruptedProbeError(KeyboardInterrupt):
     """Ctrl-C while the job ran."""
 
     def __init__(self, job_name: str) -> None:
+        """Names the job, as the engine calls it."""
         super().__init__()
         self.job_name = job_name
         """As of NoAnswerError."""
@@ -70,6 +71,7 @@ class NoAnswerError(Exception):
     """The job did not end in time."""
 
     def __init__(self, seconds: float, job_name: str) -> None:
+        """Names the job, as the engine calls it, and the seconds that it was given."""
         super().__init__(f"no end within {seconds:.0f} seconds")
         self.job_name = job_name
         """The job as the engine calls it; it may still wait there."""
@@ -82,7 +84,7 @@ def run_probe(
     *,
     workers: int,
     seconds: float,
-) -> list[Surroundings]:
+) -> list[ProcessFacts]:
     """Runs the job.
 
     Args:
@@ -111,14 +113,14 @@ def run_probe(
         said = [json.loads(file.read_text()) for file in sorted(meeting.glob("*.json"))]
     finally:
         shutil.rmtree(meeting, ignore_errors=True)
-    return [Surroundings(**{**fields, "unseen": tuple(fields["unseen"])}) for fields in said]
+    return [ProcessFacts(**{**fields, "unseen": tuple(fields["unseen"])}) for fields in said]
 
 
 def look_around(element: int, folder: str, paths: Sequence[str]) -> None:
     """What the job does, in a worker."""
     if not Path(folder, _TOKEN).exists():
         raise FileNotFoundError(f"{UNSEEN} {Path(folder).parent} (host {platform.node()})")
-    seen = json.dumps(asdict(Surroundings.here(paths)))
+    seen = json.dumps(asdict(ProcessFacts.here(paths)))
     with whole_file(Path(folder, f"{uuid.uuid4().hex}.json")) as file:
         file.write(seen)
 

@@ -2,74 +2,71 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-import time
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from pipeline.config.config import ConfigError, PipelineConfig, is_remote
-from pipeline.config.presets import Flink, JobServerEngine
-from pipeline.data.data_sources import files
-from pipeline.engines.failures import diagnose, first_error, words
+from pipeline.common.errors import ConfigError
+from pipeline.engines.engine import Folders
+from pipeline.engines.job_server import JobServerEngine
 from pipeline.engines.probe import (
-    NAME,
     UNSEEN,
     InterruptedProbeError,
     NoAnswerError,
-    Surroundings,
+    ProcessFacts,
     run_probe,
 )
-from pipeline.flink.flink_rest import FlinkError, cancel_job, cancel_jobs
-
-_CANCEL_SECONDS = 10.0
-"""Time for a job that is just being submitted to arrive, so that it can be cancelled."""
-_OVERDUE_SECONDS = 30.0
 
 
-def check_workers(config: PipelineConfig, engine: JobServerEngine) -> None:
+def check_workers(engine: JobServerEngine, folders: Folders) -> None:
     """Runs the tiny job and compares what its workers say with this process.
 
     Raises:
         ConfigError: the job did not come back or failed, a worker has other packages than this
             process, or does not see a folder.
     """
-    root = Path(config.pipeline_root)
+    root = Path(folders.root)
     root.mkdir(parents=True, exist_ok=True)
-    workers = engine.parallelism if isinstance(engine, Flink) else 1
     name = f"beam.engine={engine.name}, environment={engine.environment}"
     try:
         found = run_probe(
             engine.pipeline_args(),
             root,
-            [path for _, path in _paths(config)],
-            workers=workers,
+            [path for _, path in folders.local],
+            workers=engine.tasks,
             seconds=engine.probe_seconds,
         )
     except NoAnswerError as error:
         raise ConfigError(
             f"{name}: a first tiny job did not come back ({error}; beam.probe_seconds). "
-            f"{_where_to_look(engine)} {_what_became_of(error.job_name, engine)}"
+            f"{engine.where_to_look()} {engine.cancel(error.job_name)}"
         ) from None
     except InterruptedProbeError as error:
-        _what_became_of(error.job_name, engine)
+        engine.cancel(error.job_name)
         raise
     except ConfigError:
         raise
     except Exception as error:  # whatever Beam makes of the engine's words
-        raise ConfigError(f"{name}: {_why_it_failed(error, config, engine)}") from None
+        raise ConfigError(f"{name}: {_why_it_failed(error, engine, folders)}") from None
     if not found:
         raise ConfigError(
-            f"output.folder={config.output.folder}: workers write there, but not into the folder "
+            f"output.folder={folders.output}: workers write there, but not into the folder "
             "that this process sees. Use one that is shared with the engine's machines."
         )
     for worker in found:
-        _compare(worker, config, name)
+        compare(worker, folders, name)
 
 
-def _compare(worker: Surroundings, config: PipelineConfig, name: str) -> None:
-    here = Surroundings.here()
+def compare(worker: ProcessFacts, folders: Folders, name: str) -> None:
+    """Refuses a worker with other packages than this process, or that does not see a folder.
+
+    Args:
+        worker: what it says of itself.
+        folders: what it reads and writes.
+        name: the fields of the YAML that decide where it runs.
+
+    Raises:
+        ConfigError: names what differs.
+    """
+    here = ProcessFacts.here()
     differences = []
     if worker.python != here.python:
         differences.append(f"Python {worker.python}, here it is {here.python}")
@@ -86,7 +83,7 @@ def _compare(worker: Surroundings, config: PipelineConfig, name: str) -> None:
             "packages of this environment: start the worker pool from it "
             "(`python -m pipeline worker-pool`), or build the image from its lock file."
         )
-    for field, path in _paths(config):
+    for field, path in folders.local:
         if path in worker.unseen:
             raise ConfigError(
                 f"{field}={path}: a worker on {worker.host} does not see it. Put it where the "
@@ -94,22 +91,13 @@ def _compare(worker: Surroundings, config: PipelineConfig, name: str) -> None:
             )
 
 
-def _paths(config: PipelineConfig) -> Iterator[tuple[str, str]]:
-    """Files and folders that workers read or write, by field."""
-    for field in ("path", "eval_path"):
-        value = getattr(config.data, field)
-        if value and not is_remote(value):
-            yield f"data.{field}", str(files(value, f"data.{field}")[0])
-    yield "output.folder", config.output.folder
-
-
-def _why_it_failed(error: Exception, config: PipelineConfig, engine: JobServerEngine) -> str:
-    text = f"{first_error(error, engine)}\n{error}"
-    if found := diagnose(error, engine):
+def _why_it_failed(error: Exception, engine: JobServerEngine, folders: Folders) -> str:
+    text = f"{engine.first_error(error)}\n{error}"
+    if found := engine.diagnose(error):
         return f"{found.words} `{found.mend}` mends it." if found.mend else found.words
     if UNSEEN in text:
         return (
-            f"workers do not see output.folder={config.output.folder}. Use a folder that is shared "
+            f"workers do not see output.folder={folders.output}. Use a folder that is shared "
             "with the engine's machines under the same name."
         )
     if "No module named" in text:
@@ -118,52 +106,4 @@ def _why_it_failed(error: Exception, config: PipelineConfig, engine: JobServerEn
             f"workers lack the Python module {module!r}. Start the worker pool from this "
             "environment and this folder (`python -m pipeline worker-pool`)."
         )
-    return f"a first tiny job failed: {words(error, engine)}"
-
-
-def cancel_left_over(rest: str) -> list[str]:
-    """Cancels tiny jobs for which nobody waits any more: those of runs that were killed.
-
-    Returns:
-        Their names.
-
-    Raises:
-        FlinkError: Flink does not answer.
-    """
-
-    def overdue(job: Mapping[str, Any]) -> bool:
-        limit = re.fullmatch(rf"{NAME}-(\d+)s-\w+", job["name"])
-        return bool(limit) and job["duration"] / 1000 > int(limit[1]) + _OVERDUE_SECONDS
-
-    return cancel_jobs(rest, overdue)
-
-
-def _what_became_of(job: str, engine: JobServerEngine) -> str:
-    """Frees the slots that the next run needs, where that is possible."""
-    if isinstance(engine, Flink) and engine.rest:
-        deadline = time.monotonic() + _CANCEL_SECONDS
-        with contextlib.suppress(FlinkError):
-            while not (cancelled := cancel_job(engine.rest, job)) and time.monotonic() < deadline:
-                time.sleep(0.5)
-            if cancelled:
-                return f"The job {job} is cancelled."
-            return f"Flink has no job {job}: it did not get as far."
-    return f"The engine may still have the job {job}: cancel it there."
-
-
-def _where_to_look(engine: JobServerEngine) -> str:
-    page = "Flink's web page shows what the job waits for. " if isinstance(engine, Flink) else ""
-    if engine.environment == "loopback":
-        return (
-            f"{page}The engine's machines must reach this process: environment: loopback is for an "
-            "engine on this machine."
-        )
-    if engine.environment == "external":
-        return (
-            f"{page}Is there a worker pool at {engine.worker_pool} beside each of the engine's "
-            "machines, with a Python that has Beam? `python -m pipeline worker-pool` is one."
-        )
-    return (
-        f"{page}Can the engine's machines start {engine.worker_image}? To pull an image takes "
-        "longer the first time."
-    )
+    return f"a first tiny job failed: {engine.words(error)}"

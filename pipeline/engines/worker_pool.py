@@ -29,6 +29,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """Starts and stops one process per worker."""
 
     def __init__(self) -> None:
+        """Begins without a worker."""
         self._workers: dict[str, subprocess.Popen] = {}
         self._lock = threading.Lock()
 

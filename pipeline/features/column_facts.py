@@ -9,25 +9,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.config.config import ConfigError, DataConfig, Source
-from pipeline.data.csv_files import ColumnType, beyond_int64, csv_rows, wider
+from components import CsvOptions
+from pipeline.common.errors import ConfigError
+from pipeline.common.sources import Source
+from pipeline.config.config import DataConfig
+from pipeline.data.csv_files import ColumnType, beyond_int64, csv_blocks, open_csv
 from pipeline.data.data_sources import files, place
 from pipeline.data.peek import open_parquet, peek, tfrecords
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
 MAX_ROWS = 100_000
 TOP_VALUES = 1_000
 _AS_TEXT = "\x1f"  # before an int column's name: the same values, counted as texts
-_SUFFIXES: dict[str, Source] = {".csv": "csv", ".parquet": "parquet", ".tfrecord": "tfrecord"}
+_SUFFIXES: dict[str, Source] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".tfrecord": "tfrecord",
+}
 
 
 @dataclass(frozen=True)
@@ -79,10 +89,12 @@ class ColumnFacts:
 
     @property
     def present(self) -> int:
+        """Rows with a value."""
         return self.rows - self.missing
 
     @property
     def missing_share(self) -> float:
+        """Share of rows without a value, in [0, 1]."""
         return self.missing / self.rows
 
 
@@ -93,41 +105,56 @@ class DataFacts:
     Attributes:
         rows: rows in the file.
         every: each `every`-th of them was measured.
+        values: column -> the values of each measured row, None for none.
     """
 
     rows: int
     every: int
     columns: tuple[ColumnFacts, ...]
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False, compare=False)
 
 
-def measure(path: str, *, source: Source | None = None, max_rows: int = MAX_ROWS) -> DataFacts:
+def measure(
+    path: str,
+    *,
+    source: Source | None = None,
+    csv: CsvOptions | None = None,
+    max_rows: int = MAX_ROWS,
+) -> DataFacts:
     """Reads a file and measures its columns.
 
     Args:
         path: a file, a glob, or `package://...`.
         source: its format; None: by its name.
+        csv: how a CSV file is written; None: that is found by itself.
         max_rows: rows measured at most, at least half as many of a longer file.
 
     Raises:
         ConfigError: no such file, an empty one, one of another format or without a row.
     """
-    data = DataConfig(source=source or _source_of(path), path=path)
+    data = DataConfig(source=source or source_of(path), path=path, csv=csv or CsvOptions())
     found = files(path, "--input", source=data.source, base="the working directory")
     try:
         if data.source == "tfrecord":
             peek(data, label="--input")  # names a record that is none, and a column of two types
-        read = {"csv": _read_csv, "tfrecord": _read_tfrecord}
         if data.source == "parquet":
             folder, _ = place(path, "--input", source="parquet")
             rows, every, columns = _read_parquet(found, folder, max_rows)
+        elif data.source == "tfrecord":
+            rows, every, columns = _read_tfrecord(found, max_rows)
         else:
-            rows, every, columns = read[data.source](found, max_rows)
+            rows, every, columns = _read_csv(found, data.csv, max_rows)
     except ConfigError as error:
         raise ConfigError(str(error).replace("data.source", "--source")) from None
-    return DataFacts(rows, every, _facts(columns))
+    return DataFacts(rows, every, _facts(columns), columns)
 
 
-def _source_of(path: str) -> Source:
+def source_of(path: str) -> Source:
+    """A file's format by its name.
+
+    Raises:
+        ConfigError: its name does not tell.
+    """
     if Path(path).is_dir():
         return "parquet"
     suffixes = Path(path.removesuffix(".gz")).suffixes
@@ -158,20 +185,47 @@ def spread(rows: Iterable[Any], limit: int) -> tuple[int, int, list[Any]]:
 _Rows = list[list[Any] | None]  # a column: the values of each row
 
 
-def _read_csv(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]]:
-    pairs = csv_rows(found)
-    header, first = next(pairs, ((), ()))
-    if not header:
+def _read_csv(
+    found: list[Path], options: CsvOptions, limit: int
+) -> tuple[int, int, dict[str, _Rows]]:
+    """Every 2^k-th row, by the types that all rows give."""
+    import pyarrow as pa
+
+    from components.arrow_example_gen import csv_types
+
+    table = open_csv(found, options)
+    every, count = 1, 0
+    counts: csv_types.Counts | None = None
+    kept: list[pa.RecordBatch] = []
+    for block in csv_blocks(table):
+        seen = csv_types.count(block)
+        counts = seen if counts is None else csv_types.together([counts, seen])
+        kept.append(_every(block, count, every))
+        count += block.num_rows
+        while -(-count // every) > limit:
+            first = 0
+            for i, part in enumerate(kept):
+                kept[i] = _every(part, first, 2)
+                first += part.num_rows
+            every *= 2
+    if counts is None:
         raise ConfigError("--input: no rows below the header line.")
-    count, every, rows = spread(chain([first], (row for _, row in pairs)), limit)
+    try:
+        types = table.types(counts)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     columns: dict[str, _Rows] = {}
-    for name, cells in zip(header, zip(*rows, strict=True), strict=True):
-        kind: ColumnType = "unknown"
-        for cell in cells:
-            kind = wider(kind, cell)
-        parse = {"int": int, "float": float}.get(kind, str)
-        columns[name] = [[parse(cell)] if cell else None for cell in cells]
+    for i, name in enumerate(table.columns):
+        values = types.converted(name, pa.concat_arrays([part[i] for part in kept])).to_pylist()
+        columns[name] = [None if value is None else [value] for value in values]
     return count, every, columns
+
+
+def _every(block: pa.RecordBatch, first: int, every: int) -> pa.RecordBatch:
+    """The rows of a block whose number, with the block's first row as `first`, `every` divides."""
+    import pyarrow as pa
+
+    return block.take(pa.array(np.arange(-first % every, block.num_rows, every)))
 
 
 def _read_parquet(found: list[Path], folder: str, limit: int) -> tuple[int, int, dict[str, _Rows]]:

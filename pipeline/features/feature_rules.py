@@ -52,7 +52,7 @@ _CODE_NAME = re.compile(
 
 
 @dataclass(frozen=True)
-class Step:
+class SuggestedStep:
     """What a group does; columns with equal steps share a group.
 
     Attributes:
@@ -71,19 +71,19 @@ class Proposal:
     """A step for a column, or None: left out; `measured` are the numbers that decided."""
 
     column: str
-    step: Step | None
+    step: SuggestedStep | None
     measured: str
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class TableFacts:
     """What a rule knows beside the column: all names, and that every `every`-th row was read."""
 
     names: Collection[str] = field(default_factory=frozenset)
     every: int = 1
 
 
-def propose(facts: ColumnFacts, around: Surroundings) -> Proposal:
+def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
     """The step that fits a column."""
     if facts.present == 0:
         return Proposal(facts.name, None, "no row has a value")
@@ -97,12 +97,12 @@ def propose(facts: ColumnFacts, around: Surroundings) -> Proposal:
         return Proposal(facts.name, None, f"constant: always {_shown(facts.texts.top[0][0])}")
     if facts.numbers is None:
         assert facts.texts is not None
-        return _text(facts, facts.texts, around)
+        return _text(facts, facts.texts, table)
     if facts.texts is not None:
-        special = _int(facts, facts.numbers, facts.texts, around)
+        special = _int(facts, facts.numbers, facts.texts, table)
         if special is not None:
             return special
-    return _number(facts, facts.numbers, around)
+    return _number(facts, facts.numbers, table)
 
 
 def label_of(facts: ColumnFacts) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _several(facts: ColumnFacts) -> Proposal:
         option: dict[str, Any] = {"values": _listed(facts.texts)}
     else:
         option = {"top_k": min(facts.texts.distinct, CODES)}
-    step = Step(
+    step = SuggestedStep(
         facts.name,
         {"encode": {"multi_hot": option}},
         "Rows hold several values: a 0/1 column for each.",
@@ -157,9 +157,9 @@ def _several(facts: ColumnFacts) -> Proposal:
     return Proposal(facts.name, step, f"{facts.texts.distinct:,} different values")
 
 
-def _text(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposal:
+def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     name, distinct = facts.name, texts.distinct
-    date = _text_date(facts, texts, around)
+    date = _text_date(facts, texts, table)
     if date is not None:
         return date
     if texts.beyond is not None and distinct > FEW:
@@ -167,12 +167,14 @@ def _text(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposal:
     counted = sum(count for _, count in texts.top)
     numeric = sum(count for text, count in texts.top if _is_number(text))
     if numeric >= 0.9 * counted and distinct > FEW:
-        other = next((text for text, _ in texts.top if not _is_number(text)), "")
-        return Proposal(
-            name,
-            None,
-            f"numbers but for texts like {_shown(other)}: leave such cells empty to scale it",
-        )
+        others = [text for text, _ in texts.top if not _is_number(text)]
+        if others:  # else they are said to be codes
+            return Proposal(
+                name,
+                None,
+                f"numbers but for texts like {_shown(others[0])}: leave such cells empty to scale "
+                "it",
+            )
     if distinct > OWN_VALUE * facts.present and distinct > FEW:
         return Proposal(
             name,
@@ -180,15 +182,15 @@ def _text(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposal:
             f"{distinct:,} different texts in {facts.present:,} rows, {texts.average_length:.0f} "
             "characters on average: ids or free text",
         )
-    return _category(facts, texts, around)
+    return _category(facts, texts, table)
 
 
-def _category(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposal:
+def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     name, distinct = facts.name, texts.distinct
     values = _listed(texts)
     outputs = {f"{name}={value}" for value in values} | {f"{name}_other", f"{name}_missing"}
-    if distinct <= FEW and not outputs & set(around.names):
-        step = Step(
+    if distinct <= FEW and not outputs & set(table.names):
+        step = SuggestedStep(
             name,
             {"encode": {"one_hot": {"values": values}}},
             f"At most {FEW} different values: a 0/1 column for each, one for any other and one for "
@@ -196,14 +198,14 @@ def _category(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposa
         )
         return Proposal(name, step, f"{distinct} values, {_top(facts, texts)}")
     if distinct <= MANY:
-        step = Step(
+        step = SuggestedStep(
             "categories",
             {"encode": {"vocabulary": {}}},
             f"More than {FEW} and at most {MANY:,} different values: an id for each, by frequency.",
         )
         return Proposal(name, step, f"{distinct:,} values, {_top(facts, texts)}")
     buckets = min(1 << (distinct - 1).bit_length(), HASH_LARGEST)
-    step = Step(
+    step = SuggestedStep(
         "many_values",
         {"encode": {"hash": {"buckets": buckets}}},
         f"More than {MANY:,} different values: ids by hash, nothing to learn or to keep.",
@@ -211,26 +213,24 @@ def _category(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposa
     return Proposal(name, step, f"{distinct:,} values, {_top(facts, texts)}")
 
 
-def _int(
-    facts: ColumnFacts, numbers: Numbers, texts: Texts, around: Surroundings
-) -> Proposal | None:
+def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) -> Proposal | None:
     """Dates, ids, flags and codes; None: a number like any other."""
     name, distinct = facts.name, texts.distinct
-    date = _epoch_date(facts, numbers, around)
+    date = _epoch_date(facts, numbers, table)
     if date is not None:
         return date
     span = numbers.maximum - numbers.minimum + 1
-    dense = span <= 1.1 * facts.present * around.every
+    dense = span <= 1.1 * facts.present * table.every
     if distinct == facts.present > FEW and (dense or _ID_NAME.search(name)):
         return Proposal(name, None, f"{distinct:,} different ints in as many rows: ids")
     if _zero_or_one(facts, numbers):
-        return _flag(facts, numbers, around)
+        return _flag(facts, numbers, table)
     if distinct <= FEW:
-        return _category(facts, texts, around)
+        return _category(facts, texts, table)
     frequent = facts.present >= ROWS_PER_CODE * distinct
     if numbers.minimum >= 0 and numbers.maximum < CODES and frequent:
         size = int(numbers.maximum) + 1
-        step = Step(
+        step = SuggestedStep(
             f"codes_below_{size}",
             {"encode": {"integer": {"size": size}}},
             f"Few small ints, each in {ROWS_PER_CODE} rows or more on average: codes, an id for "
@@ -239,13 +239,13 @@ def _int(
         measured = f"{distinct} values of {numbers.minimum:g} to {numbers.maximum:g}"
         return Proposal(name, step, measured)
     if _CODE_NAME.search(name):
-        return _category(facts, texts, around)
+        return _category(facts, texts, table)
     return None
 
 
-def _number(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Proposal:
+def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal:
     if _zero_or_one(facts, numbers):
-        return _flag(facts, numbers, around)
+        return _flag(facts, numbers, table)
     p10, p25, p50, p75, p90 = (numbers.at(level) for level in (10, 25, 50, 75, 90))
     p1, p99 = numbers.at(1), numbers.at(99)
     skew = _bowley(p10, p50, p90)
@@ -255,7 +255,7 @@ def _number(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Propo
             f"half of the values are {p50:g}, range {numbers.minimum:g} to {numbers.maximum:g}"
         )
         return _scaled(
-            facts, around, "ranked", {"scale": "gaussian"}, measured, "median",
+            facts, table, "ranked", {"scale": "gaussian"}, measured, "median",
             "Half of the values or more are one: by rank, whatever the rest.",
         )  # fmt: skip
     spread = f"median {p50:.4g}, 99 % below {p99:.4g}, largest {numbers.maximum:.4g}"
@@ -264,19 +264,19 @@ def _number(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Propo
             logs = _bowley(*(math.log1p(value) for value in (p10, p50, p90)))
             if abs(logs) < SKEWED:
                 return _scaled(
-                    facts, around, "skewed", {"scale": "log1p"},
+                    facts, table, "skewed", {"scale": "log1p"},
                     f"skew {skew:+.2f}, of log(1 + x) {logs:+.2f}; {spread}", "median",
                     f"Skew of {SKEWED} or more (0: symmetric), and less after log(1 + x).",
                 )  # fmt: skip
         return _scaled(
-            facts, around, "ranked", {"scale": "gaussian"}, f"skew {skew:+.2f}; {spread}", "median",
+            facts, table, "ranked", {"scale": "gaussian"}, f"skew {skew:+.2f}; {spread}", "median",
             f"Skew of {SKEWED} or more that a logarithm does not mend: by rank, to a normal "
             "distribution.",
         )  # fmt: skip
     beyond = max(numbers.maximum - p75, p25 - numbers.minimum) / middle
     if beyond > OUTLYING:
         return _scaled(
-            facts, around, "outliers",
+            facts, table, "outliers",
             {"clip": {"quantiles": [0.001, 0.999] if facts.present >= 10_000 else [0.01, 0.99]},
              "scale": "robust"},
             f"outliers up to {beyond:.0f} interquartile ranges away; {spread}", "median",
@@ -285,12 +285,12 @@ def _number(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Propo
         )  # fmt: skip
     if (p99 - p1) / middle < FLAT:
         return _scaled(
-            facts, around, "even", {"scale": "min_max"},
+            facts, table, "even", {"scale": "min_max"},
             f"evenly spread over {numbers.minimum:.4g} to {numbers.maximum:.4g}", "mean",
             "Evenly spread between two ends, without tails: to [0, 1].",
         )  # fmt: skip
     return _scaled(
-        facts, around, "numbers", {"scale": "z_score"},
+        facts, table, "numbers", {"scale": "z_score"},
         f"mean {numbers.mean:.4g}, standard deviation {numbers.std:.4g}, skew {skew:+.2f}, "
         f"{beyond:.1f} interquartile ranges beyond the quartiles at most", "mean",
         f"Skew below {SKEWED} and no value more than {OUTLYING:g} interquartile ranges beyond the "
@@ -298,17 +298,17 @@ def _number(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Propo
     )  # fmt: skip
 
 
-def _flag(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Proposal:
+def _flag(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal:
     ones = 1.0 - numbers.zeros / facts.present
     return _scaled(
-        facts, around, "flags", {"scale": "none"}, f"1 in {ones:.1%}", "most_frequent",
+        facts, table, "flags", {"scale": "none"}, f"1 in {ones:.1%}", "most_frequent",
         "0 and 1 already.",
     )  # fmt: skip
 
 
 def _scaled(
     facts: ColumnFacts,
-    around: Surroundings,
+    table: TableFacts,
     name: str,
     options: dict[str, Any],
     measured: str,
@@ -317,25 +317,25 @@ def _scaled(
 ) -> Proposal:
     """The step with what missing values need."""
     if not facts.missing:
-        return Proposal(facts.name, Step(name, options, why), measured)
+        return Proposal(facts.name, SuggestedStep(name, options, why), measured)
     measured += f"; {facts.missing_share:.1%} missing"
     options = {"impute": impute, **options}
     why += f" Missing values become the {impute.replace('most_frequent', 'most frequent value')}"
     indicator = f"{facts.name}_missing"
-    if facts.missing_share < INDICATOR_SHARE or indicator in around.names:
-        step = Step(f"{name}_imputed", options, why + ".")
+    if facts.missing_share < INDICATOR_SHARE or indicator in table.names:
+        step = SuggestedStep(f"{name}_imputed", options, why + ".")
         return Proposal(facts.name, step, measured)
     why += f"; {INDICATOR_SHARE:.0%} or more are missing: a 0/1 column says where."
     options = {"impute": impute, "missing_indicator": True, **options}
-    return Proposal(facts.name, Step(f"{name}_with_missing", options, why), measured)
+    return Proposal(facts.name, SuggestedStep(f"{name}_with_missing", options, why), measured)
 
 
-def _text_date(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Proposal | None:
+def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal | None:
     labels = [text for text, _ in texts.top]
     if all(_ISO.fullmatch(text) for text in labels):
         first, last = min(labels), max(labels)
         has_time = any(len(text) > len("2013-05-06") for text in labels)
-        return _date(facts, around, has_time, first[:7] != last[:7], f"{first} to {last}", {})
+        return _date(facts, table, has_time, first[:7] != last[:7], f"{first} to {last}", {})
     if all(_OTHER_DATE.fullmatch(text) for text in labels):
         return Proposal(
             facts.name,
@@ -345,7 +345,7 @@ def _text_date(facts: ColumnFacts, texts: Texts, around: Surroundings) -> Propos
     return None
 
 
-def _epoch_date(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> Proposal | None:
+def _epoch_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:
     named = _DATE_NAME.search(facts.name) is not None
     first, last = (_FIRST, _LAST) if named else (_SURE_FIRST, _SURE_LAST)
     for unit, per_second in _EPOCHS.items():
@@ -360,13 +360,13 @@ def _epoch_date(facts: ColumnFacts, numbers: Numbers, around: Surroundings) -> P
             options = {} if unit == "seconds" else {"unit": unit}
             long = high - low > 60 * _DAY
             text = "{} to {}".format(*shown)
-            return _date(facts, around, True, long, f"{unit} since 1970: {text}", options)
+            return _date(facts, table, True, long, f"{unit} since 1970: {text}", options)
     return None
 
 
 def _date(
     facts: ColumnFacts,
-    around: Surroundings,
+    table: TableFacts,
     has_time: bool,
     months: bool,
     measured: str,
@@ -374,10 +374,10 @@ def _date(
 ) -> Proposal:
     parts = ["hour"] if has_time else []
     parts += ["weekday", *(["month"] if months else ["day"])]
-    parts = [part for part in parts if f"{facts.name}_{part}" not in around.names]
+    parts = [part for part in parts if f"{facts.name}_{part}" not in table.names]
     if not parts:
         return Proposal(facts.name, None, f"a date whose parts are columns already; {measured}")
-    step = Step(
+    step = SuggestedStep(
         f"dates_{'_'.join(parts)}",
         {"encode": {"date": {"parts": parts, **options}}},
         "Dates: an id for each part that comes back.",

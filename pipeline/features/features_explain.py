@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.config.config import ConfigError, PipelineConfig
+from pipeline.common.errors import ConfigError
+from pipeline.config.config import PipelineConfig
 from pipeline.report.records import NodeRecord, latest_run
 
 if TYPE_CHECKING:
-    from transform.output.chains import Chain, Step
+    from transform.output.chains import Chain, ChainStep
 
 TRAIN_SPLIT = "train"
 SHOWN_VALUES = 4  # of a list, in the table; --json has all of them
@@ -39,7 +40,7 @@ class Explained:
     missing: float | None
 
 
-def explain(records: Mapping[str, NodeRecord]) -> list[Explained]:
+def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
     """Reads the chains of a run.
 
     Args:
@@ -132,7 +133,7 @@ def show(explained: Sequence[Explained], *, as_json: bool) -> None:
     console.print(table, markup=False, highlight=False)
 
 
-def step_text(step: Step) -> str:
+def step_text(step: ChainStep) -> str:
     """One line: `scale z_score: mean 11.8, std 11.5`."""
     parts = []
     for name, value in step.numbers.items():

@@ -11,12 +11,14 @@ from typing import Any
 
 import yaml
 
+from pipeline.common.errors import ConfigError
+from pipeline.common.sources import Source
 from pipeline.common.whole_files import whole_file
-from pipeline.config.config import ConfigError, Source
 from pipeline.data.csv_files import ColumnType
 from pipeline.data.peek import DataPeek
 from pipeline.features.column_facts import DataFacts, measure
-from pipeline.features.feature_rules import Proposal, Step, Surroundings, label_of, propose
+from pipeline.features.feature_rules import Proposal, SuggestedStep, TableFacts, label_of, propose
+from pipeline.features.leaks import find_leaks
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
 from transform.spec.nearest import nearest
@@ -79,8 +81,15 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> str:
             target = label_of(facts)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-    around = Surroundings(frozenset(names), data.every)
-    proposals = [propose(column, around) for column in data.columns if column.name != label]
+    table = TableFacts(frozenset(names), data.every)
+    leaks = find_leaks(data.values, label) if label is not None and label in data.values else {}
+    proposals = [
+        Proposal(column.name, None, f"gives the label away: it {leaks[column.name]}")
+        if column.name in leaks
+        else propose(column, table)
+        for column in data.columns
+        if column.name != label
+    ]
     groups = grouped(proposals)
     if not groups:
         reasons = "; ".join(f"{p.column}: {p.measured}" for p in proposals)
@@ -102,7 +111,7 @@ class SuggestedGroup:
     """Columns with equal steps."""
 
     name: str
-    step: Step
+    step: SuggestedStep
     members: tuple[Proposal, ...]
 
 

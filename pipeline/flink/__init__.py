@@ -1,4 +1,4 @@
 """A Flink cluster on this machine: its memory, its processes, and what it says.
 
-May use `config` and `common`.
+May use `common`.
 """

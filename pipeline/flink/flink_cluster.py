@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.config.config import ConfigError
+from pipeline.common.errors import ConfigError
 from pipeline.flink import flink_rest, processes
 from pipeline.flink.flink_config import JAVA_OPTIONS, write_configuration
 from pipeline.flink.flink_files import FlinkFiles, ensure_files
@@ -93,7 +93,7 @@ def start(
         pool = ["-m", "pipeline", "worker-pool", "--port", str(ports.worker_pool)]
         pool_process = processes.start("worker-pool", [sys.executable, *pool], folder)
         cluster = cluster.with_process(pool_process)
-        _wait_until_ready(cluster, task_managers * slots)
+        wait_until_ready(cluster, task_managers * slots)
     except BaseException:
         cluster.stop()
         raise
@@ -225,7 +225,12 @@ def _free_port(port: int, option: str) -> int:
         return probe.getsockname()[1]
 
 
-def _wait_until_ready(cluster: Cluster, slots: int) -> None:
+def wait_until_ready(cluster: Cluster, slots: int) -> None:
+    """Returns when Flink has so many slots.
+
+    Raises:
+        ConfigError: a process ended, or it took too long.
+    """
     deadline = time.monotonic() + START_SECONDS
     while not _is_ready(cluster, slots):
         for background in cluster.processes:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from pipeline.config.config import ConfigError
+from pipeline.common.errors import ConfigError
 from pipeline.flink.java import missing_programs
 
 FLINK_VERSION = "1.19.3"
@@ -101,7 +101,7 @@ def ensure_files(say: Callable[[str], None] = print) -> FlinkFiles:
         try:
             files = FlinkFiles(partial)
             say(f"fetching Flink {FLINK_VERSION} (230 MB, once) ...")
-            _fetch_flink(files.flink)
+            fetch_flink(files.flink)
             say(f"fetching Beam's Flink job server {BEAM_VERSION} (152 MB, once) ...")
             _fetch_beam(files.beam, maven)
             check_files(files)
@@ -143,7 +143,12 @@ def _locked(file: Path) -> Iterator[None]:
         yield
 
 
-def _fetch_flink(folder: Path) -> None:
+def fetch_flink(folder: Path) -> None:
+    """Downloads Flink's jars into a folder that is not there yet.
+
+    Raises:
+        ConfigError: pip could not.
+    """
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         requirements = Path(temporary, "requirements.txt")

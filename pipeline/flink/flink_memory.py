@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipeline.config.config import ConfigError
+from pipeline.common.errors import ConfigError
 from trainer_module.devices.memory_budget import (
     format_bytes,
     free_machine_memory,
@@ -91,7 +91,7 @@ def cluster_memory(wanted: str = DEFAULT, *, task_managers: int) -> ClusterMemor
         ConfigError: it is no size, less than a cluster can live on, or more than the machine has;
             or the machine has less free than a cluster can live on, and no size is named.
     """
-    free, whole = free_machine_memory(), _machine_memory()
+    free, whole = free_machine_memory(), machine_memory()
     try:
         budget = parse_memory_budget(int(wanted) if wanted.isdigit() else wanted)
     except ValueError as error:
@@ -152,7 +152,8 @@ def more(has: int, *, held: int) -> str:
     return f"{wanted}GiB" if wanted << 10 > has else ""
 
 
-def _machine_memory() -> int:
+def machine_memory() -> int:
+    """Bytes that this machine has, with its swap space."""
     import psutil
 
     return psutil.virtual_memory().total + psutil.swap_memory().total

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -49,7 +48,7 @@ def overview(address: str) -> Overview:
     Raises:
         FlinkError: nobody answers within 5 seconds, or not as Flink does.
     """
-    answer = _ask(address, "overview")
+    answer = ask(address, "overview")
     try:
         return Overview(
             version=answer["flink-version"],
@@ -71,7 +70,7 @@ def task_managers(address: str) -> list[TaskManager]:
     Raises:
         FlinkError: as `overview`.
     """
-    answer = _ask(address, "taskmanagers")
+    answer = ask(address, "taskmanagers")
     return [
         # `pekko.tcp://flink@host:port/user/rpc/taskmanager_0`
         TaskManager(
@@ -108,10 +107,10 @@ def cancel_jobs(address: str, wanted: Callable[[Mapping[str, Any]], bool]) -> li
     Raises:
         FlinkError: as `overview`.
     """
-    jobs = [job for job in _ask(address, "jobs/overview")["jobs"] if job["end-time"] < 0]
+    jobs = [job for job in ask(address, "jobs/overview")["jobs"] if job["end-time"] < 0]
     found = [job for job in jobs if wanted(job)]
     for job in found:
-        _ask(address, f"jobs/{job['jid']}?mode=cancel", method="PATCH")
+        ask(address, f"jobs/{job['jid']}?mode=cancel", method="PATCH")
     return [job["name"] for job in found]
 
 
@@ -128,37 +127,23 @@ def first_exception(address: str, name: str) -> str:
     Raises:
         FlinkError: as `overview`.
     """
-    jobs = [job for job in _ask(address, "jobs/overview")["jobs"] if job["name"] == name]
+    jobs = [job for job in ask(address, "jobs/overview")["jobs"] if job["name"] == name]
     if not jobs:
         return ""
     job = max(jobs, key=lambda job: job["start-time"])
-    history = _ask(address, f"jobs/{job['jid']}/exceptions")["exceptionHistory"]["entries"]
+    history = ask(address, f"jobs/{job['jid']}/exceptions")["exceptionHistory"]["entries"]
     # One entry for each start, with the failure that came to the JobManager's notice first; it may
     # not have been the first to happen.
     found = [one for entry in history for one in (entry, *entry.get("concurrentExceptions", ()))]
     return min(found, key=lambda one: one["timestamp"])["stacktrace"] if found else ""
 
 
-def is_this_machine(host: str) -> bool:
-    """Whether a host name or address is one of this machine's own."""
-    try:
-        addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
-    except OSError:
-        return False
-    return any(_can_bind(str(address)) for address in addresses)
+def ask(address: str, path: str, method: str = "GET") -> Any:
+    """Sends one request to the REST endpoint and returns what its JSON holds.
 
-
-def _can_bind(address: str) -> bool:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
-    return True
-
-
-def _ask(address: str, path: str, method: str = "GET") -> Any:
+    Raises:
+        FlinkError: nobody answers within 5 seconds, or not as Flink does.
+    """
     # Never through a proxy, which could not reach an address of this network.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

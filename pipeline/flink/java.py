@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from pipeline.config.config import ConfigError
+from pipeline.common.errors import ConfigError
 
 JAVA_VERSIONS = range(11, 22)
 """Flink 1.19 runs on Java 8, 11, 17 and 21 (its own documentation); 17 is the one tried here."""

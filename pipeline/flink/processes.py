@@ -19,7 +19,7 @@ import psutil
 MARK = "TFX_LARGEBATCH_BACKGROUND"
 """Environment variable of every process that is started here: `<name>@<folder>`."""
 
-_STOP_SECONDS = 10.0
+STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ def stop(processes: Sequence[Background]) -> None:
             running += [process, *process.children(recursive=True)]
     for process in running:
         _unless_gone(process.terminate)
-    _, stubborn = psutil.wait_procs(running, timeout=_STOP_SECONDS)
+    _, stubborn = psutil.wait_procs(running, timeout=STOP_SECONDS)
     for process in stubborn:
         _unless_gone(process.kill)
-    psutil.wait_procs(stubborn, timeout=_STOP_SECONDS)
+    psutil.wait_procs(stubborn, timeout=STOP_SECONDS)
 
 
 def _unless_gone(action: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The graph of nodes, the same for every target, and when a node's cache holds.
+"""The graph of nodes, the same for every target.
 
 May use `data` and what is below it.
 """

@@ -7,16 +7,17 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pipeline.config.config import ConfigError, PipelineConfig, is_remote
+from pipeline.common.errors import ConfigError
+from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
 from pipeline.preflight.preflight_rows import check_rows
 from transform import check_spec
 
 if TYPE_CHECKING:
-    from transform.resolve.output_columns import ResolvedGroup
+    from transform.columns.grouped import ResolvedGroup
 
 
 def check_writable(config: PipelineConfig) -> None:
@@ -47,8 +48,8 @@ def check(config: PipelineConfig) -> DataPeek | None:
     Raises:
         ConfigError: names the field, its value and the fix.
     """
-    seen = peek(config.data)
-    held_out = peek(config.data, "eval_path") if config.data.eval_path else None
+    seen = _peek(config, "path")
+    held_out = _peek(config, "eval_path") if config.data.eval_path else None
     if config.data_schema.path and not is_remote(config.data_schema.path):
         _check_schema_file(config, Path(config.data_schema.path))
     _check_function(config.features.derive, "features.derive")
@@ -62,6 +63,20 @@ def check(config: PipelineConfig) -> DataPeek | None:
         _check_function(function, field)
     _check_names(config)
     return seen
+
+
+def _peek(config: PipelineConfig, field: Literal["path", "eval_path"]) -> DataPeek | None:
+    """The rows that will be there."""
+    seen, label = peek(config.data, field), config.label.column
+    if seen is None or not config.data.drop_rows_without_label:
+        return seen
+    if label not in seen.columns:
+        raise ConfigError(
+            f"data.drop_rows_without_label: the label {label!r} is no column of the data, of which "
+            "rows are left out before features.derive sees them; remove it, and give every row a "
+            "label in features.derive."
+        )
+    return seen.having(label)
 
 
 def _check_writable(folder: Path, field: str) -> None:
@@ -174,13 +189,12 @@ def _why_text(error: str, seen: DataPeek) -> str:
 
 def _check_names(config: PipelineConfig) -> None:
     # Here, since it takes TensorFlow, which takes seconds to import.
-    from trainer_module.model.from_config import check_names, distinct_by_name
+    from trainer_module.model.plan import resolve_all
 
-    for training in distinct_by_name(config.trainings):
-        try:
-            check_names(training, label_kind=config.label.kind, section="training")
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+    try:
+        resolve_all(config.trainings, label_kind=config.label.kind, section="training")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _check_function(dotted: str | None, field: str) -> None:

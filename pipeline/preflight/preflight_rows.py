@@ -7,21 +7,32 @@ there; nothing else is.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pipeline.config.config import ConfigError, DataConfig, PipelineConfig
+from pipeline.common.errors import ConfigError
+from pipeline.config.config import DataConfig, PipelineConfig
 from pipeline.data.peek import DataPeek
 from pipeline.data.samples import Sample, Values
+from trainer_module.common.names import nearest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from components.arrow_example_gen.parquet import Hole
     from transform import Group, Label
-    from transform.resolve.output_columns import ResolvedGroup
+    from transform.columns.grouped import ResolvedGroup
 
+RARE_ROWS = 20
+"""Rows of a class up to which chance may have put all of them into the eval split."""
+
+PEEKED_RARE_ROWS = 20_000
+
+SHOWN_VALUES = 8
 FEW_ROWS = 1_000
 """Rows that are hashed at most to know their split, one by one."""
 
@@ -87,6 +98,8 @@ def _check_columns(
             _check_label(config.label, part)
         if config.features.weight in targets:
             _check_weight(config.features.weight, part)
+    if config.label.column in targets and config.label.kind == "multiclass" and len(parts) == 2:
+        _check_eval_classes(config.label, *parts)
 
 
 @dataclass(frozen=True)
@@ -247,7 +260,12 @@ def _check_values(group: Group, name: str, part: Part) -> None:
 def _check_label(label: Label, part: Part) -> None:
     what = f"features.label: column {label.column!r} of {part.path}"
     values = part.values(label.column)
-    _refuse_missing(what, values, part, "leave these rows out of the data, or give them a value in")
+    _refuse_missing(
+        what,
+        values,
+        part,
+        "leave such rows out by data.drop_rows_without_label: true, or give them a value in",
+    )
     import pyarrow.types as types
 
     first = values.first(values.present)
@@ -265,24 +283,88 @@ def _check_label(label: Label, part: Part) -> None:
         numbers = held.astype(np.float64)
     if numbers is not None:
         _refuse_invalid(what, label, numbers)
-    if part.split != "eval":
-        ids = np.unique(first.to_pylist() if numbers is None else numbers, return_inverse=True)[1]
-        others = np.flatnonzero(ids != np.argmax(np.bincount(ids)))
-        if len(others) == 0 or (part.whole and not part.any_in_train(others)):
-            _refuse_constant(
-                what, label, first[int(np.flatnonzero(ids == ids[0])[0])].as_py(), part
-            )
+    if part.split == "eval":
+        return
+    if label.positive is not None and numbers is not None and not numbers.any():
+        _refuse_positive(what, label, first.to_pylist(), part)
+    ids = np.unique(first.to_pylist() if numbers is None else numbers, return_inverse=True)[1]
+    others = np.flatnonzero(ids != np.argmax(np.bincount(ids)))
+    if len(others) == 0 or (part.whole and not part.any_in_train(others)):
+        most = first[int(np.flatnonzero(ids == np.argmax(np.bincount(ids)))[0])].as_py()
+        _refuse_constant(what, most, part)
+    if label.kind == "multiclass" and part.split == "both" and part.whole:
+        _check_rare_classes(what, ids, first, part)
 
 
-def _refuse_constant(what: str, label: Label, value: object, part: Part) -> None:
-    if label.positive is not None:
-        shown = f"label.positive={label.positive!r} is there in no row or in every row, {value!r}"
-    else:
-        shown = f"value {value.decode() if isinstance(value, bytes) else value}"
+def _check_rare_classes(what: str, ids: np.ndarray, first: pa.Array, part: Part) -> None:
+    """Refuses a class that by chance no train row has: no model knows it, and evaluation fails."""
+    rare = np.flatnonzero(np.bincount(ids) <= RARE_ROWS)
+    rows = np.flatnonzero(np.isin(ids, rare))
+    if not len(rows) or len(rows) > PEEKED_RARE_ROWS:
+        return
+    in_train = part.of_train(rows)
+    unseen = np.setdiff1d(ids[rows], ids[rows[in_train]])
+    if len(unseen):
+        counts = np.bincount(ids)
+        places = {each: int(np.flatnonzero(ids == each)[0]) for each in unseen}
+        rows_of = {
+            _shown(first[place].as_py()): int(counts[each]) for each, place in places.items()
+        }
+        _refuse_unseen(what, rows_of, "or hold out less by data.eval_percent")
+
+
+def _check_eval_classes(label: Label, train: Part, held_out: Part) -> None:
+    """The same of rows of their own for evaluation."""
+    if not (train.whole and held_out.whole):
+        return
+    known, found = (
+        Counter(part.values(label.column).first(part.values(label.column).present).to_pylist())
+        for part in (train, held_out)
+    )
+    unseen = {_shown(value): rows for value, rows in found.items() if value not in known}
+    if unseen:
+        what = f"features.label: column {label.column!r} of {held_out.path}"
+        _refuse_unseen(what, unseen, f"or give {train.path} some")
+
+
+def _refuse_unseen(what: str, rows_of: Mapping[str, int], fix: str) -> None:
+    some = list(rows_of.items())[:SHOWN_VALUES]
+    listed = ", ".join(f"{name} ({rows} rows)" for name, rows in some)
+    more = len(rows_of) - len(some)
+    listed += f" and {more} more" if more else ""
+    raise ConfigError(
+        f"{what}: {len(rows_of)} classes are in the eval split alone, and no model can learn them: "
+        f"{listed}. Leave their rows out of the data, take several such classes together in "
+        f"features.derive, {fix}."
+    )
+
+
+def _refuse_positive(what: str, label: Label, held: Sequence[object], part: Part) -> None:
+    """The value that counts as 1 is none of the label's."""
+    counts = Counter(held).most_common()
+    names = [_shown(value) for value, _ in counts]
+    listed = ", ".join(f"{_shown(value)} ({rows:,} rows)" for value, rows in counts[:SHOWN_VALUES])
+    more = f" and {len(counts) - SHOWN_VALUES:,} more" if len(counts) > SHOWN_VALUES else ""
+    where = "" if part.whole else " read"
+    text = isinstance(label.positive, str)
+    fix = nearest(str(label.positive), names) if text else "name the one that counts as 1."
+    raise ConfigError(
+        f"{what}: label.positive={label.positive!r} is the value of none of the {len(held):,} "
+        f"rows{where}. They hold {listed}{more}; {fix}"
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(float(f"{value:.7g}")) if isinstance(value, float) else str(value)
+
+
+def _refuse_constant(what: str, value: object, part: Part) -> None:
     where = "of the train split" if part.whole else "read"
     raise ConfigError(
-        f"{what} is constant ({shown} in all rows {where}): nothing can be learned from it. "
-        "Use another column, or more data."
+        f"{what} is constant (value {_shown(value)} in all rows {where}): nothing can be learned "
+        "from it. Use another column, or more data."
     )
 
 
@@ -333,6 +415,12 @@ def _check_batch(config: PipelineConfig, train: Part) -> None:
         near = abs(expected - size) < 5 * np.sqrt(rows)
         exact = train.whole and (near or rows <= FEW_ROWS)
         rows = int(train.of_train(np.arange(rows)).sum()) if exact else int(expected)
+    if rows == 0:
+        raise ConfigError(
+            f"data.path={config.data.path}: none of its {train.seen.rows:,} rows comes into the "
+            f"train split (data.eval_percent={config.data.eval_percent} of a hash of each row): "
+            "add rows, or name files for evaluation in data.eval_path."
+        )
     if size > rows:
         raise ConfigError(
             f"{section}.global_batch_size={size} exceeds the {rows} rows of the train split of "

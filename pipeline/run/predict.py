@@ -1,40 +1,82 @@
 """The pushed model on raw rows: the first thing that anyone wants to try.
 
-A CSV's cells become tf.Examples of the columns and types that the trainer's export lists beside the
-model; the model's serving signature does the rest, normalisation included.
+Rows become tf.Examples of the columns and types that the trainer's export lists beside the model;
+the model's serving signature does the rest, normalisation included.
 """
 
 from __future__ import annotations
 
 import csv
-import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from pipeline.common.errors import ConfigError
 from pipeline.common.whole_files import whole_file
-from pipeline.config.config import ConfigError
-from pipeline.data import data_sources
-from pipeline.data.csv_files import open_csv
+from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_file, open_rows
+from pipeline.run.predictor import Predictor, Wrong, latest_version
 
 if TYPE_CHECKING:
-    import numpy as np
-    import tensorflow as tf
+    from components import CsvOptions
 
-BATCH_ROWS = 1024
 SHOWN_ROWS = 10
 
 
-def predict_csv(model: Path, source: str, output: Path | None) -> int:
-    """Writes (or shows) the predictions for every row of a CSV file.
+@dataclass
+class _Batch:
+    """Rows with their predictions."""
+
+    numbers: list[int]  # from 1, among all rows that could be read
+    kept: list[list[Any]]  # a column of the input each
+    predictions: dict[str, Any]
+
+
+@dataclass
+class _Refused:
+    """Rows that the model cannot take."""
+
+    count: int = 0
+    first: str = ""
+    unreadable: list[str] = field(default_factory=list)
+
+    def told(self) -> str:
+        """A line, empty where there are none."""
+        lines = []
+        if self.count:
+            lines.append(f"{self.count:,} rows left out, which the model cannot take: {self.first}")
+        if self.unreadable:
+            lines.append(
+                f"{len(self.unreadable):,} rows left out that have more or fewer cells than the "
+                f"header, the first: {self.unreadable[0][:80]!r}"
+            )
+        return "\n".join(lines)
+
+
+def predict(
+    model: Path,
+    source: str,
+    output: Path | None = None,
+    *,
+    kind: InputFormat | None = None,
+    keep: Sequence[str] | None = None,
+    on_error: Literal["fail", "skip"] = "fail",
+    csv_options: CsvOptions | None = None,
+) -> int:
+    """Writes (or shows) the predictions for every row of a file.
 
     Args:
         model: a SavedModel, or a folder of numbered versions of it.
-        source: CSV with a header line, or such a file in gzip (`rows.csv.gz`); it needs every raw
-            column that the model reads, in any order. An empty cell is a missing value.
+        source: CSV with a header line, Parquet, TFRecord of tf.Example or JSON lines; `-` for
+            standard input. It needs every raw column that the model reads, in any order.
             `package://` paths work as in the YAML.
-        output: CSV to write: the input's columns and the predictions'. None shows the first rows.
+        output: CSV to write: the kept columns and the predictions'. None shows the first rows.
+        kind: format of `source`; None: by its name.
+        keep: columns of the input to write; None: all.
+        on_error: whether a row that the model cannot take ends it, or is left out and counted.
+        csv_options: how CSV is written; None: that is found by itself.
 
     Returns:
         0.
@@ -42,146 +84,116 @@ def predict_csv(model: Path, source: str, output: Path | None) -> int:
     Raises:
         ConfigError: no such model or file, a column that is missing, or a cell of another type.
     """
-    files = data_sources.files(source, "--input")
-    if len(files) > 1:
-        raise ConfigError(f"--input={source}: {len(files)} files match; name one.")
+    from components import CsvOptions
+
+    options = csv_options or CsvOptions()
+    kind = kind or format_of(source)
     version = latest_version(model)
-    with open_csv(files[0], encoding="utf-8-sig") as stream:
-        reader = csv.DictReader(stream, restkey=None)
-        header = list(reader.fieldnames or [])
+    with input_file(source) as file:
+        if output is not None and output.exists() and os.path.samefile(output, file):
+            raise ConfigError(
+                f"--output={output}: is the input itself, which would be lost; name another file."
+            )
+        rows = open_rows(file, source, kind, options, skip=on_error == "skip")
+        kept = _kept(rows, keep)
         predictor = Predictor(version)
-        predictor.check_columns(header, source)
-        batches = _batches(reader)
+        _check_columns(predictor, rows, tfrecord=kind == "tfrecord")
+        refused = _Refused(unreadable=rows.unreadable)
+        batches = _batches(predictor, rows, kept, refused, on_error)
         first = next(batches, None)
         if first is None:
-            raise ConfigError(f"--input={source}: no rows below the header line.")
+            told = refused.told()
+            raise ConfigError(f"--input={source}: " + (told or "no rows."))
         if output is None:
-            _show(predictor, first[:SHOWN_ROWS], more=len(first) > SHOWN_ROWS)
+            shown = kept if keep is not None else []
+            _show(first, shown, [kept.index(name) for name in shown])
         else:
-            rows = _write(predictor, header, first, batches, output)
-            print(f"{rows:,} rows with predictions of {version}: {output}")
+            written = _write(kept, first, batches, output)
+            print(f"{written:,} rows with predictions of {version}: {output}")
+        if refused.told():
+            print(refused.told(), file=sys.stderr)
     return 0
 
 
-def latest_version(model: Path) -> Path:
-    """The SavedModel itself, or the highest-numbered version below the folder.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    if (model / "saved_model.pb").is_file():
-        return model
-    versions = [
-        folder
-        for folder in (model.iterdir() if model.is_dir() else ())
-        if folder.name.isdigit() and (folder / "saved_model.pb").is_file()
-    ]
-    if not versions:
+def _kept(rows: InputRows, keep: Sequence[str] | None) -> list[str]:
+    if keep is None:
+        return list(rows.columns)
+    lacking = [name for name in keep if name not in rows.columns]
+    if lacking:
         raise ConfigError(
-            f"--model={model}: no SavedModel there, and none in a numbered folder below. "
-            "`python -m pipeline run` prints where it pushed the model."
+            f"--keep={','.join(lacking)}: --input={rows.path} has no such column; it has "
+            f"{', '.join(rows.columns)}."
         )
-    return max(versions, key=lambda folder: int(folder.name))
+    return list(keep)
 
 
-class Predictor:
-    """A loaded SavedModel and the types of its raw columns."""
-
-    def __init__(self, version: Path):
-        import tensorflow as tf
-
-        self._path = version
-        self._loaded: Any = tf.saved_model.load(str(version))
-        signatures = self._loaded.signatures
-        listed = version / "assets.extra" / "raw_columns.json"
-        if "serving_default" not in signatures or not listed.is_file():
-            raise ConfigError(
-                f"--model={version}: has no serving_default signature or no {listed.name} "
-                "(the raw columns that it takes); use a model that this pipeline pushed."
-            )
-        self._serve = signatures["serving_default"]
-        columns = json.loads(listed.read_text(encoding="utf-8"))["columns"]
-        self._types: dict[str, tf.DType] = {c["name"]: tf.as_dtype(c["dtype"]) for c in columns}
-
-    def check_columns(self, header: list[str], source: str) -> None:
-        """Refuses a file that lacks a column that the model reads."""
-        lacking = sorted(set(self._types) - set(header))
-        if lacking:
-            raise ConfigError(
-                f"--input={source}: lacks the columns {', '.join(lacking)}, which the model reads. "
-                "Add them; leave a cell empty where the value is missing."
-            )
-
-    def __call__(self, rows: list[tuple[int, dict[str, str]]]) -> dict[str, np.ndarray]:
-        """Predictions of numbered rows: output name -> [rows] or [rows, k]."""
-        import numpy as np
-        import tensorflow as tf
-
-        examples = tf.constant([self._example(number, row) for number, row in rows])
-        outputs = self._serve(examples=examples)
-        flat = {name: np.asarray(value) for name, value in outputs.items()}
-        return {name: v[:, 0] if v.ndim == 2 and v.shape[1] == 1 else v for name, v in flat.items()}
-
-    def _example(self, number: int, row: dict[str, str]) -> bytes:
-        import tensorflow as tf
-
-        example = tf.train.Example()
-        for name, dtype in self._types.items():
-            cell = row.get(name) or ""
-            if not cell:
-                continue
-            feature = example.features.feature[name]
-            try:
-                if dtype == tf.string:
-                    feature.bytes_list.value.append(cell.encode())
-                elif dtype.is_integer:
-                    feature.int64_list.value.append(int(cell))
-                else:
-                    feature.float_list.value.append(float(cell))
-            except ValueError:
-                kind = "an integer" if dtype.is_integer else "a number"
-                raise ConfigError(
-                    f"--input, line {number}: {name}={cell!r} is not {kind}, "
-                    f"which the model {self._path} expects there."
-                ) from None
-        return example.SerializeToString()
+def _check_columns(predictor: Predictor, rows: InputRows, *, tfrecord: bool) -> None:
+    """Refuses a file that lacks a column that the model reads."""
+    lacking = sorted(set(predictor.kinds) - set(rows.columns))
+    if lacking and not tfrecord:  # a tf.Example without a feature has a missing value
+        raise ConfigError(
+            f"--input={rows.path}: lacks the columns {', '.join(lacking)}, which the model reads. "
+            "Add them; leave a cell empty where the value is missing."
+        )
 
 
-def _batches(reader: csv.DictReader) -> Iterator[list[tuple[int, dict[str, str]]]]:
-    batch = []
-    for row in reader:
-        batch.append((reader.line_num, row))
-        if len(batch) == BATCH_ROWS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _columns(predictions: dict[str, np.ndarray]) -> list[tuple[str, Any]]:
-    """Predictions as columns with a name each: `name` or `name_0`, `name_1`, ..."""
-    columns = []
-    for name, values in predictions.items():
-        if values.ndim == 1:
-            columns.append((name, values))
-        else:
-            flat = values.reshape(len(values), -1)
-            columns += [(f"{name}_{i}", flat[:, i]) for i in range(flat.shape[1])]
-    return columns
-
-
-def _write(
+def _batches(
     predictor: Predictor,
-    header: list[str],
-    first: list[tuple[int, dict[str, str]]],
-    rest: Iterator[list[tuple[int, dict[str, str]]]],
-    output: Path,
-) -> int:
+    rows: InputRows,
+    kept: Sequence[str],
+    refused: _Refused,
+    on_error: str,
+) -> Iterator[_Batch]:
+    import pyarrow as pa
+
+    start = 0
+    for batch in rows.batches:
+        names = batch.schema.names
+        wanted = [*predictor.kinds, *(name for name in kept if name not in predictor.kinds)]
+        filled = pa.RecordBatch.from_arrays(
+            [
+                batch[names.index(name)] if name in names else pa.nulls(batch.num_rows)
+                for name in wanted
+            ],
+            wanted,
+        )
+        predictions, wrong = predictor(filled, rows.decimal)
+        if wrong:
+            first = _told(wrong[0], rows, start)
+            if on_error == "fail":
+                raise ConfigError(first)
+            refused.first = refused.first or first
+            refused.count += len(wrong)
+        out = {each.row for each in wrong}
+        places = [row for row in range(batch.num_rows) if row not in out]
+        if places:
+            taken = pa.array(places)
+            columns = [filled[wanted.index(name)].take(taken).to_pylist() for name in kept]
+            yield _Batch([start + row + 1 for row in places], columns, predictions)
+        start += batch.num_rows
+
+
+def _told(wrong: Wrong, rows: InputRows, start: int) -> str:
+    place = rows.place(wrong.column, wrong.value) or f", row {start + wrong.row + 1}"
+    return (
+        f"--input={rows.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
+        "which the model expects there. Correct it, or leave such rows out by --on-error skip."
+    )
+
+
+def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: Path) -> int:
     from itertools import chain
 
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
+    names = list(first.predictions)
+    twice = [name for name in kept if name in names]
+    if twice:
+        raise ConfigError(
+            f"--keep: the input has a column {twice[0]!r}, as the predictions have; name the "
+            "columns to keep without it."
+        )
     rows = 0
     try:
         with (
@@ -195,35 +207,41 @@ def _write(
         ):
             task = progress.add_task("predict", total=None)
             writer = csv.writer(stream)
+            writer.writerow([*kept, *names])
             for batch in chain([first], rest):
-                columns = _columns(predictor(batch))
-                if rows == 0:
-                    writer.writerow([*header, *(name for name, _ in columns)])
-                for i, (_, row) in enumerate(batch):
-                    cells = [row[name] for name in header]
-                    writer.writerow([*cells, *(values[i] for _, values in columns)])
-                rows += len(batch)
+                cells = [[_cell(value) for value in column] for column in batch.kept]
+                values = [batch.predictions[name] for name in names]
+                writer.writerows(zip(*cells, *values, strict=True))
+                rows += len(batch.numbers)
                 progress.update(task, completed=rows)
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
     return rows
 
 
-def _show(predictor: Predictor, rows: list[tuple[int, dict[str, str]]], *, more: bool) -> None:
+def _cell(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, list):
+        return " ".join(str(_cell(each)) for each in value)
+    return value
+
+
+def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    columns = _columns(predictor(rows))
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("line", justify="right")
-    for name, _ in columns:
+    for name in ("row", *kept, *batch.predictions):
         table.add_column(name, justify="right")
-    for i, (number, _) in enumerate(rows):
-        table.add_row(str(number), *(_text(values[i]) for _, values in columns))
+    for i, number in enumerate(batch.numbers[:SHOWN_ROWS]):
+        cells = [str(_cell(batch.kept[place][i])) for place in places]
+        values = [_shown(values[i]) for values in batch.predictions.values()]
+        table.add_row(str(number), *cells, *values)
     Console().print(table)
-    if more:
-        print("(the first rows; --output predictions.csv writes all)", file=sys.stdout)
+    if len(batch.numbers) > SHOWN_ROWS:
+        print("(the first rows; --output predictions.csv writes all)")
 
 
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else f"{value:.4f}"
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, str) else f"{value:.4f}"

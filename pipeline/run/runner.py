@@ -12,15 +12,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline.config.config import ConfigError, PipelineConfig
-from pipeline.engines.failures import diagnose, words
-from pipeline.engines.preflight import check_engine
+from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
+from pipeline.config.config import PipelineConfig
 from pipeline.preflight import preflight
+from pipeline.preflight.preflight_engine import check_engine
 from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
 from pipeline.report.records import latest_run
 from pipeline.run import logs
+from pipeline.run.folder_lock import Holder, InUse, only_run
 from trainer_module import prepare_process
 
 _LEGACY_KERAS = (
@@ -29,34 +31,53 @@ _LEGACY_KERAS = (
     "that use tf.keras."
 )
 
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
-
 PIPE_WIDTH = 120
 """Columns of the output where there is no terminal to ask."""
 
 
-def run(config: PipelineConfig, *, verbose: bool = False) -> int:
+def run(
+    config: PipelineConfig,
+    *,
+    file: Path | None = None,
+    wait: bool = False,
+    verbose: bool = False,
+) -> int:
     """Runs every node in order on this machine.
 
     Args:
         config: the checked configuration.
+        file: its YAML, for other runs that find the folder in use.
+        wait: until another run that holds the output folder ends, in place of being refused.
         verbose: show TFX's log on the terminal, too.
 
     Returns:
-        The process's exit code: 0, 1 when a node failed, 130 when interrupted.
+        The process's exit code: see `pipeline.common.exit_codes.OF_A_RUN`.
 
     Raises:
         ConfigError: the preflight found something wrong; nothing has run.
     """
-    log = config.log_folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
     out = Console()
-    out.print(f"Pipeline {config.name}; log: {summary.short(log)}", highlight=False, soft_wrap=True)
+    say = functools.partial(out.print, markup=False, highlight=False, soft_wrap=True)
     if os.environ.get("TF_USE_LEGACY_KERAS", "0").lower() in ("1", "true"):
-        out.print(f"Note: {_LEGACY_KERAS}", highlight=False, soft_wrap=True)
+        say(f"Note: {_LEGACY_KERAS}")
+    preflight.check_writable(config)
+    places = {
+        "output.folder": Path(config.output.folder),
+        "metadata.path": config.metadata_path,
+    }
+    try:
+        with only_run(Holder.this(command(), file), places, wait=wait, say=say):
+            return _run_alone(config, out, verbose=verbose)
+    except InUse as refusal:
+        print(refusal, file=sys.stderr)
+        return exit_codes.IN_USE
+
+
+def _run_alone(config: PipelineConfig, out: Console, *, verbose: bool) -> int:
+    log = config.log_folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
+    out.print(f"Pipeline {config.name}; log: {summary.short(log)}", highlight=False, soft_wrap=True)
     # Asked now: below, the process's standard output is the log file.
     on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
-    preflight.check_writable(config)
     with logs.logs_to(log, verbose=verbose) as terminal:
         console = Console(file=terminal, force_terminal=on_terminal, width=width)
         return _run(config, console, log=log, plain=verbose)
@@ -90,7 +111,7 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
             f"\nInterrupted in {node}. Run the same command to go on: finished nodes are cached.",
             soft_wrap=True,
         )
-        return EXIT_INTERRUPTED
+        return exit_codes.INTERRUPTED
     except ConfigError:
         raise
     except Exception as error:
@@ -98,19 +119,22 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
         node = next((n for n in state.nodes if n.status == "failed"), None)
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console.print(f"\n{where}:", style="bold red", highlight=False)
-        _explain(error, state, config, console)
+        tell_failure(error, state, config, console)
         console.print(f"Log: {summary.short(log)}", highlight=False, soft_wrap=True)
-        return EXIT_FAILED
+        return exit_codes.FAILED
     summary.show(config, state, console)
-    return 0
+    refused = summary.fails_a_threshold(config, state)
+    return exit_codes.NOT_BLESSED if refused else exit_codes.DONE
 
 
-def _explain(error: Exception, state: RunState, config: PipelineConfig, console: Console) -> None:
+def tell_failure(
+    error: Exception, state: RunState, config: PipelineConfig, console: Console
+) -> None:
     """The error's own words; where the engine is what failed, what became of it and goes on."""
     told = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    diagnosis = diagnose(error, config.beam)
+    diagnosis = config.beam.diagnose(error)
     if diagnosis is None:
-        told(words(error, config.beam))
+        told(config.beam.words(error))
         return
     told(diagnosis.words)
     finished = [node.name for node in state.nodes if node.status in ("done", "cached")]
@@ -131,7 +155,7 @@ def command() -> str:
 
 def _prepare(config: PipelineConfig):
     import absl.logging
-    from tfx import v1 as tfx
+    from tfx.orchestration.local.local_dag_runner import LocalDagRunner
 
     from pipeline.graph.build import create_pipeline
 
@@ -139,13 +163,25 @@ def _prepare(config: PipelineConfig):
     absl.logging.set_verbosity(absl.logging.INFO)
     # The handler keeps the stream that it was made with, which is no longer ours.
     absl.logging.get_absl_handler().python_handler.stream = sys.stderr
-    return tfx.orchestration.LocalDagRunner(), create_pipeline(config)
+    return LocalDagRunner(), create_pipeline(config)
 
 
 def _watch(state: RunState, config: PipelineConfig) -> ProgressHandler:
-    handler = ProgressHandler(state, row_counts=_row_counts(config))
+    handler = ProgressHandler(state, row_counts=_row_counts(config), cautions=_cautions(config))
     logging.getLogger("absl").addHandler(handler)
     return handler
+
+
+def _cautions(config: PipelineConfig):
+    """What Transform has to say of its columns, also to the log."""
+
+    def cautions() -> list[str]:
+        found = summary.cautions(latest_run(config.metadata_path, config.name))
+        for sentence in found:
+            logging.getLogger("absl").warning("Transform: %s.", sentence)
+        return found
+
+    return cautions
 
 
 def _row_counts(config: PipelineConfig):

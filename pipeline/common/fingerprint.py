@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline.config.config import ConfigError
+from pipeline.common.errors import ConfigError
 from trainer_module.common.code_fingerprint import code_fingerprint
 
 

@@ -1,0 +1,21 @@
+"""What the command line's exit codes mean: for scripts, and for `run --help`."""
+
+from __future__ import annotations
+
+DONE = 0
+FAILED = 1
+WRONG_INPUT = 2
+NOT_BLESSED = 3
+IN_USE = 4
+INTERRUPTED = 130
+READER_GONE = 141
+
+OF_A_RUN = {
+    DONE: "every node ran, and the model holds every threshold (or evaluation.thresholds is empty)",
+    FAILED: "a node failed",
+    WRONG_INPUT: "the YAML, the data or the arguments are wrong; no node has run",
+    NOT_BLESSED: "every node ran, and the model fails a threshold: it is not pushed",
+    IN_USE: "another run is at work in output.folder or on metadata.path; no node has run",
+    INTERRUPTED: "interrupted; the same command goes on",
+}
+"""What `run` ends with."""

@@ -1,0 +1,75 @@
+"""What is wrong with a text that is no YAML: by the line of the cause, and with the fix.
+
+YAML's reader tells where it could go on no longer, which for an open quote is the next quote, or
+the end of the file.
+"""
+
+from __future__ import annotations
+
+import yaml
+
+
+def yaml_error_text(error: yaml.YAMLError, text: str, where: str) -> str:
+    """Returns one line for the mistakes that people make, and the reader's own words for others.
+
+    Args:
+        error: What the reader raised.
+        text: What it read.
+        where: The file.
+    """
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return f"{where}: not valid YAML: {error}"
+    problem = getattr(error, "problem", None) or ""
+    lines = text.splitlines()
+    shown = lines[mark.line].strip() if mark.line < len(lines) else ""
+    opened = _open_quote(text, mark)
+    if opened is not None:
+        line, end = opened
+        until = "is never closed" if end is None else f"ends with the next one, on line {end + 1}"
+        return (
+            f"{where}:{line + 1}: not valid YAML: the quote that opens in `{lines[line].strip()}` "
+            f"{until}. Close it on its line, or remove it."
+        )
+    start = f"{where}:{mark.line + 1}: not valid YAML: "
+    if "'\\t'" in problem:
+        return f"{start}a tab begins `{shown}`. Indent by spaces."
+    if problem == "mapping values are not allowed here":
+        return (
+            f"{start}a second `: ` in `{shown}`, or a key below a value. Put quotes around a value "
+            "that holds `: `, and give a key either a value or lines below it."
+        )
+    if problem.startswith("found character"):
+        return f"{start}`{shown}`: {problem.removeprefix('found ')}. Put quotes around the value."
+    if "escape" in problem:
+        return (
+            f"{start}a backslash between double quotes in `{shown}`. Use single quotes, which "
+            "leave it as it is."
+        )
+    context = getattr(error, "context_mark", None)
+    if problem.startswith("expected <block end>, but found '<block") and context is not None:
+        return (
+            f"{start}`{shown}` is indented otherwise than line {context.line + 1}, with which it "
+            "would go. Indent what belongs together by the same number of spaces."
+        )
+    return f"{start}{error}"
+
+
+def _open_quote(text: str, problem: yaml.Mark) -> tuple[int, int | None] | None:
+    """Line of a quote that goes on beyond it up to the problem, and where it ends; from 0.
+
+    A text in quotes may have several lines. Right before a problem, it is more likely an open one.
+    """
+    last = None
+    try:
+        for token in yaml.scan(text):
+            if token.start_mark.index > problem.index:
+                break
+            if isinstance(token, yaml.ScalarToken) and token.style in ("'", '"'):
+                last = token
+    except yaml.MarkedYAMLError as error:
+        if error.context == "while scanning a quoted scalar" and error.context_mark is not None:
+            return error.context_mark.line, None
+    if last is not None and last.start_mark.line < last.end_mark.line == problem.line:
+        return last.start_mark.line, last.end_mark.line
+    return None

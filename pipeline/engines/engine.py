@@ -1,0 +1,162 @@
+"""What every Beam engine is: options of its own, a look before a run, and what failures mean.
+
+An engine is a frozen model: its fields are those of `beam:` in the YAML. One file each; `table`
+lists them.
+"""
+
+from __future__ import annotations
+
+import abc
+import re
+from typing import Annotated, Any, NamedTuple
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from pipeline.engines.beam_errors import own_words
+
+
+class Option(NamedTuple):
+    """One Beam pipeline option, and what it is for."""
+
+    name: str
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        """Returns it as on a command line."""
+        return f"--{self.name}={self.value}"
+
+
+class Diagnosis(NamedTuple):
+    """What is wrong with an engine.
+
+    Attributes:
+        words: who is gone or which option to raise, a sentence or two.
+        mend: the command that mends it on this machine; empty where there is none.
+    """
+
+    words: str
+    mend: str = ""
+
+
+class Folders(NamedTuple):
+    """What workers of a run read and write.
+
+    Attributes:
+        root: where artifacts go.
+        output: `output.folder`.
+        local: field and path of each file and folder on this machine, `output.folder` too.
+    """
+
+    root: str
+    output: str
+    local: tuple[tuple[str, str], ...]
+
+
+# base_beam_executor.py of TFX: with neither an image nor packages among its options, every Beam
+# node copies TFX into a new source distribution for the workers.
+WORKERS_HAVE_TFX = Option(
+    "sdk_container_image",
+    "unused",
+    "workers use installed packages: TFX need not pack itself anew for every node",
+)
+
+
+def address(text: str) -> str:
+    """Returns a text that is `host:port`; for pydantic.
+
+    Raises:
+        ValueError: It is none.
+    """
+    host, _, port = text.rpartition(":")
+    if not re.fullmatch(r"[\w.-]+", host) or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError("expected host:port, for example localhost:8099")
+    return text
+
+
+Address = Annotated[str, pydantic.AfterValidator(address)]
+"""`host:port`."""
+
+
+class Engine(BaseModel, abc.ABC):
+    """What every engine has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    extra_args: tuple[str, ...] = Field(
+        default=(),
+        description="Further Beam pipeline options, each `--name=value`; Beam checks them.",
+    )
+
+    @pydantic.field_validator("extra_args")
+    @classmethod
+    def _are_options(cls, extra_args: tuple[str, ...]) -> tuple[str, ...]:
+        for argument in extra_args:
+            if not argument.startswith("--") or len(argument.split()) > 1:
+                raise ValueError(
+                    f"{argument!r} is no pipeline option; write each as --name=value, "
+                    "one list item each"
+                )
+        return extra_args
+
+    @pydantic.model_validator(mode="after")
+    def _leave_the_engine_its_options(self) -> Engine:
+        own = {option.name for option in self.options()} - {"experiments"}
+        for argument in self.extra_args:
+            name = argument[2:].partition("=")[0]
+            if name in own:
+                raise ValueError(
+                    f"extra_args: {argument} contradicts what engine: {self.name} sets; "
+                    "`python -m pipeline beam-options` shows which field sets it"
+                )
+        return self
+
+    @property
+    def name(self) -> str:
+        """The engine as the YAML calls it."""
+        return type(self).model_fields["engine"].default
+
+    @abc.abstractmethod
+    def options(self) -> tuple[Option, ...]:
+        """The pipeline options of this engine, without `extra_args`."""
+
+    def pipeline_args(self) -> list[str]:
+        """Beam's command line: what TFX calls `beam_pipeline_args`."""
+        return [*map(str, self.options()), *self.extra_args]
+
+    @property
+    def job_server(self) -> str | None:
+        """`host:port` of a job server outside of this process, which knows options of its own."""
+        return None
+
+    def objections(self, validator: Any, options: Any) -> list[str]:
+        """What Beam's own validator has against the options, beyond what it asks of any engine.
+
+        Args:
+            validator: Beam's PipelineOptionsValidator of the options.
+            options: Beam's PipelineOptions of `pipeline_args()`.
+        """
+        return []
+
+    def check(self, folders: Folders) -> None:
+        """Looks at what must be there before a run. Each question has a time limit.
+
+        Raises:
+            ConfigError: names what is missing and how to get it.
+        """
+
+    def diagnose(self, error: BaseException) -> Diagnosis | None:
+        """Looks at the engine after a job failed there.
+
+        Args:
+            error: what Beam raised.
+
+        Returns:
+            What is wrong with the engine; None where the job itself failed.
+        """
+        return None
+
+    def words(self, error: BaseException) -> str:
+        """A failed job's own words."""
+        return own_words(error)

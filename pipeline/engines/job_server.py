@@ -1,0 +1,239 @@
+"""Engines behind a Beam job server: where Python workers come from, and what is looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+import pydantic
+from pydantic import Field
+
+from pipeline.common.errors import ConfigError
+from pipeline.engines.engine import WORKERS_HAVE_TFX, Address, Diagnosis, Engine, Folders, Option
+from pipeline.engines.options import check_options
+from pipeline.engines.reach import is_loopback, is_this_machine, unreachable
+
+EMBED = "embed"
+"""The job endpoint inside Beam's Python package, in this process."""
+
+CONNECT_SECONDS = 5.0
+POOL_SECONDS = 30.0
+"""A worker imports Beam before it connects: 3 seconds, on a busy machine several times that."""
+
+# Of gRPC and of Java, where the engine asked a worker pool and nobody answered.
+_NO_POOL = re.compile(
+    r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker|finishConnect|ConnectException"
+)
+
+
+class JobServerEngine(Engine):
+    """An engine behind a Beam job server, whose Python workers are told where to come from."""
+
+    job_endpoint: Address = Field(default="localhost:8099", description="Beam's job server.")
+    environment: Literal["loopback", "external", "docker"] = Field(
+        default="loopback",
+        description=(
+            "Where the Python code runs: in the process that submits the job (`loopback`; the "
+            "engine must run on the same machine), in processes of the worker pool beside each of "
+            "the engine's machines (`external`), or in containers that the engine starts "
+            "(`docker`)."
+        ),
+    )
+    worker_pool: Address = Field(
+        default="localhost:50000",
+        description=(
+            "Where the engine's machines find the worker pool (`python -m pipeline worker-pool`); "
+            "for environment: external."
+        ),
+    )
+    worker_image: str | None = Field(
+        default=None,
+        min_length=1,
+        description=(
+            "Image with Beam's SDK harness, TFX and this project; for environment: docker."
+        ),
+    )
+
+    probe_seconds: int = Field(
+        default=60,
+        ge=1,
+        description="How long the tiny job that a run begins with may take, in seconds.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _image_and_docker_go_together(self) -> JobServerEngine:
+        if self.environment == "docker" and self.worker_image is None:
+            raise ValueError(
+                "environment: docker needs worker_image, an image with Beam's SDK harness, TFX and "
+                "this project, for example worker_image: my-registry/tfx-largebatch:1"
+            )
+        if self.environment != "docker" and self.worker_image is not None:
+            raise ValueError(
+                f"worker_image={self.worker_image} needs environment: docker "
+                f"(environment: {self.environment} starts no container)"
+            )
+        return self
+
+    def options(self) -> tuple[Option, ...]:
+        """Returns where the job server is, and where Python workers come from."""
+        return (
+            Option("runner", "PortableRunner", "submits to a Beam job server"),
+            Option("job_endpoint", self.job_endpoint, "beam.job_endpoint: the job server"),
+            *self._environment(),
+            Option(
+                "environment_cache_millis",
+                "60000",
+                "a worker lives until a minute after its last step, not for one step",
+            ),
+            Option(
+                "experiments",
+                "disable_logging_submission_environment",
+                "no `pip freeze` for every job",
+            ),
+        )
+
+    def _environment(self) -> tuple[Option, ...]:
+        kind = self.environment.upper()
+        if self.environment == "loopback":
+            why = "Python code runs in the process that submits the job"
+            return Option("environment_type", kind, why), WORKERS_HAVE_TFX
+        if self.environment == "external":
+            return (
+                Option("environment_type", kind, "Python code runs in the worker pool's processes"),
+                Option("environment_config", self.worker_pool, "beam.worker_pool"),
+                WORKERS_HAVE_TFX,
+            )
+        image = str(self.worker_image)
+        return (
+            Option("environment_type", kind, "Python code runs in containers"),
+            Option("environment_config", image, "beam.worker_image"),
+            Option("sdk_container_image", image, "so TFX does not pack itself anew"),
+        )
+
+    @property
+    def job_server(self) -> str | None:
+        """The job endpoint, unless Beam's embedded one."""
+        return None if self.job_endpoint == EMBED else self.job_endpoint
+
+    @property
+    def leaves_this_process(self) -> bool:
+        """Whether Python code runs elsewhere, where it may find other packages and folders."""
+        return self.job_server is not None or self.environment != "loopback"
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks of a step run side by side, as far as this side knows."""
+        return 1
+
+    def check(self, folders: Folders) -> None:
+        """Asks the job server for its options, the engine for its machines, and the worker pool."""
+        if self.job_server:
+            check_options(self, self._ask_job_server(self.job_server))
+        self.check_cluster()
+        if self.environment == "external":
+            self._check_pool()
+
+    def check_cluster(self) -> None:
+        """What the engine itself says of its machines, behind the job server.
+
+        Raises:
+            ConfigError: they are not there, or do not do for a job.
+        """
+
+    def cancel(self, job: str) -> str:
+        """Frees what a job that nobody waits for holds, if possible; tells what became of it."""
+        return f"The engine may still have the job {job}: cancel it there."
+
+    def where_to_look(self) -> str:
+        """What keeps a job from coming back, and how to see it."""
+        if self.environment == "loopback":
+            return (
+                "The engine's machines must reach this process: environment: loopback is for an "
+                "engine on this machine."
+            )
+        if self.environment == "external":
+            return (
+                f"Is there a worker pool at {self.worker_pool} beside each of the engine's "
+                "machines, with a Python that has Beam? `python -m pipeline worker-pool` is one."
+            )
+        return (
+            f"Can the engine's machines start {self.worker_image}? To pull an image takes longer "
+            "the first time."
+        )
+
+    def how_to_start(self) -> str:
+        """What gives somebody a job server of this engine."""
+        return "Start it, or name yours"
+
+    def first_error(self, error: BaseException) -> BaseException:
+        """What a job failed of first, where the engine started it again; in the form of Beam's."""
+        return error
+
+    def diagnose(self, error: BaseException) -> Diagnosis | None:
+        """Finds who is gone, what the engine lacks, or whether the worker pool is out of reach."""
+        if self.job_server is None:  # within this process: only its pool is another
+            return self._pool(str(error))
+        if found := self.who_is_gone():
+            return found
+        for text in map(str, dict.fromkeys((self.first_error(error), error))):
+            if found := self.meaning(text) or self._pool(text):
+                return found
+        return None
+
+    def who_is_gone(self) -> Diagnosis | None:
+        """Which of the engine's processes does not answer any more."""
+        if reason := unreachable(self.job_endpoint, CONNECT_SECONDS):
+            return Diagnosis(
+                f"Beam's job server at beam.job_endpoint={self.job_endpoint} is gone ({reason})."
+            )
+        return None
+
+    def meaning(self, text: str) -> Diagnosis | None:
+        """What the engine lacks where it says this."""
+        return None
+
+    def _pool(self, text: str) -> Diagnosis | None:
+        if self.environment != "external" or not _NO_POOL.search(text):
+            return None
+        return Diagnosis(
+            f"the engine cannot reach beam.worker_pool={self.worker_pool}. Start "
+            "`python -m pipeline worker-pool` there, beside each of the engine's machines."
+        )
+
+    def _ask_job_server(self, address: str) -> Mapping[str, str]:
+        """The options that it knows: name -> type."""
+        import grpc
+        from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
+
+        where, hint = f"beam.job_endpoint={address}", self.how_to_start()
+        if reason := unreachable(address, CONNECT_SECONDS):
+            raise ConfigError(f"{where}: no job server there ({reason}). {hint}.")
+        with grpc.insecure_channel(address) as channel:
+            server = beam_job_api_pb2_grpc.JobServiceStub(channel)
+            request = beam_job_api_pb2.DescribePipelineOptionsRequest()
+            try:
+                answer = server.DescribePipelineOptions(request, timeout=CONNECT_SECONDS)
+            except grpc.RpcError as error:
+                raise ConfigError(
+                    f"{where}: what answers there is no Beam job server ({error.code().name}). "
+                    f"{hint}."
+                ) from None
+        kinds = beam_job_api_pb2.PipelineOptionType.Enum
+        return {option.name: kinds.Name(option.type) for option in answer.options}
+
+    def _check_pool(self) -> None:
+        """Lets a worker pool of this machine start one worker, which has to connect to us."""
+        host, _, _ = self.worker_pool.rpartition(":")
+        if not is_this_machine(host) or not is_loopback(host):
+            return  # the engine's machines reach it, this one need not
+        where = f"beam.worker_pool={self.worker_pool}"
+        if reason := unreachable(self.worker_pool, CONNECT_SECONDS):
+            raise ConfigError(
+                f"{where}: no worker pool there ({reason}). Start one with "
+                "`python -m pipeline worker-pool`; `make flink` starts one, too."
+            )
+        from pipeline.engines.pool_check import start_worker
+
+        if problem := start_worker(self.worker_pool, POOL_SECONDS):
+            raise ConfigError(f"{where}: {problem}")

@@ -1,0 +1,294 @@
+"""`init`: a whole first YAML for a data file, which `run` takes without an edit.
+
+Features are those of `features suggest`; the rest follows from the number of rows and from what a
+model without features would reach: a blessed model has to be better than that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from pipeline.common.errors import ConfigError
+from pipeline.common.sources import Source
+from pipeline.common.whole_files import whole_file
+from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
+from pipeline.data.csv_guess import CsvGuess, guess_csv
+from pipeline.data.data_sources import files
+from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, source_of
+from pipeline.features.feature_rules import label_of
+from pipeline.features.features_suggest import suggest
+from pipeline.features.leaks import find_leaks
+
+EVAL_PERCENT = 20
+FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by hash looks like
+_TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
+_STEPS = 12_000  # optimizer steps of a training that is not stopped before
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `init` wrote, the label that it chose, and what a user should know of the data."""
+
+    path: Path
+    label: str
+    kind: str
+    warnings: tuple[str, ...] = ()
+
+
+def init_file(
+    path: str,
+    *,
+    label: str | None = None,
+    source: Source | None = None,
+    output: Path | None = None,
+    force: bool = False,
+) -> Written:
+    """Writes the YAML for a data file.
+
+    Args:
+        path: a CSV, Parquet or TFRecord file, a glob of them, or `package://...`.
+        label: the column to predict; None: one with a usual name (`target`, `class`), else the
+            last that can be one.
+        source: the data's format; None: by its name.
+        output: YAML file to write; None: the data's name with `.yaml`, in the working directory.
+        force: overwrite `output` where it exists.
+
+    Raises:
+        ConfigError: the data cannot be read, has no such label or no usable column; or `output`
+            exists or cannot be written.
+    """
+    name = pipeline_name(path)
+    output = output or Path(f"{name}.yaml")
+    if output.exists() and not force:
+        raise ConfigError(
+            f"--output={output}: exists already; name another file, or add --force to overwrite it"
+        )
+    guess = _guess(path, source)
+    data = measure(path, source=source, csv=guess.options if guess else None)
+    chosen, why = (label, "") if label is not None else likely_label(data)
+    text = first_config(
+        data, path, label=chosen, why=why, name=name, folder=output.parent, guess=guess
+    )
+    values = yaml.safe_load(text)
+    config = PipelineConfig.model_validate(values)
+    try:
+        with whole_file(output) as stream:
+            stream.write(text)
+    except OSError as error:
+        raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
+    leaks = find_leaks(data.values, chosen)
+    warnings = [
+        *(guess.reasons if guess else ()),
+        *(f"{name} was left out: it {reason}." for name, reason in leaks.items()),
+    ]
+    (facts,) = (column for column in data.columns if column.name == chosen)
+    if facts.missing and guess is not None:
+        warnings.append(_unlabelled(facts))
+    different = distinct_rows(data)
+    if different < FEW_DISTINCT * data.rows / data.every:
+        warnings.append(_few_distinct(data, different))
+    return Written(output, chosen, config.label.kind, tuple(warnings))
+
+
+def first_config(
+    data: DataFacts,
+    path: str,
+    *,
+    label: str,
+    why: str,
+    name: str,
+    folder: Path,
+    guess: CsvGuess | None = None,
+) -> str:
+    """The YAML as text.
+
+    Args:
+        data: what was measured.
+        path: of the data.
+        label: the column to predict.
+        why: how the label was chosen; empty where it was given.
+        name: of the pipeline.
+        folder: where the YAML will be: relative paths start there.
+        guess: how a CSV file is written.
+
+    Raises:
+        ConfigError: see `init_file`.
+    """
+    features = suggest(data, path, label=label)
+    (facts,) = (column for column in data.columns if column.name == label)
+    target = label_of(facts)
+    rows = data.rows * (100 - EVAL_PERCENT) // 100
+    heading, _, section = features.partition("features:\n")
+    section = section.replace(
+        "  label: ", "".join(f"  # {line}\n" for line in _told(facts, target, why)) + "  label: "
+    )
+    lines = [
+        heading.rstrip("\n"),
+        f"name: {name}",
+        *(f"# {reason}" for reason in (guess.reasons if guess else ())),
+        *([f"# {_unlabelled(facts)}"] if facts.missing and guess is not None else []),
+        f"data: {_flow(_data(path, folder, guess, drop=facts.missing > 0 and guess is not None))}",
+        "features:",
+        section.rstrip("\n"),
+        *_normalization(data),
+        *training(rows),
+        *evaluation(facts, target),
+        f"output: {{folder: output/{name}}}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def pipeline_name(path: str) -> str:
+    """A name for the pipeline, made of the data's: `My Houses.csv.gz` -> `my-houses`."""
+    stem = Path(path.rstrip("/")).name
+    while Path(stem).suffix.lower() in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".tfrecord"):
+        stem = Path(stem).stem
+    name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
+    name = name if name[:1].isalpha() else f"data-{name}".rstrip("-")
+    return name[:63].rstrip("-")
+
+
+def likely_label(data: DataFacts) -> tuple[str, str]:
+    """The column that is most likely to be predicted, and why.
+
+    Raises:
+        ConfigError: no column can be a label.
+    """
+    by_name = {column.name.lower(): column for column in data.columns}
+    named = [by_name[name] for name in _TARGET_NAMES if name in by_name]
+    for column in [*named, *reversed(data.columns)]:
+        try:
+            label_of(column)
+        except ValueError:
+            continue
+        if column in named:
+            return column.name, "chosen by its name"
+        return column.name, "chosen because it is the last column that can be one"
+    raise ConfigError("--data: no column can be a label; name one with --label")
+
+
+def training(rows: int) -> list[str]:
+    """The lines of `training:`, by the number of training rows."""
+    batch = int(np.clip(2 ** round(np.log2(max(rows, 1) / 40)), 16, 1024))
+    batch = max(1, min(batch, rows))
+    steps = -(-rows // batch)
+    epochs = int(np.clip(round(_STEPS / steps), 20, 200))
+    patience = max(5, epochs // 5)
+    units = [64, 32] if rows < 2_000 else [128, 64]
+    return [
+        "training:",
+        f"  # For {rows:,} training rows: {steps:,} steps an epoch. The best epoch is kept, and",
+        f"  # training ends where {patience} epochs brought nothing better.",
+        f"  global_batch_size: {batch}",
+        f"  epochs: {epochs}",
+        f"  model: {{hidden_units: {units}, dropout: 0.1}}",
+        "  optimizer:",
+        "    {name: adamw, learning_rate: 0.003, weight_decay: 0.01, schedule: {name: cosine}}",
+        f"  early_stopping: {{patience_epochs: {patience}}}",
+    ]
+
+
+def evaluation(facts: ColumnFacts, target: Mapping[str, Any]) -> list[str]:
+    """The lines of `evaluation:`, with what a model without features reaches as thresholds."""
+    lines = ["evaluation:", "  # A model that knows no feature reaches these: a blessed one more."]
+    if target["kind"] == "regression":
+        assert facts.numbers is not None
+        points = np.asarray(facts.numbers.percentiles)
+        distances = np.abs(points - np.median(points))
+        error = float((distances[:-1] + distances[1:]).mean() / 2)
+        bound = f"{{upper_bound: {error:.4g}}}"
+        told = f"always {np.median(points):.4g}, the median"
+        return [*lines, f"  thresholds: {{mean_absolute_error: {bound}}}  # {told}"]
+    if target["kind"] == "binary":
+        return [*lines, "  thresholds: {auc: {lower_bound: 0.5}}  # a guess"]
+    assert facts.texts is not None
+    value, count = facts.texts.top[0]
+    share = count / facts.present
+    shown = " ".join(str(value).split())[:30]
+    bound = f"{{lower_bound: {share:.4f}}}"
+    return [
+        *lines,
+        f"  thresholds: {{sparse_categorical_accuracy: {bound}}}  # always {shown!r}",
+    ]
+
+
+def _normalization(data: DataFacts) -> list[str]:
+    """The lines of `normalization:`, for tables of few different rows."""
+    different = distinct_rows(data)
+    if different >= FEW_DISTINCT * data.rows / data.every:
+        return []
+    return [
+        "normalization:",
+        *(f"  # {line}" for line in textwrap.wrap(_few_distinct(data, different), 90)),
+        "  on_failure: warn",
+    ]
+
+
+def distinct_rows(data: DataFacts) -> int:
+    """How many of the measured rows differ."""
+    columns = [[None if row is None else tuple(row) for row in c] for c in data.values.values()]
+    return len(set(zip(*columns, strict=True))) if columns else data.rows
+
+
+def _few_distinct(data: DataFacts, different: int) -> str:
+    measured = len(next(iter(data.values.values())))
+    return (
+        f"only {different:,} different rows among {measured:,}: rows are split by a hash, equal "
+        "ones together, so that train and eval differ by chance. NormalizationValidator tells it "
+        "and goes on. data.eval_path names rows of your own for evaluation."
+    )
+
+
+def _told(facts: ColumnFacts, target: Mapping[str, Any], why: str) -> list[str]:
+    """Comments on the label: which it is, its kind, and what counts as positive."""
+    lines = []
+    if why:
+        lines.append(f"{facts.name} was {why}: --label NAME takes another.")
+    kind = target["kind"]
+    if kind == "regression":
+        lines.append("A number, on a scale: for classes, kind: multiclass.")
+    elif kind == "multiclass" and facts.texts is not None:
+        lines.append(f"{facts.texts.distinct} classes.")
+    elif "positive" in target and facts.texts is not None:
+        counts = ", ".join(f"{value!r} {count:,} times" for value, count in facts.texts.top[:2])
+        lines.append(f"Two values, {counts}: {target['positive']!r}, the positive one, counts as 1")
+        lines.append("(probabilities are of it; name the other one in `positive` to turn it).")
+    return [" ".join(line.split()) for line in lines]
+
+
+def _guess(path: str, source: Source | None) -> CsvGuess | None:
+    """How CSV is written; None for other files, and for those that `measure` refuses."""
+    if (source or source_of(path)) != "csv":
+        return None
+    return guess_csv(files(path, "--data", base="the working directory"))
+
+
+def _data(path: str, folder: Path, guess: CsvGuess | None, *, drop: bool) -> dict[str, Any]:
+    if not path.startswith(PACKAGE_SCHEME) and not is_remote(path):
+        path = os.path.relpath(path, folder)
+    section = guess.section() if guess else {}
+    return {
+        "path": path,
+        **({"csv": section} if section else {}),
+        "eval_percent": EVAL_PERCENT,
+        **({"drop_rows_without_label": True} if drop else {}),
+    }
+
+
+def _unlabelled(facts: ColumnFacts) -> str:
+    rows = f"{facts.missing:,} of {facts.rows:,} rows"
+    return f"{rows} have no value in {facts.name}: they are left out."
+
+
+def _flow(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False)
+    return text.strip()

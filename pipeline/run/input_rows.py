@@ -1,0 +1,248 @@
+"""Rows to predict, from CSV, Parquet, TFRecord or JSON lines, or standard input: batch by batch.
+
+What `run` reads as CSV or Parquet is read by the same code here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pipeline.common.errors import ConfigError
+from pipeline.data import data_sources
+from pipeline.data.csv_files import open_csv
+from pipeline.data.peek import open_parquet, tfrecords
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from components import CsvOptions
+
+InputFormat = Literal["csv", "parquet", "tfrecord", "jsonl"]
+BATCH_ROWS = 1024
+STANDARD_INPUT = "-"
+
+_ENDINGS: dict[str, InputFormat] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".tfrecord": "tfrecord",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+
+
+@dataclass
+class InputRows:
+    """The rows of one file.
+
+    Attributes:
+        path: of the file, as an error calls it.
+        columns: names.
+        batches: the rows, at most `BATCH_ROWS` at a time, as columns; each as often as it is asked.
+        unreadable: rows that were passed over because they have more or fewer cells than the
+            header.
+        decimal: mark in numbers that are texts.
+        place: finds `line 17` for a column and the text of a cell in it; "" where it does not know.
+    """
+
+    path: str
+    columns: Sequence[str]
+    batches: Iterator[pa.RecordBatch]
+    decimal: str = "."
+    place: Any = field(default=lambda _column, _text: "")
+    unreadable: list[str] = field(default_factory=list)
+
+
+def format_of(path: str) -> InputFormat:
+    """A file's format by its name.
+
+    Raises:
+        ConfigError: its name does not tell.
+    """
+    name = Path(path.removesuffix(".gz").removesuffix(".bz2"))
+    if path == STANDARD_INPUT:
+        return "csv"
+    if name.suffix.lower() in _ENDINGS:
+        return _ENDINGS[name.suffix.lower()]
+    raise ConfigError(
+        f"--input={path}: its name does not tell its format; add --source "
+        "csv, parquet, tfrecord or jsonl"
+    )
+
+
+@contextlib.contextmanager
+def input_file(path: str) -> Iterator[Path]:
+    """The file on this machine that holds the rows; standard input is written into one.
+
+    Raises:
+        ConfigError: there is none, or several.
+    """
+    if path == STANDARD_INPUT:
+        with tempfile.NamedTemporaryFile(prefix="predict-") as spooled:
+            shutil.copyfileobj(sys.stdin.buffer, spooled)
+            spooled.flush()
+            yield Path(spooled.name)
+        return
+    found = data_sources.files(path, "--input", base="the working directory")
+    if len(found) > 1:
+        raise ConfigError(f"--input={path}: {len(found)} files match; name one.")
+    yield found[0]
+
+
+def open_rows(
+    file: Path, shown: str, kind: InputFormat, options: CsvOptions, *, skip: bool
+) -> InputRows:
+    """Opens a file.
+
+    Args:
+        file: on this machine.
+        shown: what an error calls it.
+        kind: its format.
+        options: how CSV is written.
+        skip: pass over rows that cannot be read.
+
+    Raises:
+        ConfigError: it is no file of this format.
+    """
+    if kind == "csv":
+        return _csv(file, shown, options, skip=skip)
+    if kind == "parquet":
+        return _parquet(file, shown)
+    return (_jsonl if kind == "jsonl" else _tfrecord)(file, shown)
+
+
+def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
+    from components.arrow_example_gen import csv_blocks, csv_types
+
+    try:
+        table = open_csv([file], options)
+    except ConfigError as error:
+        raise _error(error, file, shown) from None
+    header = table.headers[str(file)]
+    unreadable: list[str] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        passed = unreadable if skip else None
+        for block in csv_blocks.blocks(str(file), header, options, unreadable=passed):
+            for start in range(0, block.num_rows, BATCH_ROWS):
+                yield block.slice(start, BATCH_ROWS)
+
+    def place(column: str, text: str) -> str:
+        found = csv_blocks.find(str(file), header, options, lambda row: row[column] == text)
+        return f", line {found.line}" if found else ""
+
+    first = next(_told(batches(), file, shown), None)
+    unreadable.clear()
+    decimal = "."
+    if first is not None:
+        decimal = csv_types.decimal_of(csv_types.count(first), options, header.delimiter)
+    found = _told(batches(), file, shown)
+    return InputRows(shown, table.columns, found, decimal, place, unreadable)
+
+
+def _parquet(file: Path, shown: str) -> InputRows:
+    from components.arrow_example_gen.parquet import batches
+
+    table = open_parquet([file], str(file.parent))
+    names = list(table.columns)
+    found = (
+        batch.slice(start, BATCH_ROWS)
+        for group in table.groups
+        for batch in batches(group, names)
+        for start in range(0, batch.num_rows, BATCH_ROWS)
+    )
+    return InputRows(shown, names, _told(found, file, shown))
+
+
+def _tfrecord(file: Path, shown: str) -> InputRows:
+    from tfx_bsl.coders import example_coder
+
+    decode = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        records = tfrecords([file])
+        while some := list(islice(records, BATCH_ROWS)):
+            yield decode(some)
+
+    first = next(batches(), None)
+    names = [] if first is None else first.schema.names
+    return InputRows(shown, names, _told(batches(), file, shown))
+
+
+def _jsonl(file: Path, shown: str) -> InputRows:
+    import gzip
+
+    import pyarrow as pa
+
+    def rows() -> Iterator[dict[str, Any]]:
+        opened = gzip.open if file.suffix == ".gz" else open
+        with opened(file, "rt", encoding="utf-8-sig") as stream:
+            for number, line in enumerate(stream, 1):
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except ValueError as error:
+                    raise ConfigError(
+                        f"--input={shown}, line {number}: is no JSON ({error}). Write one object "
+                        "per line."
+                    ) from None
+                if not isinstance(row, dict):
+                    raise ConfigError(
+                        f"--input={shown}, line {number}: is no object. Write each row as "
+                        '{"column": value, ...}.'
+                    )
+                yield row
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        found = rows()
+        while some := list(islice(found, BATCH_ROWS)):
+            names = list(dict.fromkeys(name for row in some for name in row))
+            columns = [_json_column([row.get(name) for row in some]) for name in names]
+            yield pa.RecordBatch.from_arrays(columns, names)
+
+    first = next(batches(), None)
+    names = [] if first is None else first.schema.names
+    return InputRows(shown, names, batches())
+
+
+def _json_column(values: list[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values)
+    except pa.ArrowException:  # numbers and texts: each as it is written
+        texts = [None if value is None else _json_text(value) for value in values]
+        return pa.array(texts, pa.string())
+
+
+def _json_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _told(batches: Iterator[Any], file: Path, shown: str) -> Iterator[Any]:
+    """What cannot be read, in words of the command line."""
+    try:
+        yield from batches
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise _error(error, file, shown) from None
+
+
+def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
+    told = str(error).replace(str(file), shown)
+    if "data.csv." in told:
+        told += " --config names a pipeline's YAML whose data.csv says so."
+    return ConfigError(f"--input: {told}")
