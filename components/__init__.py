@@ -14,7 +14,7 @@ from trainer_module.common.extras import load
 
 if TYPE_CHECKING:
     from components.arrow_example_gen.component import ArrowExampleGen
-    from components.compressed_csv_example_gen.component import CompressedCsvExampleGen
+    from components.arrow_example_gen.csv_options import CsvOptions
     from components.normalization_validator.artifacts import (
         NormalizationBlessing,
         NormalizationReport,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArrowExampleGen",
-    "CompressedCsvExampleGen",
+    "CsvOptions",
     "NormalizationValidator",
     "NormalizationLimits",
     "NormalizationReport",
@@ -37,7 +37,7 @@ __all__ = [
 
 _HOME = {
     "ArrowExampleGen": "components.arrow_example_gen.component",
-    "CompressedCsvExampleGen": "components.compressed_csv_example_gen.component",
+    "CsvOptions": "components.arrow_example_gen.csv_options",
     "NormalizationBlessing": "components.normalization_validator.artifacts",
     "NormalizationReport": "components.normalization_validator.artifacts",
     "NormalizationLimits": "components.normalization_validator.limits",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from trainer_module.common.keras_names import Kind, check_keras_name
 from trainer_module.devices.memory_budget import parse_memory_budget
 
 DEFAULT_EPOCHS = 10
@@ -156,6 +157,14 @@ class TrainerConfig(_Frozen):
     weight: Annotated[str | None, JUDGED_BY] = Field(
         default=None, description="Transformed feature with weights per row."
     )
+    label_scale: Annotated[Literal["auto", "z_score", "log", "none"], JUDGED_BY] = Field(
+        default="auto",
+        description=(
+            "Scale that a regression is trained on; metrics and the exported model keep the "
+            "label's own unit, the loss does not. auto: z_score, or log where the label is skewed; "
+            "none for a model_fn of your own, and for losses that are not of differences."
+        ),
+    )
     loss: str | None = Field(
         default=None, description="Keras name or dotted path; default from the kind of label."
     )
@@ -163,9 +172,12 @@ class TrainerConfig(_Frozen):
         default=None,
         description="Keras names or dotted paths; default from the kind of label.",
     )
-    class_weight: dict[int, float] | None = Field(
+    class_weight: Literal["balanced"] | dict[int | str, float] | None = Field(
         default=None,
-        description="Weights in training of the rows of each class, times `weight`; 1 for others.",
+        description=(
+            "Weights in training, not in evaluation, of the rows of each class, by number or name, "
+            "times `weight`; 1 for others. balanced: all classes weigh the same in all."
+        ),
     )
     optimizer: OptimizerConfig = Field(
         default=OptimizerConfig(), description="A Keras name, or that with its options."
@@ -279,14 +291,28 @@ class TrainerConfig(_Frozen):
             )
         return value
 
+    @field_validator("class_weight", mode="before")
+    @classmethod
+    def _class_numbers(cls, value: Any) -> Any:
+        if isinstance(value, str) and value != "balanced":
+            raise ValueError('use "balanced", or weights by class: {0: 1.0, 1: 9.0}')
+        if not isinstance(value, Mapping):
+            return value
+        # The keys of JSON are texts.
+        return {
+            int(key) if isinstance(key, str) and key.lstrip("-").isdecimal() else key: weight
+            for key, weight in value.items()
+        }
+
     @field_validator("class_weight")
     @classmethod
-    def _class_weights(cls, value: dict[int, float] | None) -> dict[int, float] | None:
-        for number, weight in (value or {}).items():
-            if number < 0 or not 0 <= weight < float("inf"):
+    def _class_weights(cls, value: Any) -> Any:
+        for number, weight in value.items() if isinstance(value, Mapping) else ():
+            named = isinstance(number, str)
+            if (not named and number < 0) or not 0 <= weight < float("inf"):
                 raise ValueError(
-                    f"class {number} has weight {weight:g}: use classes 0, 1, ... and finite "
-                    "weights of at least 0"
+                    f"class {number} has weight {weight:g}: use classes 0, 1, ... or their names, "
+                    "and finite weights of at least 0"
                 )
         return value
 
@@ -338,6 +364,21 @@ class TrainerConfig(_Frozen):
                 f"window holds at least one micro-batch; use {self.global_batch_size} or less, or "
                 '"auto"'
             )
+        return self
+
+    @model_validator(mode="after")
+    def _names_of_keras(self) -> TrainerConfig:
+        """Without Keras itself, which takes seconds to import: see `model.plan.resolve`."""
+        names: list[tuple[str, Kind, str | None]] = [
+            ("optimizer.name", "optimizer", self.optimizer.name),
+            ("loss", "loss", self.loss),
+            *(("metrics", "metric", name) for name in self.metrics or ()),
+        ]
+        if self.model_fn is None:
+            names.append(("model.activation", "activation", self.model.activation))
+        for field, kind, name in names:
+            if name is not None:
+                check_keras_name(kind, name, field=field)
         return self
 
     @classmethod

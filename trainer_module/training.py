@@ -14,8 +14,9 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.code_fingerprint import code_digests
-from trainer_module.config import DEFAULT_EPOCHS, DEFAULT_METRICS, TrainerConfig, roles
+from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig, roles
 from trainer_module.data.input_pipeline import DataSummary, Examples
+from trainer_module.data.label_scale import LabelScale, find_label_scale
 from trainer_module.loop.actions import (
     Action,
     EarlyStopping,
@@ -28,29 +29,33 @@ from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.run_folder import files_identity, run_folder
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.memory.micro_batch_rows import micro_batch_rows
+from trainer_module.model.class_weights import find_class_weights
 from trainer_module.model.data_context import TransformedData, model_context
-from trainer_module.model.from_config import (
-    build_all,
-    check_monitor,
-    check_outputs,
-    inputs_of,
-    narrowed,
-    step_options,
-)
-from trainer_module.model.metrics import create_metric
+from trainer_module.model.metrics import InOwnUnit
+from trainer_module.model.model_context import ModelContext
+from trainer_module.model.model_inputs import inputs_of
+from trainer_module.model.plan import Plan
 from trainer_module.step.train_step import TrainStep
 
 
 class Trained(NamedTuple):
-    """A training that ended; `inputs` are the transformed features that the model takes."""
+    """A training that ended.
+
+    Attributes:
+        result: Of its loop.
+        model: What was trained; its outputs are on the label's scale.
+        inputs: The transformed features that it takes.
+        label_scale: What the label was brought to; None for none.
+    """
 
     result: FitResult
     model: keras.Model
     inputs: list[str]
+    label_scale: LabelScale | None
 
 
 def train(
-    config: TrainerConfig,
+    plan: Plan,
     data: TransformedData,
     summary: DataSummary,
     strategy: tf.distribute.Strategy,
@@ -60,10 +65,10 @@ def train(
     train_steps: int | None = None,
     progress: Action | None = None,
 ) -> Trained:
-    """Trains as configured, within `keras_set_up(config)`.
+    """Trains as planned, within `keras_set_up(plan.config)`.
 
     Args:
-        config: How.
+        plan: How: what `resolve` returned.
         data: On what.
         summary: Of its training rows.
         strategy: Where.
@@ -77,16 +82,22 @@ def train(
         ValueError: A setting does not fit the data.
         NonFiniteError: See `run_fn`.
     """
+    config = plan.config
     context = model_context(config, data, summary)
+    class_weight = find_class_weights(context, data, summary)
+    if class_weight != config.class_weight:
+        config = config.model_copy(update={"class_weight": class_weight})
+        context = dataclasses.replace(context, config=config)
+        plan = dataclasses.replace(plan, config=config)
+    plan = plan.of_label(context.label_kind)
     epochs, steps = _length(config, train_steps)
     steps_per_epoch = math.ceil(summary.rows / config.global_batch_size)
     total_steps = steps if steps is not None else (epochs or 1) * steps_per_epoch
-    names = DEFAULT_METRICS[context.label_kind] if config.metrics is None else config.metrics
-    check_monitor(config, names)
     checkpoint_dir = None
     if run_dir is not None:
         checkpoint_dir = config.checkpoint_dir or os.path.join(run_dir, "checkpoints")
     micro_batch = micro_batch_rows(
+        plan,
         context,
         data.train,
         total_steps,
@@ -95,12 +106,14 @@ def train(
         record_dir=record_dir or checkpoint_dir,
     )
     with strategy.scope():
-        model, optimizer, loss_fn = build_all(context, total_steps)
-        check_outputs(model, loss_fn, names, config)
-        metrics = [create_metric(name, context.label_kind) for name in names]
+        model, optimizer, loss_fn = plan.build(context, total_steps)
+        metrics = plan.create_metrics()
+        scale = _label_scale(context, summary, outputs=len(getattr(model, "outputs", None) or [0]))
+        if scale is not None:
+            metrics = [InOwnUnit(metric, scale) for metric in metrics]
     # What the model does not take is not read: files may hold many more features.
     inputs = inputs_of(model, context)
-    examples = narrowed(data.train, inputs)
+    examples = dataclasses.replace(data.train.narrowed(inputs), label_scale=scale)
     step = TrainStep(
         model,
         optimizer,
@@ -108,7 +121,7 @@ def train(
         micro_batch_size=micro_batch,
         strategy=strategy,
         expected_rows=config.global_batch_size,
-        **step_options(config),
+        **plan.step_options,
     )
     evaluate = None
     if data.eval_files:
@@ -152,7 +165,40 @@ def train(
         actions=actions,
         checkpoints=checkpoints,
     ).fit()
-    return Trained(result, model, inputs)
+    return Trained(result, model, inputs, scale)
+
+
+def _label_scale(context: ModelContext, summary: DataSummary, *, outputs: int) -> LabelScale | None:
+    """Returns what a regression is trained on, and tells it."""
+    config = context.config
+    if context.label_kind != "regression":
+        if config.label_scale in ("z_score", "log"):
+            raise ValueError(
+                f"trainer.label_scale={config.label_scale!r}: trainer.label={context.label!r} is "
+                f"{context.label_kind}, which has no scale; leave it out."
+            )
+        return None
+    scale = find_label_scale(
+        config.label_scale,
+        summary.label_moments,
+        loss=config.loss,
+        own_model=config.model_fn is not None,
+        whole=summary.label_is_whole,
+        label=context.label,
+    )
+    if scale is not None and outputs > 1:
+        raise ValueError(
+            f"trainer.label_scale={config.label_scale!r}: trainer.model_fn={config.model_fn!r} "
+            f"returned a model with {outputs} outputs, and the scale is of one; leave it out."
+        )
+    if scale is not None:
+        logging.info(
+            "Label %s (skewness %s) is trained as %s; metrics and predictions are in its own unit.",
+            context.label,
+            ", ".join(f"{skew:.1f}" for skew in summary.label_moments.as_is.skewness),
+            "z-score" if scale.name == "z_score" else "z-score of its logarithm",
+        )
+    return scale
 
 
 def check_rows(config: TrainerConfig, summary: DataSummary) -> None:

@@ -29,8 +29,9 @@ class NormalizationReport(Artifact):
 
 
 class NormalizationBlessing(Artifact):
-    """The verdict, laid out as TFX's ModelBlessing: a file BLESSED or NOT_BLESSED, and the custom
-    property `blessed` (1 or 0).
+    """The verdict, laid out as TFX's ModelBlessing.
+
+    It is a file BLESSED or NOT_BLESSED, and the custom property `blessed` (1 or 0).
 
     It is a type of its own because a Resolver looks up every ModelBlessing of the pipeline to find
     the latest blessed model; a blessing that is about no model would break that search.

@@ -6,14 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 
-from components.normalization_validator.columns import ID_KINDS
 from components.normalization_validator.limits import SECTION, NormalizationLimits
 from components.normalization_validator.report import ColumnStatistics, Shift, Violation
 from components.normalization_validator.shift import by_chance
-
-#: z_score of each key's rows: the mean is 0 as under z_score, but a key whose rows are all alike is
-#: 0 with no spread of its own, so that std may be below 1.
-BY_KEY = "z_score_by_key"
 
 
 def find_violations(
@@ -67,7 +62,7 @@ def _in_any_split(column: ColumnStatistics, limits: NormalizationLimits) -> Iter
             f"share of imputed values {_number(column.imputed_share)} is above {_number(imputed)}",
         )
     size = column.vocabulary_size
-    if limits.ids_in_range and column.kind in ID_KINDS and size is not None:
+    if limits.ids_in_range and size is not None:
         for statistic, value in (("min", column.min), ("max", column.max)):
             if value is not None and not 0 <= value <= size - 1:
                 yield _violation(
@@ -88,61 +83,94 @@ def _in_train(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable
             "allow_constant",
             f"every value is {_number(column.mean)}, and constant columns are not allowed",
         )
+    if column.judged_as is not None:
+        yield from JUDGES[column.judged_as](column, limits)
+
+
+def _z_score(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable[Violation]:
+    return _standard(column, limits, least_std=0.0)
+
+
+def _z_score_by_key(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable[Violation]:
+    return _standard(column, limits, least_std=1.0)
+
+
+def _standard(
+    column: ColumnStatistics, limits: NormalizationLimits, *, least_std: float
+) -> Iterable[Violation]:
+    """Mean 0 and std 1, of which only what is at least `least_std` is judged."""
     z = limits.z_score
-    if column.kind in ("z_score", BY_KEY) and z is not None:
-        if column.mean is not None and abs(column.mean) > z.max_abs_mean:
-            yield _violation(
-                column,
-                "mean",
-                column.mean,
-                "z_score.max_abs_mean",
-                f"mean {_number(column.mean)} is outside ±{_number(z.max_abs_mean)}",
-            )
-        if (
-            column.std is not None
-            and not column.constant
-            and abs(column.std - 1.0) > z.max_std_error
-            and not (column.kind == BY_KEY and column.std < 1.0)
-        ):
-            yield _violation(
-                column,
-                "std",
-                column.std,
-                "z_score.max_std_error",
-                f"std {_number(column.std)} is outside 1 ± {_number(z.max_std_error)}",
-            )
+    if z is None:
+        return
+    if column.mean is not None and abs(column.mean) > z.max_abs_mean:
+        yield _violation(
+            column,
+            "mean",
+            column.mean,
+            "z_score.max_abs_mean",
+            f"mean {_number(column.mean)} is outside ±{_number(z.max_abs_mean)}",
+        )
+    if (
+        column.std is not None
+        and not column.constant
+        and column.std >= least_std
+        and abs(column.std - 1.0) > z.max_std_error
+    ):
+        yield _violation(
+            column,
+            "std",
+            column.std,
+            "z_score.max_std_error",
+            f"std {_number(column.std)} is outside 1 ± {_number(z.max_std_error)}",
+        )
+
+
+def _gaussian(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable[Violation]:
     g = limits.gaussian
-    if column.kind == "gaussian" and g is not None:
-        if column.mean is not None and abs(column.mean) > g.max_abs_mean:
-            yield _violation(
-                column,
-                "mean",
-                column.mean,
-                "gaussian.max_abs_mean",
-                f"mean {_number(column.mean)} is outside ±{_number(g.max_abs_mean)}",
-            )
-        if column.std is not None and column.std > g.max_std:
-            yield _violation(
-                column,
-                "std",
-                column.std,
-                "gaussian.max_std",
-                f"std {_number(column.std)} is above {_number(g.max_std)}",
-            )
+    if g is None:
+        return
+    if column.mean is not None and abs(column.mean) > g.max_abs_mean:
+        yield _violation(
+            column,
+            "mean",
+            column.mean,
+            "gaussian.max_abs_mean",
+            f"mean {_number(column.mean)} is outside ±{_number(g.max_abs_mean)}",
+        )
+    if column.std is not None and column.std > g.max_std:
+        yield _violation(
+            column,
+            "std",
+            column.std,
+            "gaussian.max_std",
+            f"std {_number(column.std)} is above {_number(g.max_std)}",
+        )
+
+
+def _min_max(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable[Violation]:
     m = limits.min_max
-    if column.kind == "min_max" and m is not None:
-        low, high = m.low - m.tolerance, m.high + m.tolerance
-        for statistic, value in (("min", column.min), ("max", column.max)):
-            if value is not None and not low <= value <= high:
-                field = "low" if value < low else "high"
-                yield _violation(
-                    column,
-                    statistic,
-                    value,
-                    f"min_max.{field}",
-                    f"{statistic} {_number(value)} is outside "
-                    f"[{_number(m.low)}, {_number(m.high)}]",
-                )
+    if m is None:
+        return
+    low, high = m.low - m.tolerance, m.high + m.tolerance
+    for statistic, value in (("min", column.min), ("max", column.max)):
+        if value is not None and not low <= value <= high:
+            field = "low" if value < low else "high"
+            yield _violation(
+                column,
+                statistic,
+                value,
+                f"min_max.{field}",
+                f"{statistic} {_number(value)} is outside [{_number(m.low)}, {_number(m.high)}]",
+            )
+
+
+#: What a column is judged as (`limits.JUDGED_AS`) -> how.
+JUDGES = {
+    "z_score": _z_score,
+    "z_score_by_key": _z_score_by_key,
+    "min_max": _min_max,
+    "gaussian": _gaussian,
+}
 
 
 def _against_train(

@@ -15,10 +15,8 @@ import numpy as np
 import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from components.normalization_validator.limits import JUDGED_AS
 from trainer_module.data.feature_layout import FeatureLayout, read_schema
-
-#: Kinds whose columns hold ids in [0, vocabulary_size), to which no scale applies.
-ID_KINDS = frozenset({"vocabulary", "integer", "bucketize", "hash", "date"})
 
 #: Kinds whose value says that the source was missing: the value itself is not an imputed one.
 _NEVER_IMPUTED = frozenset({"missing_indicator"})
@@ -29,7 +27,8 @@ class Column(NamedTuple):
 
     `source` is the raw or derived column that it comes from, as far as one can tell: its own name
     without a layout. `mask_bit` is its bit in the packed missing mask, None where no value of it is
-    imputed.
+    imputed. `judged_as` names the limits that it is held to (`check.JUDGES`), `is_aspect` says
+    whether it is rightly constant where its source is not. With a `vocabulary_size`, it holds ids.
     """
 
     name: str
@@ -38,6 +37,8 @@ class Column(NamedTuple):
     vocabulary_size: int | None = None
     mask_bit: int | None = None
     source: str = ""
+    judged_as: str | None = None
+    is_aspect: bool = False
 
 
 class Feature(NamedTuple):
@@ -60,6 +61,7 @@ class FeatureSet(NamedTuple):
     schema: schema_pb2.Schema
 
     def column_names(self) -> list[str]:
+        """Every column's name, feature by feature."""
         return [column.name for feature in self.features for column in feature.columns]
 
 
@@ -136,6 +138,8 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
                 vocabulary_size=column.vocabulary_size,
                 mask_bit=bit if masked else None,
                 source=column.source,
+                judged_as=_known(column.name, column.judged_as),
+                is_aspect=column.is_aspect,
             )
         )
     features = tuple(
@@ -152,6 +156,15 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
     return features
 
 
+def _known(column: str, judged_as: str | None) -> str | None:
+    if judged_as not in (None, *JUDGED_AS):
+        raise ValueError(
+            f"The feature layout wants column {column!r} judged as {judged_as!r}; this validator "
+            f"knows {', '.join(JUDGED_AS)}: install the same version for Transform and validator."
+        )
+    return judged_as
+
+
 def _size(feature: schema_pb2.Feature) -> int | None:
     if not feature.HasField("shape"):
         return None
@@ -162,10 +175,16 @@ class BatchReader:
     """Turns a record batch of tf.Examples into arrays; picklable, so that Beam can ship it."""
 
     def __init__(self, feature_set: FeatureSet):
+        """Reads what `feature_set` names."""
         self._features = feature_set.features
         self._mask = feature_set.mask
 
     def __call__(self, batch: pa.RecordBatch) -> Batch:
+        """The values of one record batch.
+
+        Raises:
+            ValueError: a row holds another number of values than the schema says.
+        """
         mask = None
         if self._mask is not None:
             words, present = _matrix(batch, self._mask.name, self._mask.size, np.int64)

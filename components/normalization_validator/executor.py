@@ -16,11 +16,17 @@ from tfx.types.artifact import Artifact
 
 from components.normalization_validator import artifacts, raw_columns
 from components.normalization_validator.check import find_violations
-from components.normalization_validator.columns import BatchReader, FeatureSet, read_feature_set
+from components.normalization_validator.columns import (
+    BatchReader,
+    Column,
+    FeatureSet,
+    read_feature_set,
+)
 from components.normalization_validator.html import render
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import Report, SplitStatistics, summary
 from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
+from trainer_module.common.progress import RowsCounted, attached
 
 EXAMPLES_KEY = "examples"
 TRANSFORM_GRAPH_KEY = "transform_graph"
@@ -151,12 +157,16 @@ class Executor(BaseBeamExecutor):
 def _with_kinds(feature_set: FeatureSet, limits: NormalizationLimits) -> FeatureSet:
     features = []
     for feature in feature_set.features:
-        columns = tuple(
-            column._replace(kind=limits.kind_of(column.name) or column.kind)
+        columns = [
+            column if (kind := limits.kind_of(column.name)) is None else _as(column, kind)
             for column in feature.columns
-        )
-        features.append(feature._replace(columns=columns))
+        ]
+        features.append(feature._replace(columns=tuple(columns)))
     return feature_set._replace(features=tuple(features))
+
+
+def _as(column: Column, kind: str) -> Column:
+    return column._replace(kind=kind, judged_as=None if kind == "none" else kind)
 
 
 def _write_statistics(measured: Measured, folder: str) -> None:
@@ -189,5 +199,5 @@ def _log_end(report: Report) -> None:
         rows,
         len(report.splits),
         len(report.violations),
-        extra={"progress": {"event": "rows", "rows": rows, "node": _NODE}},
+        extra=attached(RowsCounted(_NODE, rows)),
     )

@@ -159,14 +159,17 @@ class Window(NamedTuple):
 
     @property
     def width(self) -> float:
+        """Of a bar."""
         return 2.0**self.exponent
 
     @property
     def low(self) -> float:
+        """Left edge of the first bar."""
         return self.first * self.width
 
     @property
     def high(self) -> float:
+        """Right edge of the last bar."""
         return (self.first + self.bars) * self.width
 
 

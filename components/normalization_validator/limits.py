@@ -15,16 +15,20 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 #: Section of the pipeline's YAML, so that a message names the field to change.
 SECTION = "normalization"
 
+#: What Transform may say of a column (`judged_as` of its layout): the limits to hold it to. Under
+#: z_score_by_key, each key's rows are scaled by themselves: the mean is 0 as under z_score, but a
+#: key whose rows are all alike is 0 with no spread of its own, so that std may be below 1.
+JUDGED_AS = ("z_score", "z_score_by_key", "min_max", "gaussian")
+
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ZScoreLimits(_Frozen):
-    """Columns of kind z_score, train split, over the values that were not imputed.
+    """Columns judged as z_score, train split, over the values that were not imputed.
 
-    Of kind z_score_by_key too, where a std below 1 is no violation: keys whose rows are all alike
-    are 0.
+    As z_score_by_key too, where a std below 1 is no violation: keys whose rows are all alike are 0.
     """
 
     max_abs_mean: float = Field(
@@ -38,7 +42,7 @@ class ZScoreLimits(_Frozen):
 
 
 class GaussianLimits(_Frozen):
-    """Columns of kind gaussian, train split, over the values that were not imputed.
+    """Columns judged as gaussian, train split, over the values that were not imputed.
 
     Without equal values, mean and std are 0 and 1. Frequent values share a score, which moves the
     mean by less than 0.1 and takes from the std.
@@ -49,7 +53,7 @@ class GaussianLimits(_Frozen):
 
 
 class MinMaxLimits(_Frozen):
-    """Columns of kind min_max, train split, over every finite value, imputed ones too."""
+    """Columns judged as min_max, train split, over every finite value, imputed ones too."""
 
     low: float = Field(default=0.0, description="lowest value that scaling may give")
     high: float = Field(default=1.0, description="highest value that scaling may give")
@@ -148,6 +152,7 @@ class NormalizationLimits(_Frozen):
         return next((kind for glob, kind in self.kinds.items() if _matches(column, glob)), None)
 
     def ignores(self, column: str) -> bool:
+        """Whether a column is reported but not judged."""
         return any(_matches(column, glob) for glob in self.ignore)
 
     def check_splits(self, splits: Sequence[str]) -> None:

@@ -24,10 +24,6 @@ _FILE = "FeatureStats.pb"  # as TFX's StatisticsGen calls it
 #: float32 holds every whole number up to this, and beyond it not even those.
 _EXACT = 2.0**24
 
-#: Kinds of which one column is one aspect of its source, and rightly constant where the source is
-#: not: no row is missing, no row has this value, all dates are of one year.
-_ASPECTS = frozenset({"missing_indicator", "one_hot", "multi_hot", "date", "cyclic"})
-
 
 class Span(NamedTuple):
     """The values of a raw column: from low to high, numbers or texts; equal where it is constant.
@@ -41,6 +37,7 @@ class Span(NamedTuple):
 
     @property
     def constant(self) -> bool:
+        """Whether all values are one."""
         return self.low == self.high
 
 
@@ -101,7 +98,7 @@ def lost_columns(
     sources = {c.name: c.source for f in feature_set.features for c in f.columns}
     found = []
     for i, column in enumerate(splits[0].columns):
-        if column.kind in _ASPECTS or limits.ignores(column.name):
+        if column.is_aspect or limits.ignores(column.name):
             continue
         source = sources[column.name]
         spans = {s.split: raw[s.split][source] for s in splits if source in raw[s.split]}

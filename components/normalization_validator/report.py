@@ -32,10 +32,12 @@ class Histogram(_Frozen):
 
     @property
     def width(self) -> float:
+        """Of a bin."""
         return 2.0**self.exponent
 
     @property
     def low(self) -> float:
+        """Lower edge of the first bin."""
         return self.first_bin * self.width
 
 
@@ -63,6 +65,7 @@ class ColumnStatistics(_Frozen):
     count, mean and std (population, ddof 0) are over the finite values that were not imputed: what
     Transform's analyzers saw. min and max are over every finite value: what the model sees. None
     stands for a statistic of no values. shift: None on train, for ids, and without a value.
+    judged_as, is_aspect: what Transform says may be expected of the column.
     """
 
     name: str
@@ -83,13 +86,22 @@ class ColumnStatistics(_Frozen):
     constant: bool
     histogram: Histogram | None
     shift: Shift | None = None
+    judged_as: str | None = None
+    is_aspect: bool = False
+
+    @property
+    def is_id(self) -> bool:
+        """Whether the values are ids in [0, vocabulary_size), to which no scale applies."""
+        return self.vocabulary_size is not None
 
     @property
     def non_finite_share(self) -> float:
+        """Of the values: NaN or infinite."""
         return self.non_finite / self.values if self.values else 0.0
 
     @property
     def imputed_share(self) -> float:
+        """Of the values: imputed."""
         return self.imputed / self.values if self.values else 0.0
 
     @property
@@ -130,6 +142,7 @@ class Report(_Frozen):
     violations: tuple[Violation, ...]
 
     def to_json(self) -> str:
+        """The text of report.json."""
         return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
 
     def split(self, name: str) -> SplitStatistics:

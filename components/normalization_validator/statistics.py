@@ -27,7 +27,6 @@ from pydantic import BaseModel, ConfigDict
 
 from components.normalization_validator import value_grid
 from components.normalization_validator.columns import (
-    ID_KINDS,
     Batch,
     Column,
     Feature,
@@ -54,6 +53,7 @@ class DoubleDouble(NamedTuple):
     low: np.ndarray
 
     def __add__(self, other: DoubleDouble) -> DoubleDouble:  # pyright: ignore
+        """The sum, to 106 bits."""
         high, error = _two_sum(self.high, other.high)
         low, error_of_low = _two_sum(self.low, other.low)
         high, error = _fast_two_sum(high, error + low)
@@ -97,6 +97,7 @@ class FeatureState:
     """
 
     def __init__(self, columns: int):
+        """No rows of `columns` columns."""
         zero = np.zeros([2, columns])
         self.values = 0
         self.absent = 0
@@ -235,20 +236,24 @@ class ComputeStatistics(beam.CombineFn):
     """Batches of one split -> Measured."""
 
     def __init__(self, feature_set: FeatureSet, split: str):
+        """Measures the columns of `feature_set` in one split."""
         self._features = feature_set.features
         self._split = split
 
     def create_accumulator(self) -> SplitState:
+        """No rows."""
         features = tuple(FeatureState(len(feature.columns)) for feature in self._features)
         return SplitState(np.zeros(1, np.int64), features)
 
     def add_input(self, mutable_accumulator: SplitState, element: Batch) -> SplitState:
+        """Takes in one batch, in place."""
         mutable_accumulator.rows[0] += element.rows
         for state, values in zip(mutable_accumulator.features, element.features, strict=True):
             state.add(values)
         return mutable_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[SplitState]) -> SplitState:
+        """Merges any number of states into a new one."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
             merged.rows[0] += accumulator.rows[0]
@@ -257,6 +262,7 @@ class ComputeStatistics(beam.CombineFn):
         return merged
 
     def extract_output(self, accumulator: SplitState) -> Measured:
+        """The statistics of every column, and the counts to compare splits by."""
         columns, counts = [], []
         for feature, state in zip(self._features, accumulator.features, strict=True):
             for i, column in enumerate(feature.columns):
@@ -285,7 +291,7 @@ def with_shifts(split: Measured, train: Measured) -> SplitStatistics:
     for column, counts, other, other_counts in zip(
         split.statistics.columns, split.counts, train.statistics.columns, train.counts, strict=True
     ):
-        if column.kind not in ID_KINDS:
+        if not column.is_id:
             column = column.model_copy(update={"shift": shift(column, counts, other, other_counts)})
         columns.append(column)
     return split.statistics.model_copy(update={"columns": tuple(columns)})
@@ -320,6 +326,8 @@ def _column(
         max=float(state.max[:, i].max()) if finite else None,
         constant=bool(count and state.min[OBSERVED, i] == state.max[OBSERVED, i]),
         histogram=_histogram(state, i) if finite else None,
+        judged_as=column.judged_as,
+        is_aspect=column.is_aspect,
     )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfx import v1 as tfx
+from tfx.components import Trainer
+from tfx.proto.trainer_pb2 import EvalArgs, TrainArgs  # pyright: ignore[reportAttributeAccessIssue]
+from tfx.types.channel import BaseChannel
 
 from trainer_module.config import TrainerConfig
 
@@ -18,13 +20,14 @@ RUN_FN = "trainer_module.run_fn"
 
 def create_trainer(
     *,
-    examples: tfx.types.BaseChannel,
-    transform_graph: tfx.types.BaseChannel,
-    schema: tfx.types.BaseChannel,
+    examples: BaseChannel,
+    transform_graph: BaseChannel,
+    schema: BaseChannel,
     config: TrainerConfig | Mapping[str, Any],
-    hyperparameters: tfx.types.BaseChannel | None = None,
+    hyperparameters: BaseChannel | None = None,
     code: str = "",
-) -> tfx.components.Trainer:
+    baselines: bool = False,
+) -> Trainer:
     """TFX's Trainer that runs `trainer_module.run_fn`.
 
     Args:
@@ -37,6 +40,8 @@ def create_trainer(
         code: fingerprint of the code behind `run_fn` and `config.model_fn`. TFX's cache does not
             see the code of functions named by a dotted path: a changed fingerprint makes it
             train anew.
+        baselines: also write what a constant and a linear model reach on the eval rows, as
+            `baselines.json` of `model_run`.
 
     Returns:
         The node, with the outputs `model` and `model_run`.
@@ -45,16 +50,17 @@ def create_trainer(
         pydantic.ValidationError: (a ValueError) a field of the configuration is wrong.
     """
     checked = TrainerConfig.model_validate(config)
-    return tfx.components.Trainer(
+    return Trainer(
         run_fn=RUN_FN,
         examples=examples,
         transform_graph=transform_graph,
         schema=schema,
         hyperparameters=hyperparameters,
-        train_args=tfx.proto.TrainArgs(),
-        eval_args=tfx.proto.EvalArgs(),
+        train_args=TrainArgs(),
+        eval_args=EvalArgs(),
         custom_config={
             "trainer": checked.model_dump(mode="json", exclude_none=True),
             "code": code,
+            **({"baselines": True} if baselines else {}),
         },
     )

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfx import v1 as tfx
+from tfx.components import Tuner
+from tfx.proto.trainer_pb2 import EvalArgs, TrainArgs  # pyright: ignore[reportAttributeAccessIssue]
+from tfx.types.channel import BaseChannel
 
 from trainer_module.config import TrainerConfig
 from trainer_module.tuning.tuner_config import TunerConfig
@@ -19,13 +21,13 @@ TUNER_FN = "trainer_module.tuner_fn"
 
 def create_tuner(
     *,
-    examples: tfx.types.BaseChannel,
-    transform_graph: tfx.types.BaseChannel,
-    schema: tfx.types.BaseChannel,
+    examples: BaseChannel,
+    transform_graph: BaseChannel,
+    schema: BaseChannel,
     trainer: TrainerConfig | Mapping[str, Any],
     config: TunerConfig | Mapping[str, Any],
     code: str = "",
-) -> tfx.components.Tuner:
+) -> Tuner:
     """TFX's Tuner that runs `trainer_module.tuner_fn`.
 
     Args:
@@ -47,13 +49,13 @@ def create_tuner(
     training = TrainerConfig.model_validate(trainer)
     tuning = TunerConfig.model_validate(config)
     tuning.check(training)
-    return tfx.components.Tuner(
+    return Tuner(
         tuner_fn=TUNER_FN,
         examples=examples,
         transform_graph=transform_graph,
         schema=schema,
-        train_args=tfx.proto.TrainArgs(),
-        eval_args=tfx.proto.EvalArgs(),
+        train_args=TrainArgs(),
+        eval_args=EvalArgs(),
         custom_config={
             "trainer": training.model_dump(mode="json", exclude_none=True),
             "tuner": tuning.model_dump(mode="json", exclude_defaults=True),

@@ -121,8 +121,10 @@ def _function_code(function: types.FunctionType, seen: set[int]) -> str:
 
 
 def _text(function: types.FunctionType) -> str:
-    """Returns a function's source without comments; of a lambda, which has no lines of its own,
-    its instructions."""
+    """Returns a function's source without comments.
+
+    A lambda has no lines of its own: its instructions stand for them.
+    """
     if function.__name__ != "<lambda>":
         try:
             return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))

@@ -34,6 +34,8 @@ class Column(_Record):
         entry_of: Asset whose line `entry` (from 0) is the value that a learned 0/1 column stands
             for; its name is then `<source>=<value>`.
         entry: That line.
+        judged_as: Limits that NormalizationValidator holds the column to; None: none of a kind.
+        is_aspect: Whether it is one aspect of its source, and rightly constant where that is not.
     """
 
     name: str
@@ -47,6 +49,8 @@ class Column(_Record):
     extra_ids: int = 0
     entry_of: str | None = None
     entry: int | None = None
+    judged_as: str | None = None
+    is_aspect: bool = False
 
     @property
     def is_id(self) -> bool:
@@ -61,11 +65,13 @@ class Label(_Record):
         name: Its name.
         kind: binary, multiclass or regression.
         classes: Number of classes; None for regression.
+        positive: Value that counts as 1 of a binary label, where one is named.
     """
 
     name: str
     kind: str | None = None
     classes: int | None = None
+    positive: str | int | float | None = None
 
 
 class FeatureLayout(_Record):
@@ -79,7 +85,6 @@ class FeatureLayout(_Record):
         missing: Transformed feature that tells which values were missing, if any.
         label: What is predicted.
         weight: Transformed feature that weighs the rows.
-        label_sources: Raw columns that no model needs: absent at serving.
         passthrough: Transformed features for who reads the rows, keys and ids: no model takes
             them.
     """
@@ -88,7 +93,6 @@ class FeatureLayout(_Record):
     missing: str | None = None
     label: Label | None = None
     weight: str | None = None
-    label_sources: tuple[str, ...] = ()
     passthrough: tuple[str, ...] = ()
 
     @property

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from trainer_module.data.block_shuffle import shuffle_blocks
+from trainer_module.data.label_scale import LabelMoments, LabelScale
 
 _READ_BUFFER_BYTES = 8 << 20
 _FILES_AT_A_TIME = 8
@@ -22,6 +23,7 @@ _MANY_ROWS = 32_768
 _MOST_BYTES = 128 << 20
 _SCAN_ROWS = 8192
 _BATCHES_AHEAD = 2
+_MOST_CLASSES = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +35,20 @@ class Examples:
         feature_spec: Feature to tf.io.FixedLenFeature, of those to read.
         label: Feature that becomes the labels `[rows, ...]`.
         weight: Feature that becomes the weights `[rows]`, or None.
+        label_scale: What labels are brought to; None for none.
     """
 
     files: tuple[str, ...]
     feature_spec: dict[str, Any]
     label: str
     weight: str | None = None
+    label_scale: LabelScale | None = None
+
+    def narrowed(self, inputs: Collection[str]) -> Examples:
+        """Returns the examples with these features, label and weight only."""
+        kept = {*inputs, self.label, self.weight}
+        spec = {name: each for name, each in self.feature_spec.items() if name in kept}
+        return dataclasses.replace(self, feature_spec=spec)
 
     def batches(self, batch_rows: int) -> tf.data.Dataset:
         """Returns (features, labels) or (features, labels, weights), in the same order each time.
@@ -48,6 +58,13 @@ class Examples:
         """
         blocks = self._parsed(self._records(tf.constant(self.files)))
         return blocks.rebatch(batch_rows).prefetch(_BATCHES_AHEAD).with_options(_options())
+
+    def every(self, nth: int, batch_rows: int) -> tf.data.Dataset:
+        """Returns batches as `batches` does, of each nth row alone; the others are not parsed."""
+        if nth == 1:
+            return self.batches(batch_rows)
+        records = self._records(tf.constant(self.files)).unbatch().shard(nth, 0)
+        return self._parsed(records.batch(batch_rows)).with_options(_options())
 
     def shuffled_batches(
         self, batch_rows: int, *, shuffle_buffer_rows: int, seed: int
@@ -152,6 +169,8 @@ class Examples:
         label = features.pop(self.label)
         if label.shape.rank == 1:
             label = label[:, tf.newaxis]  # as the model's outputs are
+        if self.label_scale is not None:
+            label = self.label_scale.scaled(label)
         if self.weight is None:
             return features, label
         return features, label, tf.reshape(features.pop(self.weight), [-1])
@@ -178,6 +197,9 @@ class DataSummary:
         label_max: Largest label.
         label_is_whole: Whether all labels are whole numbers.
         id_sizes: Integer feature to (smallest id, number of ids up to the largest).
+        label_moments: Of the label.
+        class_sums: Whole label to the sum of its rows' weights; None for labels that are not whole
+            or have more than 10,000 values.
     """
 
     rows: int
@@ -185,6 +207,8 @@ class DataSummary:
     label_max: float
     label_is_whole: bool
     id_sizes: dict[str, tuple[int, int]]
+    label_moments: LabelMoments
+    class_sums: dict[int, float] | None = None
 
 
 def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSummary:
@@ -193,12 +217,12 @@ def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSum
     Raises:
         ValueError: There is no row, or a label or weight that cannot be trained on.
     """
-    needed = {examples.label, *id_features} | ({examples.weight} if examples.weight else set())
-    spec = {name: examples.feature_spec[name] for name in needed}
-    narrow = dataclasses.replace(examples, feature_spec=spec)
+    narrow = examples.narrowed(id_features)
     rows, low, high, whole = 0, np.inf, -np.inf, True
     weight_sum = 0.0
+    moments: LabelMoments | None = None
     ids: dict[str, tuple[int, int]] = {}
+    sums: dict[int, float] | None = {}
     for features, label, *rest in narrow.batches(_SCAN_ROWS).as_numpy_iterator():
         if label.dtype.kind not in "fiu":
             raise ValueError(
@@ -214,15 +238,21 @@ def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSum
         if rest:
             weight_sum += _weight_sum(rest[0], examples.weight)
         rows += len(label)
+        seen = LabelMoments.of(label)
+        moments = moments.merged(seen) if moments else seen
         low, high = min(low, label.min()), max(high, label.max())
         whole = whole and bool((label == np.floor(label)).all())
+        if not whole or label.shape[1:] != (1,):
+            sums = None
+        elif sums is not None:
+            sums = _class_sums(sums, label[:, 0], rest[0] if rest else None)
         for name in id_features:
             first, last = ids.get(name, (np.iinfo(np.int64).max, np.iinfo(np.int64).min))
             ids[name] = (
                 min(first, int(features[name].min())),
                 max(last, int(features[name].max())),
             )
-    if rows == 0:
+    if rows == 0 or moments is None:
         raise ValueError(f"no training rows in {', '.join(examples.files[:3])}: check the split.")
     if low == high:
         raise ValueError(
@@ -232,7 +262,18 @@ def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSum
     if examples.weight and not weight_sum > 0:
         raise ValueError(f"trainer.weight={examples.weight!r} is 0 in all training rows.")
     sizes = {name: (first, last - first + 1) for name, (first, last) in ids.items()}
-    return DataSummary(rows, float(low), float(high), whole, sizes)
+    return DataSummary(rows, float(low), float(high), whole, sizes, moments, sums)
+
+
+def _class_sums(
+    sums: dict[int, float], labels: np.ndarray, weights: np.ndarray | None
+) -> dict[int, float] | None:
+    values, places = np.unique(labels, return_inverse=True)
+    found = np.bincount(places, None if weights is None else weights.astype(np.float64))
+    sums = dict(sums)
+    for value, more in zip(values.tolist(), found.tolist(), strict=True):
+        sums[int(value)] = sums.get(int(value), 0.0) + more
+    return sums if len(sums) <= _MOST_CLASSES else None
 
 
 def _weight_sum(weights: np.ndarray, name: str | None) -> float:

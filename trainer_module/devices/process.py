@@ -9,11 +9,19 @@ class ProcessSettings(Protocol):
     """The settings of a `TrainerConfig` that TensorFlow takes once for a process."""
 
     @property
-    def micro_batch_size(self) -> int | str | None: ...
+    def micro_batch_size(self) -> int | str | None:
+        """Rows, "auto" or None."""
+        ...
+
     @property
-    def intra_op_threads(self) -> int | None: ...
+    def intra_op_threads(self) -> int | None:
+        """Threads of one operation; None: TensorFlow's choice."""
+        ...
+
     @property
-    def logical_devices(self) -> int | None: ...
+    def logical_devices(self) -> int | None:
+        """Logical CPU devices; None: those there are."""
+        ...
 
 
 def prepare_process(config: ProcessSettings) -> None:

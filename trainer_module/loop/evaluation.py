@@ -15,7 +15,7 @@ from trainer_module.step.graph_errors import told_plainly
 from trainer_module.step.split import per_replica
 from trainer_module.window.labels import zero_where_unweighted
 from trainer_module.window.loss import WeightedLoss, as_loss_function, loss_sums
-from trainer_module.window.nested import Path, label, leaves, only, part_at
+from trainer_module.window.nested import Path, leaves, only, part_at, path_name
 from trainer_module.window.own_steps import tell_what_is_not_called
 
 
@@ -154,7 +154,7 @@ def _by_result(metrics: Any) -> dict[str, tuple[Path, keras.metrics.Metric]]:
         ]
     else:
         found = [((), metric) for metric in metrics]
-    names = ["loss", *(f"{label(p)}_{m.name}" if p else m.name for p, m in found)]
+    names = ["loss", *(f"{path_name(p)}_{m.name}" if p else m.name for p, m in found)]
     if len(set(names)) < len(names):
         raise ValueError(f"metrics: the names {', '.join(names)} repeat; give each its own.")
     return dict(zip(names[1:], found, strict=True))

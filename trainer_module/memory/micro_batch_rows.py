@@ -13,11 +13,13 @@ import tensorflow as tf
 from trainer_module.common.whole_files import write_text
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.memory.micro_batch_size import MemoryBudgetError, find_micro_batch_size
-from trainer_module.model.from_config import build_all, inputs_of, narrowed, step_options
 from trainer_module.model.model_context import ModelContext
+from trainer_module.model.model_inputs import inputs_of
+from trainer_module.model.plan import Plan, build_resolved
 
 
 def micro_batch_rows(
+    plan: Plan,
     context: ModelContext,
     train: Examples,
     total_steps: int,
@@ -29,6 +31,7 @@ def micro_batch_rows(
     """Returns the rows of a micro-batch on one replica.
 
     Args:
+        plan: What the configuration's names stand for.
         context: What the model is built from.
         train: The training rows.
         total_steps: Optimizer steps of the whole run.
@@ -39,19 +42,19 @@ def micro_batch_rows(
     Raises:
         MemoryBudgetError: Not even one row fits.
     """
-    config = context.config
+    config = plan.config
     if config.micro_batch_size is None:
         return math.ceil(config.global_batch_size / strategy.num_replicas_in_sync)
     if config.micro_batch_size != "auto":
         return config.micro_batch_size
 
     def first_rows(model: keras.Model) -> Any:
-        rows = narrowed(train, inputs_of(model, context)).batches(1)
+        rows = train.narrowed(inputs_of(model, context)).batches(1)
         return next(rows.take(1).as_numpy_iterator())
 
     try:
         found = find_micro_batch_size(
-            f"{build_all.__module__}.{build_all.__name__}",
+            f"{build_resolved.__module__}.{build_resolved.__name__}",
             first_rows,
             arguments=(context, total_steps),
             global_batch_size=config.global_batch_size,
@@ -59,7 +62,7 @@ def micro_batch_rows(
             memory_budget=config.memory_budget,
             cache_dir=config.memory_cache_dir,
             record_dir=record_dir,
-            **step_options(config),
+            **plan.step_options,
         )
     except MemoryBudgetError as error:
         raise MemoryBudgetError(f"trainer.{error}") from None

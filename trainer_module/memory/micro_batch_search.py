@@ -47,6 +47,7 @@ class DoesNotFit(Exception):
     """Not even one row fits; `need` is what it needs."""
 
     def __init__(self, need: Need) -> None:
+        """Takes what one row needs."""
         super().__init__(need)
         self.need = need
 

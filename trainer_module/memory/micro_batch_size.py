@@ -18,6 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.names import import_dotted, nearest
+from trainer_module.common.progress import MemoryProbe, MicroBatchFound, attached
 from trainer_module.devices.memory_budget import (
     format_bytes,
     free_gpu_memory,
@@ -29,7 +30,7 @@ from trainer_module.memory import probe_cache
 from trainer_module.memory.micro_batch_search import DoesNotFit, Need, search
 from trainer_module.memory.probe import ProbeRequest
 from trainer_module.memory.probe_key import step_key
-from trainer_module.memory.probe_process import run_probe
+from trainer_module.memory.probe_process import measure_in_child
 from trainer_module.step.train_step import TrainStep
 
 # Longer windows are cut to so many micro-batches while the search looks around: they hold as much,
@@ -182,9 +183,9 @@ def _search(request: ProbeRequest, budget: int, free: int) -> Any:
         logging.get_absl_logger().info(
             "Measuring the memory of micro-batches of %d rows",
             size,
-            extra={"progress": {"event": "memory_probe", "rows": size}},
+            extra=attached(MemoryProbe(size)),
         )
-        need = run_probe(
+        need = measure_in_child(
             dataclasses.replace(
                 request,
                 micro_batch_size=size,
@@ -283,7 +284,7 @@ def _tell(found: MicroBatchSize, devices: tuple[str, ...]) -> None:
         format_bytes(found.budget),
         beyond,
         source,
-        extra={"progress": {"event": "micro_batch_size", **found._asdict()}},
+        extra=attached(MicroBatchFound(**found._asdict())),
     )
 
 

@@ -62,12 +62,15 @@ def step_key(
         "step_options": request.step_options,
         "keras_options": request.keras_options,
         "software": [platform.python_version(), *(sys.modules[n].__version__ for n in _LIBRARIES)],
-        "trainer_module": _digest(
-            *(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
-        ),
+        "trainer_module": _digest(*(file.read_bytes() for file in own_sources())),
         "environment": {name: os.environ.get(name) for name in _ENVIRONMENT},
     }
     return _digest(json.dumps(facts, sort_keys=True, default=str).encode())
+
+
+def own_sources() -> list[Path]:
+    """Returns the files of this package, of all rooms: any may change what a step holds."""
+    return sorted(Path(__file__).parents[1].rglob("*.py"))
 
 
 def _digest(*parts: bytes) -> str:

@@ -19,7 +19,7 @@ from trainer_module.memory.probe import ProbeRequest
 _LOG_LINES = 20
 
 
-def run_probe(request: ProbeRequest) -> Need:
+def measure_in_child(request: ProbeRequest) -> Need:
     """Returns what a step needs, as a child process found it.
 
     A child that was stopped at its limit, ran out of memory or was killed (SIGKILL, as the kernel

@@ -88,7 +88,7 @@ def default_model(context: ModelContext) -> keras.Model:
         elif feature.dtype.is_integer:
             tensor = keras.Input(feature.shape, name=name, dtype="int64")
             ids.append(keras.layers.Reshape((width,))(tensor))
-            ranges += _id_ranges(context, name, width)
+            ranges += id_ranges(context, name, width)
         else:
             raise ValueError(
                 f"transformed feature {name!r} has type {feature.dtype.name}, which the default "
@@ -123,7 +123,8 @@ def default_model(context: ModelContext) -> keras.Model:
     return keras.Model(inputs, output, name="default_model")
 
 
-def _id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, int]]:
+def id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, int]]:
+    """Returns (smallest id, number of ids) of each position of an integer feature."""
     if context.layout is not None:
         columns = context.layout.of(name)
         sizes = [column.vocabulary_size for column in columns]

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from trainer_module.common.names import import_dotted, nearest
+from trainer_module.data.label_scale import LabelScale
 from trainer_module.model.model_context import LabelKind
 
 # Keras' default of 200 thresholds shows AUC to about two decimals.
@@ -32,11 +33,11 @@ def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
         ValueError: There is no such metric, or it cannot be made from its name alone.
     """
     metric = _own(name) if "." in name else _of_keras(name, kind)
-    metric.name = metric_label(name)
+    metric.name = result_name(name)
     return metric
 
 
-def metric_label(name: str) -> str:
+def result_name(name: str) -> str:
     """Returns how the metric of that name is called in results."""
     return name.rpartition(".")[2]
 
@@ -64,6 +65,30 @@ class OneHotLabels(keras.metrics.Metric):
         classes = keras.ops.cast(keras.ops.reshape(y_true, (-1,)), "int32")
         one_hot = keras.ops.one_hot(classes, y_pred.shape[-1], dtype=y_pred.dtype)
         self.metric.update_state(one_hot, y_pred, sample_weight=sample_weight)
+
+    def result(self) -> Any:
+        """Returns the metric's result."""
+        return self.metric.result()
+
+    def reset_state(self) -> None:
+        """Starts over."""
+        self.metric.reset_state()
+
+
+class InOwnUnit(keras.metrics.Metric):
+    """A metric of labels and outputs that were scaled for the training, in the label's own unit."""
+
+    def __init__(self, metric: keras.metrics.Metric, scale: LabelScale) -> None:
+        """Wraps the metric and takes its name; call it in the strategy's scope."""
+        super().__init__(name=metric.name, dtype=metric.dtype)
+        self.metric = metric
+        self.scale = scale
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds a batch of scaled labels and outputs."""
+        labels, outputs = self.scale.unscaled(y_true), self.scale.unscaled(y_pred)
+        check_labels(self.metric, labels, outputs, sample_weight)
+        self.metric.update_state(labels, outputs, sample_weight=sample_weight)
 
     def result(self) -> Any:
         """Returns the metric's result."""
@@ -171,7 +196,7 @@ def _own(path: str) -> keras.metrics.Metric:
         if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
     if len(needed) == 2 and not isinstance(found, type):
-        return keras.metrics.MeanMetricWrapper(found, name=metric_label(path))
+        return keras.metrics.MeanMetricWrapper(found, name=result_name(path))
     made = found() if not needed else None
     if not isinstance(made, keras.metrics.Metric):
         raise ValueError(

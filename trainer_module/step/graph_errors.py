@@ -25,13 +25,13 @@ def told_plainly() -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        explanation = explain(error.message)
+        explanation = words_for(error.message)
         if explanation is None:
             raise
         raise ValueError(explanation) from error
 
 
-def explain(message: str) -> str | None:
+def words_for(message: str) -> str | None:
     """Returns what TensorFlow's message means for the data, or None if that is not known."""
     if found := _LABEL.search(message):
         value, count = map(int, found.groups())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,8 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.data.label_scale import LabelScale
+
 
 def export_model(
     model: keras.Model,
@@ -18,17 +21,18 @@ def export_model(
     directory: str,
     *,
     inputs: Sequence[str],
-    label_sources: Sequence[str] | None = None,
+    label_scale: LabelScale | None = None,
 ) -> None:
     """Writes a SavedModel that takes raw rows, readable by session-style loaders too.
 
-    - `serving_default`: `examples`, serialized tf.Examples `[rows]` without the label sources, to
-      `outputs` `[rows, k]` (or one tensor per name, for a model that gives a dict).
-    - `transform_features`: `examples` with the label sources, to every transformed feature.
-    - `raw`: one tensor per raw column without the label sources, to the outputs as above. A column
-      of variable length is `[rows, values]`, where NaN, "" and the smallest int64 (-2^63) say that
+    - `serving_default`: `examples`, serialized tf.Examples `[rows]` of the columns that the model's
+      inputs are computed from, to `outputs` `[rows, k]` (or one tensor per name, for a model that
+      gives a dict). Other columns, the label's too, may be there or not.
+    - `transform_features`: `examples` of all columns, to every transformed feature.
+    - `raw`: one tensor per column as in `serving_default`, to the outputs as above. A column of
+      variable length is `[rows, values]`, where NaN, "" and the smallest int64 (-2^63) say that
       there is no value: rows of different length are filled up with them. An argument is named as
-      its column, but for characters that TensorFlow has no name for.
+      its column, but for characters that TensorFlow has no name for, and `class_` for `class`.
 
     Beside it, `assets.extra/raw_columns.json` lists the raw columns that serving takes: name,
     dtype, and argument of `raw`.
@@ -38,20 +42,17 @@ def export_model(
         transform_output: tft.TFTransformOutput.
         directory: Where to write.
         inputs: Transformed features that the model takes, as a dict.
-        label_sources: Raw columns that no feature needs (those of label, weight and passthrough),
-            absent at serving; None finds them: those without which Transform still gives every
-            input of the model.
+        label_scale: What the model's outputs are brought back from, to the label's own unit.
     """
     layer = transform_output.transform_features_layer()
     raw_spec: dict[str, Any] = transform_output.raw_feature_spec()
-    if label_sources is None:
-        label_sources = find_label_sources(layer, raw_spec, inputs)
-    serving_spec = {name: spec for name, spec in raw_spec.items() if name not in label_sources}
+    unused = unused_columns(layer, raw_spec, inputs)
+    serving_spec = {name: spec for name, spec in raw_spec.items() if name not in unused}
 
     def predict(raw: Mapping[str, Any]) -> dict[str, tf.Tensor]:
         transformed = layer(dict(raw))
         outputs = model({name: transformed[name] for name in inputs}, training=False)
-        return _named(outputs)
+        return _named(outputs if label_scale is None else label_scale.unscaled(outputs))
 
     def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         return predict(tf.io.parse_example(examples, serving_spec))
@@ -96,7 +97,10 @@ def argument_names(columns: Sequence[str]) -> dict[str, str]:
     """Column -> a name that TensorFlow accepts: the same, or with `_` for what it does not."""
     taken: dict[str, str] = {}
     for column in columns:
-        name = base = re.sub(r"[^A-Za-z0-9_.]", "_", column).lstrip("_") or "column"
+        base = re.sub(r"[^A-Za-z0-9_.]", "_", column).lstrip("_") or "column"
+        if keyword.iskeyword(base):  # TensorFlow makes parameters of functions of them
+            base += "_"
+        name = base
         number = 1
         while name in taken.values() or (name != column and name in columns):
             name, number = f"{base}_{number}", number + 1
@@ -117,7 +121,7 @@ def _write_raw_columns(
         stream.write(json.dumps({"version": 1, "columns": columns}, indent=1))
 
 
-def find_label_sources(
+def unused_columns(
     layer: Any, raw_spec: Mapping[str, Any], needed: Sequence[str]
 ) -> tuple[str, ...]:
     """Returns the raw columns that no needed feature is computed from.

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from trainer_module.baselines.baselines import write_baselines
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
 from trainer_module.loop.actions import FitResult
 from trainer_module.model.data_context import unsized_ids
-from trainer_module.model.from_config import check_names
+from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data
 from trainer_module.tfx.export import export_model
+from trainer_module.tfx.label_names import write_label
 from trainer_module.training import check_rows, keras_set_up, train
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
@@ -29,6 +31,9 @@ def run_fn(fn_args: Any) -> FitResult:
     A Tuner's best hyperparameters, where the node has them, take the place of the settings that
     they name (`optimizer.learning_rate`).
 
+    With `fn_args.custom_config["baselines"]`, what a constant and a linear model reach on the eval
+    rows is written to `baselines.json` in the model_run folder.
+
     Args:
         fn_args: TFX's FnArgs: train_files, eval_files, transform_output, model_run_dir,
             serving_model_dir, custom_config, hyperparameters.
@@ -41,14 +46,14 @@ def run_fn(fn_args: Any) -> FitResult:
     if getattr(fn_args, "hyperparameters", None):
         config = with_hyperparameters(config, fn_args.hyperparameters)
     prepare_process(config)
-    check_names(config)
+    plan = resolve(config)
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     summary = summarise(data.train, id_features=unsized_ids(data))
     check_rows(config, summary)
     with keras_set_up(config):
         trained = train(
-            config,
+            plan,
             data,
             summary,
             strategy,
@@ -60,8 +65,19 @@ def run_fn(fn_args: Any) -> FitResult:
             data.transform_output,
             fn_args.serving_model_dir,
             inputs=trained.inputs,
-            label_sources=None if data.layout is None else data.layout.label_sources,
+            label_scale=trained.label_scale,
         )
+    if data.layout is not None and data.layout.label is not None:
+        write_label(
+            fn_args.serving_model_dir,
+            data.layout.label,
+            numbers=int(summary.label_max) + 1,
+            transform_output=data.transform_output,
+            loss=plan.loss,
+            raw_schema=getattr(fn_args, "schema_path", None),
+        )
+    if fn_args.custom_config.get("baselines"):
+        write_baselines(_run_dir(fn_args), data, summary, config, trained.inputs)
     return trained.result
 
 

@@ -14,7 +14,7 @@ from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
 from trainer_module.loop.actions import Action
 from trainer_module.model.data_context import model_context, unsized_ids
-from trainer_module.model.from_config import check_names, distinct_by_name
+from trainer_module.model.plan import resolve, resolve_all
 from trainer_module.tfx.data import open_data
 from trainer_module.training import check_rows, keras_set_up, train
 from trainer_module.tuning.tuner_config import TunerConfig, check_objective
@@ -53,8 +53,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     combinations = list(tuning.combinations(config))
     # A trial that measures memory asks the most of the process.
     prepare_process(next((c for c in combinations if c.micro_batch_size == "auto"), config))
-    for one in distinct_by_name(combinations):
-        check_names(one)
+    resolve_all(combinations)
     strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     if not data.eval_files:
@@ -74,7 +73,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
         with keras_set_up(config):
             steps = getattr(fn_args, "train_steps", None)
             trained = train(
-                config,
+                resolve(config),
                 data,
                 summary,
                 strategy,

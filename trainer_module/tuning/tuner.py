@@ -13,6 +13,7 @@ from keras_tuner.engine import base_tuner
 
 from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.names import nearest
+from trainer_module.common.progress import TrialEnded, TrialFailed, TrialNumber, attached
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
 from trainer_module.loop.actions import Action, ProgressLog
 from trainer_module.memory.micro_batch_size import MemoryBudgetError
@@ -76,12 +77,13 @@ class SettingsTuner(base_tuner.BaseTuner):
     def run_trial(self, trial: Any, *fit_args: Any, **fit_kwargs: Any) -> dict[str, float]:
         """Trains with the trial's values and returns {objective: value}."""
         number = int(trial.trial_id) + 1
+        which = TrialNumber(number, self.trials)
         values = setting_values(trial.hyperparameters.values)
         config = self.tuning.trial_config(
             self.trainer, values, epochs=trial.hyperparameters.values.get(f"{RESERVED}epochs")
         )
         try:
-            metrics = self.train_trial(config, ProgressLog(trial=(number, self.trials)))
+            metrics = self.train_trial(config, ProgressLog(trial=which))
             score = _score(metrics, self.tuning.objective)
             if math.isnan(score):
                 raise NonFiniteError(
@@ -89,15 +91,16 @@ class SettingsTuner(base_tuner.BaseTuner):
                     "trainer.clip_norm."
                 )
         except (NonFiniteError, MemoryBudgetError, tf.errors.ResourceExhaustedError) as error:
-            self._tell(number, values, f"failed: {error}", failed=str(error))
+            self._tell(TrialFailed(which, values, str(error)), f"failed: {error}")
             raise keras_tuner.errors.FailedTrialError(str(error)) from error
         except Exception as error:
             raise keras_tuner.errors.FatalError(f"trial {number} with {values}: {error}") from error
         best, of = self._best(score, number)
         shown = f"{self.tuning.objective} {score:.4f}, best {best:.4f} of trial {of}"
-        self._tell(
-            number, values, shown, score=score, metrics=dict(metrics), best=best, best_trial=of
+        ended = TrialEnded(
+            which, self.tuning.objective, values, score, best, of, metrics=dict(metrics)
         )
+        self._tell(ended, shown)
         return {self.tuning.objective: score}
 
     def on_search_end(self) -> None:
@@ -121,23 +124,14 @@ class SettingsTuner(base_tuner.BaseTuner):
                 return trial.score, int(trial.trial_id) + 1
         return score, number
 
-    def _tell(self, number: int, values: Mapping[str, Any], shown: str, **record: Any) -> None:
+    def _tell(self, record: TrialEnded | TrialFailed, shown: str) -> None:
         logging.get_absl_logger().info(
             "trial %d/%s: %s; with %s",
-            number,
-            self.trials or "?",
+            record.trial.number,
+            record.trial.of or "?",
             shown,
-            ", ".join(f"{path}={value!r}" for path, value in values.items()),
-            extra={
-                "progress": {
-                    "event": "trial",
-                    "trial": number,
-                    "trials": self.trials,
-                    "objective": self.tuning.objective,
-                    "values": dict(values),
-                    **record,
-                }
-            },
+            ", ".join(f"{path}={value!r}" for path, value in record.values.items()),
+            extra=attached(record),
         )
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.window.loss import WeightedLoss
-from trainer_module.window.nested import Path, at, label, only
+from trainer_module.window.nested import Path, at, only, path_name
 
 # What hands on the numbers that it is given.
 _PASSING = (
@@ -85,7 +85,7 @@ def _tell(model: keras.Model, loss_fn: WeightedLoss, path: Path, gives: str) -> 
         "%smodel %r %s, and loss %r takes probabilities: it clips them to 0 and 1 and hardly "
         "trains. Give the last layer activation='sigmoid' (or 'softmax'), or take "
         "keras.losses.%s(from_logits=True).",
-        f"output {label(path)!r} of " if path else "",
+        f"output {path_name(path)!r} of " if path else "",
         model.name,
         gives,
         loss if isinstance(loss, str) else getattr(loss, "name", loss),

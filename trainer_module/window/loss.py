@@ -18,7 +18,7 @@ from trainer_module.window.loss_values import (
     output_loss,
     values_of,
 )
-from trainer_module.window.nested import Path, is_nested, label, leaves, only, part_at
+from trainer_module.window.nested import Path, is_nested, leaves, only, part_at, path_name
 
 Reduction = Literal["weighted_mean", "mean"]
 
@@ -99,8 +99,8 @@ def weighted_loss(
         factors = {path: factor for path, factor in leaves(loss_weights).items() if path in losses}
         if set(factors) != set(losses) or len(leaves(loss_weights)) > len(leaves(loss)):
             raise ValueError(
-                f"loss_weights has {sorted(map(label, leaves(loss_weights)))}, the losses have "
-                f"{sorted(map(label, losses))}: give one weight per output."
+                f"loss_weights has {sorted(map(path_name, leaves(loss_weights)))}, the losses "
+                f"have {sorted(map(path_name, losses))}: give one weight per output."
             )
     terms = [OutputTerm(p, output_loss(one), float(factors[p])) for p, one in losses.items()]
     if class_weight and len(terms) > 1:
@@ -203,8 +203,8 @@ def _part(structure: Any, path: Path, what: str, *, alone: bool) -> Any:
         tensors = [path for path, leaf in leaves(structure).items() if hasattr(leaf, "shape")]
         if is_nested(structure) and tensors:
             raise ValueError(
-                f"{what} have several parts, {', '.join(map(label, tensors))}: give one loss for "
-                "each, as weighted_loss({output: loss, ...})."
+                f"{what} have several parts, {', '.join(map(path_name, tensors))}: give one loss "
+                "for each, as weighted_loss({output: loss, ...})."
             )
         return structure
     return part_at(structure, path, what, of="the loss")

@@ -67,13 +67,13 @@ def part_at(structure: Any, path: Path, what: str, *, of: str) -> Any:
         return at(structure, path)
     except KeyError as error:
         raise ValueError(
-            f"{of} has an output {label(path)!r}, but {what} {error.args[0]}: the losses, the "
+            f"{of} has an output {path_name(path)!r}, but {what} {error.args[0]}: the losses, the "
             "labels and the model's outputs need the same keys, and so do weights if they are a "
             "dict or a list."
         ) from None
 
 
-def label(path: Path) -> str:
+def path_name(path: Path) -> str:
     """Returns how an output is called: `a`, `a/0`."""
     return "/".join(map(str, path))
 

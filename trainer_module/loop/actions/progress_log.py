@@ -10,6 +10,14 @@ from typing import Any
 
 from absl import logging
 
+from trainer_module.common.progress import (
+    EvaluationEnded,
+    Progress,
+    TrainingEnded,
+    TrainingStep,
+    TrialNumber,
+    attached,
+)
 from trainer_module.loop.actions.action import Action, EpochEnd, FitResult, LoopProgress
 
 
@@ -33,10 +41,8 @@ class ProgressLog(Action):
             trial: Number of the trial, from 1, and of trials, where training is one of several.
         """
         self.every_seconds = every_seconds
-        self._prefix, self._also = "", {}
-        if trial is not None:
-            self._prefix = f"trial {trial[0]}/{trial[1] or '?'}: "
-            self._also = {"trial": trial[0], "trials": trial[1]}
+        self._trial = None if trial is None else TrialNumber(*trial)
+        self._prefix = "" if trial is None else f"trial {trial[0]}/{trial[1] or '?'}: "
         self._last = -math.inf
         self._steps, self._rows, self._seconds = 0, 0, 0.0
 
@@ -59,17 +65,16 @@ class ProgressLog(Action):
             eta = (progress.total_steps - progress.step) * self._seconds / self._steps
         self._last = time.monotonic()
         self._steps, self._rows, self._seconds = 0, 0, 0.0
-        record = {
-            "event": "train",
-            **self._also,
-            "step": progress.step,
-            "total_steps": progress.total_steps,
-            "epoch": progress.epoch,
-            "epochs": progress.epochs,
-            "loss": progress.loss,
-            "examples_per_second": rate,
-            "eta_seconds": eta,
-        }
+        record = TrainingStep(
+            step=progress.step,
+            total_steps=progress.total_steps,
+            epoch=progress.epoch,
+            epochs=progress.epochs,
+            loss=progress.loss,
+            examples_per_second=rate,
+            eta_seconds=eta,
+            trial=self._trial,
+        )
         epochs = f" epoch {progress.epoch}/{progress.epochs}" if progress.epochs else ""
         speed = "" if rate is None else f" {rate:.0f} examples/s"
         left = "" if eta is None else f", {_duration(eta)} left"
@@ -84,26 +89,20 @@ class ProgressLog(Action):
         """Logs the evaluation."""
         shown = "  ".join(f"{name} {value:.4f}" for name, value in end.metrics.items())
         if end.metrics:
-            record = {"event": "eval", **self._also, "epoch": end.epoch, "metrics": end.metrics}
+            record = EvaluationEnded(end.epoch, end.metrics, self._trial)
             _say(f"{self._prefix}epoch {end.epoch} eval: {shown}", record)
         return False
 
     def on_end(self, result: FitResult) -> None:
         """Logs how training ended."""
         skipped = {reason: count for reason, count in result.skipped.items() if count}
-        record = {
-            "event": "fit_end",
-            **self._also,
-            "stopped": result.stopped,
-            "steps": result.steps,
-            "skipped": result.skipped,
-        }
+        record = TrainingEnded(result.stopped, result.steps, result.skipped, self._trial)
         told = f"training ended by {result.stopped} after {result.steps} steps"
         left_out = f", windows skipped: {skipped}" if skipped else ""
         _say(f"{self._prefix}{told}{left_out}", record)
 
 
-def _say(text: str, record: dict[str, Any], *, passes: bool = False) -> None:
+def _say(text: str, record: Progress, *, passes: bool = False) -> None:
     """Logs a line, or writes it where no handler would show it.
 
     Args:
@@ -112,7 +111,7 @@ def _say(text: str, record: dict[str, Any], *, passes: bool = False) -> None:
         passes: Whether the next line takes its place on a terminal.
     """
     logger = logging.get_absl_logger()
-    logger.info("%s", text, extra={"progress": record})
+    logger.info("%s", text, extra=attached(record))
     if not _is_heard(logger):
         on_terminal = sys.stderr.isatty()
         start = "\r\x1b[K" if on_terminal else ""

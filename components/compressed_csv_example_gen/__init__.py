@@ -1,1 +1,0 @@
-"""CompressedCsvExampleGen: CSV files whose names end in .gz."""

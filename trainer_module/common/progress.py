@@ -1,0 +1,152 @@
+"""What trainer, search and components tell of their progress, for programs to read.
+
+A record travels on a line of absl's log: `logger.info(text, extra=attached(record))`, and
+`progress_of(log_record)` reads it back. Adding a kind is a class here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+_ATTRIBUTE = "progress"
+
+
+class TrialNumber(NamedTuple):
+    """Which training of a search.
+
+    Attributes:
+        number: From 1.
+        of: How many there are; None where there is no limit.
+    """
+
+    number: int
+    of: int | None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What every record is."""
+
+
+@dataclass(frozen=True)
+class RowsCounted(Progress):
+    """A node has read its rows."""
+
+    node: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class MemoryProbe(Progress):
+    """The memory of micro-batches of so many rows is being measured."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class MicroBatchFound(Progress):
+    """The micro-batch size that `auto` stands for: fields of `memory.MicroBatchSize`."""
+
+    rows: int
+    bytes: int
+    budget: int
+    next_rows: int | None
+    next_bytes: int | None
+    source: Literal["measured", "cache", "record"]
+
+
+@dataclass(frozen=True)
+class TrainingStep(Progress):
+    """Training goes on.
+
+    Attributes:
+        step: Optimizer steps taken.
+        total_steps: Of how many; None where that is not known.
+        epoch: The epoch, from 1.
+        epochs: Of how many; None where that is not known.
+        loss: Mean of the last loop.
+        examples_per_second: Since the record before; None for the first, which traces the graph.
+        eta_seconds: Until the last step; None where that is not known.
+        trial: Of a search; None where there is one training.
+    """
+
+    step: int
+    total_steps: int | None
+    epoch: int
+    epochs: int | None
+    loss: float
+    examples_per_second: float | None = None
+    eta_seconds: float | None = None
+    trial: TrialNumber | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationEnded(Progress):
+    """An epoch's evaluation, with the metrics of the eval split."""
+
+    epoch: int
+    metrics: Mapping[str, float]
+    trial: TrialNumber | None = None
+
+
+@dataclass(frozen=True)
+class TrainingEnded(Progress):
+    """Training has ended.
+
+    Attributes:
+        stopped: By what.
+        steps: Optimizer steps taken.
+        skipped: Windows that were left out, by reason.
+        trial: Of a search; None where there is one training.
+    """
+
+    stopped: str
+    steps: int
+    skipped: Mapping[str, int]
+    trial: TrialNumber | None = None
+
+
+@dataclass(frozen=True)
+class TrialEnded(Progress):
+    """A trial of a search has a score.
+
+    Attributes:
+        trial: Which.
+        objective: What the score is.
+        values: The settings tried, by path.
+        score: This trial's.
+        best: The best so far.
+        best_trial: The number of the trial that has it.
+        metrics: All of this trial's last evaluation.
+    """
+
+    trial: TrialNumber
+    objective: str
+    values: Mapping[str, Any]
+    score: float
+    best: float
+    best_trial: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class TrialFailed(Progress):
+    """A trial of a search has failed; the search goes on."""
+
+    trial: TrialNumber
+    values: Mapping[str, Any]
+    error: str
+
+
+def attached(record: Progress) -> dict[str, Any]:
+    """Returns what a logger takes as `extra`."""
+    return {_ATTRIBUTE: record}
+
+
+def progress_of(line: logging.LogRecord) -> Progress | None:
+    """Returns the record on a line of a log, if it carries one."""
+    found = getattr(line, _ATTRIBUTE, None)
+    return found if isinstance(found, Progress) else None

@@ -1,0 +1,34 @@
+"""Which of the transformed features a model takes."""
+
+from __future__ import annotations
+
+import keras
+
+from trainer_module.common.names import nearest
+from trainer_module.model.model_context import ModelContext
+
+
+def inputs_of(model: keras.Model, context: ModelContext) -> list[str]:
+    """Returns the transformed features that the model takes; all, where it does not say.
+
+    Raises:
+        ValueError: It has an input that is no transformed feature.
+    """
+    tensors = getattr(model, "inputs", None)
+    if not tensors:
+        return list(context.feature_spec)
+    structure = model.input
+    names = list(structure) if isinstance(structure, dict) else [t.name for t in tensors]
+    for name in names:
+        if name not in context.feature_spec:
+            if context.layout is not None and name in context.layout.passthrough:
+                raise ValueError(
+                    f"trainer.model_fn={context.config.model_fn!r} returned a model with an input "
+                    f"{name!r}, which features.passthrough names: such columns are for who reads "
+                    "the rows, no model takes them. Put it into a group of features instead."
+                )
+            raise ValueError(
+                f"trainer.model_fn={context.config.model_fn!r} returned a model with an input "
+                f"{name!r} that is no transformed feature; {nearest(name, context.feature_spec)}"
+            )
+    return names

@@ -1,0 +1,279 @@
+"""A plan: what the names of a configuration stand for, found once.
+
+    plan = resolve(config)                  # strategy, optimizer, model_fn, loss, metrics, monitor
+    plan = plan.of_label("binary")          # once the label's kind is known: defaults of that kind
+    model, optimizer, loss_fn = plan.build(context, total_steps)
+
+`run_fn`, `tuner_fn` and the preflight of a pipeline resolve before any data is read, so that a name
+that stands for nothing is told then. What has variables is made by the plan's methods, in the scope
+of a strategy, anew for each model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer_module.common.improvement import better_mode
+from trainer_module.common.names import import_dotted, nearest
+from trainer_module.config import DEFAULT_METRICS, TrainerConfig
+from trainer_module.devices.strategies import check_strategy
+from trainer_module.model.default_model import default_model
+from trainer_module.model.metrics import create_metric, result_name
+from trainer_module.model.model_context import LabelKind, ModelContext
+from trainer_module.model.optimizers import create_optimizer
+from trainer_module.window.loss import LossFunction, WeightedLoss, as_loss_function
+
+_DEFAULT_LOSS = {
+    "binary": "binary_crossentropy",
+    "multiclass": "sparse_categorical_crossentropy",
+    "regression": "mean_squared_error",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A configuration, and the objects that its names stand for.
+
+    Attributes:
+        config: The settings.
+        model_fn: Builds the model, or None for the default model.
+        label_kind: None while it is not known.
+        loss: What is minimised; None while it is the default of a kind that is not known.
+        metrics: Names of the metrics that are evaluated; None likewise.
+    """
+
+    config: TrainerConfig
+    model_fn: Callable[[ModelContext], Any] | None
+    label_kind: LabelKind | None
+    loss: LossFunction | None
+    metrics: tuple[str, ...] | None
+
+    def of_label(self, kind: LabelKind) -> Plan:
+        """Returns the plan for a kind of label, with its default loss and metrics.
+
+        Raises:
+            ValueError: A setting does not go with the kind, or early stopping watches something
+                that is not evaluated.
+        """
+        config = self.config
+        metrics = DEFAULT_METRICS[kind] if self.metrics is None else self.metrics
+        _check_monitor(config, metrics)
+        loss = self.loss or as_loss_function(_DEFAULT_LOSS[kind])
+        return dataclasses.replace(
+            self, label_kind=kind, loss=_weighted(loss, config, kind), metrics=metrics
+        )
+
+    def build(
+        self, context: ModelContext, total_steps: int
+    ) -> tuple[keras.Model, keras.optimizers.Optimizer, LossFunction]:
+        """Returns model, optimizer and loss; call it in the strategy's scope.
+
+        Args:
+            context: What the model is built from.
+            total_steps: Optimizer steps of the whole run, for the learning-rate schedule.
+
+        Raises:
+            ValueError: `model_fn` returns no Keras 3 model, or one of several outputs whose loss or
+                metrics are of one.
+        """
+        plan = self if self.label_kind is not None else self.of_label(context.label_kind)
+        assert plan.loss is not None
+        model = plan._model(context)
+        plan._check_outputs(model)
+        return model, create_optimizer(plan.config.optimizer, total_steps), plan.loss
+
+    def create_metrics(self) -> list[keras.metrics.Metric]:
+        """Returns the metrics, of a plan whose kind of label is known; call it in the scope."""
+        assert self.label_kind is not None
+        return [create_metric(name, self.label_kind) for name in self.metrics or ()]
+
+    @property
+    def step_options(self) -> dict[str, Any]:
+        """The arguments of TrainStep that are settings of the same name."""
+        names = ("clip_norm", "ema_momentum", "non_finite", "jit_compile")
+        return {name: getattr(self.config, name) for name in names}
+
+    def _model(self, context: ModelContext) -> keras.Model:
+        """Returns what `model_fn` builds, or the default model."""
+        if self.model_fn is None:
+            return default_model(context)
+        model = self.model_fn(context)
+        if not isinstance(model, keras.Model):
+            raise ValueError(
+                f"trainer.model_fn={self.config.model_fn!r} returned "
+                f"{type(model).__module__}.{type(model).__name__}, not a keras.Model: return a "
+                "Keras 3 model (import keras, not tf_keras)."
+            )
+        if not model.built:
+            model(
+                {
+                    name: tf.zeros([1, *feature.shape], feature.dtype)
+                    for name, feature in context.feature_spec.items()
+                }
+            )
+        return model
+
+    def _check_outputs(self, model: keras.Model) -> None:
+        """Raises ValueError for a model of several outputs whose loss or metrics are of one."""
+        outputs = getattr(model, "outputs", None) or ()
+        if len(outputs) < 2 or not (isinstance(self.loss, WeightedLoss) or self.metrics):
+            return
+        structure = model.output
+        names = list(structure) if isinstance(structure, dict) else [t.name for t in outputs]
+        raise ValueError(
+            f"trainer.model_fn={self.config.model_fn!r} returned a model with {len(outputs)} "
+            f"outputs ({', '.join(names)}), and the examples have one label: "
+            f"trainer.loss={self.config.loss!r} has to be the dotted path of a function (labels, "
+            "outputs, sample_weight) -> (numerator, denominator) that takes all of them, and "
+            f"trainer.metrics={list(self.metrics or ())} has to be []. Labels, losses and metrics "
+            "for each output are what TrainStep and Evaluation take."
+        )
+
+
+def resolve(
+    config: TrainerConfig, *, label_kind: LabelKind | None = None, section: str = "trainer"
+) -> Plan:
+    """Returns what the names of a configuration stand for, before any data is read.
+
+    It makes metrics to see that they can be made, and so starts TensorFlow: call `prepare_process`
+    before it.
+
+    Args:
+        config: The settings: strategy, optimizer and its options, loss, metrics, early stopping,
+            activation, model_fn.
+        label_kind: What loss and metrics are of; None where it is not known yet.
+        section: How the settings are called in messages.
+
+    Raises:
+        ValueError: Names the setting, its value and the nearest valid name.
+    """
+    try:
+        return _resolve(config, label_kind)
+    except ValueError as error:
+        told = str(error)
+        own = told.startswith("trainer.")
+        raise ValueError(section + told.removeprefix("trainer") if own else told) from None
+
+
+def resolve_all(
+    configs: Iterable[TrainerConfig],
+    *,
+    label_kind: LabelKind | None = None,
+    section: str = "trainer",
+) -> list[Plan]:
+    """Resolves one of the configurations for each combination of names that they hold.
+
+    Raises:
+        ValueError: See `resolve`.
+    """
+    distinct = {
+        (
+            c.strategy,
+            c.optimizer.name,
+            repr(c.optimizer.options),
+            c.loss,
+            c.metrics,
+            c.early_stopping,
+            c.model_fn,
+            c.model.activation,
+        ): c
+        for c in configs
+    }
+    return [resolve(c, label_kind=label_kind, section=section) for c in distinct.values()]
+
+
+def build_resolved(
+    context: ModelContext, total_steps: int
+) -> tuple[keras.Model, keras.optimizers.Optimizer, LossFunction]:
+    """Returns model, optimizer and loss in a process that measures memory: see `Plan.build`."""
+    return resolve(context.config, label_kind=context.label_kind).build(context, total_steps)
+
+
+def _resolve(config: TrainerConfig, kind: LabelKind | None) -> Plan:
+    check_strategy(config.strategy)
+    # The optimizer's options, too; a schedule's length has no say in that.
+    create_optimizer(config.optimizer, total_steps=1)
+    loss = None if config.loss is None else _loss(config.loss)
+    for name in config.metrics or ():
+        create_metric(name, kind or "binary")
+    if config.metrics is not None:
+        _check_monitor(config, config.metrics)
+    model_fn = None
+    if config.model_fn is not None:
+        model_fn = _model_fn(config.model_fn)
+    else:
+        _check_activation(config.model.activation)
+    plan = Plan(config, model_fn, None, loss, config.metrics)
+    return plan if kind is None else plan.of_label(kind)
+
+
+def _loss(name: str) -> LossFunction:
+    loss: Any = name
+    if "." in name:
+        loss = import_dotted(name, field="trainer.loss")
+        if isinstance(loss, type):
+            loss = loss()
+    try:
+        return as_loss_function(loss)
+    except ValueError as error:
+        raise ValueError(f"trainer.{error}") from None
+
+
+def _weighted(function: LossFunction, config: TrainerConfig, kind: LabelKind) -> LossFunction:
+    """Returns the loss with the weights of its classes."""
+    if not config.class_weight:
+        return function
+    if kind == "regression":
+        raise ValueError(
+            f"trainer.class_weight={config.class_weight!r}: label is a number, which has no "
+            "classes; leave it out, or choose a loss of classes."
+        )
+    if not isinstance(function, WeightedLoss):
+        raise ValueError(
+            f"trainer.class_weight={config.class_weight!r}: trainer.loss={config.loss!r} weighs "
+            "rows itself; leave it out, or give a loss function of (labels, outputs)."
+        )
+    weights = config.class_weight
+    if isinstance(weights, str) or any(isinstance(name, str) for name in weights):
+        return function  # `train` knows the numbers, from the rows and the classes' names
+    return dataclasses.replace(function, class_weight=weights)
+
+
+def _check_activation(name: str) -> None:
+    try:
+        keras.activations.get(name)
+    except ValueError:
+        known = [key for key in vars(keras.activations) if not key.startswith("_")]
+        raise ValueError(
+            f"trainer.model.activation={name!r} is not a Keras activation; {nearest(name, known)}"
+        ) from None
+
+
+def _check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:
+    """Raises ValueError for early stopping by something that is not among the metrics."""
+    stopping = config.early_stopping
+    if stopping is None:
+        return
+    known = ["loss", *(result_name(name) for name in metrics)]
+    # A metric with a value per class is called f1_score/0, f1_score/1, ...
+    if stopping.monitor.partition("/")[0] not in known:
+        raise ValueError(
+            f"trainer.early_stopping.monitor={stopping.monitor!r} is not evaluated; "
+            f"{nearest(stopping.monitor, known)}"
+        )
+    better_mode(stopping.monitor, stopping.mode, field="trainer.early_stopping.mode")
+
+
+def _model_fn(path: str) -> Any:
+    function = import_dotted(path, field="trainer.model_fn")
+    if not callable(function):
+        raise ValueError(
+            f"trainer.model_fn={path!r} is a {type(function).__name__}, not a function: give a "
+            "function (ModelContext) -> keras.Model."
+        )
+    return function

@@ -1,0 +1,90 @@
+"""What a model's outputs mean: the classes' names, for those who read its predictions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import tensorflow as tf
+
+from trainer_module.data.feature_layout import Label
+from trainer_module.model.class_weights import class_names
+from trainer_module.window.loss import WeightedLoss
+
+FILE = "assets.extra/label.json"
+
+Outputs = Literal["probabilities", "logits", "values"]
+
+
+def write_label(
+    directory: str,
+    label: Label,
+    *,
+    numbers: int,
+    transform_output: Any,
+    loss: Any,
+    raw_schema: str | None,
+) -> None:
+    """Writes `assets.extra/label.json` beside a SavedModel: column, kind, classes, outputs.
+
+    `classes` are names in the order of the model's outputs, of a binary label the negative one
+    first: `not <positive>` where the data has several others. `outputs` says what the outputs
+    are: probabilities, logits, or values of which only the loss knows.
+
+    Args:
+        directory: Of the SavedModel.
+        label: As Transform's layout has it.
+        numbers: How many classes a label of numbers has.
+        transform_output: tft.TFTransformOutput.
+        loss: What was minimised, or None for the kind's default.
+        raw_schema: Path of the raw data's schema, which knows the values of a text label.
+    """
+    classes = None
+    if label.kind == "binary":
+        classes = _two_classes(label, raw_schema)
+    elif label.kind == "multiclass":
+        classes = class_names(transform_output) or [str(i) for i in range(numbers)]
+    written = {
+        "version": 1,
+        "column": label.name,
+        "kind": label.kind,
+        "classes": classes,
+        "outputs": "values" if label.kind == "regression" else _outputs(loss),
+    }
+    with tf.io.gfile.GFile(f"{directory}/{FILE}", "w") as stream:
+        stream.write(json.dumps(written, indent=1))
+
+
+def _two_classes(label: Label, raw_schema: str | None) -> list[str]:
+    if label.positive is None:
+        return ["0", "1"]
+    positive = str(label.positive)
+    others = [name for name in _domain(label.name, raw_schema) if name != positive]
+    return [others[0] if len(others) == 1 else f"not {positive}", positive]
+
+
+def _domain(column: str, raw_schema: str | None) -> list[str]:
+    """The values of a text column, where the raw schema lists them."""
+    if not raw_schema:
+        return []
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    with tf.io.gfile.GFile(raw_schema) as file:
+        schema = text_format.Parse(file.read(), schema_pb2.Schema())
+    shared = {domain.name: list(domain.value) for domain in schema.string_domain}
+    for feature in schema.feature:
+        if feature.name == column:
+            return shared.get(feature.domain) or list(feature.string_domain.value)
+    return []
+
+
+def _outputs(loss: Any) -> Outputs:
+    if loss is None:
+        return "probabilities"
+    if isinstance(loss, WeightedLoss) and len(loss.terms) == 1:
+        if loss.terms[0].loss.probabilities:
+            return "probabilities"
+        if getattr(loss.loss, "from_logits", False):
+            return "logits"
+    return "values"
