@@ -1,4 +1,4 @@
-"""FeatureLayout: the name, kind and position of every packed column.
+r"""FeatureLayout: the name, kind and position of every packed column.
 
 Transform writes it as JSON among the assets of the transform graph
 (`<transform_graph>/transform_fn/assets/feature_layout`), so it follows the artifact. Who trains
@@ -9,7 +9,7 @@ The text is written while the analysis runs, so what only the analysis finds is 
 - the size of a vocabulary: the lines of `assets/<column.vocabulary>`, plus `column.extra_ids`;
 - the value that a learned 0/1 column stands for: line `column.entry` (from 0) of
   `assets/<column.entry_of>`, which makes its name `<source>=<value>` (line breaks and backslashes
-  in the value are `\\n`, `\\r` and `\\\\`, as in the file);
+  in the value are `\n`, `\r` and `\\`, as in the file);
 - the number of classes of a multiclass label: `int_domain.max + 1` of the label's feature in
   `transformed_metadata/schema.pbtxt`.
 
@@ -46,6 +46,10 @@ class Column(_Model):
 
     `vocabulary_size` counts all ids (unseen and missing values have their own): the rows of an
     embedding. It is None for floats, and in the written file for kind `vocabulary`.
+
+    The last two are for NormalizationValidator: the limits that it holds the column to (`z_score`,
+    `min_max`, ...; null: none of its kind), and whether the column is one aspect of its source, and
+    rightly constant where the source is not.
     """
 
     name: str
@@ -59,16 +63,21 @@ class Column(_Model):
     extra_ids: int = 0
     entry_of: str | None = None
     entry: int | None = None
+    judged_as: str | None = None
+    is_aspect: bool = False
 
 
 class LayoutLabel(_Model):
-    """The label's output name and kind; `classes` is None for regression, and in the written
-    file for multiclass.
+    """The label's output name and kind.
+
+    `classes` is None for regression, and in the written file for multiclass. `positive` is the
+    value that counts as 1, where the spec names one.
     """
 
     name: str
     kind: Literal["binary", "multiclass", "regression"]
     classes: int | None = None
+    positive: str | int | float | None = None
 
 
 class FeatureLayout(_Model):
@@ -77,15 +86,13 @@ class FeatureLayout(_Model):
     Bit `i % 32` of `packed_missing[:, i // 32]` is 1 where the source of `columns[i]` was
     missing: absent, NaN, infinite, or an empty string. `features` is the spec that made the
     columns, as `FeatureSpec.model_validate` takes it. `passthrough` names the outputs that are
-    raw columns, for who reads the rows (keys, ids): no model takes them. `label_sources` are the
-    raw columns that label, weight and passthrough need and no feature does: absent at serving.
+    raw columns, for who reads the rows (keys, ids): no model takes them.
     """
 
     columns: tuple[Column, ...]
     missing: str | None = None
     label: LayoutLabel | None = None
     weight: str | None = None
-    label_sources: tuple[str, ...] = ()
     passthrough: tuple[str, ...] = ()
     features: dict[str, Any] | None = None
 

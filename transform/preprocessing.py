@@ -1,7 +1,7 @@
 """`preprocessing_fn`: the spec, applied to a batch of raw columns.
 
-    derive -> select -> stack -> numbers.py (clip, impute, scale) -> pack
-                            `-> encode.py, one_hot.py, multi_hot.py, date_parts.py -> pack
+    derive -> select -> stack -> scale/numbers.py (clip, impute, scale: each scaler's file) -> pack
+                            `-> encode/table.py: each encoder's file -> pack
                             `-> crosses.py -> pack
 
 One analyzer for the statistics of all scaled columns, one for medians and quantiles where any
@@ -23,20 +23,20 @@ import tensorflow_transform as tft
 from transform import compat
 from transform.analyzers.present import with_counts
 from transform.columns.block import Block
-from transform.columns.derive import derived_columns, raw_sources, refuse_leaks
+from transform.columns.derive import derived_columns, refuse_leaks
+from transform.columns.fixed_lists import split_lists
+from transform.columns.grouped import ResolvedGroup
 from transform.columns.inputs import DenseColumns, batch_size, tensor_type
 from transform.columns.types import SeenTypes
 from transform.encode.crosses import cross, cross_texts, float_buckets
-from transform.encode.date_parts import date_parts
-from transform.encode.fixed_lists import split_lists
-from transform.encode.ids import encode, vocabulary_names
+from transform.encode.encoder import Inputs
 from transform.encode.label import label_output, weight_output
-from transform.encode.multi_hot import multi_hot
-from transform.encode.one_hot import one_hot
+from transform.encode.lookup import vocabulary_names
+from transform.encode.table import ENCODERS, encoded
 from transform.layout import ASSET, FeatureLayout, LayoutLabel
 from transform.output.pack import pack
-from transform.resolve.kinds import TEXT_KINDS, step_of
-from transform.resolve.output_columns import ResolvedGroup, all_output_columns
+from transform.resolve.kinds import reads_texts, step_of, takes_lists
+from transform.resolve.output_columns import all_output_columns
 from transform.resolve.select import resolve
 from transform.scale.numbers import scaled
 from transform.spec.features import FeatureSpec
@@ -95,7 +95,12 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
         if spec.label.kind == "multiclass":  # known after the analysis: it is in the schema
             compat.set_int_domain(target.values, classes)
             classes = None
-        label = LayoutLabel(name=spec.label.column, kind=spec.label.kind, classes=classes)
+        label = LayoutLabel(
+            name=spec.label.column,
+            kind=spec.label.kind,
+            classes=classes,
+            positive=spec.label.positive,
+        )
     if spec.weight is not None:
         outputs[spec.weight] = weight_output(columns, spec.weight)
 
@@ -104,7 +109,6 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
         missing=packed.missing,
         label=label,
         weight=spec.weight,
-        label_sources=_label_sources(spec, used, columns, inputs),
         passthrough=spec.passthrough,
         features=spec.model_dump(mode="json", exclude_defaults=True),
     )
@@ -127,50 +131,55 @@ def _blocks(
     types: SeenTypes,
 ) -> list[Block]:
     """All output columns, kind by kind."""
-    of_kind: dict[str, list[ResolvedGroup]] = {}
-    for resolved in groups:
-        kind = resolved.group.kind if resolved.group.encode is not None else "scale"
-        of_kind.setdefault(kind, []).append(resolved)
-    learned = [*of_kind.get("vocabulary", ()), *of_kind.get("multi_hot", ())]
-    crossed = [each.name for each in spec.crosses if each.encode.vocabulary is not None]
-    files = vocabulary_names([*(name for g in learned for name in g.columns), *crossed])
-    own = {"scale", "one_hot", "multi_hot", "date"}
-    ids = [resolved for kind in of_kind if kind not in own for resolved in of_kind[kind]]
-    dense = _dense(spec, of_kind, columns, types)
-    encoded = encode(dense, ids, files)
-    blocks = [*scaled(of_kind.get("scale", ()), dense), *encoded]
-    if "one_hot" in of_kind:
-        blocks.append(one_hot(dense, of_kind["one_hot"]))
-    blocks += multi_hot(columns, of_kind.get("multi_hot", ()), files)
-    blocks += date_parts(dense, of_kind.get("date", ()), types)
-    buckets = float_buckets(spec.crosses, types, encoded)
-    return [*blocks, *cross(dense, spec.crosses, buckets, files)]
+    dense = _dense(spec, groups, columns, types)
+    inputs = Inputs(dense, columns, types, vocabulary_names(_with_files(spec, groups)))
+    numbers = scaled([each for each in groups if each.group.encode is None], dense)
+    ids = encoded(groups, inputs)
+    buckets = float_buckets(spec.crosses, types, ids)
+    return [*numbers, *ids, *cross(inputs, spec.crosses, buckets)]
+
+
+def _with_files(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]:
+    """Columns and crosses that may have a vocabulary, encoder by encoder."""
+    owners = [
+        name
+        for encoder in ENCODERS.values()
+        if encoder.names_file
+        for resolved in groups
+        if resolved.group.encode is not None and resolved.group.kind == encoder.name
+        for name in resolved.columns
+    ]
+    crosses = [each.name for each in spec.crosses if ENCODERS[each.encode.kind].names_file]
+    return [*owners, *crosses]
 
 
 def _dense(
     spec: FeatureSpec,
-    of_kind: Mapping[str, Sequence[ResolvedGroup]],
+    groups: Sequence[ResolvedGroup],
     columns: Mapping[str, Any],
     types: SeenTypes,
 ) -> DenseColumns:
     """All single-valued columns of the groups, those of one kind side by side."""
+    by_kind: dict[str, list[ResolvedGroup]] = {}
+    for resolved in groups:
+        kind = resolved.group.kind if resolved.group.encode is not None else "scale"
+        by_kind.setdefault(kind, []).append(resolved)
     numbers: list[str] = []
     texts: list[str] = []
-    labels: dict[str, str] = {}
-    for kind, members in of_kind.items():
-        if kind == "multi_hot":
+    called: dict[str, str] = {}
+    for resolved in (each for members in by_kind.values() for each in members):
+        if takes_lists(resolved.group):
             continue
-        for resolved in members:
-            # No quotes: TensorFlow shows them escaped.
-            step = f"group {resolved.group.name}, {step_of(resolved.group)}"
-            for name in resolved.columns:
-                is_text = kind in TEXT_KINDS or (kind == "date" and types[name] == "string")
-                (texts if is_text else numbers).append(name)
-                labels[name] = f"{name} ({step})"
+        # No quotes: TensorFlow shows them escaped.
+        step = f"group {resolved.group.name}, {step_of(resolved.group)}"
+        for name in resolved.columns:
+            is_text = reads_texts(resolved.group, types.get(name, "float"))
+            (texts if is_text else numbers).append(name)
+            called[name] = f"{name} ({step})"
     keys = [group.by for group in spec.groups if group.by is not None]
     more = [*keys, *cross_texts(spec.crosses, types)]
     texts = list(dict.fromkeys([*texts, *more]))
-    return DenseColumns(columns, numbers=numbers, texts=texts, labels=labels)
+    return DenseColumns(columns, numbers=numbers, texts=texts, called=called)
 
 
 def _write_layout(layout: FeatureLayout, rows: tf.Tensor) -> None:
@@ -181,20 +190,3 @@ def _write_layout(layout: FeatureLayout, rows: tf.Tensor) -> None:
     """
     once_per_batch = tf.fill([tf.minimum(rows, 1)], layout.to_json())
     tft.vocabulary(once_per_batch, vocab_filename=ASSET)
-
-
-def _label_sources(
-    spec: FeatureSpec,
-    used: Sequence[str],
-    columns: Mapping[str, Any],
-    inputs: Mapping[str, Any],
-) -> tuple[str, ...]:
-    """Raw columns that label, weight and passthrough need and no feature: absent at serving."""
-    targets = [*spec.passthrough]
-    targets += [spec.label.column] if spec.label is not None else []
-    targets += [spec.weight] if spec.weight is not None else []
-    found = set(spec.label.sources) if spec.label is not None else set()
-    found |= raw_sources([columns[name] for name in targets], inputs)
-    if found:
-        found -= raw_sources([columns[name] for name in used], inputs)
-    return tuple(name for name in inputs if name in found)

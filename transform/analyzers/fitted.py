@@ -10,37 +10,83 @@ the saved graph, and so not found.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
 _ATTRIBUTE = "_fitted"  # graph rewriters keep attributes that begin with an underscore
+_FIELDS = "_fitted_fields"
+
+Record = TypeVar("Record", bound=NamedTuple)
 
 
 class Fitted(NamedTuple):
-    """One kept tensor."""
+    """One kept tensor.
+
+    Attributes:
+        what: The word that it was kept under.
+        fields: Of a record, the names along the first axis; its columns are along the last one.
+        columns: Without fields, along the first axis.
+        values: The numbers, or texts.
+    """
 
     what: str
+    fields: tuple[str, ...]
     columns: tuple[str, ...]
     values: np.ndarray
 
+    def by_column(self) -> dict[str, np.ndarray]:
+        """Column -> its values; of a record `[fields, ...]`.
 
-def keep(values: tf.Tensor, what: str, columns: Sequence[str]) -> tf.Tensor:
+        Raises:
+            ValueError: values and columns differ in number: another version wrote the graph.
+        """
+        along = self.values if not self.fields else np.moveaxis(self.values, -1, 0)
+        if len(along) != len(self.columns):
+            raise ValueError(
+                f"the transform graph holds {self.what} of {len(along)} columns, not of "
+                f"{len(self.columns)}: another version wrote it; run Transform again"
+            )
+        return dict(zip(self.columns, along, strict=True))
+
+    def record(self, kind: type[Record], values: np.ndarray) -> Record:
+        """Values whose first axis is `fields`, by these names.
+
+        Raises:
+            ValueError: the record has other fields: another version wrote the graph.
+        """
+        if self.fields != kind._fields:
+            raise ValueError(
+                f"the transform graph holds {self.what} of {self.fields}, not of {kind._fields}: "
+                "another version wrote it; run Transform again"
+            )
+        return kind._make(values)
+
+
+def keep(
+    values: tf.Tensor, what: str, columns: Sequence[str], *, fields: Sequence[str] = ()
+) -> tf.Tensor:
     """`values` themselves; the outputs have to be computed from what this returns.
 
     Args:
         values: any tensor that depends on no row of the data.
         what: a word for what it holds.
-        columns: the columns that it is of, by the axis that its reader knows.
+        columns: the columns that it is of: along the first axis, or along the last one of a record.
+        fields: of a record, the names along the first axis.
     """
     kept = tf.identity(values, name=f"fitted/{what}")
     if not tf.executing_eagerly():
-        words = [word.encode() for word in (what, *columns)]
-        attribute = attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(s=words))
-        kept.op._set_attr(_ATTRIBUTE, attribute)
+        _write(kept.op, _ATTRIBUTE, (what, *columns))
+        _write(kept.op, _FIELDS, fields)
     return kept
+
+
+def keep_record(record: Record, what: str, columns: Sequence[str]) -> Record:
+    """A record of tensors `[..., n]`, kept under the names of its fields; see `keep`."""
+    stacked = keep(tf.stack(record), what, columns, fields=record._fields)
+    return type(record)._make(tf.unstack(stacked, len(record)))
 
 
 def fitted_numbers(uri: str) -> list[Fitted]:
@@ -68,12 +114,17 @@ def fitted_numbers(uri: str) -> list[Fitted]:
     }
     with tf.compat.v1.Session(graph=function.graph) as session:
         values = session.run([op.outputs[0] for op in kept], feeds)
-    return [
-        Fitted(*_words(op), values=np.asarray(value))
-        for op, value in zip(kept, values, strict=True)
-    ]
+    found = []
+    for op, value in zip(kept, values, strict=True):
+        what, *columns = _read(op, _ATTRIBUTE)
+        found.append(Fitted(what, tuple(_read(op, _FIELDS)), tuple(columns), np.asarray(value)))
+    return found
 
 
-def _words(op: tf.Operation) -> tuple[str, tuple[str, ...]]:
-    what, *columns = (word.decode() for word in op.node_def.attr[_ATTRIBUTE].list.s)
-    return what, tuple(columns)
+def _write(op: tf.Operation, attribute: str, words: Sequence[str]) -> None:
+    encoded = attr_value_pb2.AttrValue.ListValue(s=[word.encode() for word in words])
+    op._set_attr(attribute, attr_value_pb2.AttrValue(list=encoded))
+
+
+def _read(op: tf.Operation, attribute: str) -> list[str]:
+    return [word.decode() for word in op.node_def.attr[attribute].list.s]

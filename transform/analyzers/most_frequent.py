@@ -23,6 +23,7 @@ import tensorflow as tf
 from transform import compat
 from transform.analyzers.fitted import keep
 
+MOST_FREQUENT = "most_frequent"  # what values are kept as that take the place of missing ones
 COUNTED = 4096  # of a column without many equal values: about 1 MB, and 0.025 % of the rows
 
 _Counters = list[dict[Any, int]]  # one per column: value -> count
@@ -63,7 +64,7 @@ def _filled(
     part = x if members.size == len(wanted) else tf.gather(x, members, axis=1)
     # Every column has a place; that of an unwanted one is never taken.
     place = np.maximum(np.cumsum(wanted) - 1, 0)
-    found = keep(most_frequent(part), "most_frequent", [names[int(i)] for i in members])
+    found = keep(most_frequent(part), MOST_FREQUENT, [names[int(i)] for i in members])
     values = tf.gather(found, place)
     return tf.where(tf.logical_and(missing, np.asarray(wanted)), values, x)
 
@@ -72,14 +73,17 @@ class MostFrequentCombiner(compat.Combiner):
     """Counts values; an accumulator is one dict of counts per column."""
 
     def __init__(self, size: int, *, is_text: bool, counted: int = COUNTED):
-        """Args:
-        size: n, the number of columns.
-        is_text: the values are texts, not numbers.
-        counted: different values of a column that are counted exactly.
+        """Counts the values of `size` columns.
+
+        Args:
+            size: n, the number of columns.
+            is_text: the values are texts, not numbers.
+            counted: different values of a column that are counted exactly.
         """
         self._size, self._is_text, self._counted = size, is_text, counted
 
-    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+    def __repr__(self) -> str:
+        """Part of the key of TFT's analyzer cache."""
         return (
             f"<MostFrequentCombiner v1 size={self._size} is_text={self._is_text} "
             f"counted={self._counted}>"

@@ -2,7 +2,7 @@
 
 Clipping is monotone, so the quantile of the clipped values is the clipped quantile: bounds,
 median and quartiles of the clipped values all come from one pass over the values as they are.
-Mean and variance of the clipped values do not, which is why `Group` refuses them.
+Mean and variance of the clipped values do not, which is why a spec that asks for them is refused.
 """
 
 from __future__ import annotations
@@ -14,10 +14,25 @@ import numpy as np
 import tensorflow as tf
 
 from transform.analyzers.quantiles import quantiles_at
-from transform.spec.group import Group
 from transform.spec.scalers import QUANTILE_GRID
 
+ORDER = "order"  # what `OrderStatistics` are kept as
+QUANTILES = "quantiles"  # what the quantiles of columns are kept as that want each of them
 _QUARTILES = tuple(QUANTILE_GRID * i // 4 for i in (1, 2, 3))
+
+
+class Wanted(NamedTuple):
+    """What of a column's order is of use.
+
+    Attributes:
+        bounds: Levels of the quantiles that it is clipped at, multiples of 1 / `QUANTILE_GRID`.
+        quartiles: The median and both quartiles.
+        quantiles: All of them, `QUANTILE_GRID` + 1.
+    """
+
+    bounds: tuple[float, float] | None = None
+    quartiles: bool = False
+    quantiles: bool = False
 
 
 class OrderStatistics(NamedTuple):
@@ -31,28 +46,32 @@ class OrderStatistics(NamedTuple):
     lower_quartile: tf.Tensor
     median: tf.Tensor
     upper_quartile: tf.Tensor
-    quantiles: tf.Tensor | None = (
-        None  # [gaussian columns, QUANTILE_GRID + 1]; None: no such column
-    )
 
 
-def order_statistics(x: tf.Tensor, groups: Sequence[Group]) -> OrderStatistics:
-    """Analyzes the columns whose groups want quantiles; without such a column, nothing.
+class Order(NamedTuple):
+    """What one analyzer of order finds."""
+
+    statistics: OrderStatistics
+    quantiles: tf.Tensor | None  # [columns that want them, QUANTILE_GRID + 1]; None: none does
+
+
+def order_statistics(x: tf.Tensor, wanted: Sequence[Wanted]) -> Order:
+    """Analyzes the columns that want something; without such a column, nothing.
 
     Args:
         x: float64 `[batch, n]`, NaN where a value is missing.
-        groups: the group of each column.
+        wanted: what is wanted of each column.
     """
-    n = len(groups)
+    n = len(wanted)
     zero = tf.zeros([n], tf.float64)
     low, high = tf.fill([n], np.float64(-np.inf)), tf.fill([n], np.float64(np.inf))
-    members = [i for i, group in enumerate(groups) if wants_quantiles(group)]
+    members = [i for i, each in enumerate(wanted) if any(each)]
     if not members:
-        return OrderStatistics(low, high, zero, zero, zero, None)
-    bounds = {i: _bound_levels(groups[i]) for i in members if groups[i].clips_by_quantiles}
-    gaussian = [i for i in members if groups[i].scale == "gaussian"]
+        return Order(OrderStatistics(low, high, zero, zero, zero), None)
+    bounds = {i: _on_grid(each.bounds) for i, each in enumerate(wanted) if each.bounds is not None}
+    ranked = [i for i, each in enumerate(wanted) if each.quantiles]
     levels = sorted({*_QUARTILES, *(level for pair in bounds.values() for level in pair)})
-    if gaussian:
+    if ranked:
         levels = list(range(QUANTILE_GRID + 1))
     row = {i: k for k, i in enumerate(members)}
     place = {level: k for k, level in enumerate(levels)}
@@ -70,23 +89,15 @@ def order_statistics(x: tf.Tensor, groups: Sequence[Group]) -> OrderStatistics:
         high = spread(list(bounds), [pair[1] for pair in bounds.values()], high)
     quartiles = [spread(members, [level] * len(members), zero) for level in _QUARTILES]
     every = None
-    if gaussian:
-        every = tf.gather(found, [row[i] for i in gaussian])
+    if ranked:
+        every = tf.gather(found, [row[i] for i in ranked])
         every = tf.clip_by_value(
-            every, *(tf.gather(bound, gaussian)[:, tf.newaxis] for bound in (low, high))
+            every, *(tf.gather(bound, ranked)[:, tf.newaxis] for bound in (low, high))
         )
     lower, median, upper = (tf.clip_by_value(q, low, high) for q in quartiles)
-    return OrderStatistics(low, high, lower, median, upper, every)
+    return Order(OrderStatistics(low, high, lower, median, upper), every)
 
 
-def wants_quantiles(group: Group) -> bool:
-    """Whether a column's median, quartiles or bounds are of use to its group."""
-    by_rank = group.scale in ("robust", "gaussian")
-    return by_rank or group.filling == "median" or group.clips_by_quantiles
-
-
-def _bound_levels(group: Group) -> tuple[int, int]:
-    assert group.clip is not None
-    assert group.clip.quantiles is not None
-    low, high = group.clip.quantiles
+def _on_grid(bounds: tuple[float, float]) -> tuple[int, int]:
+    low, high = bounds
     return round(low * QUANTILE_GRID), round(high * QUANTILE_GRID)

@@ -23,9 +23,9 @@ import tensorflow as tf
 from transform import compat
 from transform.analyzers.cache import from_bytes, to_bytes
 from transform.analyzers.fitted import keep
-from transform.analyzers.statistics import LARGEST, merge_moments
+from transform.analyzers.statistics import LARGEST, Moments, merge_moments
 
-_COUNT, _MEAN, _M2, _MIN, _MAX = range(5)
+MOMENTS_OF_KEYS = "moments_of_keys"  # what each key's `Moments` are kept as
 _FINGERPRINTS = np.iinfo(np.int64).max  # fingerprints are below; itself marks the row of all rows
 
 
@@ -59,17 +59,16 @@ def moments_of_keys(
     prints = fingerprint(keys)
     combiner = KeyedMomentsCombiner(x.shape[1], max_keys, where)
     known, moments = compat.combine(combiner, prints, x, name="moments_of_keys")
-    moments = keep(moments, "moments_of_keys", names)
+    moments = keep(moments, MOMENTS_OF_KEYS, names, fields=Moments._fields)
     all_rows = tf.size(known) - 1  # the last row of both
     at = tf.searchsorted(known, prints, side="left")
     row = tf.where(tf.equal(tf.gather(known, at), prints), at, all_rows)
     of_key = tf.gather(moments, row, axis=1)  # [5, batch, n]
     of_all = tf.gather(moments, all_rows, axis=1)  # [5, n]
-    count, mean, m2, low, high = tf.unstack(
-        tf.where(of_key[_COUNT] > 0, of_key, of_all[:, tf.newaxis, :]), 5, axis=0
-    )
-    variance = tf.where(high > low, m2 / tf.maximum(count, 1.0), 0.0)
-    return KeyedMoments(tf.where(count > 0, mean, 0.0), tf.sqrt(variance))
+    known_here = Moments(*tf.unstack(of_key, 5)).count > 0
+    own = Moments(*tf.unstack(tf.where(known_here, of_key, of_all[:, tf.newaxis, :]), 5))
+    variance = tf.where(own.maximum > own.minimum, own.m2 / tf.maximum(own.count, 1.0), 0.0)
+    return KeyedMoments(tf.where(own.count > 0, own.mean, 0.0), tf.sqrt(variance))
 
 
 def z_score(x: tf.Tensor, moments: KeyedMoments) -> tf.Tensor:
@@ -89,14 +88,17 @@ class KeyedMomentsCombiner(compat.Combiner):
     """Count, mean, M2, minimum and maximum of every key and column."""
 
     def __init__(self, size: int, max_keys: int, where: str):
-        """Args:
-        size: n, the number of columns.
-        max_keys: more keys than these are an error.
-        where: what the error calls group and column of keys.
+        """Merges moments of `size` columns per key.
+
+        Args:
+            size: n, the number of columns.
+            max_keys: more keys than these are an error.
+            where: what the error calls group and column of keys.
         """
         self._size, self._max_keys, self._where = size, max_keys, where
 
-    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+    def __repr__(self) -> str:
+        """Part of the key of TFT's analyzer cache."""
         return f"<KeyedMomentsCombiner v1 size={self._size} max_keys={self._max_keys}>"
 
     def create_accumulator(self) -> _Accumulator:
@@ -143,16 +145,10 @@ class KeyedMomentsCombiner(compat.Combiner):
             )
         wide = []
         for part in (a, b):
-            moments = _no_rows(keys.size, self._size)
+            moments = Moments.of_no_rows([keys.size, self._size])
             moments[:, np.searchsorted(keys, part.keys)] = part.moments
             wide.append(moments)
         return _Accumulator(keys, merge_moments(*wide))
-
-
-def _no_rows(keys: int, size: int) -> np.ndarray:
-    moments = np.zeros([5, keys, size], np.float64)
-    moments[_MIN], moments[_MAX] = np.inf, -np.inf
-    return moments
 
 
 def _merged_keys(moments: np.ndarray) -> np.ndarray:
@@ -162,15 +158,14 @@ def _merged_keys(moments: np.ndarray) -> np.ndarray:
         odd = moments[:, 2 * half :]
         merged = merge_moments(moments[:, :half], moments[:, half : 2 * half])
         moments = np.concatenate([merged, odd], axis=1)
-    return moments if moments.shape[1] else _no_rows(1, moments.shape[2])
+    return moments if moments.shape[1] else Moments.of_no_rows([1, moments.shape[2]])
 
 
 def _moments_of_batch(keys: np.ndarray, x: np.ndarray) -> _Accumulator:
     """As `statistics.batch_moments`, for the rows of each key."""
     unique, inverse = np.unique(keys, return_inverse=True)
-    moments = _no_rows(unique.size, x.shape[1])
     if not unique.size:
-        return _Accumulator(unique, moments)
+        return _Accumulator(unique, Moments.of_no_rows([0, x.shape[1]]))
     order = np.argsort(inverse, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(inverse[order]) > 0])
     x, row = x[order], inverse[order]
@@ -182,10 +177,14 @@ def _moments_of_batch(keys: np.ndarray, x: np.ndarray) -> _Accumulator:
     deviation = np.where(present, limited - mean[row], 0.0)
     rounding = np.add.reduceat(deviation, starts) / divisor  # exactly 0 in exact arithmetic
     m2 = np.add.reduceat(np.square(deviation), starts) - count * np.square(rounding)
-    moments[_COUNT], moments[_MEAN], moments[_M2] = count, mean + rounding, np.maximum(m2, 0.0)
-    moments[_MIN] = np.minimum.reduceat(np.where(present, x, np.inf), starts)
-    moments[_MAX] = np.maximum.reduceat(np.where(present, x, -np.inf), starts)
-    return _Accumulator(unique, moments)
+    moments = Moments(
+        count=count,
+        mean=mean + rounding,
+        m2=np.maximum(m2, 0.0),
+        minimum=np.minimum.reduceat(np.where(present, x, np.inf), starts),
+        maximum=np.maximum.reduceat(np.where(present, x, -np.inf), starts),
+    )
+    return _Accumulator(unique, np.stack(moments))
 
 
 class _AccumulatorCoder(compat.CacheCoder):

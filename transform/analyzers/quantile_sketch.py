@@ -41,9 +41,11 @@ class QuantileSketch:
     """
 
     def __init__(self, columns: int, capacity: int):
-        """Args:
-        columns: n.
-        capacity: values of a level, even.
+        """A sketch without values.
+
+        Args:
+            columns: n.
+            capacity: values of a level, even.
         """
         self._columns, self._capacity = columns, capacity
         self._rows: list[np.ndarray] = []  # [n, rows] as they came, below `capacity` in all

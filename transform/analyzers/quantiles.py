@@ -55,15 +55,18 @@ class QuantilesCombiner(compat.Combiner):
     """Feeds batches into a sketch of all columns."""
 
     def __init__(self, size: int, buckets: int, levels: Sequence[int] | None = None):
-        """Args:
-        size: n, the number of columns.
-        buckets: number of buckets of about equal count.
-        levels: which of the boundaries 0 (minimum) to `buckets` (maximum); None: the inner ones.
+        """Sketches `size` columns.
+
+        Args:
+            size: n, the number of columns.
+            buckets: number of buckets of about equal count.
+            levels: which of the boundaries 0 (minimum) to `buckets` (maximum); None: inner ones.
         """
         self._size, self._buckets = size, buckets
         self._levels = list(range(1, buckets) if levels is None else levels)
 
-    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+    def __repr__(self) -> str:
+        """Part of the key of TFT's analyzer cache."""
         return (
             f"<QuantilesCombiner v4 size={self._size} buckets={self._buckets} "
             f"levels={self._levels}>"

@@ -12,6 +12,7 @@ merged by Chan, Golub and LeVeque's update ("Algorithms for computing the sample
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +20,29 @@ import tensorflow as tf
 
 from transform import compat
 
-_COUNT, _MEAN, _M2, _MIN, _MAX = range(5)
+STATISTICS = "statistics"  # what `FittedStatistics` are kept as
 LARGEST = 2.0**480  # 3e144: for mean and variance, larger numbers count as this; no sum overflows
 
 
-class ColumnStatistics(NamedTuple):
+class Moments(NamedTuple):
+    """What is merged, of tensors or arrays; an array of these five is `Moments(*array)`."""
+
+    count: Any
+    mean: Any  # 0 where count is 0
+    m2: Any  # sum of squared distances from the mean
+    minimum: Any  # +inf where count is 0
+    maximum: Any  # -inf where count is 0
+
+    @classmethod
+    def of_no_rows(cls, shape: Sequence[int]) -> np.ndarray:
+        """Float64 `[5, *shape]`."""
+        stacked = np.zeros([len(cls._fields), *shape], np.float64)
+        moments = cls(*stacked)  # views of it
+        moments.minimum[...], moments.maximum[...] = np.inf, -np.inf
+        return stacked
+
+
+class FittedStatistics(NamedTuple):
     """Of the values that are not missing; float64 `[n]` each."""
 
     count: tf.Tensor
@@ -32,7 +51,12 @@ class ColumnStatistics(NamedTuple):
     minimum: tf.Tensor  # +inf where count is 0
     maximum: tf.Tensor  # -inf where count is 0
 
-    def limited(self, low: tf.Tensor, high: tf.Tensor) -> ColumnStatistics:
+    @property
+    def varies(self) -> tf.Tensor:
+        """Whether a column holds two different values."""
+        return self.maximum > self.minimum
+
+    def limited(self, low: tf.Tensor, high: tf.Tensor) -> FittedStatistics:
         """With minimum and maximum of the values clipped to `low` and `high`, `[n]`.
 
         Mean and variance stay those of the values before: whoever clips by learned bounds cannot
@@ -46,7 +70,7 @@ class ColumnStatistics(NamedTuple):
         return self._replace(minimum=minimum, maximum=maximum)
 
 
-def column_statistics(x: tf.Tensor, *, name: str = "column_statistics") -> ColumnStatistics:
+def column_statistics(x: tf.Tensor, *, name: str = "column_statistics") -> FittedStatistics:
     """Analyzes every column of `x` over the whole analysis data.
 
     Args:
@@ -57,18 +81,25 @@ def column_statistics(x: tf.Tensor, *, name: str = "column_statistics") -> Colum
         The statistics, known once Transform's analysis has run.
     """
     (merged,) = compat.combine(MomentsCombiner(x.shape[1]), batch_moments(x), name=name)
-    count, mean, m2, minimum, maximum = tf.unstack(merged, 5, axis=0)
-    return ColumnStatistics(count, mean, m2 / tf.maximum(count, 1.0), minimum, maximum)
+    found = Moments(*tf.unstack(merged, len(Moments._fields), axis=0))
+    return FittedStatistics(
+        count=found.count,
+        mean=found.mean,
+        variance=found.m2 / tf.maximum(found.count, 1.0),
+        minimum=found.minimum,
+        maximum=found.maximum,
+    )
 
 
 def batch_moments(x: tf.Tensor) -> tf.Tensor:
-    """Count, mean, M2, minimum, maximum of one batch.
+    """The moments of one batch.
 
     Args:
         x: float64 `[batch, n]`, NaN where missing.
 
     Returns:
-        float64 `[5, n]`; mean and M2 are of the numbers limited to +-`LARGEST`.
+        float64 `[5, n]`, a field of `Moments` each; mean and m2 are of the numbers limited to
+        +-`LARGEST`.
     """
     infinity = tf.constant(np.inf, tf.float64)
     present = tf.math.is_finite(x)
@@ -79,33 +110,30 @@ def batch_moments(x: tf.Tensor) -> tf.Tensor:
     deviation = tf.where(present, limited - mean, 0.0)
     rounding = tf.reduce_sum(deviation, axis=0) / divisor  # exactly 0 in exact arithmetic
     m2 = tf.reduce_sum(tf.square(deviation), axis=0) - count * tf.square(rounding)
-    return tf.stack(
-        [
-            count,
-            mean + rounding,
-            tf.maximum(m2, 0.0),
-            tf.reduce_min(tf.where(present, x, infinity), axis=0),
-            tf.reduce_max(tf.where(present, x, -infinity), axis=0),
-        ]
+    moments = Moments(
+        count=count,
+        mean=mean + rounding,
+        m2=tf.maximum(m2, 0.0),
+        minimum=tf.reduce_min(tf.where(present, x, infinity), axis=0),
+        maximum=tf.reduce_max(tf.where(present, x, -infinity), axis=0),
     )
+    return tf.stack(moments)
 
 
 class MomentsCombiner(compat.Combiner):
     """Merges `batch_moments`; an accumulator is a float64 `[5, n]` array."""
 
     def __init__(self, size: int):
-        """Args: size: n, the number of columns."""
+        """Merges those of `size` columns."""
         self._size = size
 
-    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+    def __repr__(self) -> str:
+        """Part of the key of TFT's analyzer cache."""
         return f"<MomentsCombiner v1 size={self._size}>"
 
     def create_accumulator(self) -> np.ndarray:
         """No rows: count, mean and M2 are 0."""
-        accumulator = np.zeros([5, self._size], np.float64)
-        accumulator[_MIN] = np.inf
-        accumulator[_MAX] = -np.inf
-        return accumulator
+        return Moments.of_no_rows([self._size])
 
     def add_input(self, accumulator: np.ndarray, batch_values: Any) -> np.ndarray:
         """Merges one batch's moments into the accumulator."""
@@ -132,17 +160,17 @@ class MomentsCombiner(compat.Combiner):
         return compat.JsonNumpyCacheCoder(np.float64)
 
 
-def merge_moments(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The update of the module's docstring, for all columns at once; float64 `[5, n]`."""
-    count = a[_COUNT] + b[_COUNT]
-    share = b[_COUNT] / np.maximum(count, 1.0)
-    difference = b[_MEAN] - a[_MEAN]
-    return np.stack(
-        [
-            count,
-            a[_MEAN] + difference * share,
-            a[_M2] + b[_M2] + np.square(difference) * a[_COUNT] * share,
-            np.minimum(a[_MIN], b[_MIN]),
-            np.maximum(a[_MAX], b[_MAX]),
-        ]
+def merge_moments(stacked_a: np.ndarray, stacked_b: np.ndarray) -> np.ndarray:
+    """The update of the module's docstring, for all columns at once; float64 `[5, ...]`."""
+    a, b = Moments(*stacked_a), Moments(*stacked_b)
+    count = a.count + b.count
+    share = b.count / np.maximum(count, 1.0)
+    difference = b.mean - a.mean
+    merged = Moments(
+        count=count,
+        mean=a.mean + difference * share,
+        m2=a.m2 + b.m2 + np.square(difference) * a.count * share,
+        minimum=np.minimum(a.minimum, b.minimum),
+        maximum=np.maximum(a.maximum, b.maximum),
     )
+    return np.stack(merged)

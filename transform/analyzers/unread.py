@@ -17,8 +17,15 @@ from transform import compat
 from transform.analyzers.fitted import keep
 from transform.columns.block import Block
 
-COUNTS = "date_counts"  # int64 [2, n]: values given, and those of them that are unread
+COUNTS = "date_counts"  # what `DateCounts` are kept as
 EXAMPLES = "date_examples"  # string [n], empty where all are read
+
+
+class DateCounts(NamedTuple):
+    """Of each column; int64 `[n]` each."""
+
+    given: Any  # values
+    unread: Any  # those of them that are no date
 
 
 def with_unread(
@@ -34,20 +41,25 @@ def with_unread(
         names: of the columns.
     """
     unread = tf.logical_and(given, missing)
-    counts = tf.stack([tf.math.count_nonzero(which, axis=0) for which in (given, unread)])
+    of_batch = DateCounts(*(tf.math.count_nonzero(which, axis=0) for which in (given, unread)))
     one_more = [[0, 1], [0, 0]]  # argmax takes no batch without rows
     row = tf.argmax(tf.pad(tf.cast(unread, tf.int32), one_more), axis=0)
     first = tf.gather(tf.transpose(tf.pad(raw, one_more)), row, batch_dims=1)
     shown = first if raw.dtype == tf.string else tf.strings.as_string(first, precision=0)
-    examples = tf.where(counts[1] > 0, shown, "")
-    counts, examples = compat.combine(UnreadCombiner(len(names)), counts, examples, name="unread")
-    kept = [keep(counts, COUNTS, names), keep(examples, EXAMPLES, names)]
+    examples = tf.where(of_batch.unread > 0, shown, "")
+    counts, examples = compat.combine(
+        UnreadCombiner(len(names)), tf.stack(of_batch), examples, name="unread"
+    )
+    kept = [
+        keep(counts, COUNTS, names, fields=DateCounts._fields),
+        keep(examples, EXAMPLES, names),
+    ]
     with tf.control_dependencies(kept):  # what no output depends on is not saved
         return block._replace(values=tf.identity(block.values))
 
 
 class _Accumulator(NamedTuple):
-    counts: np.ndarray  # int64 [2, n]
+    counts: np.ndarray  # int64 [2, n], a field of `DateCounts` each
     examples: list[bytes]
 
 
@@ -55,10 +67,11 @@ class UnreadCombiner(compat.Combiner):
     """Adds counts; of the examples, the first in byte order is kept, whatever the shards."""
 
     def __init__(self, size: int):
-        """Args: size: n, the number of columns."""
+        """Merges those of `size` columns."""
         self._size = size
 
-    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+    def __repr__(self) -> str:
+        """Part of the key of TFT's analyzer cache."""
         return f"<UnreadCombiner v1 size={self._size}>"
 
     def create_accumulator(self) -> _Accumulator:

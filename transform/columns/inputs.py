@@ -79,14 +79,14 @@ def as_text(values: tf.Tensor) -> tf.Tensor:
 
 
 def stack_numbers(
-    columns: Mapping[str, Any], names: Sequence[str], labels: Mapping[str, str] | None = None
+    columns: Mapping[str, Any], names: Sequence[str], called: Mapping[str, str] | None = None
 ) -> tf.Tensor:
     """Stacks float, int and bool columns.
 
     Args:
         columns: name -> Tensor, SparseTensor or RaggedTensor.
         names: at least one name of `columns`.
-        labels: what an error calls a column, where that is more than its name.
+        called: what an error calls a column, where that is more than its name.
 
     Returns:
         float64 `[batch, len(names)]`, NaN where a value is missing.
@@ -95,15 +95,15 @@ def stack_numbers(
         tf.errors.InvalidArgumentError: (in the graph) a row holds several values of a column.
     """
     nan = tf.constant(float("nan"), tf.float64)
-    stacked = _stack(columns, names, lambda values: tf.cast(values, tf.float64), nan, labels or {})
+    stacked = _stack(columns, names, lambda values: tf.cast(values, tf.float64), nan, called or {})
     return tf.where(tf.math.is_finite(stacked), stacked, nan)
 
 
 def stack_texts(
-    columns: Mapping[str, Any], names: Sequence[str], labels: Mapping[str, str] | None = None
+    columns: Mapping[str, Any], names: Sequence[str], called: Mapping[str, str] | None = None
 ) -> tf.Tensor:
     """Stacks string and int columns, ints as decimal text; see `stack_numbers`."""
-    return _stack(columns, names, as_text, tf.constant(""), labels or {})
+    return _stack(columns, names, as_text, tf.constant(""), called or {})
 
 
 class DenseColumns:
@@ -119,29 +119,32 @@ class DenseColumns:
         *,
         numbers: Sequence[str],
         texts: Sequence[str],
-        labels: Mapping[str, str] | None = None,
+        called: Mapping[str, str] | None = None,
     ):
-        """Args:
-        columns: name -> Tensor, SparseTensor or RaggedTensor.
-        numbers: names for `numbers`, best in the order in which they are asked for.
-        texts: names for `texts`; a column may be among both.
-        labels: what an error calls a column, where that is more than its name.
+        """Makes all columns dense.
+
+        Args:
+            columns: name -> Tensor, SparseTensor or RaggedTensor.
+            numbers: names for `numbers`, best in the order in which they are asked for.
+            texts: names for `texts`; a column may be among both.
+            called: what an error calls a column, where that is more than its name.
         """
         self._numbers_at = {name: i for i, name in enumerate(numbers)}
         self._texts_at = {name: i for i, name in enumerate(texts)}
-        self._numbers = stack_numbers(columns, numbers, labels) if numbers else None
-        self._texts = stack_texts(columns, texts, labels) if texts else None
+        self._numbers = stack_numbers(columns, numbers, called) if numbers else None
+        self._texts = stack_texts(columns, texts, called) if texts else None
 
     def numbers(self, names: Sequence[str]) -> tf.Tensor:
         """Float64 `[batch, len(names)]`, NaN where missing."""
-        return _take(self._numbers, [self._numbers_at[name] for name in names])
+        return take_columns(self._numbers, [self._numbers_at[name] for name in names])
 
     def texts(self, names: Sequence[str]) -> tf.Tensor:
         """String `[batch, len(names)]`, empty where missing."""
-        return _take(self._texts, [self._texts_at[name] for name in names])
+        return take_columns(self._texts, [self._texts_at[name] for name in names])
 
 
-def _take(stacked: Any, wanted: Sequence[int]) -> tf.Tensor:
+def take_columns(stacked: Any, wanted: Sequence[int]) -> tf.Tensor:
+    """The columns of a matrix at the places `wanted`; the matrix itself where that is all of it."""
     first, n = wanted[0], len(wanted)
     if list(wanted) != list(range(first, first + n)):
         return tf.gather(stacked, wanted, axis=1)
@@ -153,7 +156,7 @@ def _stack(
     names: Sequence[str],
     convert: Any,
     default: tf.Tensor,
-    labels: Mapping[str, str],
+    called: Mapping[str, str],
 ) -> tf.Tensor:
     """One matrix from columns of mixed storage: one concat and one conversion per storage."""
     rows = batch_size(columns[names[0]])
@@ -173,8 +176,8 @@ def _stack(
         elif storage == "dense":
             blocks.append(convert(tf.concat(tensors, axis=1)))
         else:
-            called = [labels.get(name, name) for name in members]
-            blocks.append(_densify(tensors, called, rows, convert, default))
+            told = [called.get(name, name) for name in members]
+            blocks.append(_densify(tensors, told, rows, convert, default))
         order += members
     stacked = blocks[0] if len(blocks) == 1 else tf.concat(blocks, axis=1)
     if order != list(names):

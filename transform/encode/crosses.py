@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from transform.columns.block import Block, IdCount
-from transform.columns.inputs import DenseColumns
-from transform.encode.ids import hash_ids, vocabulary_ids
-from transform.resolve.output_columns import cross_column
+from transform.columns.block import Block
+from transform.encode.encoder import Inputs
+from transform.encode.table import ENCODERS
 from transform.spec.cross import Cross
 
 SEPARATOR = "\x1f"
@@ -49,18 +47,14 @@ def cross_texts(crosses: Sequence[Cross], types: Mapping[str, object]) -> list[s
 
 
 def cross(
-    columns: DenseColumns,
-    crosses: Sequence[Cross],
-    buckets: Mapping[str, Bucketized],
-    files: Mapping[str, str],
+    inputs: Inputs, crosses: Sequence[Cross], buckets: Mapping[str, Bucketized]
 ) -> list[Block]:
     """Encodes all crosses.
 
     Args:
-        columns: texts of all columns but the floats.
+        inputs: texts of all columns but the floats, and the crosses' vocabulary files.
         crosses: the crosses.
         buckets: of each float column.
-        files: file name of each cross's vocabulary.
 
     Returns:
         One block per cross, int64 `[batch, 1]`.
@@ -73,27 +67,20 @@ def cross(
                 parts.append(tf.strings.as_string(buckets[name].ids))
                 missing.append(buckets[name].missing)
             else:
-                text = columns.texts([name])[:, 0]
+                text = inputs.dense.texts([name])[:, 0]
                 parts.append(text)
                 missing.append(tf.equal(text, ""))
         absent = tf.reduce_any(tf.stack(missing, axis=1), axis=1)
         text = tf.where(absent, "", tf.strings.join(parts, SEPARATOR))
-        blocks.append(_encode(each, text, absent, files))
+        of_texts = ENCODERS[each.encode.kind].of_texts
+        assert of_texts is not None
+        ids, size = of_texts(text, each.encode.option, inputs.files.get(each.name, ""))
+        block = Block(
+            names=(each.name,),
+            values=ids[:, tf.newaxis],
+            sources=(each.source,),
+            missing=absent[:, tf.newaxis],
+            sizes=(size,),
+        )
+        blocks.append(block)
     return blocks
-
-
-def _encode(each: Cross, text: tf.Tensor, absent: tf.Tensor, files: Mapping[str, str]) -> Block:
-    if each.encode.vocabulary is not None:
-        ids, size = vocabulary_ids(text, text, each.encode.vocabulary, files[each.name])
-    else:
-        assert each.encode.hash is not None
-        buckets = each.encode.hash.buckets
-        ids = hash_ids(text, np.asarray(buckets, np.int64))
-        size = IdCount(buckets + 1)
-    return Block(
-        names=(each.name,),
-        values=ids[:, tf.newaxis],
-        sources=(cross_column(each).source,),
-        missing=absent[:, tf.newaxis],
-        sizes=(size,),
-    )

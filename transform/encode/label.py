@@ -16,8 +16,19 @@ import tensorflow as tf
 
 from transform import compat
 from transform.columns.inputs import stack_numbers, stack_texts, tensor_type
-from transform.encode.ids import LABEL_VOCABULARY, lookup
+from transform.encode.lookup import LABEL_VOCABULARY, lookup
 from transform.spec.features import Label
+
+
+class Checked(NamedTuple):
+    """What is counted of a target; float64 scalars, or `[accumulators]` of each."""
+
+    rows: Any
+    missing: Any
+    invalid: Any
+    example: Any  # the largest invalid value, -inf without one
+    minimum: Any  # of the valid values
+    maximum: Any
 
 
 class LabelOutput(NamedTuple):
@@ -100,14 +111,9 @@ def _named_classes(columns: Mapping[str, Any], label: Label) -> LabelOutput:
     return LabelOutput(ids[:, tf.newaxis], classes)
 
 
-class _Checked(NamedTuple):
-    minimum: tf.Tensor
-    maximum: tf.Tensor
-
-
 def _check(
     label: Label, x: tf.Tensor, missing: tf.Tensor, valid: tf.Tensor, *, named: bool = False
-) -> _Checked:
+) -> Checked:
     complaint = {
         "binary": "is neither 0 nor 1 (name the value that counts as 1 in label.positive)",
         "multiclass": "is no class id 0, 1, 2, ...",
@@ -119,48 +125,49 @@ def _check(
 
 def _analyze(
     combiner: TargetCombiner, x: tf.Tensor, missing: tf.Tensor, valid: tf.Tensor
-) -> _Checked:
+) -> Checked:
     usable = tf.logical_and(valid, tf.logical_not(missing))
     invalid = tf.logical_not(tf.logical_or(valid, missing))
     infinity = tf.constant(np.inf, tf.float64)
-    batch = tf.stack(
-        [
-            tf.cast(tf.size(x), tf.float64),
-            tf.reduce_sum(tf.cast(missing, tf.float64)),
-            tf.reduce_sum(tf.cast(invalid, tf.float64)),
-            tf.reduce_max(tf.where(invalid, x, -infinity)),
-            tf.reduce_min(tf.where(usable, x, infinity)),
-            tf.reduce_max(tf.where(usable, x, -infinity)),
-        ]
+    batch = Checked(
+        rows=tf.cast(tf.size(x), tf.float64),
+        missing=tf.reduce_sum(tf.cast(missing, tf.float64)),
+        invalid=tf.reduce_sum(tf.cast(invalid, tf.float64)),
+        example=tf.reduce_max(tf.where(invalid, x, -infinity)),
+        minimum=tf.reduce_min(tf.where(usable, x, infinity)),
+        maximum=tf.reduce_max(tf.where(usable, x, -infinity)),
     )
-    (merged,) = compat.combine(combiner, batch, name="target")
-    return _Checked(merged[4], merged[5])
+    (merged,) = compat.combine(combiner, tf.stack(batch), name="target")
+    return Checked(*tf.unstack(merged, len(Checked._fields)))
 
 
 class TargetCombiner(compat.Combiner):
     """Counts rows, missing and invalid values, and refuses what cannot be trained on.
 
-    An accumulator is float64 `[6]`: rows, missing, invalid, one invalid value, min, max.
+    An accumulator is float64 `[6]`, a field of `Checked` each.
     """
 
     def __init__(
         self, what: str, complaint: str, *, constant_fails: bool = True, named: bool = False
     ):
-        """Args:
-        what: the column, as the message names it.
-        complaint: what an invalid value is.
-        constant_fails: one value in all rows is an error.
-        named: the values are fingerprints, which no message shows.
+        """Checks one column.
+
+        Args:
+            what: the column, as the message names it.
+            complaint: what an invalid value is.
+            constant_fails: one value in all rows is an error.
+            named: the values are fingerprints, which no message shows.
         """
         self._what, self._complaint = what, complaint
         self._constant_fails, self._named = constant_fails, named
 
-    def __repr__(self) -> str:  # part of the key of TFT's analyzer cache
+    def __repr__(self) -> str:
+        """Part of the key of TFT's analyzer cache."""
         return f"<TargetCombiner v1 {self._what} {self._constant_fails} {self._named}>"
 
     def create_accumulator(self) -> np.ndarray:
         """No rows."""
-        return np.asarray([0, 0, 0, -np.inf, np.inf, -np.inf], np.float64)
+        return np.asarray(Checked(0, 0, 0, -np.inf, np.inf, -np.inf), np.float64)
 
     def add_input(self, accumulator: np.ndarray, batch_values: Any) -> np.ndarray:
         """Merges one batch's counts."""
@@ -168,20 +175,21 @@ class TargetCombiner(compat.Combiner):
 
     def merge_accumulators(self, accumulators: Any) -> np.ndarray:
         """Adds counts, and takes the smallest and largest value."""
-        stacked = np.stack([self.create_accumulator(), *accumulators])
-        return np.concatenate(
-            [
-                stacked[:, :3].sum(axis=0),
-                stacked[:, 3:4].max(axis=0),
-                stacked[:, 4:5].min(axis=0),
-                stacked[:, 5:].max(axis=0),
-            ]
+        parts = Checked(*np.stack([self.create_accumulator(), *accumulators], axis=1))
+        merged = Checked(
+            rows=parts.rows.sum(),
+            missing=parts.missing.sum(),
+            invalid=parts.invalid.sum(),
+            example=parts.example.max(),
+            minimum=parts.minimum.min(),
+            maximum=parts.maximum.max(),
         )
+        return np.asarray(merged, np.float64)
 
     def extract_output(self, accumulator: np.ndarray) -> list[np.ndarray]:
         """The accumulator, unless it shows a target that cannot be trained on."""
-        rows, missing, invalid, example, low, high = np.asarray(accumulator, np.float64).tolist()
-        rows, missing, invalid = int(rows), int(missing), int(invalid)
+        found = Checked(*np.asarray(accumulator, np.float64).tolist())
+        rows, missing, invalid = int(found.rows), int(found.missing), int(found.invalid)
         if rows and missing == rows:
             raise ValueError(f"{self._what} is missing in all {rows} rows; use another column")
         if missing:
@@ -192,10 +200,10 @@ class TargetCombiner(compat.Combiner):
         if invalid:
             raise ValueError(
                 f"{self._what} {self._complaint} in {invalid} of {rows} rows, "
-                f"for example {example:g}"
+                f"for example {found.example:g}"
             )
-        if rows and low == high and self._constant_fails:
-            value = "one value" if self._named else f"value {low:g}"
+        if rows and found.minimum == found.maximum and self._constant_fails:
+            value = "one value" if self._named else f"value {found.minimum:g}"
             raise ValueError(
                 f"{self._what} is constant ({value} in all {rows} rows): nothing can be learned "
                 "from it; use another column, or more data"

@@ -1,4 +1,4 @@
-"""Multi-hot columns of a column with any number of values in a row, in any order.
+"""encode: multi_hot. 0/1 columns of a column with any number of values in a row, in any order.
 
 <column>=<value>    1 where the row holds the value, listed or learned
 <column>_other      1 where it holds any other one
@@ -10,50 +10,39 @@ frequent one. `FeatureLayout.from_transform_graph` gives it its name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import tensorflow as tf
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from transform.columns.block import Block, Entry
-from transform.columns.inputs import as_text, batch_size
-from transform.encode.ids import lookup
-from transform.resolve.output_columns import (
-    INDICATOR_SUFFIX,
-    OTHER_SUFFIX,
-    ResolvedGroup,
-    multi_hot_endings,
-)
+from transform.columns.grouped import INDICATOR_SUFFIX, OTHER_SUFFIX
+from transform.encode.encoder import Encoder, Inputs, Known, Members
+from transform.layout import Column
 from transform.spec.encoders import MultiHot
 
+if TYPE_CHECKING:
+    import tensorflow as tf
 
-def multi_hot(
-    columns: Mapping[str, Any], groups: Sequence[ResolvedGroup], files: Mapping[str, str]
-) -> list[Block]:
-    """Encodes the columns of all groups.
+    from transform.analyzers.fitted_column import FittedColumn
 
-    Args:
-        columns: name -> Tensor `[batch]` or `[batch, k]`, SparseTensor or RaggedTensor.
-        groups: the groups with `encode: multi_hot`.
-        files: file name of each learned vocabulary.
 
-    Returns:
-        One block per column: float32 0 and 1, `[batch, values + 2]`.
-    """
-    blocks = []
-    for resolved in groups:
-        assert resolved.group.encode is not None
-        option = resolved.group.encode.multi_hot
-        assert option is not None
-        blocks += [_block(columns[n], n, option, files.get(n, "")) for n in resolved.columns]
-    return blocks
+def _apply(inputs: Inputs, members: Members) -> list[Block]:
+    """One block per column: float32 0 and 1, `[batch, values + 2]`."""
+    return [
+        _block(inputs.raw[name], name, option, inputs.files.get(name, ""))
+        for name, option in zip(members.names, members.options, strict=True)
+    ]
 
 
 def _block(column: Any, name: str, option: MultiHot, file: str) -> Block:
+    import tensorflow as tf
+
+    from transform.columns.inputs import batch_size
+    from transform.encode.lookup import lookup
+
     texts, row = _values(column)
     rows = batch_size(column)
-    endings = multi_hot_endings(option)
-    n = len(endings)
+    endings = _endings(option)
+    n = len(endings) - 1
     if option.values is not None:
         hit = tf.equal(texts[:, tf.newaxis], tf.constant(option.values))  # [values, n]
         place = tf.where(tf.reduce_any(hit, axis=1), tf.argmax(tf.cast(hit, tf.int8), axis=1), n)
@@ -68,10 +57,9 @@ def _block(column: Any, name: str, option: MultiHot, file: str) -> Block:
     count = tf.math.unsorted_segment_sum(tf.ones_like(row), row, rows)
     missing = tf.equal(count, 0)[:, tf.newaxis]
     entries = [Entry(file, line) if option.values is None else None for line in range(n)]
-    names = (*endings, OTHER_SUFFIX, INDICATOR_SUFFIX)
     values = tf.concat([held, tf.cast(missing, tf.float32)], axis=1)
     return Block(
-        names=tuple(name + ending for ending in names),
+        names=tuple(name + ending for ending in (*endings, INDICATOR_SUFFIX)),
         values=tf.ensure_shape(values, [None, n + 2]),
         sources=(name,) * (n + 2),
         missing=tf.tile(missing, [1, n + 2]),
@@ -82,6 +70,10 @@ def _block(column: Any, name: str, option: MultiHot, file: str) -> Block:
 
 def _values(column: Any) -> tuple[tf.Tensor, tf.Tensor]:
     """All texts of a column that are not missing, and the row of each; `[values]` both."""
+    import tensorflow as tf
+
+    from transform.columns.inputs import as_text
+
     if isinstance(column, tf.RaggedTensor):
         texts, row = as_text(column.values), column.value_rowids()
     elif isinstance(column, tf.SparseTensor):
@@ -92,3 +84,31 @@ def _values(column: Any) -> tuple[tf.Tensor, tf.Tensor]:
         row = tf.range(tf.size(texts, out_type=tf.int64)) // width
     present = tf.not_equal(texts, "")
     return tf.boolean_mask(texts, present), tf.boolean_mask(row, present)
+
+
+def _endings(option: MultiHot) -> list[str]:
+    """A listed value as `=value`; a learned one as `#rank`, until the layout knows the value."""
+    if option.values is not None:
+        return [*(f"={value}" for value in option.values), OTHER_SUFFIX]
+    return [*(f"#{rank}" for rank in range(option.top_k or 0)), OTHER_SUFFIX]
+
+
+def _explain(option: MultiHot, columns: Sequence[Column], fitted: FittedColumn) -> dict[str, Any]:
+    if option.values is not None:
+        return {}
+    learned = [column for column in columns if column.entry is not None]
+    return {"values": [column.name.removeprefix(f"{column.source}=") for column in learned]}
+
+
+ENCODER = Encoder(
+    name="multi_hot",
+    takes={"string": "", "int": ""},
+    reads="lists",
+    apply=_apply,
+    endings=_endings,
+    has_indicator=True,
+    names_file=True,
+    known=lambda option: Known(top_k=option.top_k, values=option.values or ()),
+    explain=_explain,
+    is_aspect=True,
+)

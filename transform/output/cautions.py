@@ -11,16 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from transform.analyzers.fitted import Fitted, fitted_numbers
-from transform.analyzers.statistics import LARGEST
-from transform.analyzers.unread import COUNTS, EXAMPLES
+from transform.analyzers.statistics import LARGEST, STATISTICS, FittedStatistics
+from transform.analyzers.unread import COUNTS, EXAMPLES, DateCounts
+from transform.encode.bucketize import BOUNDARIES
 from transform.layout import FeatureLayout
+from transform.scale.table import SCALERS
 
 UNREAD = 0.01  # share of dates from which on it is told
 STEPS = 64  # a float column with fewer steps of float32 between its ends is told
 WHOLE = 1.0  # a constant float column is told where float32 knows no more than whole numbers
 ONE_BUCKET = 0.5  # share of equal boundaries from which on it is told
-
-_MIN, _MAX = 3, 4  # of `statistics`
 
 
 def column_cautions(uri: str) -> list[str]:
@@ -35,7 +35,8 @@ def column_cautions(uri: str) -> list[str]:
     layout = FeatureLayout.from_transform_graph(uri)
     if layout is None:
         return []
-    kinds = {column.source: column.kind for column in layout.columns}
+    # A missing indicator has the source of what it stands beside.
+    kinds = {c.source: c.kind for c in layout.columns if c.kind in SCALERS}
     fitted = fitted_numbers(uri)
     examples = {
         name: bytes(text).decode(errors="replace")
@@ -47,20 +48,21 @@ def column_cautions(uri: str) -> list[str]:
     for kept in fitted:
         if kept.what == COUNTS:
             found += _unread_dates(kept, examples)
-        elif kept.what == "boundaries":
+        elif kept.what == BOUNDARIES:
             found += _one_bucket(kept)
-        elif kept.what == "statistics":
+        elif kept.what == STATISTICS:
             found += _coarse_floats(kept, kinds, _raw_floats(uri))
     return found
 
 
 def _unread_dates(kept: Fitted, examples: dict[str, str]) -> list[str]:
+    counts = kept.record(DateCounts, kept.values)
     return [
         f"column {name!r}: encode: date cannot read {unread / given:.1%} of the values "
         f"({unread:,} of {given:,}), for example {examples.get(name, '')[:60]!r}: they are missing "
         "to the model. Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), or ints with the right "
         "date.unit"
-        for name, given, unread in zip(kept.columns, *kept.values.tolist(), strict=True)
+        for name, given, unread in zip(kept.columns, *counts, strict=True)
         if given and unread / given >= UNREAD
     ]
 
@@ -84,12 +86,14 @@ def _one_bucket(kept: Fitted) -> list[str]:
 
 def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) -> list[str]:
     found = []
-    for name, low, high in zip(kept.columns, kept.values[_MIN], kept.values[_MAX], strict=True):
-        kind = kinds.get(name, "")
+    statistics = kept.record(FittedStatistics, kept.values)
+    extremes = zip(kept.columns, statistics.minimum, statistics.maximum, strict=True)
+    for name, low, high in extremes:
+        learns = SCALERS[kinds[name]].learns
         reach = max(abs(low), abs(high))
         if not np.isfinite(reach):  # no value
             continue
-        if reach > LARGEST and kind.startswith("z_score"):
+        if reach > LARGEST and learns == "moments":
             found.append(
                 f"column {name!r} goes up to {reach:.2g}: mean and variance take numbers beyond "
                 "3e144 for that one. Derive its logarithm, or use scale: min_max or gaussian"
@@ -100,7 +104,7 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
         constant = low == high and step >= WHOLE
         if constant or 0 < high - low < STEPS * step:
             holds = f"one value ({low:g})" if constant else f"{low:.9g} to {high:.9g}"
-            effect = ": 0 everywhere" if constant and kind != "none" and kind != "log1p" else ""
+            effect = ": 0 everywhere" if constant and learns != "nothing" else ""
             found.append(
                 f"column {name!r} holds {holds}{effect}. tf.Example keeps float32, which is "
                 f"{step:g} coarse there: what varied by less is gone before Transform. Write it as "

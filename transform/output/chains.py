@@ -16,24 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from transform.analyzers.fitted import fitted_numbers
-from transform.analyzers.present import PRESENT
+from transform.analyzers.fitted_column import FittedColumn, fitted_columns
+from transform.analyzers.most_frequent import MOST_FREQUENT
+from transform.encode.table import ENCODERS
 from transform.layout import Column, FeatureLayout
+from transform.scale.impute import FILLING
+from transform.scale.table import SCALERS
 from transform.spec.cross import Cross
 from transform.spec.encoders import Encode
 from transform.spec.features import FeatureSpec
 from transform.spec.group import Group
-from transform.spec.scalers import QUANTILE_GRID, ScaleByKey
-
-_COUNT, _MEAN, _VARIANCE, _MIN, _MAX = range(5)  # ColumnStatistics; the first four of _M2, too
-_LOW, _HIGH, _LOWER, _MEDIAN, _UPPER = range(5)  # OrderStatistics
-_SHOWN_QUANTILES = (0, 10, 250, 500, 750, 990, 1000)  # of QUANTILE_GRID
 
 Numbers = Mapping[str, Any]  # str, int, float, or a list of them
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """One step of a chain: `clip`, `impute`, `scale`, `encode` or `cross`.
 
     Attributes:
@@ -62,7 +60,7 @@ class Chain:
 
     column: str
     group: str
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     outputs: tuple[str, ...]
     count: int | None = None
 
@@ -84,7 +82,7 @@ def column_chains(uri: str) -> list[Chain]:
             "Transform again, with preprocessing_fn='transform.preprocessing_fn'"
         )
     spec = FeatureSpec.model_validate(layout.features)
-    fitted = _Fitted.read(uri)
+    fitted = fitted_columns(uri)
     groups = {group.name: group for group in spec.groups}
     crosses = {cross.name: cross for cross in spec.crosses}
     outputs: dict[tuple[str, str], list[Column]] = {}
@@ -92,170 +90,74 @@ def column_chains(uri: str) -> list[Chain]:
         outputs.setdefault((column.group, column.source), []).append(column)
     chains = []
     for (owner, source), columns in outputs.items():
-        names = tuple(column.name for column in columns)
+        found = fitted.get(source, FittedColumn())
         if owner in crosses:
-            steps = _cross_steps(crosses[owner], columns[0])
-            chains.append(Chain(owner, owner, steps, names, fitted.count(source)))
+            steps = _cross_steps(crosses[owner], columns, found)
         else:
-            steps = _steps(source, groups[owner], columns, fitted)
-            chains.append(Chain(source, owner, steps, names, fitted.count(source)))
+            steps = _steps(groups[owner], columns, found)
+        names = tuple(column.name for column in columns)
+        column = owner if owner in crosses else source
+        chains.append(Chain(column, owner, steps, names, found.count))
     return chains
 
 
-class _Fitted:
-    """The kept tensors, column by column."""
-
-    def __init__(self, of_column: dict[tuple[str, str], Any], keys: dict[str, Any]):
-        self._of_column = of_column
-        self._keys = keys
-
-    @classmethod
-    def read(cls, uri: str) -> _Fitted:
-        of_column: dict[tuple[str, str], Any] = {}
-        keys: dict[str, Any] = {}
-        for what, columns, values in fitted_numbers(uri):
-            for i, column in enumerate(columns):
-                if what == "moments_of_keys":
-                    keys[column] = values[:, :, i]
-                elif what in ("statistics", "order", "date_counts"):
-                    of_column[what, column] = values[:, i]
-                else:  # one row per column
-                    of_column[what, column] = values[i]
-        return cls(of_column, keys)
-
-    def get(self, what: str, column: str) -> Any:
-        """The values of a column: a vector, a number or a text; None where none was kept."""
-        return self._of_column.get((what, column))
-
-    def moments_of_keys(self, column: str) -> np.ndarray:
-        """Float64 `[5, keys + 1]`; the last are those of all rows."""
-        return self._keys[column]
-
-    def count(self, column: str) -> int | None:
-        present = self.get(PRESENT, column)
-        if present is not None:
-            return int(present)
-        statistics = self.get("statistics", column)
-        return None if statistics is None else int(statistics[_COUNT])
-
-
-def _steps(source: str, group: Group, columns: list[Column], fitted: _Fitted) -> tuple[Step, ...]:
+def _steps(group: Group, columns: list[Column], fitted: FittedColumn) -> tuple[ChainStep, ...]:
     steps = []
     if group.clip is not None:
-        steps.append(_clip_step(source, group, fitted))
+        steps.append(_clip_step(group, fitted))
     if group.encode is not None:
         if group.impute is not None:
-            value = fitted.get("most_frequent", source)
-            steps.append(Step("impute", "most_frequent", {"value": _plain(value)}))
-        steps.append(_encode_step(source, group.encode, columns, fitted))
+            value = fitted.values.get(MOST_FREQUENT)
+            steps.append(ChainStep("impute", "most_frequent", {"value": _plain(value)}))
+        steps.append(_encode_step(group.encode, columns, fitted))
         return tuple(steps)
-    steps += [_impute_step(source, group, fitted), _scale_step(source, group, fitted)]
-    return tuple(steps)
+    # As the YAML has it: `scale: {z_score: {by: ...}}` is a z_score.
+    kind = "z_score" if group.by is not None else group.kind
+    numbers = _plain(SCALERS[group.kind].explain(group, fitted))
+    return (*steps, _impute_step(group, fitted), ChainStep("scale", kind, numbers))
 
 
-def _clip_step(source: str, group: Group, fitted: _Fitted) -> Step:
+def _clip_step(group: Group, fitted: FittedColumn) -> ChainStep:
     clip = group.clip
     assert clip is not None
     if clip.quantiles is None:
         bounds = {"min": clip.min, "max": clip.max}
         given = {name: bound for name, bound in bounds.items() if bound is not None}
-        return Step("clip", "absolute", given)
-    order = fitted.get("order", source)
-    bounds = {"min": _plain(order[_LOW]), "max": _plain(order[_HIGH])}
-    return Step("clip", "quantiles", {"quantiles": list(clip.quantiles), **bounds})
+        return ChainStep("clip", "absolute", given)
+    assert fitted.order is not None
+    bounds = {"min": _plain(fitted.order.low), "max": _plain(fitted.order.high)}
+    return ChainStep("clip", "quantiles", {"quantiles": list(clip.quantiles), **bounds})
 
 
-def _impute_step(source: str, group: Group, fitted: _Fitted) -> Step:
+def _impute_step(group: Group, fitted: FittedColumn) -> ChainStep:
     filling = group.filling
     if isinstance(filling, (int, float)):
-        return Step("impute", "constant", {"value": filling})
+        return ChainStep("impute", "constant", {"value": filling})
     if filling == "mean" and group.by is not None:
-        return Step("impute", "mean of the key")
-    return Step("impute", filling, {"value": _plain(fitted.get("filling", source))})
+        return ChainStep("impute", "mean of the key")
+    return ChainStep("impute", filling, {"value": _plain(fitted.values[FILLING])})
 
 
-def _scale_step(source: str, group: Group, fitted: _Fitted) -> Step:
-    if isinstance(group.scale, ScaleByKey):
-        return Step("scale", "z_score", _keyed_numbers(source, group.scale, fitted))
-    kind = str(group.scale)
-    if kind in ("log1p", "none"):
-        return Step("scale", kind)
-    statistics = fitted.get("statistics", source)
-    order = fitted.get("order", source)
-    if statistics[_COUNT] == 0:
-        return Step("scale", kind, {"note": "no value was there to fit: 0 everywhere"})
-    low, high = _plain(statistics[_MIN]), _plain(statistics[_MAX])
-    if low == high:
-        return Step("scale", kind, {"note": f"constant ({low:g}): 0 everywhere"})
-    numbers: dict[str, Any] = {}
-    if kind == "z_score":
-        deviation = math.sqrt(statistics[_VARIANCE])
-        numbers = {"mean": _plain(statistics[_MEAN]), "standard_deviation": deviation}
-    elif kind == "min_max":
-        numbers = {"min": low, "max": high}
-    elif kind == "robust":
-        lower, upper = _plain(order[_LOWER]), _plain(order[_UPPER])
-        numbers = {"median": _plain(order[_MEDIAN]), "lower_quartile": lower}
-        numbers |= {"upper_quartile": upper}
-        if lower == upper:
-            numbers |= {
-                "min": low,
-                "max": high,
-                "note": "quartiles are equal: divided by max - min",
-            }
-    elif kind == "gaussian":
-        quantiles = fitted.get("quantiles", source)
-        shown = {f"quantile_{at / QUANTILE_GRID:g}": at for at in _SHOWN_QUANTILES}
-        numbers = {name: _plain(quantiles[at]) for name, at in shown.items()}
-    return Step("scale", kind, numbers)
+def _encode_step(encode: Encode, columns: list[Column], fitted: FittedColumn) -> ChainStep:
+    numbers = encode.option.model_dump(mode="json", exclude_none=True)
+    learned = ENCODERS[encode.kind].explain(encode.option, columns, fitted)
+    return ChainStep("encode", encode.kind, {**numbers, **_plain(learned)})
 
 
-def _keyed_numbers(source: str, scale: ScaleByKey, fitted: _Fitted) -> Numbers:
-    moments = fitted.moments_of_keys(source)
-    *of_keys, of_all = moments.T
-    means = [_plain(key[_MEAN]) for key in of_keys if key[_COUNT] > 0]
-    count = max(float(of_all[_COUNT]), 1.0)
-    return {
-        "by": scale.z_score.by,
-        "keys": len(of_keys),
-        "mean": _plain(of_all[_MEAN]),  # of all rows: what an unseen key is scaled with
-        "standard_deviation": math.sqrt(of_all[_VARIANCE] / count),  # M2 here
-        "lowest_mean_of_a_key": min(means, default=None),
-        "highest_mean_of_a_key": max(means, default=None),
-    }
-
-
-def _encode_step(source: str, encode: Encode, columns: list[Column], fitted: _Fitted) -> Step:
-    numbers: dict[str, Any] = getattr(encode, encode.kind).model_dump(
-        mode="json", exclude_none=True
-    )
-    first = columns[0]
-    if encode.bucketize is not None:
-        boundaries = fitted.get("boundaries", source)
-        numbers["boundaries"] = [] if boundaries is None else boundaries.tolist()
-    if first.vocabulary_size is not None and first.vocabulary is not None:
-        numbers["values"] = first.vocabulary_size - first.extra_ids
-    if first.vocabulary_size is not None and encode.date is None:
-        numbers["ids"] = first.vocabulary_size
-    if encode.multi_hot is not None and encode.multi_hot.values is None:
-        named = [c.name.removeprefix(f"{source}=") for c in columns if c.entry is not None]
-        numbers["values"] = named
-    return Step("encode", encode.kind, numbers)
-
-
-def _cross_steps(cross: Cross, column: Column) -> tuple[Step, ...]:
-    kind = cross.encode.kind
-    numbers = getattr(cross.encode, kind).model_dump(mode="json", exclude_none=True)
-    if column.vocabulary_size is not None:
-        if column.vocabulary is not None:
-            numbers["values"] = column.vocabulary_size - column.extra_ids
-        numbers["ids"] = column.vocabulary_size
-    return Step("cross", "of", {"columns": list(cross.columns)}), Step("encode", kind, numbers)
+def _cross_steps(
+    cross: Cross, columns: list[Column], fitted: FittedColumn
+) -> tuple[ChainStep, ...]:
+    of = ChainStep("cross", "of", {"columns": list(cross.columns)})
+    return of, _encode_step(cross.encode, columns, fitted)
 
 
 def _plain(value: Any) -> Any:
-    """A number or text of Python; None for NaN and infinities, which JSON lacks."""
+    """Numbers and texts of Python; None for NaN and infinities, which JSON lacks."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    number = float(value)
-    return number if math.isfinite(number) else None
+    if isinstance(value, float | np.ndarray | np.generic):
+        number = float(np.asarray(value))
+        return number if math.isfinite(number) else None
+    return value

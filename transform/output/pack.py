@@ -33,7 +33,7 @@ class _Named(NamedTuple):
 
 def pack(spec: FeatureSpec, wanted: Sequence[OutputColumn], blocks: Sequence[Block]) -> Packed:
     """Brings the columns into the order of `wanted` and packs them, one output per dtype."""
-    order = {column.name: (column.group, column.kind) for column in wanted}
+    order = {column.name: column for column in wanted}
     outputs: dict[str, tf.Tensor] = {}
     placed: dict[str, Column] = {}
     missing: list[tf.Tensor] = []
@@ -74,7 +74,7 @@ def pack_bits(bits: tf.Tensor) -> tf.Tensor:
 def _columns(
     blocks: Sequence[Block],
     wanted: Sequence[str],
-    order: Mapping[str, tuple[str, str]],
+    order: Mapping[str, OutputColumn],
     output: str | None,
 ) -> dict[str, Column]:
     """The layout's entries; `output` None: every column is an output of its own."""
@@ -89,8 +89,8 @@ def _columns(
         columns[name] = Column(
             name=name,
             source=named[name].source,
-            group=order[name][0],
-            kind=order[name][1],
+            group=order[name].group,
+            kind=order[name].kind,
             output=output or name,
             position=position if output else 0,
             vocabulary_size=size.total if size and isinstance(size.total, int) else None,
@@ -98,6 +98,8 @@ def _columns(
             extra_ids=size.extra_ids if size else 0,
             entry_of=entry.vocabulary if entry else None,
             entry=entry.line if entry else None,
+            judged_as=order[name].judged_as,
+            is_aspect=order[name].is_aspect,
         )
     return columns
 

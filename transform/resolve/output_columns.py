@@ -5,33 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transform.columns.grouped import INDICATOR_SUFFIX, ResolvedGroup, positions
+from transform.encode.encoder import option_of
+from transform.encode.table import ENCODERS
 from transform.layout import PACKED_FLOAT, PACKED_INT, PACKED_MISSING
+from transform.scale.table import SCALERS
 from transform.spec.cross import Cross
-from transform.spec.encoders import Date, MultiHot
 from transform.spec.features import FeatureSpec
-from transform.spec.group import Group
 
-INDICATOR_SUFFIX = "_missing"
-OTHER_SUFFIX = "_other"
-CYCLIC_SUFFIXES = ("_sin", "_cos")
-
-
-@dataclass(frozen=True)
-class ResolvedGroup:
-    """A group and the columns that it takes, in order."""
-
-    group: Group
-    columns: tuple[str, ...]
+_INDICATOR = "missing_indicator"
 
 
 @dataclass(frozen=True)
 class OutputColumn:
-    """A column of Transform's output, and the column that it comes from."""
+    """A column of Transform's output, and the column that it comes from.
+
+    Attributes:
+        judged_as: The limits that NormalizationValidator holds it to.
+        is_aspect: Whether it is rightly constant where its source is not.
+    """
 
     name: str
     source: str
     kind: str
     group: str
+    judged_as: str | None = None
+    is_aspect: bool = False
 
 
 def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
@@ -40,51 +39,30 @@ def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
     sources = resolved.columns
     if group.length is not None:
         sources = tuple(each for name in sources for each in positions(name, group.length))
-    indicators = tuple(
-        OutputColumn(name + INDICATOR_SUFFIX, name, "missing_indicator", group.name)
-        for name in sources
-    )
-    endings = [""]
-    kind = group.kind
-    with_indicators = group.missing_indicator
-    if group.encode is not None:
-        if group.encode.one_hot is not None:
-            endings = [*(f"={value}" for value in group.encode.one_hot.values), OTHER_SUFFIX]
-        elif group.encode.multi_hot is not None:
-            endings = [*multi_hot_endings(group.encode.multi_hot), OTHER_SUFFIX]
-        elif group.encode.date is not None:
-            endings = date_endings(group.encode.date)
-            kind = "cyclic" if group.encode.date.cyclic else "date"
-        with_indicators = kind in ("one_hot", "multi_hot")
+    endings, kind, has_indicator = [""], group.kind, group.missing_indicator
+    judged_as, is_aspect = None, False
+    if group.encode is None:
+        judged_as = SCALERS[kind].judged_as
+    else:
+        encoder, option = ENCODERS[kind], option_of(resolved)
+        endings, has_indicator = encoder.endings(option), encoder.has_indicator
+        kind = encoder.kind_of(option) if encoder.kind_of is not None else kind
+        is_aspect = encoder.is_aspect
     columns = tuple(
-        OutputColumn(name + ending, name, kind, group.name)
+        OutputColumn(name + ending, name, kind, group.name, judged_as, is_aspect)
         for name in sources
         for ending in endings
     )
-    return (*columns, *indicators) if with_indicators else columns
-
-
-def positions(name: str, length: int) -> tuple[str, ...]:
-    """The columns that a list of fixed length becomes: `vector_0`, `vector_1`, ..."""
-    return tuple(f"{name}_{i}" for i in range(length))
-
-
-def multi_hot_endings(option: MultiHot) -> list[str]:
-    """A listed value as `=value`; a learned one as `#rank`, until the layout knows the value."""
-    if option.values is not None:
-        return [f"={value}" for value in option.values]
-    return [f"#{rank}" for rank in range(option.top_k or 0)]
-
-
-def date_endings(option: Date) -> list[str]:
-    """`_hour`, or `_hour_sin` and `_hour_cos`."""
-    suffixes = CYCLIC_SUFFIXES if option.cyclic else ("",)
-    return [f"_{part}{suffix}" for part in option.parts for suffix in suffixes]
+    indicators = tuple(
+        OutputColumn(name + INDICATOR_SUFFIX, name, _INDICATOR, group.name, is_aspect=True)
+        for name in sources
+    )
+    return (*columns, *indicators) if has_indicator else columns
 
 
 def cross_column(cross: Cross) -> OutputColumn:
     """The ids of a cross."""
-    return OutputColumn(cross.name, " x ".join(cross.columns), cross.encode.kind, cross.name)
+    return OutputColumn(cross.name, cross.source, cross.encode.kind, cross.name)
 
 
 def all_output_columns(
@@ -107,7 +85,7 @@ def check_output_names(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> No
         role = f"in group {column.group!r}"
         if column.group in crosses:
             role = "a cross"
-        elif column.kind == "missing_indicator":
+        elif column.kind == _INDICATOR:
             role = f"the missing indicator of {column.source!r}"
         elif column.name != column.source:
             role = f"made by {column.kind} of {column.source!r}"

@@ -9,9 +9,10 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
+from transform.columns.grouped import ResolvedGroup, positions
 from transform.columns.types import Multivalued, SeenTypes, describe
-from transform.resolve.kinds import check_type
-from transform.resolve.output_columns import ResolvedGroup, check_output_names, positions
+from transform.resolve.kinds import check_type, takes_lists
+from transform.resolve.output_columns import check_output_names
 from transform.resolve.targets import check_targets, reserved_columns
 from transform.spec.common import OTHERS, is_glob
 from transform.spec.cross import Cross
@@ -145,8 +146,7 @@ def _kept(group: Group, names: Iterable[str], types: SeenTypes) -> list[str]:
 
     def of_dtype(name: str) -> bool:
         seen = types[name]
-        takes_lists = group.kind == "multi_hot" or group.length is not None
-        if isinstance(seen, Multivalued) and takes_lists:
+        if isinstance(seen, Multivalued) and takes_lists(group):
             seen = seen.type
         return group.dtype is None or seen == group.dtype
 

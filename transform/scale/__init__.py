@@ -1,4 +1,5 @@
 """Numbers: imputed, clipped and scaled, those of all groups at once.
 
-May use `resolve` and what is below it.
+One file per scaler, with all that is known of it: a `Scaler` (scaler.py), named in table.py.
+May use `analyzers` and what is below it.
 """

@@ -1,4 +1,4 @@
-"""Rank -> normal score: what makes any continuous column standard normal.
+"""scale: gaussian. Rank -> normal score: what makes any continuous column standard normal.
 
     y = Phi^-1(F(x)),  1/2g <= F(x) <= 1 - 1/2g
 
@@ -13,7 +13,28 @@ one goes to 5.2 whatever the number of rows.
 
 from __future__ import annotations
 
-import tensorflow as tf
+from typing import TYPE_CHECKING, Any
+
+from transform.scale.scaler import Scaler, ToScale, unless_constant
+from transform.spec.scalers import QUANTILE_GRID
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from transform.analyzers.fitted_column import FittedColumn
+
+_SHOWN_QUANTILES = (0, 10, 250, 500, 750, 990, 1000)  # of QUANTILE_GRID
+
+
+def _apply(columns: ToScale) -> tf.Tensor:
+    import tensorflow as tf
+
+    from transform.scale.linear import unit_of
+
+    assert columns.quantiles is not None
+    unit = unit_of(columns.statistics)
+    scores = normal_scores(columns.x * unit, columns.quantiles * unit[:, tf.newaxis])
+    return tf.where(columns.statistics.varies, scores, tf.zeros_like(scores))
 
 
 def normal_scores(x: tf.Tensor, quantiles: tf.Tensor) -> tf.Tensor:
@@ -26,6 +47,8 @@ def normal_scores(x: tf.Tensor, quantiles: tf.Tensor) -> tf.Tensor:
     Returns:
         float64 `[batch, n]`, finite.
     """
+    import tensorflow as tf
+
     last = quantiles.shape[1] - 1
     columns = tf.transpose(x)  # [n, batch]
     below = tf.searchsorted(quantiles, columns, side="left")  # quantiles < x
@@ -38,3 +61,19 @@ def normal_scores(x: tf.Tensor, quantiles: tf.Tensor) -> tf.Tensor:
     level = tf.where(up_to > below, tf.cast(below + up_to - 1, tf.float64) / 2.0, between) / last
     level = tf.clip_by_value(level, 0.5 / last, 1.0 - 0.5 / last)
     return tf.transpose(tf.math.ndtri(level))
+
+
+def _explain(fitted: FittedColumn) -> dict[str, Any]:
+    from transform.analyzers.order import QUANTILES
+
+    quantiles = fitted.values[QUANTILES]
+    return {f"quantile_{at / QUANTILE_GRID:g}": quantiles[at] for at in _SHOWN_QUANTILES}
+
+
+SCALER = Scaler(
+    name="gaussian",
+    learns="quantiles",
+    apply=_apply,
+    explain=unless_constant(_explain),
+    judged_as="gaussian",
+)

@@ -10,9 +10,11 @@ import tensorflow as tf
 
 from transform.analyzers.most_frequent import most_frequent
 from transform.analyzers.order import OrderStatistics
-from transform.analyzers.statistics import ColumnStatistics
+from transform.analyzers.statistics import FittedStatistics
 from transform.spec.group import Group
 from transform.spec.scalers import Clip
+
+FILLING = "filling"  # what each column's value of a missing number is kept as
 
 
 def clip(x: tf.Tensor, bounds: Sequence[Clip | None]) -> tf.Tensor:
@@ -35,7 +37,7 @@ def limit(x: tf.Tensor, low: Any, high: Any) -> tf.Tensor:
 
 
 def fill_values(
-    x: tf.Tensor, groups: Sequence[Group], statistics: ColumnStatistics, order: OrderStatistics
+    x: tf.Tensor, groups: Sequence[Group], statistics: FittedStatistics, order: OrderStatistics
 ) -> tf.Tensor:
     """What takes the place of a missing number: a constant, or mean, median or most frequent value.
 

@@ -36,3 +36,8 @@ class Cross(Model):
                 f"encode: {' or '.join(CROSS_ENCODERS)}"
             )
         return self
+
+    @property
+    def source(self) -> str:
+        """The columns, as `Column.source` names them."""
+        return " x ".join(self.columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zoneinfo
 from collections import Counter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -36,7 +36,15 @@ _Values = Annotated[tuple[str, ...], BeforeValidator(_texts_of_ints), Field(min_
 _VALUES = "texts, or ints for an int column; quote what YAML reads as bool"
 
 
-class Vocabulary(Model):
+class Options(Model):
+    """Options of an encoder, and which of a group's other steps go with it."""
+
+    takes_clip: ClassVar[bool] = False
+    #: What it has for a missing value, where no other value may take the place of one.
+    own_missing: ClassVar[str | None] = None
+
+
+class Vocabulary(Options):
     """Ids by frequency, or in a given order: 0..V-1 known values, then `oov_buckets`, then missing.
 
     encode: vocabulary                                    every value, most frequent first
@@ -69,18 +77,20 @@ class Vocabulary(Model):
         return self
 
 
-class Integer(Model):
+class Integer(Options):
     """Ids are the values themselves: 0..size-1, then one for out of range, one for missing."""
 
     size: int = Field(ge=1, le=2**53, description="values 0..size-1 keep their own id")
 
 
-class Bucketize(Model):
+class Bucketize(Options):
     """Ids by quantile, or by given bounds: 0..buckets-1, then one for missing.
 
     encode: {bucketize: {buckets: 10}}                  of about equal count, learned
     encode: {bucketize: {boundaries: [0, 18, 65]}}      below 0, 0 to 18, 18 to 65, from 65 on
     """
+
+    takes_clip: ClassVar[bool] = True
 
     buckets: int | None = Field(
         default=None, ge=2, description="number of buckets of about equal count"
@@ -109,13 +119,13 @@ class Bucketize(Model):
         return self.buckets or len(self.boundaries or ()) + 1
 
 
-class Hash(Model):
+class Hash(Options):
     """Ids by a stable hash of the value's text: 0..buckets-1, then one for missing."""
 
     buckets: int = Field(ge=1, description="number of buckets that values are hashed into")
 
 
-class OneHot(Model):
+class OneHot(Options):
     """A 0/1 float column per listed value, one for any other value and one for missing.
 
     encode: {one_hot: {values: [Cash, Credit Card]}}
@@ -129,12 +139,14 @@ class OneHot(Model):
         return _distinct_texts("one_hot.values", values)
 
 
-class MultiHot(Model):
+class MultiHot(Options):
     """As one_hot, for a column with any number of values in a row.
 
     encode: {multi_hot: {values: [red, green]}}   listed values
     encode: {multi_hot: {top_k: 100}}             the most frequent values, learned
     """
+
+    own_missing: ClassVar[str | None] = "a column of its own"
 
     values: _Values | None = Field(default=None, description=_VALUES)
     top_k: int | None = Field(
@@ -156,13 +168,15 @@ class MultiHot(Model):
         return self
 
 
-class Date(Model):
+class Date(Options):
     """Parts of a date, each an id, or a point on the circle.
 
     encode: {date: {parts: [hour, weekday]}}                 ids <name>_hour, <name>_weekday
     encode: {date: {parts: [hour, weekday], cyclic: true}}   floats <name>_hour_sin, _hour_cos, ...
     encode: {date: {parts: [hour], time_zone: Europe/Oslo}}  the hour there
     """
+
+    own_missing: ClassVar[str | None] = "an id of its own (or 0 and 0 on the circle)"
 
     parts: Annotated[tuple[DatePart, ...], BeforeValidator(as_list)] = Field(min_length=1)
     cyclic: bool = Field(
@@ -241,3 +255,8 @@ class Encode(Model):
     def kind(self) -> str:
         """The encoder's name, as in `Column.kind`."""
         return next(n for n in type(self).model_fields if getattr(self, n) is not None)
+
+    @property
+    def option(self) -> Options:
+        """The encoder's options."""
+        return getattr(self, self.kind)

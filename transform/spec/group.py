@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 from pydantic import Field, model_validator
 
 from transform.spec.common import OTHERS, ColumnType, Model, Names, is_glob
 from transform.spec.encoders import Encode
-from transform.spec.scalers import AnyFilling, AnyScale, Clip, Constant, Filling, ScaleByKey
+from transform.spec.scalers import (
+    BY_MEAN,
+    BY_RANK,
+    AnyFilling,
+    AnyScale,
+    Clip,
+    Constant,
+    Filling,
+    Scale,
+    ScaleByKey,
+)
 
-_SCALES = "z_score | min_max | robust | gaussian | log1p | none | {z_score: {by: column}}"
-_OWN_MISSING = {  # what an encoder has for a missing value, where it takes no other's place
-    "date": "an id of its own (or 0 and 0 on the circle)",
-    "multi_hot": "a column of its own",
-}
+_SCALES = f"{' | '.join(get_args(Scale))} | {{z_score: {{by: column}}}}"
 
 
 class Group(Model):
@@ -84,10 +91,11 @@ class Group(Model):
 
     def _refuse_number_options(self, where: str, encode: Encode) -> None:
         kind = encode.kind
-        if self.impute is not None and kind in _OWN_MISSING:
+        own_missing = encode.option.own_missing
+        if self.impute is not None and own_missing is not None:
             raise ValueError(
                 f"{where}: impute does not go with encode: {kind}, where missing has "
-                f"{_OWN_MISSING[kind]}; remove it"
+                f"{own_missing}; remove it"
             )
         if self.impute not in (None, "most_frequent"):
             given = "{constant: ...}" if isinstance(self.impute, Constant) else self.impute
@@ -99,17 +107,17 @@ class Group(Model):
             raise ValueError(
                 f"{where}: missing_indicator does not go with encode; missing has an own id"
             )
-        if self.clip is not None and kind != "bucketize":
+        if self.clip is not None and not encode.option.takes_clip:
             raise ValueError(f"{where}: clip does not go with encode: {kind}; remove it")
         if self.clips_by_quantiles:
             raise ValueError(
-                f"{where}: clip.quantiles does not go with encode: bucketize, whose buckets are "
+                f"{where}: clip.quantiles does not go with encode: {kind}, whose buckets are "
                 "quantiles already; remove it"
             )
 
     def _refuse_two_passes(self, where: str) -> None:
         """Mean and variance of values clipped at bounds that the same pass only finds."""
-        by_mean = self.kind in ("z_score", "z_score_by_key")
+        by_mean = self.by is not None or self.scale in BY_MEAN
         if by_mean or self.impute == "mean":
             needs = "scale: z_score" if by_mean else "impute: mean"
             raise ValueError(
@@ -146,7 +154,7 @@ class Group(Model):
             return self.impute.constant
         if self.impute is not None:
             return self.impute
-        by_rank = self.scale in ("robust", "gaussian") or self.clips_by_quantiles
+        by_rank = self.scale in BY_RANK or self.clips_by_quantiles
         return "median" if by_rank else "mean"
 
     @property

@@ -10,6 +10,8 @@ from pydantic import Field, Tag, field_validator, model_validator
 from transform.spec.common import Model, NameOrOptions
 
 Scale = Literal["z_score", "min_max", "robust", "gaussian", "log1p", "none"]
+BY_MEAN = frozenset({"z_score"})  # scales that learn mean and variance
+BY_RANK = frozenset({"robust", "gaussian"})  # scales that learn medians or quantiles
 Filling = Literal["mean", "median", "most_frequent"]
 
 QUANTILE_GRID = 1000  # learned quantiles are multiples of 1/1000, and as exact as that

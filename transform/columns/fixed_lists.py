@@ -13,8 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from transform.columns.grouped import ResolvedGroup, positions
 from transform.columns.inputs import batch_size
-from transform.resolve.output_columns import ResolvedGroup, positions
 
 
 def split_lists(

@@ -1,4 +1,4 @@
-"""Parts of a date: from epoch seconds, or from ISO 8601 text.
+"""A calendar of tensors: the parts of a date, from epoch seconds or from ISO 8601 text.
 
     part          ids      0 is
     minute        0..59
@@ -18,9 +18,6 @@ an hour is the hour of the place, and an offset is not applied. Text that is no 
 With `time_zone`, the parts are those of that place's calendar and clock: of an int, and of a text
 with `Z` or an offset; a text without either shows the place's time already.
 
-With `cyclic`, a part p of period n becomes sin(2 pi p / n) and cos(2 pi p / n); missing is 0 and 0,
-which no part is.
-
 The calendar is the proleptic Gregorian one, in integers: Howard Hinnant, "chrono-Compatible
 Low-Level Date Algorithms", https://howardhinnant.github.io/date_algorithms.html.
 """
@@ -28,18 +25,12 @@ Low-Level Date Algorithms", https://howardhinnant.github.io/date_algorithms.html
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-from transform.analyzers.unread import with_unread
-from transform.columns.block import Block, IdCount
-from transform.columns.inputs import DenseColumns
 from transform.encode.time_zones import local_seconds
-from transform.resolve.output_columns import CYCLIC_SUFFIXES, ResolvedGroup
-from transform.spec.encoders import Date, DatePart
+from transform.spec.encoders import DatePart
 
 PERIODS: dict[DatePart, int] = {
     "minute": 60,
@@ -53,7 +44,6 @@ PERIODS: dict[DatePart, int] = {
     "year": 130,
 }
 _FIRST_YEAR = 1970
-_PER_SECOND = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
 _DAY = 86_400
 _LAST = 253_402_300_799  # 9999-12-31T23:59:59, and as far back from 1970: no overflow on the way
 _ISO_TIME = r"[Tt ](\d{2}):(\d{2})(?::\d{2}(?:\.\d*)?)?(?:[Zz]|[+-]\d{2}:?\d{2})?"
@@ -69,40 +59,6 @@ class Calendar(NamedTuple):
     hour: tf.Tensor
     minute: tf.Tensor
     missing: tf.Tensor  # bool
-
-
-def date_parts(
-    columns: DenseColumns, groups: Sequence[ResolvedGroup], types: Mapping[str, object]
-) -> list[Block]:
-    """Encodes the columns of all groups, each group's by its own option.
-
-    Args:
-        columns: those of `groups`, texts and ints.
-        groups: the groups with `encode: date`.
-        types: whether a column is `string` or `int`.
-
-    Returns:
-        One block per group.
-    """
-    blocks = []
-    for resolved in groups:
-        assert resolved.group.encode is not None
-        option = resolved.group.encode.date
-        assert option is not None
-        texts = tuple(name for name in resolved.columns if types[name] == "string")
-        numbers = tuple(name for name in resolved.columns if types[name] != "string")
-        if texts:
-            raw = columns.texts(texts)
-            date = of_text(raw, time_zone=option.time_zone)
-            block = _block(texts, date, option)
-            blocks.append(with_unread(block, raw, tf.not_equal(raw, ""), date.missing, texts))
-        if numbers:
-            raw = columns.numbers(numbers)
-            date = of_epoch(raw / _PER_SECOND[option.unit], time_zone=option.time_zone)
-            block = _block(numbers, date, option)
-            given = tf.logical_not(tf.math.is_nan(raw))
-            blocks.append(with_unread(block, raw, given, date.missing, numbers))
-    return blocks
 
 
 def of_epoch(seconds: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
@@ -228,31 +184,3 @@ def _days(year: tf.Tensor, month: tf.Tensor | int, day: tf.Tensor | int) -> tf.T
 def _is_leap(year: tf.Tensor) -> tf.Tensor:
     by_4, by_100, by_400 = (tf.equal(year % n, 0) for n in (4, 100, 400))
     return tf.logical_and(by_4, tf.logical_or(tf.logical_not(by_100), by_400))
-
-
-def _block(names: tuple[str, ...], date: Calendar, option: Date) -> Block:
-    """The parts of `[batch, columns]` dates, part by part."""
-    outputs: list[str] = []
-    values: list[tf.Tensor] = []
-    sizes: list[IdCount | None] = []
-    for part in option.parts:
-        ids = part_of(date, part)
-        period = PERIODS[part]
-        if option.cyclic:
-            angle = tf.cast(ids, tf.float64) * (2.0 * math.pi / period)
-            for suffix, wave in zip(CYCLIC_SUFFIXES, (tf.sin(angle), tf.cos(angle)), strict=True):
-                outputs += [f"{name}_{part}{suffix}" for name in names]
-                wave = tf.where(date.missing, tf.zeros_like(wave), wave)
-                values.append(tf.cast(wave, tf.float32))
-                sizes += [None] * len(names)
-        else:
-            outputs += [f"{name}_{part}" for name in names]
-            values.append(tf.where(date.missing, np.int64(period), ids))
-            sizes += [IdCount(period + 1)] * len(names)
-    return Block(
-        names=tuple(outputs),
-        values=tf.concat(values, axis=1),
-        sources=names * len(values),
-        missing=tf.tile(date.missing, [1, len(values)]),
-        sizes=tuple(sizes),
-    )

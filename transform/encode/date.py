@@ -1,0 +1,100 @@
+"""encode: date. Parts of a date as ids, or as points on the circle; calendar.py has the parts.
+
+With `cyclic`, a part p of period n becomes sin(2 pi p / n) and cos(2 pi p / n); missing is 0 and 0,
+which no part is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transform.columns.block import Block, IdCount
+from transform.encode.encoder import Encoder, Inputs, Members, nothing_more, option_of
+from transform.spec.encoders import Date
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from transform.encode.calendar import Calendar
+
+_PER_SECOND = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
+_CYCLIC_SUFFIXES = ("_sin", "_cos")
+
+
+def _apply(inputs: Inputs, members: Members) -> list[Block]:
+    """Encodes each group by its own options: one block for its texts, one for its ints."""
+    import tensorflow as tf
+
+    from transform.analyzers.unread import with_unread
+    from transform.encode.calendar import of_epoch, of_text
+
+    blocks = []
+    for resolved in members.resolved:
+        option = option_of(resolved)
+        texts = tuple(n for n in resolved.columns if inputs.types[n] == "string")
+        numbers = tuple(n for n in resolved.columns if inputs.types[n] != "string")
+        if texts:
+            raw = inputs.dense.texts(texts)
+            date = of_text(raw, time_zone=option.time_zone)
+            block = _block(texts, date, option)
+            blocks.append(with_unread(block, raw, tf.not_equal(raw, ""), date.missing, texts))
+        if numbers:
+            raw = inputs.dense.numbers(numbers)
+            date = of_epoch(raw / _PER_SECOND[option.unit], time_zone=option.time_zone)
+            block = _block(numbers, date, option)
+            given = tf.logical_not(tf.math.is_nan(raw))
+            blocks.append(with_unread(block, raw, given, date.missing, numbers))
+    return blocks
+
+
+def _block(names: tuple[str, ...], date: Calendar, option: Date) -> Block:
+    """The parts of `[batch, columns]` dates, part by part."""
+    import tensorflow as tf
+
+    from transform.encode.calendar import PERIODS, part_of
+
+    outputs: list[str] = []
+    values: list[tf.Tensor] = []
+    sizes: list[IdCount | None] = []
+    for part in option.parts:
+        ids = part_of(date, part)
+        period = PERIODS[part]
+        if option.cyclic:
+            angle = tf.cast(ids, tf.float64) * (2.0 * math.pi / period)
+            for suffix, wave in zip(_CYCLIC_SUFFIXES, (tf.sin(angle), tf.cos(angle)), strict=True):
+                outputs += [f"{name}_{part}{suffix}" for name in names]
+                wave = tf.where(date.missing, tf.zeros_like(wave), wave)
+                values.append(tf.cast(wave, tf.float32))
+                sizes += [None] * len(names)
+        else:
+            outputs += [f"{name}_{part}" for name in names]
+            values.append(tf.where(date.missing, np.int64(period), ids))
+            sizes += [IdCount(period + 1)] * len(names)
+    return Block(
+        names=tuple(outputs),
+        values=tf.concat(values, axis=1),
+        sources=names * len(values),
+        missing=tf.tile(date.missing, [1, len(values)]),
+        sizes=tuple(sizes),
+    )
+
+
+def _endings(option: Date) -> list[str]:
+    """`_hour`, or `_hour_sin` and `_hour_cos`."""
+    suffixes = _CYCLIC_SUFFIXES if option.cyclic else ("",)
+    return [f"_{part}{suffix}" for part in option.parts for suffix in suffixes]
+
+
+ENCODER = Encoder(
+    name="date",
+    takes={"string": "ISO 8601", "int": "epoch"},
+    reads="own type",
+    apply=_apply,
+    endings=_endings,
+    kind_of=lambda option: "cyclic" if option.cyclic else "date",
+    explain=nothing_more,
+    is_aspect=True,
+)

@@ -1,0 +1,149 @@
+"""What is known of an encoder: one record, made in the file of its name.
+
+    ENCODER = Encoder(name="hash", takes={"string": "", "int": ""}, reads="texts", apply=...)
+
+`table.py` names them all, and whoever asks something of an encoder asks its record: which types of
+columns it takes, what its outputs are called, how they are computed, what `features explain` says
+of it, and what NormalizationValidator may expect. Its options are a model of the same name in
+`spec/encoders.py`.
+
+Reading a record loads no TensorFlow, so that a spec is checked against a schema in no time: the
+functions that compute import it themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from transform.columns.block import Block, IdCount
+from transform.columns.grouped import ResolvedGroup
+from transform.columns.types import SeenTypes
+from transform.layout import Column
+from transform.spec.common import ColumnType
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from transform.analyzers.fitted_column import FittedColumn
+    from transform.columns.inputs import DenseColumns
+
+
+class Inputs(NamedTuple):
+    """What there is to encode.
+
+    Attributes:
+        dense: The columns of one value per row.
+        raw: Every column as it came: Tensor, SparseTensor or RaggedTensor.
+        types: Every column's type.
+        files: Column or cross -> name of its vocabulary's file.
+    """
+
+    dense: DenseColumns
+    raw: Mapping[str, Any]
+    types: SeenTypes
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Members:
+    """All columns of one encoder, over all groups: it encodes them at once."""
+
+    resolved: tuple[ResolvedGroup, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+        return tuple(name for each in self.resolved for name in each.columns)
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        """The encoder's options for each column."""
+        return tuple(option_of(each) for each in self.resolved for _ in each.columns)
+
+    @property
+    def imputed(self) -> list[bool]:
+        """Whether each column's most frequent value takes the place of a missing one."""
+        return [
+            each.group.impute == "most_frequent" for each in self.resolved for _ in each.columns
+        ]
+
+
+def option_of(resolved: ResolvedGroup) -> Any:
+    """The options of a group's encoder."""
+    assert resolved.group.encode is not None
+    return resolved.group.encode.option
+
+
+class Known(NamedTuple):
+    """Which values an encoder tells apart: what a schema's domain may contradict.
+
+    Attributes:
+        top_k: How many it learns at most; None where it learns none, or all.
+        values: Those that the spec lists.
+        size: How many ints from 0 on have ids of their own; None where that is not asked.
+    """
+
+    top_k: int | None = None
+    values: tuple[str, ...] = ()
+    size: int | None = None
+
+
+def _itself(option: Any) -> list[str]:
+    return [""]
+
+
+def _nothing_known(option: Any) -> Known:
+    return Known()
+
+
+def number_of_ids(option: Any, columns: Sequence[Column], fitted: FittedColumn) -> dict[str, Any]:
+    """Explains an id: how many values a vocabulary has, and how many ids there are."""
+    first = columns[0]
+    if first.vocabulary_size is None:
+        return {}
+    learned = {"values": first.vocabulary_size - first.extra_ids} if first.vocabulary else {}
+    return {**learned, "ids": first.vocabulary_size}
+
+
+def nothing_more(option: Any, columns: Sequence[Column], fitted: FittedColumn) -> dict[str, Any]:
+    """Explains an encoder of which its options say all."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """All that is known of one way to encode.
+
+    Attributes:
+        name: The key under `encode:`, and the `kind` of its columns where `kind_of` says no other.
+        takes: Types of columns, each with what its values have to be (empty: any).
+        reads: How `Inputs.dense` holds its columns: `numbers`, `texts`, `own type` (texts where the
+            column is one), or not at all: `lists`, of any number of values in a row.
+        apply: Encodes all columns of this kind at once.
+        endings: Options -> what is appended to a column's name, one per output.
+        kind_of: Options -> `Column.kind`.
+        has_indicator: Whether each column has an output for missing values, behind all others.
+        names_file: Whether its columns may learn vocabularies, which are files.
+        of_texts: Ids of texts `[batch]` and their number, from (texts, options, file of the
+            vocabulary); None where the encoder cannot encode a cross.
+        known: Options -> which values it tells apart.
+        explain: What to say of a column beside its options, from (options, its outputs, what was
+            fitted).
+        is_aspect: Whether an output is one aspect of its column, and rightly constant where the
+            column is not: no row has this value, all dates are of one year.
+    """
+
+    name: str
+    takes: Mapping[ColumnType, str]
+    reads: Literal["numbers", "texts", "own type", "lists"]
+    apply: Callable[[Inputs, Members], list[Block]]
+    endings: Callable[[Any], list[str]] = _itself
+    kind_of: Callable[[Any], str] | None = None
+    has_indicator: bool = False
+    names_file: bool = False
+    of_texts: Callable[[tf.Tensor, Any, str], tuple[tf.Tensor, IdCount]] | None = None
+    known: Callable[[Any], Known] = _nothing_known
+    explain: Callable[[Any, Sequence[Column], FittedColumn], dict[str, Any]] = number_of_ids
+    is_aspect: bool = False

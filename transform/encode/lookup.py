@@ -1,0 +1,96 @@
+"""Texts -> ids by their place among known texts, learned or listed; names of their files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from transform.encode.line_breaks import one_line
+from transform.layout import ASSET
+
+LABEL_VOCABULARY = "label_classes"
+_LONGEST_FILE = 100  # characters; many file systems take 255 bytes
+
+
+def listed_ids(texts: tf.Tensor, values: Sequence[str], *, oov_buckets: int) -> tf.Tensor:
+    """Ids of texts by their place in a list, then by hash.
+
+    By binary search among the values' hashes, which takes no table: a graph with one cannot be
+    traced on its own, and comparing with each value would take values x rows.
+
+    Args:
+        texts: string `[n]`.
+        values: different from each other.
+        oov_buckets: ids for other texts.
+
+    Returns:
+        int64 `[n]`.
+    """
+    known = tf.constant(values, tf.string)
+    of_known, of_text = (
+        tf.strings.to_hash_bucket_fast(x, np.iinfo(np.int64).max) for x in (known, texts)
+    )
+    order = tf.argsort(of_known, stable=True)
+    place = tf.searchsorted(tf.gather(of_known, order), of_text, side="left")
+    found = tf.gather(order, tf.minimum(place, len(values) - 1))
+    unseen = len(values) + of_text % oov_buckets
+    return tf.where(tf.equal(tf.gather(known, found), texts), tf.cast(found, tf.int64), unseen)
+
+
+def lookup(
+    text: tf.Tensor,
+    file: str,
+    *,
+    top_k: int | None,
+    oov_buckets: int,
+    min_count: int | None = None,
+    texts: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Ids of a text column by its vocabulary over the analysis data.
+
+    Args:
+        text: string `[n]`, analyzed.
+        file: name of the vocabulary's file.
+        top_k: values kept, None: all.
+        oov_buckets: ids for unseen values.
+        min_count: rows that a kept value is in at least.
+        texts: what is looked up; None: `text`.
+
+    Returns:
+        int64 like `texts`, -1 for an unseen value where `oov_buckets` is 0; and the number of ids.
+        A column without any value has one entry, which no data holds (TFT's placeholder).
+    """
+    # TFT drops empty texts, which stand for missing here.
+    lines = one_line(text)
+    vocabulary = tft.vocabulary(
+        lines, top_k=top_k, frequency_threshold=min_count, vocab_filename=file
+    )
+    ids = tft.apply_vocabulary(
+        lines if texts is None else one_line(texts),
+        vocabulary,
+        default_value=-1,
+        num_oov_buckets=oov_buckets,
+    )
+    return ids, tft.get_num_buckets_for_transformed_feature(ids)
+
+
+def vocabulary_names(names: Sequence[str]) -> dict[str, str]:
+    """A vocabulary's file name for each column: its name where it is one, and unique.
+
+    TFT makes a name scope of it, which takes ASCII alone.
+    """
+    files: dict[str, str] = {}
+    taken = {ASSET, LABEL_VOCABULARY}
+    for name in names:
+        base = re.sub(r"[^A-Za-z0-9_]", "_", name)[:_LONGEST_FILE]
+        file, number = base, 1
+        while file.lower() in taken:
+            number += 1
+            file = f"{base}_{number}"
+        files[name] = file
+        taken.add(file.lower())
+    return files

@@ -1,0 +1,75 @@
+"""encode: vocabulary. Ids of known values, then `oov_buckets` by hash, then one for missing.
+
+Known values are in order of falling frequency (learned), or as the spec lists them. With
+`impute: most_frequent`, a missing value is encoded as the column's most frequent one, and the id of
+missing is left for a column without any value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transform.columns.block import Block, IdCount
+from transform.encode.encoder import Encoder, Inputs, Known, Members
+from transform.spec.encoders import Vocabulary
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+def _apply(inputs: Inputs, members: Members) -> list[Block]:
+    import tensorflow as tf
+
+    from transform.analyzers.most_frequent import filled_texts
+
+    names = members.names
+    raw = inputs.dense.texts(names)
+    texts = filled_texts(raw, members.imputed, names)
+    ids, sizes = [], []
+    for i, (name, option) in enumerate(zip(names, members.options, strict=True)):
+        column_ids, size = _ids(raw[:, i], texts[:, i], option, inputs.files[name])
+        ids.append(column_ids)
+        sizes.append(size)
+    return [Block(names, tf.stack(ids, axis=1), names, tf.equal(raw, ""), tuple(sizes))]
+
+
+def _ids(
+    analyzed: tf.Tensor, texts: tf.Tensor, option: Vocabulary, file: str
+) -> tuple[tf.Tensor, IdCount]:
+    """Ids of `texts`, `[batch]`, by the vocabulary of `analyzed`, and their number.
+
+    The two differ where missing texts are imputed: with what this same analysis finds.
+    """
+    import tensorflow as tf
+
+    from transform.encode.lookup import listed_ids, lookup
+
+    if option.values is not None:
+        known = len(option.values) + option.oov_buckets
+        ids = listed_ids(texts, option.values, oov_buckets=option.oov_buckets)
+        return tf.where(tf.equal(texts, ""), tf.constant(known, tf.int64), ids), IdCount(known + 1)
+    ids, known = lookup(
+        analyzed,
+        file,
+        top_k=option.top_k,
+        min_count=option.min_count,
+        oov_buckets=option.oov_buckets,
+        texts=texts,
+    )
+    ids = tf.where(tf.equal(texts, ""), known, ids)
+    return ids, IdCount(known + 1, file, option.oov_buckets + 1)
+
+
+def _of_texts(texts: tf.Tensor, option: Vocabulary, file: str) -> tuple[tf.Tensor, IdCount]:
+    return _ids(texts, texts, option, file)
+
+
+ENCODER = Encoder(
+    name="vocabulary",
+    takes={"string": "", "int": ""},
+    reads="texts",
+    apply=_apply,
+    names_file=True,
+    of_texts=_of_texts,
+    known=lambda option: Known(top_k=option.top_k),
+)

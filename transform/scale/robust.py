@@ -1,0 +1,47 @@
+"""scale: robust. (x - median) / (upper quartile - lower quartile).
+
+A column whose quartiles are equal though it varies is divided by max - min.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transform.scale.scaler import Scaler, ToScale, unless_constant
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from transform.analyzers.fitted_column import FittedColumn
+
+
+def _apply(columns: ToScale) -> tf.Tensor:
+    import tensorflow as tf
+
+    from transform.scale.linear import linear, unit_of
+
+    fitted, order = columns.statistics, columns.order
+    assert order is not None
+    unit = unit_of(fitted)
+    quartiles = order.upper_quartile * unit - order.lower_quartile * unit
+    span = fitted.maximum * unit - fitted.minimum * unit
+    spread = tf.where(quartiles > 0, quartiles, span)
+    return linear(columns.x * unit, order.median * unit, spread, fitted.varies)
+
+
+def _explain(fitted: FittedColumn) -> dict[str, Any]:
+    statistics, order = fitted.statistics, fitted.order
+    assert statistics is not None
+    assert order is not None
+    numbers = {
+        "median": order.median,
+        "lower_quartile": order.lower_quartile,
+        "upper_quartile": order.upper_quartile,
+    }
+    if order.lower_quartile != order.upper_quartile:
+        return numbers
+    note = "quartiles are equal: divided by max - min"
+    return {**numbers, "min": statistics.minimum, "max": statistics.maximum, "note": note}
+
+
+SCALER = Scaler(name="robust", learns="quartiles", apply=_apply, explain=unless_constant(_explain))
