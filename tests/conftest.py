@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 
@@ -21,12 +22,23 @@ if os.environ.get("CI"):
 
 # Folders whose tests share what takes long to make.
 TOGETHER = ("normalization_validator", "engines")
+# Fixtures with a run of Beam behind them: a test that takes one is slow, for it may be the first.
+BEAM_RUNS = {"run_transform", "exported"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hides GPUs, from child processes too, unless the tests on one are asked for."""
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
+def pytest_collection_finish() -> None:
+    """Spares the garbage collector what is imported: it took a tenth of the tests' time.
+
+    TensorFlow makes many small objects when it traces a graph, and each 700 of them start a look.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
 
 
 # First, so that pytest-xdist sees the groups: it looks for them in a hook of the same name.
@@ -36,17 +48,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         folder = item.path.parent.name
-        if "taxi" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if BEAM_RUNS.intersection(fixtures) and item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.slow(1))
+        if "taxi" in fixtures:
             group = "taxi"
         else:
             group = folder if folder in TOGETHER else item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group))
         groups.setdefault(group, []).append(item)
 
-    def length(tests: list[pytest.Item]) -> tuple[bool, bool, int]:
-        """Whole pipelines, then folders, then files by how many of their tests are slow."""
-        slow = sum(item.get_closest_marker("slow") is not None for item in tests)
+    def length(tests: list[pytest.Item]) -> tuple[bool, bool, float]:
+        """Whole pipelines, then folders, then files by the seconds of their slow tests."""
+        slow = [item.get_closest_marker("slow") for item in tests]
+        seconds = sum((*marker.args, 5.0)[0] for marker in slow if marker)
         folder = tests[0].path.parent.name
-        return folder == "e2e", folder in TOGETHER, slow
+        return folder == "e2e", folder in TOGETHER, seconds
 
     items[:] = itertools.chain.from_iterable(sorted(groups.values(), key=length, reverse=True))

@@ -49,24 +49,47 @@ def test_the_table_is_aligned_and_names_the_benchmark():
     ]
 
 
-def test_the_page_has_the_docstring_the_rows_the_notes_and_the_machine(program, tmp_path):
+def details(results, programs):
+    return _report.pages(results, programs)[_report.RESULTS / "example.md"]
+
+
+def test_a_page_of_details_has_the_docstring_the_rows_the_notes_and_the_machine(program, tmp_path):
     result = Result("example", "a machine", ROWS, {"memory": "The weights are 2 MB."})
-    page = _report.page([result], tmp_path)
-    section = page.removeprefix(_report.INTRODUCTION).strip()
-    assert section.startswith("## Ours against theirs\n\nIn turns.\n\n| what | baseline |")
-    assert "| XLA | without | 1.5 s | 1.0 s | 1.50 (1.50 to 1.50) | *≤ 0.5* | **no** |" in section
-    assert section.endswith("The weights are 2 MB.\n\n`benchmarks/example.py` on a machine.")
+    page = details([result], tmp_path).strip()
+    assert page.startswith("# Ours against theirs\n\nIn turns.\n\n| what | baseline |")
+    assert "| XLA | without | 1.5 s | 1.0 s | 1.50 (1.50 to 1.50) | *≤ 0.5* | **no** |" in page
+    assert page.endswith("The weights are 2 MB.\n\n`benchmarks/example.py` on a machine.")
 
 
-def test_the_tables_of_further_machines_are_folded_in_the_same_section(program, tmp_path):
+def test_the_tables_of_further_machines_are_folded_in_the_same_page(program, tmp_path):
     machines = ("a machine, 2 cores; keras 3", "b machine, 4 cores; keras 3")
-    page = _report.page([Result("example", machine, ROWS) for machine in machines], tmp_path)
-    assert page.count("## Ours against theirs") == 1
+    page = details([Result("example", machine, ROWS) for machine in machines], tmp_path)
+    assert page.count("# Ours against theirs") == 1
     open_part, _, folded = page.partition("<details>")
     assert open_part.endswith("`benchmarks/example.py` on a machine, 2 cores; keras 3.\n\n")
     assert folded.startswith("\n<summary>The same on b machine, 4 cores</summary>\n\n| what |")
     assert folded.endswith("on b machine, 4 cores; keras 3.\n\n</details>\n")
     assert folded.count("\n| ") == open_part.count("\n| ")
+
+
+def test_the_summary_has_a_line_per_target_with_the_range_of_its_ratios(program, tmp_path):
+    slower = Row("large", "loop", [0.9], [1.0], "s", Limit(0.65))
+    result = Result("example", "a machine", (*ROWS, slower))
+    page = _report.pages([result], tmp_path)[_report.PAGE]
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    assert lines[2:] == [
+        "| [Ours against theirs](../benchmarks/results/example.md) | Keras fit; loop "
+        "| 0.20 to 0.90 in 2 | ≤ 0.65 | **1 of 2** |",
+        "|  | full batch | 0.15 | ≤ 0.12 | **no** |",
+        "|  | alone | 0.95 | ≥ 0.9 | yes |",
+        "|  | without | 1.50 | *≤ 0.5* | **no** |",
+    ]
+    assert "On a machine." in page
+
+
+def test_a_benchmark_without_a_target_is_in_the_summary_too(program, tmp_path):
+    page = _report.pages([Result("example", "a machine", ROWS[-1:])], tmp_path)[_report.PAGE]
+    assert "(../benchmarks/results/example.md) | graph | 0.080 |  |  |" in page
 
 
 def test_every_program_has_a_section():
@@ -78,8 +101,10 @@ def test_every_program_has_a_section():
         assert len(text) > 100, f"{path.name} does not say what it measures"
 
 
-def test_the_page_in_docs_is_what_was_measured():
+def test_the_pages_are_what_was_measured():
     results = load_all()
     assert results
-    # Where a docstring has changed since: `python -m benchmarks --table` writes the page.
-    assert _report.PAGE.read_text() == _report.page(results)
+    # Where a docstring has changed since: `python -m benchmarks --table` writes the pages.
+    for path, text in _report.pages(results).items():
+        assert path.read_text() == text, path
+    assert set(_report.RESULTS.glob("*.md")) <= set(_report.pages(results))

@@ -26,7 +26,7 @@ def examples(folder: Path) -> list[Any]:
     """The raw rows of the train split."""
     import tensorflow as tf
 
-    (found,) = folder.glob("artifacts/CsvExampleGen/examples/*/Split-train/*.gz")
+    (found,) = folder.glob("artifacts/ArrowExampleGen/examples/*/Split-train/*.gz")
     records = tf.data.TFRecordDataset(str(found), "GZIP").as_numpy_iterator()
     return [tf.train.Example.FromString(record).features.feature for record in records]
 

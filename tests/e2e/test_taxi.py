@@ -17,13 +17,14 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from pipeline.cli.cli import main
+from pipeline.common import exit_codes
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"
 NODES = [
-    "CsvExampleGen",
+    "ArrowExampleGen",
     "LatestBlessedModel",
     "StatisticsGen",
     "SchemaGen",
@@ -76,15 +77,15 @@ def test_the_model_is_blessed_and_pushed(taxi):
     assert str(taxi.pushed) in taxi.result.lines("pushed to")[0]
 
 
-def test_predict_gives_the_rows_with_a_probability_each(taxi, pipeline, tmp_path):
+def test_predict_gives_the_rows_with_a_probability_each(taxi, capsys, tmp_path):
     output = tmp_path / "predictions.csv"
-    model = taxi.folder / "serving_model"
-    result = pipeline("predict", "--model", model, "--input", DATA, "--output", output)
-    assert result.code == 0, result.output
-    assert "15,002 rows" in result.output
+    model = str(taxi.folder / "serving_model")
+    assert main(["predict", "--model", model, "--input", DATA, "--output", str(output)]) == 0
+    assert "15,002 rows" in "".join(capsys.readouterr())
     with output.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    predicted = np.array([float(row["outputs"]) for row in rows])
+    predicted = np.array([float(row["probability_1"]) for row in rows])
+    assert [row["prediction"] for row in rows] == ["01"[p >= 0.5] for p in predicted]
     truth = np.array([float(row["tips"]) > 0.2 * float(row["fare"]) for row in rows])
     assert len(rows) == 15_002
     assert ((predicted >= 0) & (predicted <= 1)).all()
@@ -108,7 +109,7 @@ def test_predict_names_a_cell_of_another_type(taxi, capsys, tmp_path):
     text = data.read_text()
     source.write_text(text.replace("19,6", "late,6"))
     assert main(["predict", "--model", str(taxi.pushed), "--input", str(source)]) == 2
-    told = "--input, line 2: trip_start_hour='late' is not an integer"
+    told = f"--input={source}, line 2: trip_start_hour='late' is not a whole number"
     assert told in "".join(capsys.readouterr())
 
 
@@ -170,7 +171,7 @@ def test_a_terminal_shows_one_live_line_per_node_and_no_log_line(on_a_terminal):
 def test_training_settings_rerun_from_the_trainer_on(retrained):
     """Also the change threshold: one step's model is worse than the blessed one, so not pushed."""
     result = retrained.result
-    assert result.code == 0, result.output
+    assert result.code == exit_codes.NOT_BLESSED == 3, result.output
     how = results(result.output)
     assert {node for node in NODES[:7] if how[node] == "run"} == {"LatestBlessedModel"}
     assert how["Trainer"] == how["Evaluator"] == "run"

@@ -19,8 +19,7 @@ import tensorflow as tf
 
 TESTS = Path(__file__).resolve().parents[1]
 # The matrix and its helpers (cells, full_batch) are those of the CPU's tests.
-MODULES = (TESTS / "trainer_module", TESTS.parent)
-sys.path.insert(0, str(MODULES[0]))
+MODULES = (TESTS / "trainer_module" / "support", TESTS.parent)
 
 REPLICAS = 3
 MEGABYTES_EACH = 4096

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import full_batch
 import pytest
-from test_matrix import SELECTION, check
+from exactness import SELECTION, check
 
 pytestmark = pytest.mark.gpu
 

@@ -83,7 +83,7 @@ def test_old_glibc(checkout, machine):
 
 
 def test_no_glibc(checkout, machine):
-    """musl's getconf knows no GNU_LIBC_VERSION."""
+    """Musl's getconf knows no GNU_LIBC_VERSION."""
     machine.python()
     machine.bin.joinpath("getconf").unlink()
     machine.script("getconf", "echo unknown variable >&2; exit 1")

@@ -48,7 +48,9 @@ def index():
 def python_prints(checkout: Checkout, code: str) -> str:
     command = [str(checkout.venv / "bin" / "python"), "-c", code]
     # Not in the checkout's folder: an import has to come from what was installed.
-    return subprocess.check_output(command, text=True, cwd=checkout.path.parent).strip()
+    # Nor from where a pipeline that ran in this process has told its children to look.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.check_output(command, text=True, cwd=checkout.path.parent, env=env).strip()
 
 
 def change_locks(checkout: Checkout, pattern: str, replacement: str) -> None:
@@ -132,7 +134,7 @@ def test_an_interrupted_setup_is_finished_by_the_next(small, own_environment, mo
 @pytest.mark.slow
 @pytest.mark.usefixtures("index")
 def test_an_index_without_uv(small, own_environment):
-    """pip installs the same lock file where the index has no such uv."""
+    """Pip installs the same lock file where the index has no such uv."""
     change_locks(small, r"^uv==\S+", "uv==0.0.0")
     done = small.make("setup", own_environment)
     assert done.returncode == 0, done.stderr

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 import types
 from pathlib import Path
 
+import full_batch
 import keras
 import pytest
+import small_transform
 import tensorflow as tf
 
 from trainer_module.devices.strategies import configure_logical_devices, create_strategy
 from trainer_module.window import passes
 
-# The tests' own helpers (full_batch, small_transform, user_model) lie beside them.
-sys.path.insert(0, str(Path(__file__).parent))
+# What holds the assertions of several test modules (tests/gpu has some of them).
+pytest.register_assert_rewrite("exactness")
 
 # Before the first operation of the process: later it can no longer be changed.
 LOGICAL_DEVICES = 3
@@ -48,8 +49,6 @@ def passes_of_one(monkeypatch):
 @pytest.fixture
 def float64():
     """Models built in this test compute in float64."""
-    import full_batch
-
     with full_batch.precision("float64"):
         yield
 
@@ -57,8 +56,6 @@ def float64():
 @pytest.fixture(scope="session")
 def transformed(tmp_path_factory):
     """A plain Transform output: `graph` (folder), `train` and `eval` (file patterns), `raw`."""
-    import small_transform
-
     folder = tmp_path_factory.mktemp("transformed")
     return small_transform.run_transform(folder, small_transform.preprocessing_fn)
 
@@ -66,8 +63,6 @@ def transformed(tmp_path_factory):
 @pytest.fixture(scope="session")
 def packed(tmp_path_factory):
     """A Transform output with packed features and a layout that names them."""
-    import small_transform
-
     folder = tmp_path_factory.mktemp("packed")
     made = small_transform.run_transform(folder, small_transform.packed_preprocessing_fn)
     assets = Path(made.graph) / "transform_fn" / "assets"

@@ -313,7 +313,7 @@ def test_the_exported_signature_gives_what_was_written_bit_for_bit(run: Any, tmp
     floats = keras.Input((len(run.layout.names()),), name="packed_float")
     model = keras.Model({"packed_float": floats}, keras.layers.Dense(1)(floats))
     folder = str(tmp_path / "model")
-    export_model(model, run.output, folder, inputs=["packed_float"], label_sources=[])
+    export_model(model, run.output, folder, inputs=["packed_float"])
     transform = tf.saved_model.load(folder).signatures["transform_features"]
     _assert_same_bits(transform(examples=tf.constant(run.records)), run.written)
     one_by_one = [transform(examples=tf.constant([r]))["packed_float"] for r in run.records[:20]]

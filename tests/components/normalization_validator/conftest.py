@@ -44,6 +44,10 @@ def _layout() -> str:
     keys = ("name", "source", "kind", "output", "position", "vocabulary_size")
     rest = {"group": "g", "vocabulary": None, "extra_ids": 0}
     columns = [{**dict(zip(keys, c, strict=True)), **rest} for c in LAYOUT_COLUMNS]
+    for column in columns:
+        kind = column["kind"]
+        column["judged_as"] = kind if kind in ("z_score", "min_max") else None
+        column["is_aspect"] = kind == "missing_indicator"
     return json.dumps(
         {
             "format": "tfx-largebatch/feature_layout",
@@ -52,7 +56,6 @@ def _layout() -> str:
             "missing": "packed_missing",
             "label": {"name": "tipped", "kind": "binary", "classes": 2},
             "weight": None,
-            "label_sources": [],
         }
     )
 

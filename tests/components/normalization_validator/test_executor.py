@@ -21,10 +21,12 @@ from components.normalization_validator.artifacts import NormalizationBlessing, 
 from components.normalization_validator.executor import Executor, NormalizationError
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import ColumnStatistics, Report
+from trainer_module.common.progress import RowsCounted, progress_of
 
 pytestmark = pytest.mark.slow  # the fixtures run tensorflow_transform
 
-BEAM_ARGS = ["--runner=FnApiRunner"]
+# With an image named, TFX does not pack itself anew for each node.
+BEAM_ARGS = ["--runner=FnApiRunner", "--sdk_container_image=unused"]
 
 
 class Run:
@@ -70,8 +72,11 @@ def packed_run(packed_examples, tmp_path_factory) -> Run:
 
 
 def _assert_statistics(got: ColumnStatistics, values: np.ndarray, observed: np.ndarray) -> None:
-    """Reference: float64 NumPy over the written values. 1e-12 relative; the mean of a z-scored
-    column is near 0, so its error is also bounded by 1e-12 of the largest value."""
+    """Reference: float64 NumPy over the written values, 1e-12 relative.
+
+    The mean of a z-scored column is near 0, so its error is also bounded by 1e-12 of the largest
+    value.
+    """
     wide = values.astype(np.float64)
     scale = float(np.abs(wide).max())
     assert got.values == len(wide)
@@ -218,9 +223,9 @@ def test_a_constant_that_the_raw_data_had_not_is_no_normalised_column(packed_exa
 def test_progress_reaches_the_console(packed_examples, tmp_path, caplog):
     with caplog.at_level(logging.INFO, logger="absl"):
         run = Run(packed_examples, tmp_path)
-    progress = [r.progress for r in caplog.records if hasattr(r, "progress")]
+    progress = [record for line in caplog.records if (record := progress_of(line))]
     rows = sum(split.rows for split in run.report.splits)
-    assert progress == [{"event": "rows", "rows": rows, "node": "NormalizationValidator"}]
+    assert progress == [RowsCounted("NormalizationValidator", rows)]
 
 
 def test_a_name_that_matches_no_column_is_refused_before_reading(packed_examples, tmp_path):

@@ -54,8 +54,10 @@ def _violations(train: np.ndarray, held_out: np.ndarray) -> list[Violation]:
 @pytest.mark.parametrize("rows", [500, 15_000])
 @pytest.mark.parametrize("law", LAWS)
 def test_a_random_split_is_no_shift_whatever_its_tails(law, rows):
-    """Many columns are as many seeds. By means, 2 % to 18 % of the Cauchy, lognormal(0, 3) and
-    Pareto ones were violations."""
+    """Many columns are as many seeds.
+
+    By means, 2 % to 18 % of the Cauchy, lognormal(0, 3) and Pareto ones were violations.
+    """
     rng = np.random.default_rng(rows)
     x = _draw(law, rng, (rows, 300 if rows == 500 else 50))
     assert _violations(x[: rows * 2 // 3], x[rows * 2 // 3 :]) == []
@@ -105,8 +107,10 @@ def test_one_value_far_out_is_one_standard_error_however_far():
 
 
 def test_moved_is_kuipers_statistic_up_to_the_bins():
-    """Reference: both empirical distribution functions at every value, float64. The bins of
-    float32 can only lose: by less than 0.01 here."""
+    """Reference: both empirical distribution functions at every value, float64.
+
+    The bins of float32 can only lose: by less than 0.01 here.
+    """
     rng = np.random.default_rng(11)
     train, held_out = rng.standard_normal((4_000, 1)), 0.2 + 1.3 * rng.standard_normal((3_000, 1))
     found = _splits(train, held_out)[1].columns[0].shift
@@ -125,8 +129,10 @@ def test_moved_is_kuipers_statistic_up_to_the_bins():
 
 
 def test_what_chance_reaches_is_kuipers_distribution():
-    """Reference: SciPy's Kolmogorov distribution bounds it from below and twice it from above;
-    and 5 % of random splits exceed the value for 0.05, of 4,000: 0.05 +- 0.01."""
+    """Reference: SciPy's Kolmogorov distribution bounds it from below, twice it from above.
+
+    And 5 % of random splits exceed the value for 0.05, of 4,000: 0.05 +- 0.01.
+    """
     exceeded = 0
     limit = by_chance(0.05, 80, 120)
     rng = np.random.default_rng(12)

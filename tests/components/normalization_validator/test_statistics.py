@@ -90,8 +90,11 @@ def _split(imputed, cuts):
 @settings(max_examples=200, deadline=None)
 @given(hnp.arrays(np.float32, st.integers(1, 60), elements=_FINITE | _ORDINARY))
 def test_moments_match_rational_arithmetic(x):
-    """Reference: Fractions. 1e-15 relative, or 1e-15 (mean) and 1e-14 (std) of the largest value
-    where values span so much that their sums are not exact."""
+    """Reference: Fractions, 1e-15 relative.
+
+    Or 1e-15 (mean) and 1e-14 (std) of the largest value where values span so much that their sums
+    are not exact.
+    """
     exact = [Fraction(float(v)) for v in x]
     mean = sum(exact) / len(exact)
     variance = sum((v - mean) ** 2 for v in exact) / len(exact)
@@ -106,8 +109,10 @@ def test_moments_match_rational_arithmetic(x):
 
 @pytest.mark.parametrize("offset", [0.0, 1.0, 1e4, 1e7])
 def test_moments_match_float64_numpy_far_from_zero(offset):
-    """Reference: float64 NumPy, two passes. 1e-12 relative, where x^2 - mean^2 in float64 would
-    have lost every digit."""
+    """Reference: float64 NumPy, two passes, 1e-12 relative.
+
+    There x^2 - mean^2 in float64 would have lost every digit.
+    """
     x = (np.random.default_rng(7).normal(size=20_000) + offset).astype(np.float32)
     wide = x.astype(np.float64)
     got = _column(x)

@@ -11,11 +11,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.config.presets import Engine, Flink, MultiProcessing, Portable
+from pipeline.engines.engine import Engine
+from pipeline.engines.flink import Flink
+from pipeline.engines.multi_processing import MultiProcessing
+from pipeline.engines.portable import Portable
 
 from .conftest import assert_same
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(45)
 
 SPECIFICATIONS = ("taxi", "wide")
 

@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from pipeline.config.config import ConfigError
+from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
-from pipeline.config.presets import Flink
-from pipeline.engines import preflight, worker_check
-from pipeline.engines.options import runner_options
-from pipeline.engines.preflight import check_engine
+from pipeline.engines import flink as flink_engine
+from pipeline.engines.flink import Flink
 from pipeline.engines.worker_check import check_workers
 from pipeline.flink import flink_cluster, flink_rest
+from pipeline.preflight.preflight_engine import check_engine, folders_of
 
 from . import flink_data
 from .conftest import ROOT, TAXI, assert_same
@@ -116,7 +115,9 @@ def test_a_job_that_does_not_come_back_is_cancelled(flink, write):
     config = load_config(write(), overrides(flink, *changes))
     assert isinstance(config.beam, Flink)
     with pytest.raises(ConfigError, match=r"no end within 8 .* preflight-8s-\w+ is cancelled"):
-        check_workers(config, config.beam)  # `check_engine` would ask for the slots before
+        check_workers(
+            config.beam, folders_of(config)
+        )  # `check_engine` would ask for the slots before
     wait_for_slots(flink)
     config = load_config(write(), overrides(flink, *changes, "beam.rest=null"))
     with pytest.raises(ConfigError, match="may still have the job preflight-") as caught:
@@ -139,35 +140,28 @@ def test_a_job_for_which_nobody_waits_any_more_is_cancelled(flink, write, monkey
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        check_workers(config, config.beam)
+        check_workers(config.beam, folders_of(config))
     thread.join()
     wait_for_slots(flink)
 
     killed = config.beam.model_copy(update={"probe_seconds": 8})
     with monkeypatch.context() as patch:
-        patch.setattr(worker_check, "cancel_job", lambda address, name: False)
+        patch.setattr(Flink, "cancel", lambda engine, job: "")
         with pytest.raises(ConfigError, match="no end within 8"):
-            check_workers(config, killed)
+            check_workers(killed, folders_of(config))
     wait_for_slots(flink, 0)
-    preflight._cancel_left_over(config.beam, flink.rest)
+    config.beam.cancel_overdue(flink.rest)
     assert flink_rest.overview(flink.rest).free_slots == 0  # somebody may still wait for it
-    monkeypatch.setattr(worker_check, "_OVERDUE_SECONDS", -8.0)
-    preflight._cancel_left_over(config.beam.model_copy(update={"parallelism": 4}), flink.rest)
+    monkeypatch.setattr(flink_engine, "OVERDUE_SECONDS", -8.0)
+    config.beam.model_copy(update={"parallelism": 4}).cancel_overdue(flink.rest)
     assert flink_rest.overview(flink.rest).free_slots == 4
 
 
-def test_the_recorded_options_are_the_job_servers(flink):
-    import grpc
-    from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-
-    with grpc.insecure_channel(flink.addresses()["job_endpoint"]) as channel:
-        answer = beam_job_api_pb2_grpc.JobServiceStub(channel).DescribePipelineOptions(
-            beam_job_api_pb2.DescribePipelineOptionsRequest(), timeout=20
-        )
-    kinds = beam_job_api_pb2.PipelineOptionType.Enum
-    assert {option.name: kinds.Name(option.type) for option in answer.options} == runner_options(
-        Flink()
-    )
+def test_the_job_server_judges_its_own_options(flink, write):
+    wrong = overrides(flink, "beam.extra_args=[--object_reus=true]")
+    with pytest.raises(ConfigError, match=r"its flink job server has .* --object_reus\. Did"):
+        check_engine(load_config(write(), wrong))
+    check_engine(load_config(write(), overrides(flink, "beam.extra_args=[--object_reuse]")))
 
 
 @pytest.mark.timeout(400)
@@ -236,7 +230,7 @@ def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:
     """Into a job: some tasks have ended and left results on each TaskManager, others wait."""
     while not any(
         job["state"] == "RUNNING" and job["tasks"]["finished"] >= 10
-        for job in flink_rest._ask(cluster.rest, "jobs/overview")["jobs"]
+        for job in flink_rest.ask(cluster.rest, "jobs/overview")["jobs"]
     ):
         time.sleep(0.1)
     os.kill(pid, signal.SIGKILL)
@@ -244,6 +238,6 @@ def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:
 
 def _restarts(cluster: flink_cluster.Cluster) -> int:
     """How many jobs started tasks again."""
-    jobs = flink_rest._ask(cluster.rest, "jobs")["jobs"]
-    times = [flink_rest._ask(cluster.rest, f"jobs/{job['id']}")["timestamps"] for job in jobs]
+    jobs = flink_rest.ask(cluster.rest, "jobs")["jobs"]
+    times = [flink_rest.ask(cluster.rest, f"jobs/{job['id']}")["timestamps"] for job in jobs]
     return sum(time["RESTARTING"] > 0 for time in times)

@@ -19,15 +19,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config.config import ConfigError, PipelineConfig
+from pipeline.common.errors import ConfigError
+from pipeline.config.config import PipelineConfig
 from pipeline.config.config_file import load_config
-from pipeline.config.presets import Flink
-from pipeline.engines import preflight
-from pipeline.engines.preflight import check_engine
-from pipeline.engines.probe import UNSEEN, Surroundings, look_around
+from pipeline.engines import job_server
+from pipeline.engines.flink import Flink
+from pipeline.engines.probe import UNSEEN, ProcessFacts, look_around
 from pipeline.engines.reach import unreachable
-from pipeline.engines.worker_check import _compare
+from pipeline.engines.worker_check import compare
 from pipeline.flink import flink_rest
+from pipeline.preflight.preflight_engine import check_engine, folders_of
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKER_POOL = [sys.executable, "-m", "pipeline", "worker-pool"]
@@ -65,7 +66,7 @@ def test_no_job_server(write, nobody):
 
 @pytest.mark.timeout(60)
 def test_something_silent_instead_of_a_job_server(write, silent, monkeypatch):
-    monkeypatch.setattr(preflight, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(job_server, "CONNECT_SECONDS", 1.0)
     text = refusal(load_config(write(), ["beam.engine=spark", f"beam.job_endpoint={silent}"]))
     assert "what answers there is no Beam job server" in text
 
@@ -92,12 +93,13 @@ def test_flink_is_not_there_or_silent(nobody, silent, monkeypatch):
 def test_slots(free, slots, message, monkeypatch):
     seen = flink_rest.Overview("1.19.3", 2, slots, free, 3, 0, 0, 0)
     monkeypatch.setattr(flink_rest, "overview", lambda address: seen)
+    monkeypatch.setattr(flink_rest, "cancel_jobs", lambda address, wanted: [])
     monkeypatch.setattr(flink_rest, "task_managers", lambda address: [])
     if not message:
-        preflight._check_flink(Flink(), "f:1")
+        Flink(rest="f:1").check_cluster()
         return
     with pytest.raises(ConfigError) as caught:
-        preflight._check_flink(Flink(), "f:1")
+        Flink(rest="f:1").check_cluster()
     assert message in str(caught.value)
 
 
@@ -105,9 +107,10 @@ def test_loopback_workers_of_a_far_task_manager(monkeypatch):
     far = flink_rest.TaskManager("1", "192.0.2.7", 4, 4)  # of RFC 5737's documentation network
     seen = flink_rest.Overview("1.19.3", 1, 4, 4, 0, 0, 0, 0)
     monkeypatch.setattr(flink_rest, "overview", lambda address: seen)
+    monkeypatch.setattr(flink_rest, "cancel_jobs", lambda address, wanted: [])
     monkeypatch.setattr(flink_rest, "task_managers", lambda address: [far])
     with pytest.raises(ConfigError, match=r"TaskManager at 192\.0\.2\.7 cannot reach"):
-        preflight._check_flink(Flink(), "f:1")
+        Flink(rest="f:1").check_cluster()
 
 
 def test_dataflow_does_not_see_folders_of_this_machine(write):
@@ -142,7 +145,7 @@ def test_no_worker_pool(write, nobody):
 @pytest.mark.timeout(120)
 def test_a_pool_that_the_engine_does_not_reach(write, nobody, monkeypatch):
     """As for a pool beside another machine, which this process does not ask."""
-    monkeypatch.setattr(preflight, "_is_loopback", lambda host: False)
+    monkeypatch.setattr(job_server, "is_loopback", lambda host: False)
     text = refusal(load_config(write(), external(nobody)))
     assert f"the engine cannot reach beam.worker_pool={nobody}. Start" in text
 
@@ -151,7 +154,7 @@ def test_a_pool_that_the_engine_does_not_reach(write, nobody, monkeypatch):
 @pytest.mark.timeout(120)
 def test_a_pool_whose_python_lacks_beam(write, tmp_path, nobody, monkeypatch):
     """Beam's own pool starts the first `python` on PATH; a job would wait for it for ever."""
-    monkeypatch.setattr(preflight, "POOL_SECONDS", 10.0)
+    monkeypatch.setattr(job_server, "POOL_SECONDS", 10.0)
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
@@ -195,9 +198,9 @@ def test_a_pool_like_this_process_passes_and_another_one_does_not(write, tmp_pat
     ],
 )
 def test_a_worker_that_is_not_like_this_process(changes, message, write):
-    worker = dataclasses.replace(Surroundings.here(), host="far", **changes)
+    worker = dataclasses.replace(ProcessFacts.here(), host="far", **changes)
     with pytest.raises(ConfigError) as caught:
-        _compare(worker, load_config(write()), "beam.engine=flink, environment=external")
+        compare(worker, folders_of(load_config(write())), "beam.engine=flink, environment=external")
     text = str(caught.value)
     assert text.startswith("beam.engine=flink, environment=external: a worker on far has ")
     assert message in text

@@ -1,0 +1,49 @@
+"""What the layout says of a column reaches the validator; what it cannot know is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+
+from components.normalization_validator.columns import FeatureSet, read_feature_set
+
+
+def _read(folder: Path, *columns: dict[str, Any]) -> FeatureSet:
+    rest = {"source": "x", "group": "g", "kind": "of_ours", "output": "packed_float"}
+    described = [
+        {"name": f"c{i}", "position": i, **rest, **column} for i, column in enumerate(columns)
+    ]
+    layout = {"format": "tfx-largebatch/feature_layout", "version": 1, "columns": described}
+    schema = schema_pb2.Schema()
+    feature = schema.feature.add(name="packed_float", type=schema_pb2.FLOAT)
+    feature.shape.dim.add(size=len(columns))
+    for name, text in (
+        ("transform_fn/assets/feature_layout", json.dumps(layout)),
+        ("transformed_metadata/schema.pbtxt", text_format.MessageToString(schema)),
+    ):
+        path = folder / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return read_feature_set(str(folder))
+
+
+def test_a_kind_that_the_validator_never_heard_of_is_judged_as_the_layout_says(
+    tmp_path: Path,
+) -> None:
+    (feature,) = _read(tmp_path, {"judged_as": "min_max"}, {"is_aspect": True}, {}).features
+    found = [(each.kind, each.judged_as, each.is_aspect) for each in feature.columns]
+    assert found == [
+        ("of_ours", "min_max", False),
+        ("of_ours", None, True),
+        ("of_ours", None, False),
+    ]
+
+
+def test_limits_that_it_does_not_have_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'c0' judged as 'rank'; this validator knows z_score, "):
+        _read(tmp_path, {"judged_as": "rank"})

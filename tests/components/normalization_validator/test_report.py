@@ -1,0 +1,63 @@
+"""Shares of a column, by counts in Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.normalization_validator.limits import NormalizationLimits
+from components.normalization_validator.report import (
+    ColumnStatistics,
+    Report,
+    SplitStatistics,
+    Violation,
+    summary,
+)
+
+COLUMN = ColumnStatistics.model_validate(
+    {
+        "name": "x",
+        "kind": "integer",
+        "feature": "packed_int",
+        "position": 0,
+        "split": "train",
+        "values": 8,
+        "absent": 2,
+        "non_finite": 1,
+        "imputed": 2,
+        "count": 5,
+        **dict.fromkeys(("mean", "std", "min", "max", "histogram", "vocabulary_size")),
+        "constant": False,
+    }
+)
+
+
+def test_shares_are_of_values_or_of_rows():
+    assert (COLUMN.non_finite_share, COLUMN.imputed_share, COLUMN.missing_share) == (
+        1 / 8,
+        2 / 8,
+        0.5,
+    )
+    none = COLUMN.model_copy(update={"values": 0, "absent": 0})
+    assert (none.non_finite_share, none.imputed_share, none.missing_share) == (0.0, 0.0, 0.0)
+
+
+def test_a_number_of_ids_makes_ids():
+    assert not COLUMN.is_id
+    assert COLUMN.model_copy(update={"vocabulary_size": 3}).is_id
+
+
+def test_a_report_comes_back_and_has_its_splits():
+    split = SplitStatistics(split="train", rows=10, columns=(COLUMN,))
+    report = Report(blessed=True, limits=NormalizationLimits(), splits=(split,), violations=())
+    assert Report.model_validate_json(report.to_json()) == report
+    assert report.split("train") == split
+    with pytest.raises(KeyError, match="eval"):
+        report.split("eval")
+
+
+def test_a_summary_counts_and_lists():
+    violation = Violation(
+        column="x", kind=None, split="train", statistic="mean", value=1.0, limit="l", message="m"
+    )
+    assert summary([violation]) == "1 limit is violated:\n  - m"
+    assert summary([violation] * 2).startswith("2 limits are violated:\n  - m\n  - m")

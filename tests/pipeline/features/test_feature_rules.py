@@ -1,0 +1,204 @@
+"""Each rule on facts that just meet it and just miss it; the facts are written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.features.column_facts import ColumnFacts, Numbers, Texts, spread
+from pipeline.features.feature_rules import TableFacts, label_of, propose
+
+ROWS = 10_000
+RNG = np.random.default_rng(5)
+TABLE = TableFacts(frozenset({"x"}))
+SHAPES: dict[str, np.ndarray] = {
+    "normal": RNG.normal(50.0, 10.0, ROWS),
+    "even": RNG.uniform(3.0, 9.0, ROWS),
+    "log_normal": RNG.lognormal(1.0, 1.0, ROWS),
+    "negative_skew": -RNG.lognormal(1.0, 1.0, ROWS),
+    "large_skew": RNG.lognormal(12.0, 1.0, ROWS),
+    "outliers": np.where(np.arange(ROWS) == 7, 1e6, RNG.normal(50.0, 10.0, ROWS)),
+    "zeros": np.where(np.arange(ROWS) % 10 < 8, 0.0, RNG.normal(50.0, 10.0, ROWS)),
+    "flags": (np.arange(ROWS) % 3 == 0).astype(float),
+}
+
+
+def numbers(values: np.ndarray) -> Numbers:
+    return Numbers(
+        minimum=float(values.min()),
+        maximum=float(values.max()),
+        mean=float(values.mean()),
+        std=float(values.std()),
+        zeros=int(np.sum(values == 0)),
+        percentiles=tuple(np.percentile(values, np.arange(101)).tolist()),
+    )
+
+
+def a_float(shape: str, **more: Any) -> ColumnFacts:
+    facts = ColumnFacts("x", "float", ROWS, 0, numbers=numbers(SHAPES[shape]))
+    return replace(facts, **more)
+
+
+def an_int(values: np.ndarray, name: str = "x") -> ColumnFacts:
+    counts = sorted(
+        zip(*np.unique(values, return_counts=True), strict=True), key=lambda pair: -pair[1]
+    )
+    top = tuple((str(value), int(count)) for value, count in counts[:1000])
+    texts = Texts(len(counts), top, 3.0)
+    return ColumnFacts(name, "int", len(values), 0, numbers=numbers(values), texts=texts)
+
+
+def a_text(values: list[str], name: str = "x", distinct: int | None = None) -> ColumnFacts:
+    top = tuple((value, ROWS // len(values)) for value in values)
+    texts = Texts(distinct or len(values), top, 10.0)
+    return ColumnFacts(name, "string", ROWS, 0, texts=texts)
+
+
+def options(facts: ColumnFacts, table: TableFacts = TABLE) -> dict[str, Any] | None:
+    step = propose(facts, table).step
+    return None if step is None else step.options
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ("normal", {"scale": "z_score"}),
+        ("even", {"scale": "min_max"}),
+        ("log_normal", {"scale": "log1p"}),
+        ("negative_skew", {"scale": "gaussian"}),
+        ("large_skew", {"scale": "gaussian"}),
+        ("outliers", {"clip": {"quantiles": [0.001, 0.999]}, "scale": "robust"}),
+        ("zeros", {"scale": "gaussian"}),
+        ("flags", {"scale": "none"}),
+    ],
+)
+def test_scales_follow_skew_and_outliers(shape: str, expected: dict[str, Any]) -> None:
+    assert options(a_float(shape)) == expected
+
+
+def test_imputation_follows_the_share_of_missing_values() -> None:
+    rare = replace(a_float("normal"), missing=99)
+    often = replace(a_float("normal"), missing=100)
+    assert options(rare) == {"impute": "mean", "scale": "z_score"}
+    assert options(often) == {"impute": "mean", "missing_indicator": True, "scale": "z_score"}
+    taken = TableFacts(frozenset({"x", "x_missing"}))
+    assert options(often, taken) == {"impute": "mean", "scale": "z_score"}
+    assert options(replace(a_float("log_normal"), missing=1)) == {
+        "impute": "median",
+        "scale": "log1p",
+    }
+    assert options(replace(a_float("normal"), missing=9_501)) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "expected"),
+    [
+        (np.arange(ROWS) % 2, "x", {"scale": "none"}),
+        (np.arange(ROWS) % 3 - 1, "x", {"encode": {"one_hot": {"values": ["-1", "0", "1"]}}}),
+        (np.arange(ROWS) % 24, "x", {"encode": {"integer": {"size": 24}}}),
+        (np.arange(ROWS) % 700 * 100, "zip_code", {"encode": {"vocabulary": {}}}),
+        (np.arange(ROWS) % 700 * 100, "weight", {"scale": "min_max"}),
+        (np.arange(ROWS) + 5, "x", None),  # a dense range, each once
+        (RNG.permutation(10**6)[:ROWS], "user_id", None),
+        (np.full(ROWS, 3), "x", None),
+        (1_600_000_000 + 4_000 * np.arange(ROWS), "x",
+         {"encode": {"date": {"parts": ["hour", "weekday", "month"]}}}),
+        ((1_600_000_000 + 40 * np.arange(ROWS)) * 1000, "sent_at",
+         {"encode": {"date": {"parts": ["hour", "weekday", "day"], "unit": "milliseconds"}}}),
+    ],
+)  # fmt: skip
+def test_ints_are_flags_codes_ids_dates_or_numbers(
+    values: np.ndarray, name: str, expected: dict[str, Any] | None
+) -> None:
+    assert options(an_int(values, name)) == expected
+
+
+def test_a_sample_of_dense_ids_is_still_ids() -> None:
+    every_fourth = an_int(np.arange(0, 4 * ROWS, 4))
+    assert options(every_fourth, TableFacts(frozenset({"x"}), every=4)) is None
+    assert options(every_fourth) == {"scale": "min_max"}
+
+
+@pytest.mark.parametrize(
+    ("values", "distinct", "expected"),
+    [
+        (list("abc"), None, {"encode": {"one_hot": {"values": ["a", "b", "c"]}}}),
+        ([f"v{i}" for i in range(11)], None, {"encode": {"vocabulary": {}}}),
+        ([f"v{i}" for i in range(1000)], 1001, {"encode": {"hash": {"buckets": 1024}}}),
+        ([f"v{i}" for i in range(1000)], 5001, None),  # more than half of the rows
+        (["a"], None, None),
+        ([f"{i}.5" for i in range(20)] + ["N/A"], None, None),
+        (["2020-01-31", "2020-03-01"], None, {"encode": {"date": {"parts": ["weekday", "month"]}}}),
+        (["2020-01-01T10:00Z", "2020-01-02 11:00:30+02:00"], None,
+         {"encode": {"date": {"parts": ["hour", "weekday", "day"]}}}),
+        (["31.01.2020", "1/2/20"], None, None),
+    ],
+)  # fmt: skip
+def test_texts_are_categories_dates_or_left_out(
+    values: list[str], distinct: int | None, expected: dict[str, Any] | None
+) -> None:
+    assert options(a_text(values, distinct=distinct)) == expected
+
+
+def test_what_is_left_out_says_why() -> None:
+    numbers_but = propose(a_text([f"{i}.5" for i in range(20)] + ["N/A"]), TABLE)
+    assert "texts like 'N/A'" in numbers_but.measured
+    assert "31.01.2020" in propose(a_text(["31.01.2020", "1.2.2021"]), TABLE).measured
+    assert propose(replace(a_float("normal"), missing=ROWS), TABLE).measured == (
+        "no row has a value"
+    )
+
+
+def test_an_output_name_that_is_a_column_is_avoided() -> None:
+    table = TableFacts(frozenset({"x", "x_other", "x_hour"}))
+    assert options(a_text(list("abc")), table) == {"encode": {"vocabulary": {}}}
+    dates = a_text(["2020-01-01T10:00", "2020-01-02T11:00"])
+    assert options(dates, table) == {"encode": {"date": {"parts": ["weekday", "day"]}}}
+
+
+def test_rows_of_several_values_are_sets() -> None:
+    words = replace(a_text([f"v{i}" for i in range(11)]), several=True)
+    assert options(words) == {"encode": {"multi_hot": {"top_k": 11}}}
+    assert options(replace(a_float("normal"), several=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (a_float("flags"), {"kind": "binary"}),
+        (a_float("normal"), {"kind": "regression"}),
+        (an_int(np.arange(ROWS) % 2 + 1), {"kind": "binary", "positive": 2}),
+        (an_int(np.arange(ROWS) % 5), {"kind": "multiclass"}),
+        (an_int(np.arange(ROWS) % 5 + 1), {"kind": "regression"}),
+        (a_text(["no", "yes"]), {"kind": "binary", "positive": "yes"}),
+        (a_text(list("abc")), {"kind": "multiclass"}),
+    ],
+)
+def test_the_label_s_kind_follows_its_values(facts: ColumnFacts, expected: dict[str, Any]) -> None:
+    assert label_of(facts) == {"column": "x", **expected}
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (an_int(np.full(ROWS, 3)), "constant, nothing can be learned"),
+        (a_text(["a"]), "constant, nothing can be learned"),
+        (replace(a_float("normal"), missing=ROWS), "no row has a value"),
+        (a_text(list("abc"), distinct=9_000), "9,000 different texts in 10,000 rows"),
+    ],
+)
+def test_what_cannot_be_learned_is_no_label(facts: ColumnFacts, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        label_of(facts)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 16, 17, 1000])
+def test_rows_are_spread_evenly(rows: int) -> None:
+    count, every, kept = spread(range(rows), 8)
+    assert count == rows
+    assert kept == list(range(0, rows, every))
+    assert len(kept) <= 8
+    assert every == 1 or len(kept) > 4

@@ -1,0 +1,153 @@
+"""`init`: a whole YAML that `run` takes, from a data file alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pipeline.cli.cli import main
+from pipeline.common.errors import ConfigError
+from pipeline.config.config_file import load_config
+from pipeline.features.column_facts import measure
+from pipeline.features.first_config import init_file, likely_label, pipeline_name, training
+
+ROWS = 300
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Ten columns' worth of a small table, with a label of each kind in it."""
+    random = np.random.default_rng(0)
+    size = random.uniform(20, 200, ROWS).round(2)
+    frame = pd.DataFrame(
+        {
+            "size": size,
+            "town": random.choice(["Oslo", "Bergen", "Moss"], ROWS, p=[0.6, 0.3, 0.1]),
+            "sold": np.where(random.uniform(size=ROWS) < 0.2, "yes", "no"),
+            "price": (size * 1000 * random.lognormal(0, 0.3, ROWS)).round(),
+        }
+    )
+    path = tmp_path_factory.mktemp("table") / "My Houses.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("label", "kind", "thresholds"),
+    [
+        # The error of the median: of percentiles here, against pandas' of all rows, within 2 %.
+        ("price", "regression", {"mean_absolute_error"}),
+        ("sold", "binary", {"auc"}),
+        ("town", "multiclass", {"sparse_categorical_accuracy"}),
+    ],
+)
+def test_the_yaml_is_whole_and_has_thresholds_of_a_constant(
+    table, tmp_path, label, kind, thresholds
+):
+    written = init_file(str(table), label=label, output=tmp_path / "first.yaml")
+    assert (written.label, written.kind) == (label, kind)
+    config = load_config(written.path)
+    assert config.name == "my-houses"
+    assert config.label.kind == kind
+    assert set(config.evaluation.thresholds) == thresholds
+    assert config.data.path == str(table)
+    assert config.training.early_stopping is not None
+    bound = config.evaluation.thresholds[next(iter(thresholds))]
+    frame = pd.read_csv(table)
+    if kind == "regression":
+        wanted = (frame.price - frame.price.median()).abs().mean()
+        assert bound.upper_bound == pytest.approx(wanted, rel=0.02)
+    if kind == "multiclass":
+        assert bound.lower_bound == pytest.approx((frame.town == "Oslo").mean(), abs=1e-4)
+    text = written.path.read_text()
+    if kind == "binary":
+        assert config.label.positive == "yes"
+        assert "'yes', the positive one" in text
+
+
+def test_a_label_that_is_not_named_is_told(table, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--data", str(table)]) == 0
+    assert "my-houses.yaml: predicts price (regression)" in capsys.readouterr().out
+    assert "# price was chosen by its name" in (tmp_path / "my-houses.yaml").read_text()
+
+
+def test_without_a_usual_name_it_is_the_last_that_can_be_one(tmp_path):
+    path = tmp_path / "t.csv"
+    frame = pd.DataFrame({"a": range(50), "b": [0, 1] * 25, "note": [f"n{i}" for i in range(50)]})
+    frame.to_csv(path, index=False)
+    assert likely_label(measure(str(path)))[0] == "b"
+
+
+def test_what_exists_is_not_overwritten(table, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("precious")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: exists already; .* --force"):
+        init_file(str(table), label="price", output=path)
+    assert path.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a/My Houses.csv.gz", "my-houses"),
+        ("2024_sales.parquet", "data-2024-sales"),
+        ("päiviö.csv", "p-ivi"),
+        ("x" * 80 + ".csv", "x" * 63),
+    ],
+)
+def test_the_name_is_made_of_the_files(path, name):
+    assert pipeline_name(path) == name
+
+
+@pytest.mark.parametrize("rows", [1, 10, 150, 3_000, 54_000, 2_000_000])
+def test_a_training_fits_the_rows(rows):
+    text = "\n".join(training(rows))
+    batch = int(text.partition("global_batch_size: ")[2].split()[0])
+    assert 1 <= batch <= rows
+
+
+def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
+    """Encoding, codes, a word for missing values and a leak: said, written, and read back."""
+    random = np.random.default_rng(2)
+    lines = ["größe;class;zip;sq ft;copy"]
+    for i in range(300):
+        sold = "ja" if random.uniform() < 0.4 else "nein"
+        area = "unbekannt" if i % 50 == 0 else str(i % 60 * 3 + 7)
+        size = f"{random.normal():.3f}".replace(".", ",")
+        sold = "NA" if i % 30 == 7 else sold
+        lines.append(f"{size};{sold};{i % 40:05d};{area};{int(sold == 'ja')}")
+    (tmp_path / "häuser.csv").write_bytes("\n".join(lines).encode("cp1252"))
+    output = tmp_path / "first.yaml"
+    command = ["init", "--data", str(tmp_path / "häuser.csv"), "--output", str(output)]
+    assert main(command) == 0
+    told = capsys.readouterr().out
+    config = load_config(output)
+    assert config.label.column == "class"
+    assert config.data.drop_rows_without_label
+    assert "note: 10 of 300 rows have no value in class: they are left out." in told
+    assert config.data.csv.encoding == "cp1252"
+    assert config.data.csv.text == ("zip",)
+    assert config.data.csv.missing[-1] == "unbekannt"
+    used = {name for group in config.features.groups for name in group.columns}
+    assert used == {"größe", "zip", "sq ft"}
+    assert "note: copy was left out: it has a value for each of the label's" in told
+    assert "gives the label away" in output.read_text(encoding="utf-8")
+
+
+def test_few_different_rows_are_told(tmp_path, capsys):
+    """Equal rows come into one split, which then differs from the other by chance."""
+    random = np.random.default_rng(2)
+    kind, sold = random.integers(0, 3, 400), random.integers(0, 2, 400)
+    frame = pd.DataFrame({"kind": kind.astype(str), "size": kind * 7 + 0.5, "sold": sold})
+    frame.to_csv(tmp_path / "few.csv", index=False)
+    output = tmp_path / "few.yaml"
+    assert main(["init", "--data", str(tmp_path / "few.csv"), "--output", str(output)]) == 0
+    assert "note: only 6 different rows among 400" in capsys.readouterr().out
+    assert load_config(output).normalization.on_failure == "warn"
+    frame.assign(size=random.normal(size=400)).to_csv(tmp_path / "few.csv", index=False)
+    command = ["init", "--data", str(tmp_path / "few.csv"), "--output", str(output), "--force"]
+    assert main(command) == 0
+    assert "different rows" not in capsys.readouterr().out
+    assert load_config(output).normalization.on_failure == "fail"

@@ -1,0 +1,242 @@
+"""Bad input is refused before anything expensive runs, in words that name file, field and fix."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.errors import ConfigError
+from pipeline.config.config import PipelineConfig
+from pipeline.config.config_file import load_config
+from pipeline.preflight import preflight
+
+
+def refusal(file: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        _check(load_config(file, overrides))
+    return str(caught.value)
+
+
+def _check(config: PipelineConfig) -> None:
+    preflight.check_writable(config)
+    preflight.check(config)
+
+
+def test_good_input_passes(write):
+    seen = preflight.check(load_config(write()))
+    assert seen is not None
+    assert seen.rows == 60
+    assert seen.columns == {"amount": "float", "age": "int", "city": "string", "bought": "int"}
+
+
+def test_data_file_that_does_not_exist(write, tmp_path):
+    text = refusal(write(), "data.path=nothing.csv")
+    assert f"data.path={tmp_path / 'nothing.csv'}: no such file" in text
+
+
+def test_package_that_is_not_installed(write):
+    text = refusal(write(), "data.path=package://no_such_package/rows.csv")
+    assert "no Python package 'no_such_package' is installed" in text
+
+
+def test_folder_instead_of_a_file(write, tmp_path):
+    assert f"{tmp_path} is a folder" in refusal(write(), "data.path=.")
+
+
+def test_empty_file(write, tmp_path):
+    text = refusal(write(csv=""))
+    assert "data.path=" in text
+    assert f"{tmp_path / 'rows.csv'} is empty" in text
+
+
+def test_header_without_rows(write):
+    text = refusal(write(csv="amount,age,city,bought\n"))
+    assert "no rows below the header line" in text
+
+
+def test_line_with_too_few_cells(write):
+    text = refusal(write(csv="amount,age,city,bought\n1.5,20,Oslo,1\n2.5,21\n"))
+    assert "line 3: 2 cells under a header of 4 columns" in text
+
+
+def test_repeated_column(write):
+    assert "repeated: age" in refusal(write(csv="amount,age,age,bought\n1,2,3,1\n"))
+
+
+def test_feature_column_that_the_data_lacks(write):
+    text = refusal(write(), "features.groups.0.columns=[amuont]")
+    assert "'amuont'" in text
+    assert "'numbers'" in text
+    assert "amount" in text
+
+
+def test_column_of_another_type(write):
+    text = refusal(write(), "features.groups.0.columns=[city]", "features.groups.1.columns=[age]")
+    assert "'city'" in text
+    assert "string" in text
+
+
+def test_column_without_any_value(write):
+    rows = "".join(f",{20 + i},Oslo,{i % 2}\n" for i in range(40))
+    text = refusal(write(csv="amount,age,city,bought\n" + rows))
+    assert "column 'amount'" in text
+    assert "has no value in any of the 40 rows" in text
+
+
+def test_label_that_the_data_lacks(write):
+    text = refusal(write(), "features.label.column=bougth")
+    assert "'bougth'" in text
+    assert "bought" in text
+
+
+def test_slice_that_the_data_lacks(write):
+    text = refusal(write(), "evaluation.slices=[town]")
+    assert "evaluation.slices: column 'town'" in text
+    assert "city" in text
+
+
+def test_global_batch_larger_than_the_data(write):
+    text = refusal(write(), "training.global_batch_size=128")
+    assert "training.global_batch_size=128 exceeds the 38 rows of the train split" in text
+    assert "Use 38 or less" in text
+
+
+def test_searched_global_batch_larger_than_the_data(write):
+    tuning = {"search": {"global_batch_size": {"min": 8, "max": 128}}}
+    text = refusal(write(lambda c: c.update(tuning=tuning)))
+    assert "tuning.search.global_batch_size=128 exceeds the 38 rows of the train split" in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"training": {"epochs": 1, "global_batch_size": 16, "metrics": ["no_such_module.metric"]}},
+        {"training": {"epochs": 1, "global_batch_size": 16, "loss": "no_such_module.loss"}},
+        {"tuning": {"search": {"model_fn": {"values": ["no_such_module.build"]}}}},
+    ],
+)
+def test_functions_of_the_training_that_cannot_be_imported(write, change):
+    text = refusal(write(lambda c: c.update(change)))
+    assert "importing no_such_module failed" in text
+    assert "tuning.search.model_fn" in text or "training." in text
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("strategy=miroredd", "training.strategy='miroredd': did you mean 'mirrored'?"),
+        ("strategy=tpu", "training.strategy='tpu' is not available yet"),
+        (
+            "optimizer.name=adamwx",
+            "training.optimizer.name='adamwx' is not a Keras optimizer; did you mean 'adamw'?",
+        ),
+        (
+            "optimizer.options={beta_9: 0.5}",
+            "training.optimizer.options={'beta_9': 0.5} do not fit AdamW",
+        ),
+        (
+            "metrics=[acuracy]",
+            "training.metrics='acuracy' is not a Keras metric; did you mean 'accuracy'?",
+        ),
+        ("metrics=[mean_io_u]", "training.metrics='mean_io_u' needs arguments"),
+        ("loss=bce2", "training.loss='bce2' is not a Keras loss; did you mean 'bce'?"),
+        (
+            "model.activation=rellu",
+            "training.model.activation='rellu' is not a Keras activation; did you mean 'relu'?",
+        ),
+        (
+            "early_stopping={monitor: acuracy}",
+            "training.early_stopping.monitor='acuracy' is not evaluated; did you mean 'accuracy'?",
+        ),
+    ],
+)
+def test_a_name_of_the_training_that_stands_for_nothing(write, override, told):
+    text = refusal(write(), f"training.{override}")
+    assert re.sub(r"^\S+pipeline.yaml:\d+: ", "", text).startswith(told)
+
+
+def test_names_of_keras_are_told_by_the_line_before_anything_is_imported(write):
+    file = write(lambda c: c["training"].update(optimizer={"name": "adamwx"}))
+    script = (
+        "import sys; from pipeline.cli.cli import main\n"
+        f"code = main(['run', '--config', {str(file)!r}])\n"
+        "print(code, [n for n in ('keras', 'tensorflow', 'tfx') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    (line,) = (i for i, text in enumerate(file.read_text().splitlines(), 1) if "adamwx" in text)
+    told = "training.optimizer.name='adamwx' is not a Keras optimizer; did you mean 'adamw'?"
+    assert done.stderr.splitlines() == [f"{file}:{line}: {told}"]
+    assert done.stdout == "2 []\n"
+    assert not (file.parent / "out").exists()
+
+
+def test_a_searched_name_that_stands_for_nothing(write, tmp_path):
+    tuning = {"search": {"loss": {"values": ["bce", "bce2"]}}, "objective": "auc"}
+    text = refusal(write(lambda c: c.update(tuning=tuning)))
+    assert text.startswith(f"{tmp_path}/pipeline.yaml:")
+    assert text.endswith(
+        ": tuning.search: training.loss='bce2' is not a Keras loss; did you mean 'bce'?"
+    )
+
+
+def test_several_workers_are_refused_before_any_node_runs(write, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}}')
+    assert "with 2 workers in TF_CONFIG" in refusal(write())
+
+
+def test_eval_file_that_lacks_a_column(write, tmp_path):
+    (tmp_path / "eval.csv").write_text("amount,age,bought\n1.5,20,1\n")
+    text = refusal(write(), "data.eval_path=eval.csv")
+    assert "data.eval_path=" in text
+    assert "lacks the columns city" in text
+
+
+def test_schema_file_that_is_none(write, tmp_path):
+    (tmp_path / "schema.pbtxt").write_text("this is no schema")
+    assert "no TFDV schema" in refusal(write(), "schema.path=schema.pbtxt")
+    assert "cannot read it" in refusal(write(), "schema.path=nothing.pbtxt")
+
+
+def test_features_that_do_not_fit_the_schema_file(write, tmp_path):
+    schema = """
+        feature { name: "amount" type: FLOAT }
+        feature { name: "age" type: INT }
+        feature { name: "city" type: BYTES string_domain { value: "Oslo" } }
+        feature { name: "bought" type: INT }
+    """
+    (tmp_path / "schema.pbtxt").write_text(schema)
+    preflight.check(load_config(write(), ["schema.path=schema.pbtxt"]))
+    (tmp_path / "schema.pbtxt").write_text(schema.replace("type: BYTES", "type: FLOAT"))
+    text = refusal(write(), "schema.path=schema.pbtxt")
+    assert f"features, by schema.path={tmp_path / 'schema.pbtxt'}: group " in text
+    assert "column 'city' is of type float" in text
+
+
+def test_data_of_another_format(write):
+    assert "is no Parquet file" in refusal(write(), "data.source=parquet")
+    assert "no TFRecord file" in refusal(write(), "data.source=tfrecord")
+
+
+@pytest.mark.parametrize("field", ["features.derive", "training.model_fn"])
+def test_function_that_cannot_be_imported(write, field):
+    text = refusal(write(), f"{field}=no_such_module.function")
+    assert field in text
+    assert "no_such_module" in text
+    text = refusal(write(), f"{field}=os.path.no_such_function")
+    assert "no_such_function" in text
+
+
+def test_remote_output_of_a_local_run(write):
+    text = refusal(write(), "output.folder=gs://bucket/out")
+    assert "output.folder=gs://bucket/out: a run on this machine needs a folder" in text
+
+
+@pytest.mark.parametrize("field", ["output.folder", "serving.push_folder"])
+def test_folder_that_cannot_be_written(write, tmp_path, field):
+    # A file in the way: permissions do not stop root, who runs these tests in a container.
+    text = refusal(write(), f"{field}=rows.csv/out")
+    assert f"{field}={tmp_path / 'rows.csv' / 'out'}: cannot write there" in text

@@ -1,0 +1,377 @@
+"""What the rows show to be wrong is refused before any node, with column, split and count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.common.errors import ConfigError
+from pipeline.config.config_file import load_config
+from pipeline.data.peek import peek
+from pipeline.preflight import preflight, preflight_rows
+from pipeline.preflight.preflight_rows import Part
+
+Write = Callable[..., Path]
+
+
+def rows(**columns: Callable[[int], Any]) -> list[dict[str, Any]]:
+    """60 rows of a small, correct table, some of its columns changed."""
+    table: dict[str, Callable[[int], Any]] = {
+        "amount": lambda i: None if i % 7 == 3 else i + 0.5,
+        "age": lambda i: 20 + i,
+        "city": lambda i: ("Oslo", "Lima", "Kyoto")[i % 3],
+        "bought": lambda i: i % 2,
+    }
+    return [{name: of(i) for name, of in {**table, **columns}.items()} for i in range(60)]
+
+
+def csv_of(table: list[dict[str, Any]]) -> str:
+    lines = [",".join(table[0])]
+    lines += [
+        ",".join(
+            "" if v is None else f'"{v}"' if isinstance(v, str) else str(v) for v in r.values()
+        )
+        for r in table
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def parquet(write: Write, folder: Path, table: Any, *overrides: str, name: str = "rows") -> Path:
+    table = table if isinstance(table, pa.Table) else pa.Table.from_pylist(table)
+    pq.write_table(table, folder / f"{name}.parquet", row_group_size=16)
+    return write(lambda c: c["data"].update(path="rows.parquet", source="parquet"))
+
+
+def refusal(file: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        preflight.check(load_config(file, overrides))
+    return str(caught.value)
+
+
+# A group's step does not fit the values.
+
+
+@pytest.mark.parametrize(
+    ("values", "described"),
+    [
+        (lambda i: [1.5, 2.5], "up to 2 values per row (float)"),
+        (lambda i: [1] * (i % 4), "up to 3"),
+    ],
+)
+def test_a_list_where_single_values_are_due(write, tmp_path, values, described):
+    text = refusal(parquet(write, tmp_path, rows(amount=values)))
+    assert "column 'amount'" in text
+    assert described in text
+    assert "z_score" in text
+
+
+def test_a_list_that_never_holds_more_than_one_value_is_none(write, tmp_path):
+    preflight.check(load_config(parquet(write, tmp_path, rows(amount=lambda i: [i + 0.5]))))
+
+
+def _near_a_billion(i: int) -> float | None:
+    return None if i == 5 else 1e9 + (i % 3 - 1) + 0.25
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_floats_that_differ_but_not_in_float32(write, tmp_path, source):
+    table = rows(amount=_near_a_billion)
+    file = write(csv=csv_of(table)) if source == "csv" else parquet(write, tmp_path, table)
+    text = refusal(file)
+    assert "column 'amount'" in text
+    assert "from 999999999.25 to 1000000001.25" in text
+    assert "all its values are 1e+09" in text
+    assert "int64 is exact" in text
+
+
+def test_a_constant_column_is_not_taken_for_one_that_float32_flattens(write, tmp_path):
+    preflight.check(load_config(parquet(write, tmp_path, rows(amount=lambda i: 1e9))))
+
+
+def test_a_list_of_floats_under_an_encoder(write, tmp_path):
+    text = refusal(parquet(write, tmp_path, rows(city=lambda i: [1.5, 2.5])))
+    assert "column 'city'" in text
+    assert "encode: vocabulary takes string or int" in text
+
+
+def test_a_large_uint64_is_text(write, tmp_path):
+    table = pa.Table.from_pylist(rows())
+    big = pa.array([2**63 + i for i in range(60)], pa.uint64())
+    text = refusal(parquet(write, tmp_path, table.set_column(1, "age", big)))
+    assert "column 'age' is of type string" in text
+    file = parquet(write, tmp_path, table.set_column(2, "city", big))
+    preflight.check(load_config(file))
+
+
+def _with_holes() -> pa.Table:
+    lists = [[i, None] if i == 37 else [i, 1] for i in range(60)]
+    return pa.Table.from_pylist(rows()).append_column("tags", pa.array(lists))
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_an_int_beyond_int64_is_told_with_its_value(write, tmp_path, source):
+    table = rows(age=lambda i: 2**63 + 5 if i == 41 else i)
+    if source == "csv":
+        file = write(csv=csv_of(table))
+    else:
+        ages = pa.array([row["age"] for row in table], pa.uint64())
+        table = pa.Table.from_pylist(rows()).set_column(1, "age", ages)
+        file = parquet(write, tmp_path, table)
+    text = refusal(file)
+    assert "column 'age' is of type string" in text
+    assert "text because of its value 9223372036854775813, which int64 does not hold" in text
+
+
+def test_a_list_of_ints_with_a_missing_value(write, tmp_path):
+    """Only where it is used, and not in a set, where order does not matter."""
+    preflight.check(load_config(parquet(write, tmp_path, _with_holes())))
+    file = tmp_path / "pipeline.yaml"
+    text = refusal(file, "features.passthrough=[tags]")
+    assert "column 'tags' of" in text
+    assert "rows.parquet has a list with a missing value in row 5 of row group 2" in text
+    assert "list<" in text
+    group = "{name: tags, columns: [tags], encode: {multi_hot: {top_k: 3}}}"
+    numbers = "{name: numbers, columns: [amount, age], scale: z_score}"
+    preflight.check(load_config(file, [f"features.groups=[{numbers}, {group}]"]))
+
+
+def test_a_list_of_ints_with_a_missing_value_that_derive_reads(write, tmp_path, monkeypatch):
+    (tmp_path / "of_tags.py").write_text(
+        "import tensorflow as tf\n"
+        "def read(inputs):\n"
+        "    tags = tf.sparse.to_dense(inputs['tags'])\n"
+        "    return {'first': tf.cast(tags[:, 0], tf.float32)}\n"
+        "def leave(inputs):\n"
+        "    return {'older': tf.sparse.to_dense(inputs['age'])[:, 0]}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = parquet(write, tmp_path, _with_holes())
+    assert "column 'tags' of" in refusal(file, "features.derive=of_tags.read")
+    preflight.check(load_config(file, ["features.derive=of_tags.leave"]))
+
+
+def test_lists_of_a_fixed_length(write, tmp_path):
+    group = "features.groups=[{name: g, columns: [amount], length: %d, scale: z_score}]"
+    pairs = rows(amount=lambda i: None if i == 4 else [i + 0.5, 1.0 + i % 3])
+    file = parquet(write, tmp_path, pairs)
+    preflight.check(load_config(file, [group % 2]))
+    text = refusal(file, group % 3)
+    assert "is a column of up to 2 values per row (float), and length: 3 takes a list of 3" in text
+    parquet(write, tmp_path, rows(amount=lambda i: [1.0] if i == 4 else [i + 0.5, 1.0 + i % 3]))
+    text = refusal(file, group % 2)
+    assert "holds 1 values in row 4, and length: 2 takes 2, or none, in each" in text
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_texts_and_classes_with_line_breaks_are_values(write, tmp_path, source):
+    """Transform escapes them: tests/transform/test_names.py."""
+    table = rows(
+        city=lambda i: "New\nYork" if i % 20 == 7 else "Oslo",
+        bought=lambda i: ("yes", "n\ro")[i % 2],
+    )
+    file = write(csv=csv_of(table)) if source == "csv" else parquet(write, tmp_path, table)
+    label = "features.label={column: bought, kind: multiclass}"
+    preflight.check(load_config(file, [label, "evaluation.metrics=[]"]))
+
+
+@pytest.mark.parametrize("values", [[60.0, 12.0, None], [60.0, 12.5, None]])
+def test_encode_integer_takes_whole_floats(write, values):
+    file = write(csv=csv_of(rows(amount=lambda i: values[i % 3])))
+    groups = "features.groups=[{name: n, columns: [amount], encode: {integer: {size: 61}}}]"
+    if values[1] == 12.0:
+        preflight.check(load_config(file, [groups]))
+    else:
+        text = refusal(file, groups)
+        assert "column 'amount'" in text
+        assert "20 values that are no whole numbers, 12.5 for example" in text
+
+
+def test_rows_without_a_label(write):
+    table = rows(bought=lambda i: None if i % 10 == 4 else i % 2)
+    text = refusal(write(csv=csv_of(table)))
+    assert "column 'bought'" in text
+    assert "is missing in 6 of 60 rows" in text
+    assert "data.drop_rows_without_label: true" in text
+    dropped = "data.drop_rows_without_label=true"
+    preflight.check(load_config(write(csv=csv_of(table)), [dropped]))
+    text = refusal(write(csv=csv_of(table)), dropped, "training.global_batch_size=58")
+    assert "global_batch_size=58 exceeds" in text
+    nothing = csv_of(rows(bought=lambda i: None))
+    assert "'bought'" in refusal(write(csv=nothing), dropped)
+    text = refusal(write(csv=csv_of(table)), dropped, "data.source=tfrecord")
+    assert "drop_rows_without_label does not go with source: tfrecord" in text
+
+
+def test_classes_that_only_eval_has(write, tmp_path):
+    """One row of a class, which comes into the eval split by its hash; and rows of eval's own."""
+    table = rows(bought=lambda i: "rare" if i == 17 else ("yes", "no")[i % 2])
+    label = ("features.label={column: bought, kind: multiclass}", "evaluation.metrics=[]")
+    text = refusal(write(csv=csv_of(table)), *label, "data.eval_percent=60")
+    assert "column 'bought'" in text
+    assert "1 classes are in the eval split alone, and no model can learn them" in text
+    assert "rare (1 rows)" in text
+    assert "data.eval_percent" in text
+    (tmp_path / "new.csv").write_text(csv_of(table), encoding="utf-8")
+    plain = csv_of(rows(bought=lambda i: ("yes", "no")[i % 2]))
+    text = refusal(write(csv=plain), *label, "data.eval_path=new.csv")
+    assert "new.csv: 1 classes are in the eval split alone" in text
+    assert "rare (1 rows)" in text
+
+
+# Columns without values, in a split or at all.
+
+
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_a_column_with_values_in_eval_only(write, tmp_path, source):
+    """The split is known by the same hash: of 60 rows with one value each, some are refused."""
+    texts = []
+    for chosen in range(6):
+        table = rows(amount=lambda i, chosen=chosen: 1.5 if i == chosen else None)
+        file = write(csv=csv_of(table)) if source == "csv" else parquet(write, tmp_path, table)
+        try:
+            preflight.check(load_config(file))
+        except ConfigError as error:
+            texts.append(str(error))
+    assert 0 < len(texts) < 6
+    for text in texts:
+        assert "column 'amount'" in text
+        assert "in 1 of 60 rows, all of which come into the eval split" in text
+
+
+def test_a_column_of_nan_alone(write):
+    text = refusal(write(csv=csv_of(rows(amount=lambda i: float("nan")))))
+    assert "column 'amount'" in text
+    assert "no value in any of the 60 rows" in text
+
+
+def test_a_parquet_column_of_nulls_alone(write, tmp_path):
+    table = pa.Table.from_pylist(rows())
+    nulls = pa.array([None] * 60, pa.float64())
+    text = refusal(parquet(write, tmp_path, table.set_column(0, "amount", nulls)))
+    assert "column 'amount'" in text
+    assert "no value" in text
+
+
+def test_an_eval_file_without_values_in_a_column(write, tmp_path):
+    (tmp_path / "eval.csv").write_text(csv_of(rows(amount=lambda i: None)))
+    text = refusal(write(csv=csv_of(rows())), "data.eval_path=eval.csv")
+    assert "data.eval_path=" in text
+    assert "column 'amount' has no value in any of the 60 rows" in text
+
+
+def test_an_eval_file_with_another_type(write, tmp_path):
+    (tmp_path / "eval.csv").write_text(csv_of(rows(age=lambda i: i + 0.5)))
+    text = refusal(write(csv=csv_of(rows())), "data.eval_path=eval.csv")
+    assert "column 'age' is of type float there, and of type int in data.path" in text
+
+
+def test_an_eval_file_may_lack_what_nothing_uses(write, tmp_path):
+    (tmp_path / "eval.csv").write_text(csv_of(rows()))
+    table = csv_of(rows(note=lambda i: "x"))
+    preflight.check(load_config(write(csv=table), ["data.eval_path=eval.csv"]))
+
+
+# Label and weight.
+
+
+def test_a_label_with_missing_values(write):
+    table = rows(bought=lambda i: None if i < 9 else i % 2)
+    text = refusal(write(csv=csv_of(table)))
+    assert "'bought'" in text
+    assert "missing in 9 of 60 rows read, in the split train and eval" in text
+
+
+def test_a_label_with_missing_values_in_the_eval_file(write, tmp_path):
+    (tmp_path / "eval.csv").write_text(csv_of(rows(bought=lambda i: None if i == 5 else i % 2)))
+    text = refusal(write(csv=csv_of(rows())), "data.eval_path=eval.csv")
+    assert "missing in 1 of 60 rows read, in the split eval" in text
+
+
+def test_a_label_that_is_neither_0_nor_1(write):
+    text = refusal(write(csv=csv_of(rows(bought=lambda i: i % 3))))
+    assert "neither 0 nor 1" in text
+    assert "in 20 of 60 rows read, for example 2" in text
+
+
+def test_a_constant_label(write):
+    assert "is constant (value 1" in refusal(write(csv=csv_of(rows(bought=lambda i: 1))))
+
+
+def test_the_positive_value_is_compared_in_the_columns_own_type(write):
+    """A float column holds float32(0.1), which is not 0.1."""
+    table = csv_of(rows(bought=lambda i: (0.1, 0.7)[i % 2]))
+    preflight.check(load_config(write(csv=table), ["features.label.positive=0.1"]))
+    text = refusal(write(csv=table), "features.label.positive=0.2")
+    assert "rows.csv: label.positive=0.2 is the value of none of the 60 rows. They hold" in text
+    assert text.endswith("0.1 (30 rows), 0.7 (30 rows); name the one that counts as 1.")
+
+
+def test_a_positive_value_that_no_row_has_is_told_with_those_there_are(write):
+    answers = csv_of(rows(bought=lambda i: ("No", "Yes", "No")[i % 3]))
+    preflight.check(load_config(write(csv=answers), ["features.label.positive='Yes'"]))
+    text = refusal(write(csv=answers), "features.label.positive='yes'")
+    assert "label.positive='yes' is the value of none of the 60 rows" in text
+    assert text.endswith("They hold No (40 rows), Yes (20 rows); did you mean 'Yes'?")
+    many = csv_of(rows(bought=lambda i: f"answer {i}"))
+    text = refusal(write(csv=many), "features.label.positive='yes'")
+    assert "They hold answer 0 (1 rows), answer 1 (1 rows)" in text
+    assert "and 52 more; use one of answer 0, answer 1," in text
+
+
+def test_a_positive_value_that_every_row_has(write):
+    same = csv_of(rows(bought=lambda i: "Yes"))
+    text = refusal(write(csv=same), "features.label.positive='Yes'")
+    assert "is constant (value Yes in all rows of the train split)" in text
+
+
+def test_a_missing_and_a_negative_weight(write):
+    table = rows(weight=lambda i: None if i == 3 else 1.0)
+    assert "'weight'" in refusal(write(csv=csv_of(table)), "features.weight=weight")
+    text = refusal(write(csv=csv_of(rows(weight=lambda i: i - 2.0))), "features.weight=weight")
+    assert "is negative in 2 rows" in text
+
+
+# Rows.
+
+
+def test_a_batch_of_more_rows_than_come_into_the_train_split(write):
+    """38 of the 60 rows come into the train split, as `ExampleGen` splits them."""
+    preflight.check(load_config(write(), ["training.global_batch_size=38"]))
+    text = refusal(write(), "training.global_batch_size=39")
+    assert "exceeds the 38 rows of the train split" in text
+
+
+def test_a_row_that_comes_into_the_eval_split_is_no_batch_of_0(write):
+    """A label that `derive` makes is not looked at, so that one row comes this far."""
+    told = []
+    for age in range(12):
+        file = write(csv=csv_of(rows(age=lambda i, age=age: age)[:1]))
+        config = load_config(file, ["training.global_batch_size=1"])
+        seen = peek(config.data)
+        assert seen is not None
+        try:
+            preflight_rows._check_batch(config, Part("both", config.data.path, seen, config.data))
+        except ConfigError as error:
+            told.append(str(error))
+    assert 0 < len(told) < 12
+    assert "none of its 1 rows comes into the train split (data.eval_percent=33 of a" in told[0]
+    assert "add rows, or name files for evaluation in data.eval_path" in told[0]
+
+
+# Columns that nothing uses are not judged.
+
+
+def test_columns_that_nothing_uses_are_not_judged(write, tmp_path):
+    def nested(i: int) -> dict[str, int]:
+        return {"a": i}
+
+    table = rows(place=nested, nothing=lambda i: None)
+    preflight.check(load_config(parquet(write, tmp_path, table)))
+    text = refusal(parquet(write, tmp_path, table), "features.groups.0.columns=[place]")
+    assert "column 'place'" in text
+    assert "struct<a: int64>, which a tf.Example cannot hold" in text

@@ -1,0 +1,224 @@
+"""The state of a run, as log records tell it, and how it looks."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import logging
+import re
+
+import pytest
+from absl import logging as absl_logging
+from rich.console import Console
+
+from pipeline.engines.beam_errors import own_words
+from pipeline.report.console import view
+from pipeline.report.progress import Change, NodeState, ProgressHandler, RunState, duration
+from trainer_module.common.progress import (
+    EvaluationEnded,
+    MemoryProbe,
+    MicroBatchFound,
+    Progress,
+    TrainingEnded,
+    TrainingStep,
+    TrialEnded,
+    TrialFailed,
+    TrialNumber,
+    attached,
+)
+from trainer_module.loop.actions import ProgressLog
+from trainer_module.loop.actions.action import EpochEnd, FitResult, LoopProgress
+
+NODES = ["ArrowExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
+
+
+def log(logger: logging.Logger, message: str, *args: object) -> None:
+    logger.info(message, *args)
+
+
+def tell(logger: logging.Logger, record: Progress) -> None:
+    logger.info("...", extra=attached(record))
+
+
+@pytest.fixture
+def watched():
+    state = RunState.of(NODES)
+    logger = logging.Logger("test")
+    logger.addHandler(ProgressHandler(state, row_counts=lambda: {"train": 70, "eval": 30}))
+    return state, logger
+
+
+def run_all(logger: logging.Logger) -> None:
+    for name in NODES:
+        log(logger, "Component %s is running.", name)
+        if name == "Transform":
+            log(logger, "A cached execution %d is used.", 7)
+        if name == "Trainer":
+            tell(logger, TrainingStep(5, 50, 1, 10, 0.25, 1234.0, 61.0))
+            tell(logger, EvaluationEnded(1, {"auc": 0.9}))
+            tell(logger, TrainingEnded("epochs", 50, {"empty": 2}))
+        log(logger, "Component %s is finished.", name)
+
+
+def test_what_is_being_measured_is_shown(watched):
+    state, logger = watched
+    log(logger, "Component %s is running.", "Trainer")
+    tell(logger, MemoryProbe(2048))
+    assert state.node("Trainer").text == "measuring the memory of micro-batches of 2,048 rows"
+
+
+def test_states_follow_the_runners_log(watched):
+    state, logger = watched
+    run_all(logger)
+    assert [node.status for node in state.nodes] == ["done", "done", "cached", "done", "done"]
+    assert [node.rows for node in state.nodes] == [100, 100, 100, None, 30]
+    assert state.nodes[3].detail == "50 steps, stopped by epochs, 2 steps skipped"
+
+
+def test_the_running_node_is_the_one_that_failed(watched):
+    state, logger = watched
+    log(logger, "Component %s is running.", "Transform")
+    failed = state.stop("failed")
+    assert failed is state.node("Transform")
+    assert state.stop("failed") is None
+
+
+def test_plain_lines(watched):
+    state, logger = watched
+    out = io.StringIO()
+    with view(state, Console(file=out, width=200), plain=False):
+        run_all(logger)
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith("[1/5] ArrowExampleGen: done in ")
+    assert "100 rows" in lines[1]
+    assert "[4/5] Trainer: step 5/50, loss 0.2500, 1,234 examples/s, 1 min 01 s left" in lines
+    assert "[4/5] Trainer: epoch 1: eval auc 0.9000" in lines
+
+
+def test_trials_of_a_search(watched):
+    """Steps and scores are told; the epochs of a trial are not: its end is what counts."""
+    state, logger = watched
+    of = TrialNumber(2, 8)
+    out = io.StringIO()
+    with view(state, Console(file=out, width=200), plain=False):
+        log(logger, "Component %s is running.", "Trainer")
+        for record in (
+            TrainingStep(5, 50, 1, 10, 0.25, trial=of),
+            EvaluationEnded(1, {"auc": 0.7}, of),
+            TrainingEnded("epochs", 50, {}, of),
+            TrialEnded(of, "auc", {}, score=0.7, best=0.9, best_trial=1, metrics={}),
+            TrialFailed(TrialNumber(3, None), {}, "the loss is NaN"),
+        ):
+            tell(logger, record)
+        log(logger, "Component %s is finished.", "Trainer")
+    assert out.getvalue().splitlines()[:3] == [
+        "[4/5] Trainer: trial 2/8, step 5/50, loss 0.2500",
+        "[4/5] Trainer: trial 2/8: auc 0.7000, best 0.9000 of trial 1",
+        "[4/5] Trainer: trial 3 failed",
+    ]
+
+
+def test_what_the_trainer_really_logs_is_what_the_console_reads():
+    """Each record of `ProgressLog`, through absl's logger as in a run, to the text shown."""
+    state = RunState.of(["Trainer"])
+    state.start("Trainer")
+    seen, texts = [], []
+
+    def keep(node: NodeState, change: Change) -> None:
+        seen.append(change)
+        texts.append(node.text)
+
+    state.on_change = keep
+    logger, handler = absl_logging.get_absl_logger(), ProgressHandler(state, row_counts=dict)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        action = ProgressLog(every_seconds=0.0)
+        first = LoopProgress(5, 5, 50, 1, 10, 0.25, 1.0, 0.1, rows=640, seconds=9.0)
+        action.on_loop(first)
+        action.on_loop(first._replace(step=10, seconds=0.5))
+        action.on_loop(first._replace(step=15, total_steps=None))
+        action.on_epoch(EpochEnd(50, 1, 0.25, {"auc": 0.9}, {}))
+        action.on_end(FitResult("epochs", 50, 10, {}, {"empty": 2}, {}))
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert seen[1] == TrainingStep(10, 50, 1, 10, 0.25, examples_per_second=1280.0, eta_seconds=4.0)
+    assert texts == [
+        "step 5/50, loss 0.2500",
+        "step 10/50, loss 0.2500, 1,280 examples/s, 4.0 s left",
+        "step 15/?, loss 0.2500, 71 examples/s",
+        "epoch 1: eval auc 0.9000",
+        "50 steps, stopped by epochs, 2 steps skipped",
+    ]
+
+
+def test_every_kind_of_record_is_shown_or_left_out_on_purpose(watched):
+    """A class that is added in `progress.py` is read here, or this names it."""
+    assert {kind for kind in Progress.__subclasses__() if not _is_shown(kind)} == {MicroBatchFound}
+
+
+def _is_shown(kind: type[Progress]) -> bool:
+    return f"case {kind.__name__}(" in inspect.getsource(RunState.report)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_transform_took_without_complaint_is_told_when_it_ends(terminal):
+    state = RunState.of(NODES)
+    logger = logging.Logger("test")
+    said = "column 'when': encode: date cannot read 67.0% of the values, for example '31.12.99'"
+    handler = ProgressHandler(state, row_counts=dict, cautions=lambda: [said])
+    logger.addHandler(handler)
+    out = io.StringIO()
+    console = Console(file=out, width=60, force_terminal=terminal)
+    with view(state, console, plain=False):
+        for name in NODES[:3]:
+            log(logger, "Component %s is running.", name)
+            assert "Warning" not in out.getvalue()
+            log(logger, "Component %s is finished.", name)
+        told = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", out.getvalue())
+        assert told.count(f"Warning of Transform: {said}.\n") == 1  # before the run's end
+        log(logger, "Component %s is running.", "Trainer")
+    if not terminal:
+        ended, warned = out.getvalue().splitlines()[-2:]
+        assert ended.startswith("[3/5] Transform: done in 0.0 s")
+        assert warned == f"Warning of Transform: {said}."
+
+
+def test_live_table(watched):
+    state, logger = watched
+    out = io.StringIO()
+    with view(state, Console(file=out, width=120, force_terminal=True), plain=False):
+        run_all(logger)
+    text = out.getvalue()
+    for name in NODES:
+        assert name in text
+    assert "✓" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (59.94, "59.9 s"), (59.96, "1 min 00 s"), (3725, "1 h 02 min")],
+)
+def test_duration(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_own_words_of_a_plain_error():
+    assert own_words(ValueError("column 'x' is constant")) == "ValueError: column 'x' is constant"
+
+
+def test_own_words_inside_a_beam_message():
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "apache_beam/runners/common.py", line 1, in process\n'
+        "    return self.do_fn_invoker.invoke_process(windowed_value)\n"
+        '  File "x.py", line 3, in f\n'
+        "    raise ValueError(1)\n"
+        "ValueError: column 'fare': 3 values in row 7\nuse one value per row"
+        " [while running 'Analyze/Map']\n"
+    )
+    assert own_words(RuntimeError(text)) == (
+        "ValueError: column 'fare': 3 values in row 7\nuse one value per row"
+    )

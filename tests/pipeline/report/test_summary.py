@@ -1,0 +1,190 @@
+"""What the summary says of a model that is not blessed, and what TFX makes of the thresholds."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from pipeline.config.config_file import load_config
+from pipeline.config.evaluation import EvaluationConfig
+from pipeline.report import summary
+from pipeline.report.progress import NodeState, RunState
+from pipeline.report.records import NodeRecord, OutputArtifact
+
+
+def test_without_a_threshold_the_reason_is_that(write: Any, tmp_path: Path) -> None:
+    """As TFX's Evaluator leaves its outputs then: nothing validated, no `blessed` property."""
+    outputs = {key: [OutputArtifact(str(tmp_path / key), {})] for key in ("blessing", "evaluation")}
+    out = io.StringIO()
+    records = {"Evaluator": NodeRecord("Evaluator", outputs)}
+    summary.show_verdict(load_config(write()), records, Console(file=out, width=200))
+    assert out.getvalue().splitlines() == [
+        "not judged, so not pushed:",
+        "  evaluation.thresholds is empty, and TFX's Evaluator blesses no model without one: "
+        "give a lower_bound, an upper_bound or a max_loss for a metric, such as auc",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "status", "properties", "fails"),
+    [
+        ({"auc": {"lower_bound": 0.6}}, "done", {"blessed": 0}, True),
+        ({"auc": {"lower_bound": 0.6}}, "cached", {"blessed": 0}, True),
+        ({"auc": {"lower_bound": 0.6}}, "done", {"blessed": 1}, False),
+        ({"auc": {"lower_bound": 0.6}}, "waiting", {"blessed": 0}, False),  # nothing has run
+        ({}, "done", {}, False),  # nothing is judged
+    ],
+)
+def test_what_a_script_is_told_of_the_verdict(
+    write: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    thresholds: Any,
+    status: Any,
+    properties: Any,
+    fails: bool,
+) -> None:
+    config = load_config(write(lambda c: c["evaluation"].update(thresholds=thresholds)))
+    record = NodeRecord("Evaluator", {"blessing": [OutputArtifact("", properties)]})
+    monkeypatch.setattr(summary, "latest_run", lambda path, name: {"Evaluator": record})
+    state = RunState([NodeState("Trainer", "done"), NodeState("Evaluator", status)])
+    assert summary.fails_a_threshold(config, state) == fails
+
+
+@pytest.mark.slow
+def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
+    """Reference: by hand, of four rows that weigh 0.5, 2, 1, 1; one label is infinite."""
+    import pandas
+    import tensorflow as tf
+    import tensorflow_model_analysis as tfma
+
+    def change(config: dict[str, Any]) -> None:
+        config["features"]["label"]["kind"] = "regression"
+        config["features"]["weight"] = "amount"
+        config["features"]["groups"][0]["columns"] = ["age"]
+        config["evaluation"] = {
+            "metrics": ["root_mean_squared_error"],
+            "slices": ["city"],
+            "thresholds": {"mean_absolute_error": {"upper_bound": 9}},
+        }
+
+    config = load_config(write(change))
+    evaluation = config.evaluation.eval_config(label="bought", kind="regression", weight="amount")
+    # The predictions are a column here, and nothing is transformed.
+    evaluation.model_specs[0].prediction_key = "prediction"
+    evaluation.model_specs[0].signature_name = ""
+    del evaluation.model_specs[0].preprocessing_function_names[:]
+    rows = pandas.DataFrame(
+        {
+            "bought": [1.0, 2.0, float("inf"), 4.0],
+            "prediction": [1.0, 1.0, 1.0, 1.0],
+            "amount": [0.5, 2.0, 1.0, 1.0],
+            "city": ["Oslo", "Lima", "Lima", "Oslo"],
+        }
+    )
+    tfma.analyze_raw_data(rows, evaluation, output_path=str(tmp_path / "evaluation"))
+    (tmp_path / "examples" / "Split-eval").mkdir(parents=True)
+    with tf.io.TFRecordWriter(str(tmp_path / "examples" / "Split-eval" / "a.gz"), "GZIP") as writer:
+        for label in (1.0, 2.0, float("nan"), 4.0):
+            example = tf.train.Example()
+            example.features.feature["bought"].float_list.value.append(label)
+            writer.write(example.SerializeToString())
+
+    outputs = {
+        "evaluation": [OutputArtifact(str(tmp_path / "evaluation"), {})],
+        "blessing": [OutputArtifact(str(tmp_path / "blessing"), {"blessed": 0})],
+    }
+    examples = {"transformed_examples": [OutputArtifact(str(tmp_path / "examples"), {})]}
+    records = {
+        "Evaluator": NodeRecord("Evaluator", outputs),
+        "Transform": NodeRecord("Transform", examples),
+    }
+    out = io.StringIO()
+    console = Console(file=out, width=300)
+    console.print(summary.metrics_table(config, records["Evaluator"]))
+    summary.show_verdict(config, records, console)
+    lines = [line.split() for line in out.getvalue().splitlines()]
+    assert lines[0][:5] == ["slice", "rows", "weights", "mean", "label"]
+    assert lines[1] == ["all", "rows", "4", "4.5", "undefined", "undefined", "undefined"]
+    assert lines[2] == ["city=Lima", "2", "3", "undefined", "undefined", "undefined"]
+    assert lines[3] == ["city=Oslo", "2", "1.5", "3.0000", "2.4495", "2.0000"]
+    text = out.getvalue()
+    assert "mean_absolute_error is undefined: no bound holds for it" in text
+    assert "label 'bought' is missing, invalid or of an unknown class in 1 of 4 eval rows" in text
+    assert "(rows 3 of " in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("threshold", "first", "later"),
+    [
+        ({"max_loss": 0.1}, (True, True), (True, False)),
+        ({"lower_bound": 0.7}, (True, False), (True, False)),
+        ({"lower_bound": 0.2, "max_loss": 0.1}, (True, True), (True, False)),
+    ],
+)
+def test_max_loss_holds_while_there_is_no_baseline(
+    threshold: dict[str, float], first: tuple[bool, bool], later: tuple[bool, bool]
+) -> None:
+    """Reference: by hand, for an AUC of 0.8 and then 0.6, alone and against a baseline of 0.8.
+
+    TFMA's own check, of the configuration as TFX's Evaluator completes it.
+    """
+    import tensorflow_model_analysis as tfma
+    from tensorflow_model_analysis.evaluators import metrics_validator
+    from tensorflow_model_analysis.metrics import metric_types
+
+    config = EvaluationConfig.model_validate({"metrics": ["auc"], "thresholds": {"auc": threshold}})
+    ours = config.eval_config(label="bought", kind="binary", weight=None)
+
+    mean_label = 0.5
+
+    def verdicts(has_baseline: bool) -> tuple[bool, ...]:
+        completed = tfma.utils.update_eval_config_with_defaults(
+            ours, has_baseline=has_baseline, rubber_stamp=True
+        )
+        # Where there is none, TFX's Evaluator blesses nothing.
+        assert tfma.metrics.metric_thresholds_from_metrics_specs(
+            completed.metrics_specs, eval_config=completed
+        )
+        candidate = completed.model_specs[0].name
+        key = metric_types.MetricKey("auc", model_name=candidate)
+        found = []
+        for auc in (0.8, 0.6):
+            metrics = {
+                key: auc,
+                metric_types.MetricKey("mean_label", model_name=candidate): mean_label,
+            }
+            if has_baseline:
+                metrics |= {
+                    key.make_baseline_key("baseline"): 0.8,
+                    key.make_diff_key(): auc - 0.8,
+                }
+            result = metrics_validator.validate_metrics(((), metrics), completed)
+            found.append(result.validation_ok)
+        return tuple(found)
+
+    assert verdicts(has_baseline=False) == first
+    assert verdicts(has_baseline=True) == later
+    mean_label = float("nan")  # which a metric on an invalid label need not be
+    assert verdicts(has_baseline=False) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "baseline", "told"),
+    [
+        ({"lower_bound": 0.5}, {}, "; there was no blessed model yet to compare with."),
+        ({"lower_bound": 0.5}, {"baseline_model_id": 3}, "no threshold has a max_loss"),
+        ({"max_loss": 0.1}, {"baseline_model_id": 3}, ", auc against the latest blessed model"),
+    ],
+)
+def test_the_verdict_says_what_was_compared(write: Any, threshold, baseline, told) -> None:
+    config = load_config(write(lambda c: c["evaluation"].update(thresholds={"auc": threshold})))
+    blessing = OutputArtifact("blessing", {"blessed": 1, **baseline})
+    out = io.StringIO()
+    records = {"Evaluator": NodeRecord("Evaluator", {"blessing": [blessing]})}
+    summary.show_verdict(config, records, Console(file=out, width=200))
+    assert told in out.getvalue()

@@ -1,0 +1,299 @@
+"""`predict`: every format that it reads, what it writes, and what it refuses.
+
+The model is a SavedModel of two additions, so that every prediction is known: reference Python
+floats, to 1e-6.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+from pipeline.cli.cli import main  # noqa: E402
+
+COLUMNS = [
+    {"name": "size", "dtype": "float32", "argument": "size"},
+    {"name": "rooms", "dtype": "int64", "argument": "rooms"},
+    {"name": "town", "dtype": "string", "argument": "town"},
+]
+ROWS: list[dict[str, Any]] = [
+    {"id": "a1", "size": 1.5, "rooms": 2, "town": "Oslo"},
+    {"id": "a2", "size": None, "rooms": 3, "town": None},
+    {"id": "a3", "size": -4.0, "rooms": None, "town": "Ås"},
+]
+
+
+def logit(row: dict[str, Any]) -> float:
+    return (row["size"] or 0.0) + (row["rooms"] or 0) + 10.0 * (row["town"] == "Oslo")
+
+
+def sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+class _Module(tf.Module):
+    """Missing values count as 0."""
+
+    def __init__(self, form: str):
+        super().__init__()
+        self._form = form
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def serve(self, examples):
+        spec = {column["name"]: tf.io.VarLenFeature(column["dtype"]) for column in COLUMNS}
+        shape = [tf.size(examples, tf.int64), tf.constant(1, tf.int64)]
+        found = {
+            name: tf.sparse.to_dense(tf.SparseTensor(values.indices, values.values, shape))
+            for name, values in tf.io.parse_example(examples, spec).items()
+        }
+        town = 10.0 * tf.cast(tf.equal(found["town"], "Oslo"), tf.float32)
+        value = found["size"] + tf.cast(found["rooms"], tf.float32) + town
+        if self._form == "binary":
+            value = tf.sigmoid(value)
+        elif self._form == "multiclass":
+            value = tf.concat([value, tf.zeros_like(value), -value], axis=1)
+        return {"outputs": value}
+
+
+LABELS = {
+    "regression": {"kind": "regression", "classes": None, "outputs": "values"},
+    "binary": {"kind": "binary", "classes": ["no", "yes"], "outputs": "probabilities"},
+    "multiclass": {"kind": "multiclass", "classes": ["x", "y", "z"], "outputs": "logits"},
+    "unknown": None,
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Kind of label -> folder of a model's versions."""
+    folders = {}
+    for kind, label in LABELS.items():
+        folder = tmp_path_factory.mktemp(kind)
+        module = _Module(kind)
+        signatures = {"serving_default": module.serve}
+        tf.saved_model.save(module, str(folder / "7"), signatures=signatures)
+        extra = folder / "7" / "assets.extra"
+        extra.mkdir()
+        (extra / "raw_columns.json").write_text(json.dumps({"version": 1, "columns": COLUMNS}))
+        if label is not None:
+            (extra / "label.json").write_text(json.dumps({"version": 1, "column": "sold", **label}))
+        folders[kind] = folder
+    return folders
+
+
+def as_csv(rows: list[dict[str, Any]], delimiter: str = ",") -> str:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, rows[0], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+def write(file: Path) -> Path:
+    """`ROWS` in the format of the name."""
+    if file.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), file)
+    elif file.suffix == ".jsonl":
+        file.write_text("\n".join(json.dumps(row) for row in ROWS), encoding="utf-8")
+    elif file.suffix == ".tfrecord":
+        with tf.io.TFRecordWriter(str(file)) as writer:
+            for row in ROWS:
+                example = tf.train.Example()
+                for name, value in row.items():
+                    feature = example.features.feature[name]
+                    if isinstance(value, str):
+                        feature.bytes_list.value.append(value.encode())
+                    elif isinstance(value, int):
+                        feature.int64_list.value.append(value)
+                    elif value is not None:
+                        feature.float_list.value.append(value)
+                writer.write(example.SerializeToString())
+    else:
+        file.write_text(as_csv(ROWS), encoding="utf-8")
+    return file
+
+
+def predicted(model: Path, source: Path | str, *arguments: str) -> list[dict[str, str]]:
+    output = model.parent / "predictions.csv"
+    command = ["predict", "--model", str(model), "--input", str(source), "--output", str(output)]
+    assert main([*command, *arguments]) == 0
+    with output.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def refusal(capfd: Any, model: Path, source: Path | str, *arguments: str) -> str:
+    assert main(["predict", "--model", str(model), "--input", str(source), *arguments]) != 0
+    captured = capfd.readouterr()
+    assert "Traceback" not in captured.err
+    return captured.out + captured.err
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "tfrecord", "jsonl"])
+def test_every_format_gives_the_same(models, tmp_path, ending):
+    rows = predicted(models["regression"], write(tmp_path / f"rows.{ending}"))
+    assert [row["id"] for row in rows] == ["a1", "a2", "a3"]
+    assert [row["town"] for row in rows] == ["Oslo", "", "Ås"]
+    assert [float(row["prediction"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
+
+
+def test_csv_as_people_have_it(models, tmp_path):
+    file = tmp_path / "rows.csv"
+    text = "id;size;rooms;town\na1;1,5;2,0;Oslo\na2;NA;3;?\n"
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    rows = predicted(models["regression"], file)
+    assert [float(row["prediction"]) for row in rows] == pytest.approx([13.5, 3.0])
+
+
+def test_the_yaml_says_how_csv_is_written(models, tmp_path):
+    (tmp_path / "rows.csv").write_bytes("id,size,rooms,town\nå,-9,2,Ås\n".encode("latin-1"))
+    config = tmp_path / "houses.yaml"
+    config.write_text(
+        """
+name: houses
+data: {path: rows.csv, csv: {encoding: latin-1, missing: ["-9"]}}
+features:
+  groups: [{name: size, columns: [size], scale: z_score}]
+  label: {column: sold, kind: regression}
+training: {global_batch_size: 2}
+output: {folder: out}
+"""
+    )
+    (row,) = predicted(models["regression"], tmp_path / "rows.csv", "--config", str(config))
+    assert (row["id"], row["town"], float(row["prediction"])) == ("å", "Ås", 2.0)
+
+
+def test_standard_input(models, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(as_csv(ROWS).encode()))
+    monkeypatch.setattr(sys, "stdin", stream)
+    assert len(predicted(models["regression"], "-", "--keep", "id")) == 3
+    lines = "\n".join(json.dumps(row) for row in ROWS).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    rows = predicted(models["regression"], "-", "--source", "jsonl", "--keep", "town,id")
+    assert list(rows[0]) == ["town", "id", "prediction"]
+
+
+def test_classes_have_names(models, tmp_path):
+    file = write(tmp_path / "rows.csv")
+    binary = predicted(models["binary"], file, "--keep", "id")
+    assert list(binary[0]) == ["id", "prediction", "probability_no", "probability_yes"]
+    assert [row["prediction"] for row in binary] == ["yes", "yes", "no"]
+    probabilities = [float(row["probability_yes"]) for row in binary]
+    assert probabilities == pytest.approx([sigmoid(logit(row)) for row in ROWS], rel=1e-6)
+    several = predicted(models["multiclass"], file, "--keep", "id")
+    assert [row["prediction"] for row in several] == ["x", "x", "z"]
+    sums = [sum(float(row[f"probability_{c}"]) for c in "xyz") for row in several]
+    assert sums == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_a_model_that_does_not_say_what_its_outputs_are(models, tmp_path):
+    rows = predicted(models["unknown"], write(tmp_path / "rows.csv"), "--keep", "id")
+    assert [float(row["outputs"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
+
+
+def test_the_first_rows_are_shown(models, tmp_path, capfd):
+    file = tmp_path / "many.csv"
+    file.write_text(as_csv(ROWS * 4), encoding="utf-8")
+    assert main(["predict", "--model", str(models["binary"]), "--input", str(file)]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split() == ["row", "prediction", "probability_no", "probability_yes"]
+    assert lines[3].split()[:2] == ["3", "no"]
+    assert "--output" in lines[-1]
+    assert len(lines) == 12
+
+
+def test_many_rows_keep_their_order(models, tmp_path):
+    file = tmp_path / "rows.csv"
+    many = [{"id": str(i), "size": i, "rooms": 0, "town": "x"} for i in range(5000)]
+    file.write_text(as_csv(many), encoding="utf-8")
+    rows = predicted(models["regression"], file, "--keep", "id")
+    assert [int(row["id"]) for row in rows] == list(range(5000))
+    assert [float(row["prediction"]) for row in rows] == list(range(5000))
+
+
+BAD = "id,size,rooms,town\na,1,2,x\nb,wide,2,x\nc,1,2.5,x\nd,1,2,x,y\ne,3,1,x\n"
+
+
+def test_bad_rows_end_it_with_line_and_column(models, tmp_path, capfd):
+    file = tmp_path / "rows.csv"
+    file.write_text(BAD)
+    text = refusal(capfd, models["regression"], file)
+    assert f"--input={file}" in text.replace(f"--input: {file}", f"--input={file}")
+    assert "line 5: 5 cells under a header of 4 columns" in text
+    file.write_text(BAD.replace("d,1,2,x,y", "d,1,2,x"))
+    text = refusal(capfd, models["regression"], file)
+    assert "rows.csv, line 3: size='wide' is not a number, which the model expects there" in text
+    assert "--on-error skip" in text
+
+
+def test_bad_rows_may_be_left_out(models, tmp_path, capfd):
+    file = tmp_path / "rows.csv"
+    file.write_text(BAD)
+    rows = predicted(models["regression"], file, "--on-error", "skip")
+    assert [row["id"] for row in rows] == ["a", "e"]
+    told = capfd.readouterr().err
+    assert "2 rows left out, which the model cannot take" in told
+    assert "line 3: size='wide'" in told
+    assert "1 rows left out that have more or fewer cells than the header" in told
+
+
+def test_a_file_of_bad_rows_alone(models, tmp_path, capfd):
+    file = tmp_path / "rows.csv"
+    file.write_text("id,size,rooms,town\nb,wide,2,x\n")
+    assert "1 rows left out" in refusal(capfd, models["regression"], file, "--on-error", "skip")
+
+
+def test_the_input_is_not_overwritten(models, tmp_path, capfd):
+    file = write(tmp_path / "rows.csv")
+    before = file.read_bytes()
+    (tmp_path / "same.csv").symlink_to(file)
+    for other in (file, tmp_path / "same.csv"):
+        text = refusal(capfd, models["regression"], file, "--output", str(other))
+        assert f"--output={other}: is the input itself" in text
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.csv", "id,size,town\na,1,x\n", "lacks the columns rooms, which the model reads"),
+        ("rows.csv", "id,size,rooms,town\n", "no rows"),
+        ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "--config names a pipeline's YAML"),
+        ("rows.jsonl", '{"size": 1,\n', "line 1: is no JSON"),
+        ("rows.jsonl", "[1, 2]\n", "line 1: is no object"),
+        ("rows.parquet", "id,size\n", "is no Parquet file"),
+        ("rows.xls", "id,size\n", "its name does not tell its format; add --source"),
+    ],
+)
+def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, message):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert message in refusal(capfd, models["regression"], tmp_path / name)
+
+
+def test_columns_to_keep_that_are_not_there(models, tmp_path, capfd):
+    file = write(tmp_path / "rows.csv")
+    text = refusal(capfd, models["regression"], file, "--keep", "id,idx")
+    assert "--keep=idx: --input=" in text
+    assert "it has id, size, rooms, town" in text
+
+
+def test_models_that_cannot_be_used(models, tmp_path, capfd):
+    file = write(tmp_path / "rows.csv")
+    assert "no SavedModel there" in refusal(capfd, tmp_path, file)
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "saved_model.pb").write_bytes(b"\x08\x01torn")
+    assert "cannot be loaded" in refusal(capfd, tmp_path, file)
+    foreign = tmp_path / "foreign"
+    module = _Module("regression")
+    tf.saved_model.save(module, str(foreign), signatures={"serving_default": module.serve})
+    assert "use a model that this pipeline pushed" in refusal(capfd, foreign, file)

@@ -1,0 +1,132 @@
+"""A regression is trained on a scaled label, and judged and served in the label's own unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import small_transform
+import tensorflow as tf
+
+from trainer_module import TrainerConfig, run_fn
+from trainer_module.data.label_scale import LabelMoments, LabelScale, Moments, find_label_scale
+
+RANDOM = np.random.default_rng(0)
+SKEWED = np.exp(RANDOM.normal(12, 1, [4000, 1]))  # prices: 160,000 in the middle, a few in millions
+EVEN = RANDOM.normal(1e6, 1e3, [4000, 1])
+COUNTS = RANDOM.poisson(np.exp(RANDOM.normal(0, 1, [4000, 1]))).astype(np.float64)
+
+
+def scale(values, wanted="auto", **given):
+    moments = LabelMoments.of(values)
+    settings = {"loss": None, "own_model": False, "label": "price", **given}
+    whole = bool((values == np.floor(values)).all())
+    return find_label_scale(wanted, moments, whole=whole, **settings)
+
+
+@pytest.mark.parametrize("values", [SKEWED, EVEN, COUNTS, np.full([10, 2], 3.0)])
+def test_moments_of_batches_are_those_of_all_rows(values):
+    """Against NumPy's float64 over all rows, for batches of 1, 2 and 1000 rows and the rest."""
+    cuts = [1, 3, 1003]
+    merged = None
+    for part in np.split(values, [cut for cut in cuts if cut < len(values)]):
+        one = Moments.of(part)
+        merged = merged.merged(one) if merged else one
+    assert merged.rows == len(values)
+    np.testing.assert_allclose(merged.mean, values.mean(0), rtol=1e-14)
+    np.testing.assert_allclose(merged.deviation, values.std(0), rtol=1e-11)
+    spread = np.where(values.std(0) > 0, values.std(0), 1)
+    expected = (((values - values.mean(0)) / spread) ** 3).mean(0)
+    np.testing.assert_allclose(merged.skewness, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_auto_takes_the_logarithm_of_what_is_skewed_and_has_one():
+    assert scale(EVEN).name == "z_score"
+    assert scale(SKEWED).name == "log"
+    assert (scale(COUNTS).name, scale(COUNTS).shift) == ("log", 1.0)
+    # A few negative numbers, and fractions down to 0: no logarithm.
+    assert scale(SKEWED - SKEWED.min() - 1).name == "z_score"
+    assert scale(SKEWED, own_model=True) is None
+    assert scale(SKEWED, loss="poisson") is None
+    assert scale(SKEWED, wanted="none") is None
+    assert scale(SKEWED, loss="mean_absolute_error").name == "log"
+
+
+@pytest.mark.parametrize("values", [SKEWED, EVEN, COUNTS, RANDOM.normal(5, [1, 7], [4000, 2])])
+@pytest.mark.parametrize("wanted", ["z_score", "log"])
+def test_labels_are_near_0_and_1_wide_and_come_back(values, wanted):
+    if wanted == "log" and (values < 0).any():
+        with pytest.raises(ValueError, match="'price' goes down to 0 or below"):
+            scale(values, wanted)
+        return
+    found = scale(values, wanted)
+    z = found.scaled(tf.constant(values, tf.float32)).numpy()
+    np.testing.assert_allclose(z.mean(0, np.float64), 0, atol=1e-3)
+    np.testing.assert_allclose(z.std(0, dtype=np.float64), 1, rtol=1e-3)
+    back = found.unscaled(tf.constant(z)).numpy()
+    # float32 of z: its last bit is 2^-24 of a deviation, or of the logarithm.
+    np.testing.assert_allclose(back, values, rtol=2e-6, atol=2e-6 * values.std(0).max())
+
+
+def test_what_no_training_row_had_stays_finite():
+    log = LabelScale("log", 0.0, (12.0,), (1.0,))
+    assert np.isfinite(log.scaled(tf.constant([[0.0], [-5.0]])).numpy()).all()
+    served = log.unscaled(tf.constant([[-1e9], [1e9]])).numpy()
+    assert served[0, 0] == 0
+    assert served[1, 0] > 3.4e38
+    assert np.isfinite(served).all()
+
+
+def test_what_does_not_go_with_a_scale_is_refused():
+    with pytest.raises(ValueError, match="loss='poisson' is another loss on scaled labels"):
+        scale(SKEWED, "z_score", loss="poisson")
+    with pytest.raises(ValueError, match="label_scale='robust'"):
+        TrainerConfig.parse({"label_scale": "robust"})
+
+
+@pytest.fixture(scope="module")
+def priced(tmp_path_factory):
+    """A Transform output whose label is a price: exp of a line in the scaled fare, in 100,000."""
+    import tensorflow_transform as tft
+
+    def preprocessing_fn(inputs):
+        single = small_transform.preprocessing_fn(inputs)
+        fare = single.pop("fare_scaled")
+        del single["generous"], single["company_id"], single["hour_id"]
+        assert not single
+        return {"fare": fare, "price": 1e5 * tf.exp(0.7 * fare), "tips": tft.bucketize(fare, 3)}
+
+    return small_transform.run_transform(tmp_path_factory.mktemp("priced"), preprocessing_fn)
+
+
+def rows_of(data, split):
+    spec = {n: tf.io.FixedLenFeature([1], tf.float32) for n in ("fare", "price")}
+    files = tf.io.gfile.glob(getattr(data, split))
+    records = tf.data.TFRecordDataset(files, compression_type="GZIP").batch(10_000)
+    return next(iter(records.map(lambda r: tf.io.parse_example(r, spec))))
+
+
+def test_metrics_and_the_exported_model_are_in_the_labels_unit(fn_args, priced):
+    settings = {"label": "price", "global_batch_size": 50, "optimizer": {"learning_rate": 0.01}}
+    args = fn_args(priced, **settings, epochs=12)
+    result = run_fn(args)
+    rows = rows_of(priced, "eval")
+    price = rows["price"].numpy()
+    mean_error = np.abs(price - rows_of(priced, "train")["price"].numpy().mean()).mean()
+    # A model without the scale stays at 0: it moves by 0.01 a step, and 100,000 is wanted.
+    assert result.metrics["mean_absolute_error"] < mean_error / 5
+    assert result.metrics["loss"] < 0.1
+
+    raw = [r for r in small_transform.raw_rows() if "fare" in r][:50]
+    served = tf.saved_model.load(args.serving_model_dir)
+    outputs = served.signatures["serving_default"](
+        examples=tf.constant([small_transform.serialized(row) for row in raw])
+    )["outputs"].numpy()
+    known = served.signatures["transform_features"](
+        examples=tf.constant([small_transform.serialized(row) for row in raw])
+    )["price"].numpy()
+    assert np.abs(outputs - known).mean() < mean_error / 4
+
+
+def test_a_label_of_classes_has_no_scale(fn_args):
+    with pytest.raises(ValueError, match="'generous' is binary, which has no scale"):
+        run_fn(fn_args(label="generous", global_batch_size=32, label_scale="log"))

@@ -1,0 +1,246 @@
+"""Continuing: after a real kill, with a longer run, and not with another one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import full_batch
+import keras
+import killed_loop
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging
+
+from trainer_module.loop.actions import EarlyStopping
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.train_step import TrainStep
+
+FEATURES, LABELS, WEIGHTS = full_batch.batch("mlp", 12)
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What is logged as a warning or an error."""
+    lines: list[str] = []
+    for name in ("warning", "error"):
+        monkeypatch.setattr(logging, name, lambda text, *values: lines.append(text % values))
+    return lines
+
+
+@pytest.mark.slow
+def test_another_process_ends_a_killed_one_with_the_same_bits(tmp_path):
+    """64 rows in an order drawn anew for each epoch. Reference: the run that was never killed."""
+    wanted, expected = killed_loop.run(tmp_path / "whole")
+    # In the third epoch, after the checkpoint of step 24.
+    killed = subprocess.run(
+        [sys.executable, killed_loop.__file__, str(tmp_path / "killed"), "25"],
+        env={**os.environ, "PYTHONPATH": str(Path.cwd()), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    result, found = killed_loop.run(tmp_path / "killed")
+    for value, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(value, other)
+    assert result == wanted
+    table = (tmp_path / "whole/epochs.csv").read_text()
+    assert (tmp_path / "killed/epochs.csv").read_text() == table
+    assert len(table.splitlines()) == 5
+    assert len(set(wanted.history["val_loss"])) == 4
+
+
+def loop(
+    folder, *, activation="relu", rate=0.1, units=4, data=None, loss="mse", names=(), **options
+):
+    keras.utils.set_random_seed(5)
+    model = keras.Sequential([keras.Input((5,))])
+    model.add(keras.layers.Dense(units, activation, name="inner" if "named" in names else None))
+    model.add(keras.layers.Dense(1))
+    step = TrainStep(model, keras.optimizers.Adam(rate), loss, micro_batch_size=4)
+    rows = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)) if data is None else data
+    return TrainingLoop(
+        step,
+        rows.batch(5),
+        **(options or {"epochs": 2}),
+        checkpoints=Checkpoints(str(folder), step),
+        progress=False,
+    )
+
+
+def weights(done):
+    step = done.train_step
+    return [v.numpy() for v in (*step.model.variables, *step.optimizer.variables)]
+
+
+def same(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(weights(one), weights(other), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("short", "long"), [({"epochs": 2}, {"epochs": 4}), ({"steps": 4}, {"steps": 8})]
+)
+def test_a_finished_run_grows_to_what_the_longer_one_would_have_been(tmp_path, short, long):
+    """Bit for bit; 3 steps make an epoch: four of them end within the second."""
+    whole = loop(tmp_path / "whole", **long)
+    wanted = whole.fit()
+    loop(tmp_path / "grown", **short).fit()
+    grown = loop(tmp_path / "grown", **long)
+    result = grown.fit()
+    assert (result.stopped, result.steps, result.epochs) == wanted[:3]
+    assert same(grown, whole)
+    again = loop(tmp_path / "grown", **long)
+    assert again.fit() == result  # nothing left to do
+    assert same(again, whole)
+    with pytest.raises(ValueError, match=r"but the checkpoint in .*grown is of step \d+, epoch"):
+        loop(tmp_path / "grown", **short).fit()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"activation": "selu"}, r"model\.dense\.activation was relu and is selu"),
+        ({"rate": 0.2}, r"optimizer\.learning_rate was 0\.1 and is 0\.2"),
+        ({"loss": "mae"}, r"loss was .* and is "),
+        ({"units": 5}, r"model\.dense\.units was 4 and is 5"),
+        ({"names": ("named",)}, r"model\.inner\..* was not there and is"),
+        (
+            {"data": tf.data.Dataset.from_tensor_slices((FEATURES + 1, LABELS))},
+            r"data\.0 TensorSlice was .* and is ",
+        ),
+    ],
+)
+def test_another_run_is_told_by_what_differs(tmp_path, change, message, finished):
+    with pytest.raises(ValueError, match=rf"was not the same as this one: .*{message}.*delete "):
+        loop(finished, epochs=4, **change).fit()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    loop(folder).fit()
+    return folder
+
+
+def test_a_schedule_that_grows_with_the_run_is_told(tmp_path, told):
+    def scheduled(epochs):
+        rate = keras.optimizers.schedules.CosineDecay(0.1, decay_steps=3 * epochs)
+        return loop(tmp_path, rate=rate, epochs=epochs)
+
+    scheduled(2).fit()
+    assert scheduled(3).fit().steps == 9
+    (line,) = (line for line in told if "schedule" in line)
+    assert "learning_rate.config.decay_steps was 6 and is 9" in line
+    assert "From step 6 on it is the longer one" in line
+
+
+def test_a_damaged_latest_checkpoint_falls_back_to_the_one_before(tmp_path, told):
+    """Bit for bit the run that was not damaged."""
+    whole = loop(tmp_path)
+    whole.checkpoints.every_steps = 2  # saved at 2, 4 and 6, and at the end
+    whole.fit()
+    (data,) = tmp_path.glob("ckpt-6-1.data-*")
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    again = loop(tmp_path)
+    assert again.fit().steps == 6
+    assert same(again, whole)
+    (line,) = (line for line in told if "damaged" in line)
+    assert "ckpt-6-1 is damaged" in line
+    assert "continuing from the one before it" in line
+
+
+def test_fit_called_again_trains_on(tmp_path):
+    """As one run of the sum; an EMA and the best weights are put in only at the end of a call."""
+
+    def made(**options):
+        keras.utils.set_random_seed(5)
+        model = full_batch.mlp()
+        step = TrainStep(
+            model, keras.optimizers.Adam(0.1), "mse", micro_batch_size=4, ema_momentum=0.5
+        )
+        data = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)).batch(5)
+        return TrainingLoop(
+            step,
+            data,
+            evaluate=Evaluation(model, "mse", data),
+            actions=[EarlyStopping(model, patience_epochs=9)],
+            checkpoints=options.pop("checkpoints", lambda step: None)(step),
+            progress=False,
+            **options,
+        )
+
+    whole = made(epochs=5)
+    wanted = whole.fit()
+    parts = made(epochs=2, checkpoints=lambda step: Checkpoints(str(tmp_path), step))
+    first = parts.fit()
+    second = parts.fit(epochs=3)
+    assert (first.epochs, second.epochs, second.steps) == (2, 5, 15)
+    assert {k: first.history[k] + second.history[k] for k in first.history} == wanted.history
+    assert second.metrics == wanted.metrics
+    assert same(parts, whole)
+    # The same program started again: neither call is repeated.
+    again = made(epochs=2, checkpoints=lambda step: Checkpoints(str(tmp_path), step))
+    assert again.fit() == first
+    assert again.fit(epochs=3) == second
+    assert same(again, whole)
+
+
+def test_each_epoch_has_its_own_number_of_batches():
+    """12 rows, then 7, then 12: none is dropped."""
+    rows = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS))
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=4)
+    taken = TrainingLoop(step, lambda epoch: rows.take(7 + 5 * (epoch % 2)).batch(2), epochs=3)
+    assert taken.fit().steps == 4 + 6 + 4
+
+
+def test_a_shuffle_without_a_seed_is_refused_with_checkpoints(tmp_path):
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=4)
+    tf.random.set_seed(None)
+    rows = tf.data.Dataset.from_tensor_slices((FEATURES, LABELS))
+    saved = Checkpoints(str(tmp_path), step)
+    with pytest.raises(ValueError, match=r"without a seed.*write dataset\.shuffle\(n, seed=0\)"):
+        TrainingLoop(step, rows.shuffle(9).batch(4), epochs=1, checkpoints=saved)
+    TrainingLoop(step, rows.shuffle(9).batch(4), epochs=1)  # nothing to continue from
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "steps",
+    [
+        lambda rows: rows.shuffle(9, seed=1).batch(5).prefetch(1),
+        lambda rows: rows.shuffle(9, seed=1).repeat(2).batch(5),
+        lambda rows: rows.shuffle(9, seed=1).cache().batch(5),
+        lambda rows: rows.shuffle(9, seed=1).repeat().batch(5),
+    ],
+)
+def test_the_place_in_a_shuffled_dataset_is_found_again(steps, tmp_path):
+    """Stopped within the third epoch, and grown. Reference: never stopped, bit for bit."""
+
+    def made(folder, length):
+        made = loop(tmp_path / folder, data=None, steps=length)
+        rows = steps(tf.data.Dataset.from_tensor_slices((FEATURES, LABELS)))
+        return TrainingLoop(
+            made.train_step,
+            rows,
+            steps=length,
+            checkpoints=Checkpoints(str(tmp_path / folder), made.train_step),
+            steps_per_epoch=3,
+            progress=False,
+        )
+
+    whole = made("whole", 14)
+    whole.fit()
+    made("parts", 8).fit()
+    parts = made("parts", 14)
+    parts.fit()
+    assert same(parts, whole)

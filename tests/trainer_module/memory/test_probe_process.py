@@ -1,0 +1,85 @@
+"""How a child process may end, and what the asking side makes of it. None waits for TensorFlow."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import time
+
+import pytest
+
+from trainer_module.memory.micro_batch_search import Need
+from trainer_module.memory.probe import ProbeRequest
+from trainer_module.memory.probe_process import _environment, measure_in_child
+
+
+@pytest.fixture
+def request_for(tmp_path, monkeypatch):
+    """Returns a function that makes a request whose module runs this code when it is imported."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(code, name="imported_by_child"):
+        (tmp_path / f"{name}.py").write_text(code)
+        return ProbeRequest(
+            f"{name}.build", (), (), ("CPU:0",), "resident", 64, 128, 128, None, {}, {}
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+        "bytearray(1 << 60)",  # a real MemoryError
+        "import os; os.write(2, b\"terminate called: 'std::bad_alloc'\"); os.abort()",
+    ],
+    ids=["killed", "MemoryError", "bad_alloc"],
+)
+def test_what_runs_out_of_memory_does_not_fit(request_for, code):
+    assert measure_in_child(request_for(code)) == Need(0, finished=False)
+
+
+def test_a_value_error_is_passed_on(request_for):
+    with pytest.raises(ValueError, match=r"^layer 'x' is wrong: use another$"):
+        measure_in_child(request_for("raise ValueError(\"layer 'x' is wrong: use another\")"))
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("print('almost there'); raise KeyError('lost')", r"KeyError: 'lost'"),
+        ("import os; print('almost there', flush=True); os._exit(3)", "exit status 3"),
+        ("import os; print('almost there', flush=True); os.abort()", "exit status -6"),
+    ],
+)
+def test_another_failure_is_told_with_the_last_lines(request_for, code, reason):
+    with pytest.raises(
+        RuntimeError, match=rf"micro-batches of 64 rows failed \({reason}\)"
+    ) as error:
+        measure_in_child(request_for(code))
+    assert "set micro_batch_size to a number" in str(error.value)
+    assert "almost there" in str(error.value)
+
+
+def test_it_ends_with_the_process_that_asked(request_for, tmp_path):
+    """Closing its standard input is what the end of the asking process does."""
+    request = request_for("import time; open(__file__ + '.ran', 'w'); time.sleep(100)")
+    (tmp_path / "request").write_bytes(pickle.dumps(request))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "trainer_module.memory.probe", str(tmp_path)],
+        stdin=subprocess.PIPE,
+        env=_environment(),
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "imported_by_child.py.ran").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert child.stdin is not None
+        child.stdin.close()
+        assert child.wait(timeout=30) == 1
+    finally:
+        child.kill()
+        child.wait()

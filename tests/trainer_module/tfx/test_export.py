@@ -1,0 +1,228 @@
+"""The SavedModel as servers, session-style loaders and TFX's BulkInferrer see it.
+
+Reference: the Keras model on the features that Transform itself wrote. Tolerance: 1e-6 (float32).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import small_transform
+import tensorflow as tf
+
+from trainer_module.tfx.export import _as_parsed, argument_names, export_model
+
+
+@pytest.fixture(scope="module", params=["plain", "packed"])
+def exported(request, tmp_path_factory):
+    """(Transform output, model, folder of the SavedModel)."""
+    import tensorflow_transform as tft
+
+    data = request.getfixturevalue("transformed" if request.param == "plain" else "packed")
+    keras.utils.set_random_seed(0)
+    if request.param == "plain":
+        fare = keras.Input((1,), name="fare_scaled")
+        company = keras.Input((1,), name="company_id", dtype="int64")
+        inputs = {"fare_scaled": fare, "company_id": company}
+    else:
+        fare = keras.Input((1,), name="packed_float")
+        company = keras.Input((2,), name="packed_int", dtype="int64")
+        inputs = {"packed_float": fare, "packed_int": company}
+    table = keras.layers.Embedding(30, 4)
+    hidden = keras.layers.Concatenate()([fare, keras.layers.Flatten()(table(company))])
+    model = keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(hidden))
+    folder = str(tmp_path_factory.mktemp("exported") / request.param)
+    export_model(
+        model,
+        tft.TFTransformOutput(data.graph),
+        folder,
+        inputs=list(inputs),
+    )
+    return data, model, folder
+
+
+def eval_rows(data, count=40):
+    """Raw rows in the order of the transformed files, which Beam may have changed: by fare."""
+    return sorted(data.raw["eval"], key=lambda row: row["fare"])[:count]
+
+
+def expected(data, model, count=40):
+    """Predictions for the same rows from what Transform wrote."""
+    import tensorflow_transform as tft
+
+    spec = tft.TFTransformOutput(data.graph).transformed_feature_spec()
+    files = tf.io.gfile.glob(data.eval)
+    records = tf.data.TFRecordDataset(files, "GZIP").batch(10_000)
+    features = tf.io.parse_example(next(iter(records)), spec)
+    features = {
+        name: tf.sparse.to_dense(tensor) if isinstance(tensor, tf.SparseTensor) else tensor
+        for name, tensor in features.items()
+    }
+    by_fare = np.argsort(features.get("fare_scaled", features.get("packed_float"))[:, 0])[:count]
+    outputs = model({name: features[name] for name in model.input}).numpy()[by_fare]
+    return outputs, {name: tensor.numpy()[by_fare] for name, tensor in features.items()}
+
+
+def without_label(row):
+    return {name: values for name, values in row.items() if name not in ("tips", "ride")}
+
+
+def test_serving_default_predicts_from_rows_without_the_label(exported):
+    data, model, folder = exported
+    serve = tf.saved_model.load(folder).signatures["serving_default"]
+    examples = [small_transform.serialized(without_label(row)) for row in eval_rows(data)]
+    found = serve(examples=tf.constant(examples))["outputs"]
+    np.testing.assert_allclose(found, expected(data, model)[0], atol=1e-6)
+
+
+def test_transform_features_are_those_that_transform_wrote(exported):
+    data, model, folder = exported
+    transform = tf.saved_model.load(folder).signatures["transform_features"]
+    found = transform(
+        examples=tf.constant([small_transform.serialized(r) for r in eval_rows(data)])
+    )
+    wanted = expected(data, model)[1]
+    assert set(found) == set(wanted)
+    for name, values in wanted.items():
+        np.testing.assert_allclose(found[name], values, atol=1e-6)
+
+
+def test_raw_takes_one_tensor_per_column(exported):
+    data, model, folder = exported
+    raw = tf.saved_model.load(folder).signatures["raw"]
+    rows = eval_rows(data)
+    columns = {
+        "fare": tf.constant([row["fare"] for row in rows]),
+        "company": tf.constant([row["company"] or [b""] for row in rows]),
+        "hour": tf.constant([row["hour"] for row in rows], tf.int64),
+    }
+    wanted = set(raw.structured_input_signature[1])
+    assert "tips" not in wanted
+    found = raw(**{name: tensor for name, tensor in columns.items() if name in wanted})["outputs"]
+    np.testing.assert_allclose(found, expected(data, model)[0], atol=1e-6)
+
+
+def test_a_session_style_loader_finds_the_vocabulary(exported):
+    data, model, folder = exported
+    examples = [small_transform.serialized(without_label(row)) for row in eval_rows(data)]
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        graph = tf.compat.v1.saved_model.loader.load(session, ["serve"], folder)
+        signature = graph.signature_def["serving_default"]
+        found = session.run(
+            signature.outputs["outputs"].name, {signature.inputs["examples"].name: examples}
+        )
+    np.testing.assert_allclose(found, expected(data, model)[0], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_tfx_bulk_inferrer_predicts_with_it(exported, tmp_path):
+    """The component's own executor, on tf.Example files, against the same reference."""
+    from tfx.components.bulk_inferrer import executor
+    from tfx.dsl.components.base import base_beam_executor
+    from tfx.proto import bulk_inferrer_pb2
+    from tfx.types import artifact_utils, standard_artifacts
+    from tfx.utils import proto_utils
+
+    data, model, folder = exported
+    # Written once: a second time, the order of an Example's features may be another.
+    records = [small_transform.serialized(without_label(row)) for row in eval_rows(data)]
+    examples = standard_artifacts.Examples()
+    examples.uri = str(tmp_path / "examples")
+    examples.split_names = artifact_utils.encode_split_names(["eval"])
+    split = Path(examples.uri) / "Split-eval"
+    split.mkdir(parents=True)
+    options = tf.io.TFRecordOptions(compression_type="GZIP")
+    with tf.io.TFRecordWriter(str(split / "data-00000-of-00001.gz"), options) as writer:
+        for record in records:
+            writer.write(record)
+    served = standard_artifacts.Model()
+    served.uri = str(tmp_path / "model")
+    os.makedirs(served.uri)
+    os.symlink(folder, Path(served.uri) / "Format-Serving")
+    result = standard_artifacts.InferenceResult()
+    result.uri = str(tmp_path / "result")
+    context = base_beam_executor.BaseBeamExecutor.Context(
+        beam_pipeline_args=["--runner=FnApiRunner"], tmp_dir=str(tmp_path / "tmp"), unique_id="1"
+    )
+    executor.Executor(context).Do(
+        {"examples": [examples], "model": [served]},
+        {"inference_result": [result]},
+        {
+            "data_spec": proto_utils.proto_to_json(bulk_inferrer_pb2.DataSpec()),
+            "model_spec": proto_utils.proto_to_json(bulk_inferrer_pb2.ModelSpec()),
+        },
+    )
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    files = [str(path) for path in Path(result.uri).rglob("*.gz")]
+    found = {}
+    for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
+        log = prediction_log_pb2.PredictionLog.FromString(record).predict_log
+        (value,) = tf.make_ndarray(log.response.outputs["outputs"]).ravel()
+        found[tf.make_ndarray(log.request.inputs["examples"]).item()] = value
+    predicted = [found[record] for record in records]
+    np.testing.assert_allclose(predicted, expected(data, model)[0][:, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "filler"),
+    [
+        (tf.int64, [[1, 2], [], [-3], [4, 5, 6]], np.iinfo(np.int64).min),
+        (tf.float32, [[1.0, 2.0], [], [-3.0], [4.0, 5.0, 6.0]], np.nan),
+        (tf.string, [[b"a", b"b"], [], [b"c"], [b"d", b"e", b"f"]], b""),
+    ],
+)
+def test_raw_takes_rows_of_different_length(dtype, rows, filler):
+    """Reference: what parse_example makes of the same rows, which is what Transform has seen."""
+    spec = tf.io.VarLenFeature(dtype)
+    longest = max(map(len, rows))
+    filled = [row + [filler] * (longest - len(row)) for row in rows]
+    found = _as_parsed(tf.constant(filled, dtype), spec)
+    examples = [small_transform.serialized({"x": row}) for row in rows]
+    parsed = tf.io.parse_example(examples, {"x": spec})["x"]
+    for name in ("indices", "values", "dense_shape"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(parsed, name), err_msg=name)
+
+
+def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():
+    names = argument_names(["fare", "area m2", "area_m2", "area-m2", "_x", "Größe", "%", "from"])
+    assert names == {
+        "fare": "fare",
+        "area m2": "area_m2_1",
+        "area_m2": "area_m2",
+        "area-m2": "area_m2_2",
+        "_x": "x",
+        "Größe": "Gr__e",
+        "%": "column",
+        "from": "from_",
+    }
+
+
+def test_unused_columns_are_found_without_tracing(exported, monkeypatch):
+    """Reference: what the layer gives when it is traced without each column."""
+    import tensorflow_transform as tft
+
+    from trainer_module.tfx.export import unused_columns
+
+    data, model, _ = exported
+    output = tft.TFTransformOutput(data.graph)
+    layer, spec, needed = output.transform_features_layer(), output.raw_feature_spec(), model.input
+
+    def gives_all(without):
+        given = {}
+
+        def trace(examples):
+            present = {name: feature for name, feature in spec.items() if name != without}
+            given.update(layer(tf.io.parse_example(examples, present)))
+
+        tf.function(trace, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.string))
+        return set(needed) <= set(given)
+
+    expected = tuple(name for name in spec if gives_all(name))
+    assert "tips" in expected
+    monkeypatch.setattr(layer, "call", None)
+    assert unused_columns(layer, spec, list(needed)) == expected

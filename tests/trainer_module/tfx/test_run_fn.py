@@ -1,0 +1,457 @@
+"""run_fn from a Transform output to a SavedModel, and what it refuses before it trains."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import user_model
+from absl import logging as absl_logging
+
+from trainer_module import TrainerConfig, run_fn
+from trainer_module.common.progress import EvaluationEnded, TrainingEnded, TrainingStep, progress_of
+from trainer_module.model import plan
+from trainer_module.model.plan import resolve
+from trainer_module.tfx import run as tfx_run
+
+QUICK = {"label": "generous", "global_batch_size": 32, "optimizer": {"learning_rate": 0.01}}
+
+
+def signature(folder, name="serving_default"):
+    loaded = tf.saved_model.load(folder)
+    return loaded, loaded.signatures[name]
+
+
+@pytest.mark.slow
+def test_it_learns_without_a_layout(fn_args):
+    args = fn_args(**QUICK, epochs=8)
+    result = run_fn(args)
+    assert result.stopped == "epochs"
+    assert result.steps == 8 * 19  # ceil(600 / 32)
+    # The label is a function of the features, but a tenth of the companies is missing.
+    assert result.metrics["auc"] > 0.95
+    _, serve = signature(args.serving_model_dir)
+    assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["one_device", "mirrored"])
+def test_it_learns_from_packed_features_with_their_layout(fn_args, packed, strategy):
+    args = fn_args(
+        packed,
+        strategy=strategy,
+        logical_devices=2 if strategy == "mirrored" else None,
+        global_batch_size=50,
+        micro_batch_size=10,
+        epochs=6,
+        clip_norm=1.0,
+        optimizer={"learning_rate": 0.02},
+    )
+    result = run_fn(args)
+    assert result.metrics["auc"] > 0.9
+    loaded, serve = signature(args.serving_model_dir)
+    assert set(loaded.signatures["raw"].structured_input_signature[1]) == {
+        "fare",
+        "company",
+        "hour",
+    }
+    assert serve.structured_outputs["outputs"].shape.as_list() == [None, 1]
+
+
+def test_no_model_takes_what_is_passed_through(fn_args, packed, monkeypatch):
+    """A key with missing values is in the files; a model that asks for it is told where it goes."""
+    settings = {"global_batch_size": 50, "steps": 1, "model_fn": "user_model.takes_the_key"}
+    with pytest.raises(ValueError, match=r"input 'ride', which features\.passthrough names"):
+        run_fn(fn_args(packed, **settings))
+
+
+def test_several_outputs_want_a_loss_that_takes_all_and_no_metrics(fn_args, monkeypatch):
+    """One label for two outputs ended in "Expected any non-tensor type" after the first epoch."""
+    settings = {**QUICK, "steps": 2, "model_fn": "user_model.two_outputs"}
+    for wrong in ({}, {"loss": "user_model.both"}):
+        with pytest.raises(ValueError, match=r"2 outputs \(tip, tolls\), and the examples"):
+            run_fn(fn_args(**settings, **wrong))
+    result = run_fn(fn_args(**settings, loss="user_model.both", metrics=[]))
+    assert list(result.metrics) == ["loss"]
+
+
+@pytest.mark.slow
+def test_mirrored_ends_where_one_device_ends(fn_args, packed, tmp_path):
+    """Tolerance 1e-5 relative in float32 over 24 steps of SGD."""
+    metrics = {}
+    for strategy, devices in (("one_device", None), ("mirrored", 3)):
+        args = fn_args(
+            packed,
+            strategy=strategy,
+            logical_devices=devices,
+            global_batch_size=50,
+            micro_batch_size=7,
+            epochs=2,
+            optimizer={"name": "sgd", "learning_rate": 0.05},
+        )
+        args.serving_model_dir = str(tmp_path / strategy)
+        args.model_run_dir = str(tmp_path / f"run_{strategy}")
+        metrics[strategy] = run_fn(args).metrics
+    assert metrics["mirrored"] == pytest.approx(metrics["one_device"], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_progress_is_told_as_records(fn_args):
+    records = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            if progress := progress_of(record):
+                records.append(progress)
+
+    handler = Keep()
+    logger = absl_logging.get_absl_logger()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        run_fn(fn_args(**QUICK, epochs=2))
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert [type(record) for record in records].count(EvaluationEnded) == 2
+    train = [record for record in records if isinstance(record, TrainingStep)][-1]
+    assert (train.step, train.total_steps, train.epochs) == (38, 38, 2)
+    assert train.examples_per_second > 0
+    assert train.eta_seconds == 0
+    skipped = {"empty": 0, "non_finite": 0, "loss_scale": 0}
+    assert records[-1] == TrainingEnded("epochs", 38, skipped)
+
+
+@pytest.mark.slow
+def test_scalars_and_checkpoints_go_to_the_run_folder(fn_args):
+    args = fn_args(**QUICK, epochs=1)
+    run_fn(args)
+    run = Path(args.model_run_dir)
+    assert list(run.glob("train/events*"))
+    tags = {
+        value.tag
+        for file in run.glob("eval/events*")
+        for event in tf.compat.v1.train.summary_iterator(str(file))
+        for value in event.summary.value
+    }
+    assert tags == {"loss", "auc", "accuracy"}
+    assert list(run.glob("checkpoints/*/ckpt-19.index"))
+
+
+@pytest.mark.slow
+def test_a_second_call_continues_from_the_checkpoint(fn_args):
+    args = fn_args(**QUICK, epochs=2)
+    first = run_fn(args)
+    again = run_fn(args)  # nothing left to do but the export
+    assert again == first
+    assert len(first.history["val_auc"]) == 2
+
+
+@pytest.mark.slow
+def test_a_run_grows_and_one_that_differs_is_told_by_what(fn_args, tmp_path, monkeypatch):
+    """Longer: trained on. An edited model_fn: trained from its beginning, which the log says."""
+    told = []
+    monkeypatch.setattr(absl_logging, "warning", lambda text, *values: told.append(text % values))
+    source = Path(user_model.__file__).read_text()
+    (tmp_path / "edited_model.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    args = fn_args(**QUICK, epochs=1, model_fn="edited_model.fare_only")
+    run_fn(args)
+    args.custom_config["trainer"]["epochs"] = 2
+    grown = run_fn(args)
+    assert (grown.steps, len(grown.history["loss"])) == (38, 2)
+    assert told == []
+    (tmp_path / "edited_model.py").write_text(f"{source}\nEDITED = True\n")
+    args.custom_config["trainer"]["optimizer"] = {"learning_rate": 0.02}
+    again = run_fn(args)
+    assert (again.steps, len(again.history["loss"])) == (38, 2)
+    assert again.history["loss"][0] != grown.history["loss"][0]
+    (line,) = told
+    assert "Training from the beginning" in line
+    assert "trainer.optimizer.learning_rate was 0.01 and is 0.02" in line
+    assert "code.edited_model was " in line
+
+
+@pytest.mark.slow
+def test_early_stopping_exports_the_best_epoch(fn_args):
+    args = fn_args(
+        **{**QUICK, "optimizer": {"learning_rate": 0.5}},
+        epochs=30,
+        early_stopping={"monitor": "auc", "patience_epochs": 2},
+    )
+    result = run_fn(args)
+    assert result.stopped == "early_stopping"
+    assert result.epochs < 30
+    events = Path(args.model_run_dir).glob("eval/events*")
+    history = [
+        value.simple_value
+        for file in events
+        for event in tf.compat.v1.train.summary_iterator(str(file))
+        for value in event.summary.value
+        if value.tag == "auc"
+    ]
+    assert result.metrics["auc"] == pytest.approx(max(history), abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_model_of_the_user_whose_names_are_looked_up_once(fn_args, monkeypatch):
+    found = []
+    look_up = plan.import_dotted
+    monkeypatch.setattr(
+        plan, "import_dotted", lambda path, **how: found.append(path) or look_up(path, **how)
+    )
+    settings = {"model_fn": "user_model.fare_only", "loss": "user_model.blurred_in_full"}
+    args = fn_args(**QUICK, **settings, epochs=1, metrics=["auc"])
+    result = run_fn(args)
+    assert sorted(found) == sorted(settings.values())
+    assert set(result.metrics) == {"loss", "auc"}
+    _, raw = signature(args.serving_model_dir, "raw")
+    assert set(raw.structured_input_signature[1]) == {"fare"}  # found: nothing else is needed
+
+
+@pytest.mark.slow
+def test_what_compile_said_is_told_to_have_no_say(fn_args, monkeypatch):
+    told = []
+    monkeypatch.setattr(absl_logging, "warning", lambda text, *values: told.append(text % values))
+    results = {}
+    for name in ("fare_only", "compiled"):
+        args = fn_args(**QUICK, epochs=1, model_fn=f"user_model.{name}")
+        args.model_run_dir += name
+        results[name] = run_fn(args).metrics
+    assert results["compiled"] == results["fare_only"]
+    (text,) = (text for text in told if "compile" in text)
+    assert "was compiled with loss='huber': its optimizer, loss and metrics are not used" in text
+    assert "trainer.optimizer, trainer.loss and trainer.metrics in a pipeline" in text
+
+
+def test_metrics_by_output_are_refused_with_the_way_that_takes_them():
+    with pytest.raises(ValueError, match=r"by output \(price\).*Evaluation\(metrics=\{output"):
+        TrainerConfig.parse({"metrics": {"price": ["mae"]}})
+
+
+def test_names_alone_and_functions_as_keras_takes_them(monkeypatch):
+    """Reference: the same in full, by a function of (labels, outputs, sample_weight)."""
+    config = TrainerConfig.parse(
+        {"optimizer": "adam", "loss": "user_model.blurred", "class_weight": {"1": 3.0}}
+    )
+    assert config.optimizer.name == "adam"
+    labels, outputs = np.array([0, 1, 1]), np.array([[0.2], [0.4], [0.9]], "float32")
+    found = resolve(config, label_kind="binary").loss(labels, outputs)
+    in_full = TrainerConfig.parse({"loss": "user_model.blurred_in_full"})
+    full = resolve(in_full, label_kind="binary").loss
+    expected = full(labels, outputs, None)
+    np.testing.assert_allclose([float(x) for x in found], [float(x) for x in expected], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("custom", "message"),
+    [
+        (
+            {"epochs": 3, "label": "generous"},
+            r"has 'epochs', 'label' and no \"trainer\": the settings",
+        ),
+        ({"Trainer": {"epochs": 3}}, r"has 'Trainer' and no \"trainer\""),
+    ],
+)
+def test_settings_beside_their_key_are_refused(fn_args, custom, message):
+    args = fn_args()
+    args.custom_config = custom
+    with pytest.raises(ValueError, match=message):
+        run_fn(args)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"global_batch_size": 0},
+            r"trainer.global_batch_size=0: use a whole number of at least 1",
+        ),
+        ({"micro_batch_size": -2}, r"trainer.micro_batch_size=-2: use a whole number"),
+        ({"memory_budget": "much"}, r"trainer.memory_budget='much': use bytes .*\(\"80%\"\)"),
+        (
+            {"micro_batch_size": 64},
+            r"trainer.micro_batch_size=64 exceeds global_batch_size=32: .* 32 or less, or \"auto\"",
+        ),
+        (
+            {"global_batch_size": 10_000},
+            r"trainer.global_batch_size=10000 exceeds the 600 training rows: use 600 or less",
+        ),
+        ({"label": "generus"}, r"trainer.label='generus' is not among .* mean 'generous'"),
+        ({"label": None}, r"trainer.label is not set"),
+        ({"weight": "fares"}, r"trainer.weight='fares' is not among the transformed features"),
+        ({"weight": "generous"}, r"trainer.weight='generous' is the label too.*leave it out"),
+        ({"class_weight": {"1": -3}}, r"trainer.class_weight: class 1 has weight -3: use classes"),
+        (
+            {"loss": "mse", "label": "fare_scaled", "class_weight": {"1": 3}},
+            r"trainer.class_weight=.*label is a number, which has no classes",
+        ),
+        (
+            {"loss": "user_model.blurred_in_full", "class_weight": {"1": 3}},
+            r"class_weight=.*'user_model.blurred_in_full' weighs rows itself",
+        ),
+        ({"model_fn": "no_such_package.model"}, r"trainer.model_fn='no_such_package.model' cannot"),
+        ({"model_fn": "keras.Modle"}, r"has no 'Modle'; did you mean 'Model'"),
+        ({"model_fn": "user_model.not_a_model"}, r"model_fn='user_model.not_a_model' returned"),
+        ({"loss": "binary_crosentropy"}, r"trainer.loss=.*did you mean 'binary_crossentropy'"),
+        ({"metrics": ["acuracy"]}, r"trainer.metrics='acuracy' is not a Keras metric; did you"),
+        ({"optimizer": {"name": "adamv"}}, r"trainer.optimizer.name='adamv'.*did you mean 'adam"),
+        ({"optimizer": {"options": {"beta": 1}}}, r"trainer.optimizer.options=.*it takes"),
+        ({"strategy": "multi_worker"}, r"trainer.strategy='multi_worker' is not available yet"),
+        ({"strategy": "mirored"}, r"trainer.strategy='mirored': did you mean 'mirrored'"),
+        ({"logical_devices": 64}, r"trainer.logical_devices=64, but TensorFlow already runs"),
+        ({"intra_op_threads": 3}, r"trainer.intra_op_threads=3, but TensorFlow already runs in"),
+        ({"intra_op_threads": 0}, r"trainer.intra_op_threads=0: use a whole number of at least 1"),
+        ({"epochs": 1, "steps": 2}, r"epochs=1 and steps=2: give one of them"),
+        ({"learning_rate": 1}, r"trainer.learning_rate is not a setting"),
+        ({"model": {"hidden_unit": [3]}}, r"hidden_unit is not a setting: did you mean 'hidden_un"),
+        (
+            {"metrics": ["auc"], "early_stopping": {"monitor": "acc"}},
+            r"trainer.early_stopping.monitor='acc' is not evaluated; did you mean 'auc'",
+        ),
+        (
+            {"early_stopping": {"monitor": "mean_absolute_error"}},
+            r"monitor='mean_absolute_error' is not evaluated; use one of accuracy, auc, loss",
+        ),
+        ({"loss": "mean_squared_error", "label": "fare_scaled"}, None),
+    ],
+)
+def test_wrong_settings_are_refused_with_the_fix(fn_args, monkeypatch, settings, message):
+    args = fn_args(**{**QUICK, "steps": 1, **settings})
+    if message is None:
+        assert "mean_absolute_error" in run_fn(args).metrics
+        return
+    if "epochs" not in settings and "global_batch_size" in settings:
+        args.custom_config["trainer"].pop("steps")
+    with pytest.raises(ValueError, match=message):
+        run_fn(args)
+    assert not Path(args.serving_model_dir).exists()
+
+
+def constant_label(folder, value):
+    folder.mkdir(parents=True)
+    path = str(folder / "part")
+    feature = tf.train.Feature
+    with tf.io.TFRecordWriter(path) as writer:
+        for i in range(64):
+            row = {
+                "company_id": feature(int64_list=tf.train.Int64List(value=[i % 4])),
+                "hour_id": feature(int64_list=tf.train.Int64List(value=[i % 24])),
+                "fare_scaled": feature(float_list=tf.train.FloatList(value=[value(i)])),
+                "generous": feature(int64_list=tf.train.Int64List(value=[1])),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=row))
+            writer.write(example.SerializeToString())
+    return path
+
+
+def test_a_constant_label_is_refused(fn_args, tmp_path):
+    args = fn_args(**QUICK)
+    args.train_files = [constant_label(tmp_path / "data", float)]
+    with pytest.raises(ValueError, match=r"label='generous' is 1 in all 64 training rows"):
+        run_fn(args)
+
+
+def test_a_label_that_is_not_finite_is_refused(fn_args, tmp_path):
+    args = fn_args(**{**QUICK, "label": "fare_scaled"})
+    args.train_files = [constant_label(tmp_path / "data", lambda i: np.nan if i == 7 else i)]
+    with pytest.raises(ValueError, match=r"label='fare_scaled' is NaN or infinite in row 7"):
+        run_fn(args)
+
+
+def test_files_that_do_not_exist_are_named(fn_args, tmp_path):
+    args = fn_args(**QUICK)
+    args.train_files = [str(tmp_path / "nothing-*")]
+    with pytest.raises(ValueError, match=r"the train split .* no file matches .*nothing-\*"):
+        run_fn(args)
+
+
+def test_the_process_is_prepared_before_a_metric_starts_tensorflow(fn_args, monkeypatch):
+    """A metric has variables: with them TensorFlow starts, and its devices can no longer be cut."""
+    seen = []
+    monkeypatch.setattr(tfx_run, "prepare_process", lambda config: seen.append("prepared"))
+    monkeypatch.setattr(plan, "create_metric", lambda name, kind: seen.append(name))
+    monkeypatch.setattr(tfx_run, "open_data", lambda fn_args, config: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_fn(fn_args(**QUICK, metrics=["auc"]))
+    assert seen == ["prepared", "auc"]
+
+
+@pytest.mark.slow
+def test_tfx_train_args_count_only_where_nothing_else_is_said(fn_args):
+    args = fn_args(**QUICK, steps=2)
+    args.train_steps = 3
+    assert run_fn(args).steps == 2
+    args = fn_args(**QUICK)  # the same run, a step longer
+    args.train_steps = 3
+    assert run_fn(args).steps == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_all_options_at_once(fn_args, packed, precision):
+    args = fn_args(
+        packed,
+        strategy="mirrored",
+        logical_devices=2,
+        precision=precision,
+        jit_compile=True,
+        global_batch_size=64,
+        micro_batch_size=8,
+        steps=40,
+        ema_momentum=0.8,
+        clip_norm=1.0,
+        model={"hidden_units": [16], "dropout": 0.1, "embedding_size": 4},
+        optimizer={
+            "name": "adam",
+            "learning_rate": 0.05,
+            "schedule": {"name": "cosine", "warmup_steps": 5},
+        },
+        checkpoint_every_steps=15,
+        steps_per_loop=4,
+        seed=3,
+    )
+    result = run_fn(args)
+    assert (result.stopped, result.steps, result.epochs) == ("steps", 40, 4)
+    assert result.metrics["auc"] > 0.8
+    assert keras.config.dtype_policy().name == "float32"  # as it was before
+
+
+@pytest.mark.slow
+def test_a_multiclass_label(fn_args):
+    result = run_fn(fn_args(**{**QUICK, "label": "hour_id"}, epochs=1))
+    assert set(result.metrics) == {"loss", "accuracy"}
+    assert result.metrics["loss"] == pytest.approx(np.log(24), rel=0.2)  # hours are uniform noise
+
+
+@pytest.mark.slow
+def test_a_tuners_hyperparameters_take_the_places_that_they_name(fn_args):
+    args = fn_args(**QUICK, epochs=1)
+    args.hyperparameters = {
+        "space": [],
+        "values": {"global_batch_size": 100, "model.hidden_units": "[4]", "tuner/epochs": 7},
+    }
+    assert run_fn(args).steps == 6  # ceil(600 / 100)
+    run = Path(args.model_run_dir)
+    shapes = dict(tf.train.list_variables(tf.train.latest_checkpoint(next(run.glob("*/*")))))
+    assert [4, 1] in shapes.values()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learning_rate": 0.1}, r"trainer.learning_rate is not a .*'optimizer.learning_rate'"),
+        ({"clip_norm": -1}, r"do not fit the Trainer: trainer.clip_norm=-1: use a number above"),
+        ({"micro_batch_size": 64}, r"trainer.micro_batch_size=64 exceeds global_batch_size=32"),
+    ],
+)
+def test_hyperparameters_that_do_not_fit_are_refused(fn_args, values, message):
+    args = fn_args(**QUICK, epochs=1)
+    args.hyperparameters = {"space": [], "values": values}
+    with pytest.raises(ValueError, match=message):
+        run_fn(args)

@@ -1,0 +1,298 @@
+"""tuner_fn as TFX's Tuner uses it: trials, their scores, and what the Trainer makes of the best."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import math
+
+import pytest
+from absl import logging as absl_logging
+
+from trainer_module import TrainerConfig, TunerConfig, run_fn, tuner_fn
+from trainer_module.common.progress import (
+    MemoryProbe,
+    MicroBatchFound,
+    TrainingStep,
+    TrialEnded,
+    TrialFailed,
+    progress_of,
+)
+from trainer_module.devices import strategies
+from trainer_module.tuning.hyperparameters import setting_values
+from trainer_module.tuning.tuner import SettingsTuner
+
+TRAINER = {
+    "label": "generous",
+    "global_batch_size": 64,
+    "micro_batch_size": 24,
+    "epochs": 2,
+    "optimizer": {"learning_rate": 0.01},
+}
+SEARCH = {
+    "optimizer.learning_rate": {"min": 1e-3, "max": 3e-2, "sampling": "log"},
+    "model.hidden_units": {"values": [[8], [16, 8]]},
+    "optimizer.schedule": {"values": [None, {"name": "cosine"}]},
+}
+
+
+@pytest.fixture
+def search(fn_args, tmp_path):
+    """Searches as TFX's executor does, and returns the tuner."""
+
+    def run(tuner, **trainer):
+        args = fn_args(**{**TRAINER, **trainer})
+        args.custom_config["tuner"] = tuner
+        args.working_dir = str(tmp_path / "tuner")
+        result = tuner_fn(args)
+        result.tuner.search(**result.fit_kwargs)
+        return result.tuner
+
+    return run
+
+
+@pytest.fixture
+def records():
+    """Progress records of what runs in the test."""
+    kept = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            if progress := progress_of(record):
+                kept.append(progress)
+
+    logger, handler = absl_logging.get_absl_logger(), Keep()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield kept
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def trials(tuner):
+    """What TFX writes into tuner_results.json, best first."""
+    found = tuner.oracle.get_best_trials(tuner.oracle.max_trials)
+    return [(t.score, t.hyperparameters.values) for t in found if t.status == "COMPLETED"]
+
+
+def as_tfx_writes(tuner):
+    """What TFX's Trainer reads from best_hyperparameters.txt."""
+    return json.loads(json.dumps(tuner.get_best_hyperparameters()[0].get_config()))
+
+
+@pytest.mark.slow
+def test_a_trial_is_a_plain_training_with_its_values(search, fn_args, records):
+    """Reference: run_fn with the same settings written out. Bit for bit."""
+    tuner = search({"search": SEARCH, "trials": 2, "objective": "auc", "seed": 3})
+    found = trials(tuner)
+    assert len(found) == 2
+    assert found[0][0] >= found[1][0]
+    values = found[0][1]
+    schedule = json.loads(values["optimizer.schedule"])
+    args = fn_args(
+        **{**TRAINER, "model": {"hidden_units": json.loads(values["model.hidden_units"])}}
+    )
+    optimizer = {"learning_rate": values["optimizer.learning_rate"], "schedule": schedule}
+    args.custom_config["trainer"]["optimizer"] = optimizer
+    assert run_fn(args).metrics["auc"] == found[0][0]
+    # The same by the Trainer's `hyperparameters` channel.
+    args = fn_args(**TRAINER)
+    args.hyperparameters = as_tfx_writes(tuner)
+    args.model_run_dir += "_again"
+    assert run_fn(args).metrics["auc"] == found[0][0]
+    told = [record for record in records if isinstance(record, TrialEnded)]
+    assert [record.trial for record in told] == [(1, 2), (2, 2)]
+    assert {record.score for record in told} == {score for score, _ in found}
+    assert told[-1].best == found[0][0]
+    assert told[0].values["model.hidden_units"] in ([8], [16, 8])
+    steps = [r.trial.number for r in records if isinstance(r, TrainingStep) and r.trial]
+    assert set(steps) == {1, 2}
+
+
+def reached(folder, tuner, **trainer):
+    """(score, values) of each trial in order, of trainings whose loss is a known function.
+
+    The loss is lowest at a learning rate of 0.01, and lower the longer a trial is.
+    """
+
+    def train_trial(config, progress):
+        rate = math.log10(config.optimizer.learning_rate)
+        return {"loss": (rate + 2) ** 2 + 1 / (config.epochs or 1), "auc": 1.0}
+
+    config = TrainerConfig.parse({**TRAINER, **trainer})
+    tuning = TunerConfig.parse(tuner)
+    tuning.check(config)
+    found = SettingsTuner(config, tuning, train_trial, directory=str(folder))
+    found.search()
+    return [(t.score, t.hyperparameters.values) for t in found.oracle.trials.values()]
+
+
+RATES = {"optimizer.learning_rate": {"min": 1e-4, "max": 1.0, "sampling": "log"}}
+
+
+def test_the_seed_decides_what_is_tried(tmp_path):
+    tried = [reached(tmp_path, {"search": SEARCH, "trials": 8, "seed": s}) for s in (0, 0, 1)]
+    assert tried[0] == tried[1]
+    rates = [{values["optimizer.learning_rate"] for _, values in found} for found in tried]
+    assert len(rates[0]) == len(rates[2]) == 8
+    assert not rates[0] & rates[2]
+    assert all(1e-3 <= rate <= 3e-2 for rate in rates[0] | rates[2])
+
+
+def test_a_grid_has_every_combination(tmp_path):
+    ranges = {
+        "clip_norm": {"values": [None, 0.5]},
+        "jit_compile": {"values": [True, False]},
+        "micro_batch_size": {"min": 16, "max": 64, "step": 2, "sampling": "log"},
+    }
+    found = reached(tmp_path, {"search": ranges, "algorithm": "grid"})
+    settings = [tuple(setting_values(values).values()) for _, values in found]
+    assert sorted(settings, key=str) == sorted(
+        itertools.product([None, 0.5], [True, False], [16, 32, 64]), key=str
+    )
+    assert len(reached(tmp_path, {"search": ranges, "algorithm": "grid", "trials": 5})) == 5
+
+
+def test_hyperband_gives_the_better_ones_more_epochs(tmp_path):
+    """At most 9 epochs, and a third: those that run on are the best of the round before."""
+    found = reached(tmp_path, {"search": RATES, "algorithm": "hyperband", "epochs": 9})
+    rounds = {}
+    for score, values in found:
+        rounds.setdefault((values["tuner/bracket"], values["tuner/round"]), []).append(
+            (score, values["optimizer.learning_rate"], values["tuner/epochs"])
+        )
+    assert {key: {epochs for *_, epochs in trials} for key, trials in rounds.items()} == {
+        (2, 0): {1},
+        (2, 1): {3},
+        (2, 2): {9},
+        (1, 0): {3},
+        (1, 1): {9},
+        (0, 0): {9},
+    }
+    best = sorted(rounds[2, 0])[: len(rounds[2, 1])]
+    assert {rate for _, rate, _ in rounds[2, 1]} == {rate for _, rate, _ in best}
+
+
+def test_bayesian_comes_closer_than_random(tmp_path):
+    """Reference: the known optimum, 0.5 at a learning rate of 0.01."""
+    best = {}
+    for algorithm in ("random", "bayesian"):
+        tuner = {"search": RATES, "algorithm": algorithm, "trials": 8}
+        best[algorithm] = min(score for score, _ in reached(tmp_path, tuner))
+    assert 0.5 <= best["bayesian"] < 0.505
+    assert best["random"] > 0.51
+
+
+@pytest.mark.slow(15)
+def test_a_trial_that_diverges_has_failed_and_the_search_goes_on(search, records):
+    ranges = {"optimizer.learning_rate": {"values": [1e30, 0.01]}}
+    sgd = {"name": "sgd"}
+    tuner = search({"search": ranges, "algorithm": "grid"}, optimizer=sgd)
+    assert [values["optimizer.learning_rate"] for _, values in trials(tuner)] == [0.01]
+    failed = next(record for record in records if isinstance(record, TrialFailed))
+    assert failed.values == {"optimizer.learning_rate": 1e30}
+    with pytest.raises(ValueError, match=r"all 1 trials failed, the last with .*NaN|infinite"):
+        search(
+            {"search": {"optimizer.learning_rate": {"values": [1e30]}}, "algorithm": "grid"},
+            optimizer=sgd,
+        )
+
+
+@pytest.mark.slow(50)
+def test_trials_find_their_micro_batch_size_once_and_fail_where_there_is_none(
+    search, fn_args, records, tmp_path
+):
+    """[8] needs 60 MiB, [4096, 4096] some 400. Reference: run_fn with that size, to the bit."""
+    ranges = {
+        "optimizer.learning_rate": {"values": [0.01, 0.02]},
+        "model.hidden_units": {"values": [[8], [4096, 4096]]},
+    }
+    auto = {"memory_budget": "200MiB", "memory_cache_dir": str(tmp_path / "cache")}
+    tuner = search(
+        {"search": ranges, "algorithm": "grid", "trials": 3, "objective": "auc"},
+        micro_batch_size="auto",
+        **auto,
+    )
+    found = [(t.status, t.hyperparameters.values) for t in tuner.oracle.trials.values()]
+    assert [(status, values["model.hidden_units"]) for status, values in found] == [
+        ("COMPLETED", "[8]"),
+        ("FAILED", "[4096, 4096]"),
+        ("COMPLETED", "[8]"),
+    ]
+    failed = next(record for record in records if isinstance(record, TrialFailed))
+    assert failed.error.startswith("trainer.memory_budget='200MiB' is 200.0 MiB, and a step of")
+    assert [r.rows for r in records if isinstance(r, MemoryProbe)] == [1, 64, 1]
+    sizes = [(r.rows, r.source) for r in records if isinstance(r, MicroBatchFound)]
+    assert sizes == [(64, "measured"), (64, "record")]
+    score, values = trials(tuner)[0]
+    rate = {"learning_rate": values["optimizer.learning_rate"]}
+    settings = {"model": {"hidden_units": [8]}, "micro_batch_size": 64, "optimizer": rate}
+    assert run_fn(fn_args(**{**TRAINER, **settings})).metrics["auc"] == score
+
+
+@pytest.mark.parametrize(
+    ("tuner", "trainer", "message"),
+    [
+        (
+            {"search": {"optimizer.lerning_rate": {"values": [1]}}},
+            {},
+            r"tuner.search: optimizer.lerning_rate is not a setting: did you mean 'optimizer.lear",
+        ),
+        (
+            {"search": {"global_batch_size": {"min": 64, "max": 1024}}},
+            {},
+            r"global_batch_size=1024 exceeds the 600 training rows",
+        ),
+        (
+            {"search": {"loss": {"values": ["mse", "no_loss"]}}, "objective": "auc"},
+            {},
+            r"'no_loss'",
+        ),
+        (
+            {"search": SEARCH, "objective": "acu"},
+            {},
+            r"tuner.objective='acu' is not evaluated; did you mean 'auc'",
+        ),
+        (
+            {"search": SEARCH, "objective": "acu", "mode": "max"},
+            {"metrics": ["auc"]},
+            r"tuner.objective='acu' is not evaluated; did you mean 'auc'",
+        ),
+        (
+            {"search": SEARCH, "algorithm": "hyperband"},
+            {"epochs": None, "steps": 7},
+            r"hyperband counts epochs, and trainer.steps=7: give tuner.epochs",
+        ),
+        (
+            {"search": SEARCH},
+            {"intra_op_threads": 3},
+            r"trainer.intra_op_threads=3, but TensorFlow already runs in this process",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_first_trial(search, tuner, trainer, message):
+    with pytest.raises(ValueError, match=message):
+        search(tuner, **trainer)
+
+
+@pytest.mark.parametrize(("sizes", "wanted"), [([8, "auto"], 1), ([8, 16], 0)])
+def test_gpus_are_shared_where_some_trial_measures_memory(fn_args, monkeypatch, sizes, wanted):
+    # On a machine without a GPU what is asked of it can only be counted.
+    asked = []
+    monkeypatch.setattr(strategies, "grow_gpu_memory", lambda: asked.append(True))
+    args = fn_args(**TRAINER)
+    args.custom_config["tuner"] = {"search": {"micro_batch_size": {"values": sizes}}}
+    tuner_fn(args)
+    assert len(asked) == wanted
+
+
+def test_the_tuner_needs_a_search_and_an_eval_split(fn_args):
+    args = fn_args(**TRAINER)
+    with pytest.raises(ValueError, match=r'tuner_fn needs custom_config\["tuner"\]'):
+        tuner_fn(args)
+    args.custom_config["tuner"] = {"search": SEARCH}
+    args.eval_files = []
+    with pytest.raises(ValueError, match="compares trials on the eval split"):
+        tuner_fn(args)

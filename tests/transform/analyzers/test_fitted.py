@@ -1,0 +1,66 @@
+"""What is kept in a graph is read from its saved form by names, bit for bit; and by column."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from transform.analyzers.fitted import Fitted, fitted_numbers, keep, keep_record  # noqa: E402
+
+NAMES = ("a", "ü b")
+
+
+class _Pair(NamedTuple):
+    low: Any
+    high: Any
+
+
+class _Other(NamedTuple):
+    high: Any
+    low: Any
+
+
+@pytest.fixture(scope="module")
+def kept(saved: Any) -> dict[str, Fitted]:
+    def function() -> Any:
+        low, high = (tf.constant(each, tf.float64) for each in ([0.1, 0.2], [1.0, 2.0]))
+        pair = keep_record(_Pair(low, high), "pair", NAMES)
+        with tf.control_dependencies([keep(tf.constant(["x", "y"]), "words", NAMES)]):
+            return pair.low + pair.high
+
+    return {each.what: each for each in fitted_numbers(saved(function))}
+
+
+def test_a_record_comes_back_by_its_fields(kept: dict[str, Fitted]) -> None:
+    pair = kept["pair"]
+    assert (pair.fields, pair.columns) == (("low", "high"), NAMES)
+    by_column = {name: pair.record(_Pair, values) for name, values in pair.by_column().items()}
+    assert by_column == {"a": _Pair(0.1, 1.0), "ü b": _Pair(0.2, 2.0)}
+
+
+def test_other_values_come_back_along_their_columns(kept: dict[str, Fitted]) -> None:
+    assert kept["words"].by_column() == {"a": b"x", "ü b": b"y"}
+
+
+def test_fields_in_another_order_are_refused(kept: dict[str, Fitted]) -> None:
+    with pytest.raises(ValueError, match=r"holds pair of \('low', 'high'\), not of \('high'"):
+        kept["pair"].record(_Other, kept["pair"].values)
+
+
+def test_a_record_of_more_axes_has_its_columns_last() -> None:
+    values = np.arange(12.0).reshape(2, 3, 2)  # fields, keys, columns
+    fitted = Fitted("keys", ("low", "high"), NAMES, values)
+    record = fitted.record(_Pair, fitted.by_column()["ü b"])
+    assert record.low.tolist() == values[0, :, 1].tolist()
+    assert record.high.tolist() == values[1, :, 1].tolist()
+
+
+def test_what_an_older_version_kept_is_refused_in_words():
+    """Records had no names of fields: their first axis was not that of the columns."""
+    older = Fitted("statistics", (), ("fare", "miles", "minutes"), np.zeros([2, 3]))
+    with pytest.raises(ValueError, match="statistics of 2 columns, not of 3: another version"):
+        older.by_column()

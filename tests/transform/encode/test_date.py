@@ -1,0 +1,71 @@
+"""Parts of dates as ids and as points on the circle; the calendar itself: test_calendar.py."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from transform import FeatureSpec  # noqa: E402
+
+
+@pytest.fixture
+def block(block_of: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`block(option, when)`; what cannot be read is counted in an analysis: test_cautions.py."""
+    monkeypatch.setattr("transform.analyzers.unread.with_unread", lambda block, *_: block)
+    return lambda option, when: block_of({"date": option}, {"when": when})
+
+
+@pytest.mark.parametrize(
+    ("unit", "scale"), [("seconds", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]
+)
+def test_ids_by_unit_with_one_for_missing(block: Any, unit: str, scale: int) -> None:
+    when = tf.SparseTensor([[0, 0], [2, 0]], [1_367_861_400 * scale, -1], [3, 1])
+    made = block({"parts": ["hour", "weekday"], "unit": unit}, when)
+    # 2013-05-06 17:30 UTC, a Monday; missing; 1969-12-31 23:59:59, a Wednesday
+    assert made.values.numpy().tolist() == [[17, 0], [24, 7], [23, 2]]
+    assert [size.total for size in made.sizes] == [25, 8]
+    assert made.missing.numpy().tolist() == [[False] * 2, [True] * 2, [False] * 2]
+
+
+def test_a_cyclic_part_is_a_point_on_the_circle_and_missing_none(block: Any) -> None:
+    when = tf.constant(["2024-04-01T18:00", "", "2024-01-01"])
+    made = block({"parts": ["hour", "month"], "cyclic": True}, when)
+    assert made.names == ("when_hour_sin", "when_hour_cos", "when_month_sin", "when_month_cos")
+    quarter = 2 * math.pi / 4
+    expected = [
+        [math.sin(3 * quarter), math.cos(3 * quarter), math.sin(quarter), math.cos(quarter)],
+        [0.0, 0.0, 0.0, 0.0],
+        [0.0, 1.0, 0.0, 1.0],
+    ]
+    np.testing.assert_allclose(made.values.numpy(), expected, atol=1e-7)
+    assert made.values.dtype == tf.float32
+
+
+def test_ids_of_a_place_with_one_for_missing(block: Any) -> None:
+    option = {"parts": ["hour", "year"], "time_zone": "America/Chicago"}
+    when = tf.SparseTensor([[0, 0], [2, 0]], [1_367_861_400, 0], [3, 1])
+    # 2013-05-06 12:30 in Chicago; missing; 1969-12-31 18:00
+    assert block(option, when).values.numpy().tolist() == [[12, 43], [24, 130], [18, 0]]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"parts": []}, "at least 1 item"),
+        ({"parts": ["hour", "hour"]}, "date.parts holds 'hour' twice"),
+        ({"parts": "decade"}, "'minute', 'hour', 'weekday', 'day', 'week', 'month'"),
+        ({"parts": ["month", "year"], "cyclic": True}, "no year comes again"),
+        ({"parts": "hour", "time_zone": "Europe/Olso"}, "did you mean 'Europe/Oslo'"),
+        ({"parts": "hour", "time_zone": "here"}, "date.time_zone='here' is no time zone"),
+        ({"parts": "hour", "unit": "days"}, "'seconds', 'milliseconds' or 'microseconds'"),
+    ],
+)
+def test_what_makes_no_parts_is_refused(option: dict[str, Any], message: str) -> None:
+    group = {"name": "g", "columns": "a", "encode": {"date": option}}
+    with pytest.raises(ValueError, match=message):
+        FeatureSpec.model_validate({"groups": [group]})

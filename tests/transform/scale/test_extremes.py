@@ -1,0 +1,76 @@
+"""Derived float64 up to 1.8e308: no scaler overflows, whatever the filling.
+
+Reference: NumPy in long double (80 bits), on 2 shards; tolerance 1e-6.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from transform.columns.grouped import ResolvedGroup  # noqa: E402
+from transform.columns.inputs import DenseColumns  # noqa: E402
+from transform.scale.numbers import scaled  # noqa: E402
+from transform.spec.group import Group  # noqa: E402
+
+RNG = np.random.default_rng(2)
+LARGEST = np.finfo(np.float64).max
+ROWS = 60
+COLUMNS = {
+    "near": RNG.uniform(0.9e308, 1.1e308, ROWS),
+    "wide": np.r_[RNG.uniform(-1.0, 1.0, ROWS - 2) * 1.7e308, -LARGEST, LARGEST],
+    "beside": RNG.uniform(-1e200, 1e200, ROWS),
+    "constant": np.full(ROWS, LARGEST),
+    "small": RNG.normal(0.0, 1e-200, ROWS),
+    "plain": RNG.normal(5.0, 2.0, ROWS),
+}
+KINDS: dict[str, Any] = {
+    **{k: k for k in ("z_score", "min_max", "robust", "gaussian", "log1p", "none")},
+    "by_key": {"z_score": {"by": "key"}},
+}
+
+
+def _scaled(analyze: Any, option: dict[str, Any]) -> np.ndarray:
+    group = Group.model_validate({"name": "g", "columns": list(COLUMNS), **option})
+
+    def function(rows: np.ndarray) -> tf.Tensor:
+        columns: dict[str, Any] = {n: tf.constant(x[rows]) for n, x in COLUMNS.items()}
+        columns["key"] = tf.constant(np.where(rows % 2, "a", "b").tolist())
+        # A missing value, and ones that the analysis lacks: only the second data has them.
+        if len(rows) == ROWS:
+            more = tf.constant([np.nan, LARGEST, -LARGEST, 1e160, 0.0], tf.float64)
+            columns |= {n: tf.concat([columns[n], more], 0) for n in COLUMNS}
+            columns["key"] = tf.concat([columns["key"], ["a", "b", "c", "a", ""]], 0)
+        dense = DenseColumns(columns, numbers=list(COLUMNS), texts=["key"])
+        return scaled([ResolvedGroup(group, tuple(COLUMNS))], dense)[0].values
+
+    every = np.arange(ROWS)
+    return analyze(function, np.array_split(every, 2), every).numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("impute", ["mean", "median", "most_frequent"])
+def test_every_result_is_finite(analyze: Any, kind: str, impute: str) -> None:
+    assert np.isfinite(_scaled(analyze, {"scale": KINDS[kind], "impute": impute})).all()
+
+
+def test_clipped_by_quantiles_too(analyze: Any) -> None:
+    for kind in ("min_max", "robust", "gaussian"):
+        option = {"scale": kind, "clip": {"quantiles": [0.1, 0.9]}}
+        assert np.isfinite(_scaled(analyze, option)).all()
+
+
+@pytest.mark.parametrize("name", ["near", "wide", "beside", "small", "plain"])
+def test_min_max_and_robust_are_exact(analyze: Any, name: str) -> None:
+    x = COLUMNS[name].astype(np.longdouble)
+    at = list(COLUMNS).index(name)
+    found = _scaled(analyze, {"scale": "min_max"})[:ROWS, at]
+    np.testing.assert_allclose(found, (x - x.min()) / (x.max() - x.min()), atol=1e-6)
+    low, middle, high = np.quantile(np.sort(x), [0.25, 0.5, 0.75], method="inverted_cdf")
+    found = _scaled(analyze, {"scale": "robust"})[:ROWS, at]
+    # The sketch takes one of the two middle values: allow for the rank of a row.
+    np.testing.assert_allclose(found, (x - middle) / (high - low), atol=0.1)

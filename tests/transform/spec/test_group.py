@@ -1,0 +1,49 @@
+"""Defaults of a group that follow from its other steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from transform.spec.group import Group
+
+
+def _group(**options: Any) -> Group:
+    return Group.model_validate({"name": "g", "columns": ["x", "v[0]", "y*"], **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "filling"),
+    [
+        ({"scale": "z_score"}, "mean"),
+        ({"scale": "robust"}, "median"),
+        ({"scale": "gaussian"}, "median"),
+        ({"scale": "min_max", "clip": {"quantiles": [0.1, 0.9]}}, "median"),
+        ({"scale": "robust", "impute": "mean"}, "mean"),
+        ({"scale": "robust", "impute": {"constant": 3}}, 3.0),
+        ({"scale": {"z_score": {"by": "k"}}}, "mean"),
+    ],
+)
+def test_what_a_missing_number_becomes(options: dict[str, Any], filling: str | float) -> None:
+    assert _group(**options).filling == filling
+
+
+def test_kind_key_and_names() -> None:
+    by_key = _group(scale={"z_score": {"by": "k"}})
+    assert (by_key.kind, by_key.by) == ("z_score_by_key", "k")
+    assert by_key.explicit == ("x",)
+    assert (_group(scale="none").by, _group(encode="vocabulary").kind) == (None, "vocabulary")
+
+
+@pytest.mark.parametrize("scale", ["z_score", {"z_score": {"by": "k"}}])
+def test_the_mean_of_values_clipped_by_learned_bounds_is_refused(scale: Any) -> None:
+    with pytest.raises(ValidationError, match="scale: z_score needs the mean of the clipped"):
+        _group(scale=scale, clip={"quantiles": [0.1, 0.9]})
+
+
+def test_neither_scale_nor_encode_names_what_there_is() -> None:
+    scales = r"z_score \| min_max \| robust \| gaussian \| log1p \| none \| \{z_score: \{by"
+    with pytest.raises(ValidationError, match=rf"give exactly one: scale: {scales}"):
+        _group()

@@ -1,0 +1,15 @@
+"""What a misspelt name was probably meant to be."""
+
+from __future__ import annotations
+
+from transform.spec.nearest import nearest
+
+
+def test_the_closest_name_is_offered_whatever_its_case() -> None:
+    assert nearest("TRIP_mils", ["trip_miles", "fare"]) == "did you mean 'trip_miles'?"
+
+
+def test_without_a_close_one_the_first_twenty_are_shown() -> None:
+    names = [f"v{i:02}" for i in range(25)]
+    assert nearest("zzz", names) == f"the data has: {', '.join(names[:20])}, ..."
+    assert nearest("x", []) == "the data has: no columns"

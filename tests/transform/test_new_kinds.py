@@ -1,0 +1,175 @@
+"""A new encoder or scaler is its options, its record and its name in the table: no more is asked.
+
+The made-up ones run through Transform on Beam, `features explain` and NormalizationValidator; the
+reference is NumPy, ids exactly, float32 to 1e-6.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from transform.columns.block import Block, IdCount  # noqa: E402
+from transform.encode.encoder import Encoder, Inputs, Members  # noqa: E402
+from transform.encode.table import ENCODERS  # noqa: E402
+from transform.scale.linear import linear  # noqa: E402
+from transform.scale.scaler import Scaler, ToScale  # noqa: E402
+from transform.scale.table import SCALERS  # noqa: E402
+from transform.spec.encoders import Encode, Options  # noqa: E402
+from transform.spec.features import FeatureSpec  # noqa: E402
+from transform.spec.group import Group  # noqa: E402
+from transform.spec.scalers import AnyScale, Scale  # noqa: E402
+
+WORDS = ["a", "bb", None, "cccc", "ccccccc", "bb"]
+FARES = [1.0, 2.0, None, 9.0, 4.0, 5.0]
+TIPS = [3.0, 1.0, 2.0, None, 0.0, 8.0]
+OURS, OUR_SCALERS = dict(ENCODERS), dict(SCALERS)  # without the made-up ones
+ROOT = pathlib.Path(__file__).parents[2]
+README, NORMALISATION = ROOT / "transform" / "README.md", ROOT / "docs" / "normalisation.md"
+
+
+class Length(Options):
+    """Ids are the texts' lengths: 0..longest, then one for missing."""
+
+    longest: int
+
+
+def _lengths(inputs: Inputs, members: Members) -> list[Block]:
+    texts = inputs.dense.texts(members.names)
+    longest = np.asarray([option.longest for option in members.options], np.int64)
+    missing = tf.equal(texts, "")
+    ids = tf.minimum(tf.cast(tf.strings.length(texts), tf.int64), longest)
+    sizes = tuple(IdCount(int(each) + 2) for each in longest)
+    return [
+        Block(members.names, tf.where(missing, longest + 1, ids), members.names, missing, sizes)
+    ]
+
+
+def _halved(columns: ToScale) -> Any:
+    fitted = columns.statistics
+    span = fitted.maximum - fitted.minimum
+    return linear(columns.x, fitted.minimum, span, fitted.varies) / 2.0
+
+
+LENGTH = Encoder(name="length", takes={"string": ""}, reads="texts", apply=_lengths)
+HALVED = Scaler(
+    name="halved",
+    learns="extremes",
+    apply=_halved,
+    explain=lambda group, fitted: {"max": fitted.statistics.maximum},  # type: ignore[union-attr]
+    judged_as="min_max",
+)
+
+
+class _Encode(Encode):
+    length: Length | None = None
+
+
+class _Group(Group):
+    scale: AnyScale | Literal["halved"] | None = None
+    encode: _Encode | None = None
+
+
+class _Spec(FeatureSpec):
+    groups: tuple[_Group, ...] = ()
+
+
+@pytest.fixture(scope="module")
+def result(run_transform: Any) -> Iterator[Any]:
+    groups = [
+        {"name": "known", "columns": ["tip"], "scale": "z_score"},
+        {"name": "words", "columns": ["word"], "encode": {"length": {"longest": 4}}},
+        {"name": "money", "columns": ["fare"], "scale": "halved", "missing_indicator": True},
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ENCODERS, "length", LENGTH)
+        patch.setitem(SCALERS, "halved", HALVED)
+        for reader in ("transform.preprocessing", "transform.output.chains"):
+            patch.setattr(f"{reader}.FeatureSpec", _Spec)
+        columns = {"tip": TIPS, "word": WORDS, "fare": FARES}
+        yield run_transform({"groups": groups}, columns, batch_size=4)
+
+
+@pytest.mark.slow
+def test_it_reaches_the_packed_outputs(result: Any) -> None:
+    lengths = [5 if word is None else min(len(word), 4) for word in WORDS]
+    assert result.column("word").tolist() == lengths
+    present = np.asarray([fare for fare in FARES if fare is not None])
+    filled = np.asarray([present.mean() if fare is None else fare for fare in FARES])
+    expected = (filled - present.min()) / np.ptp(present) / 2.0
+    np.testing.assert_allclose(result.column("fare"), expected, rtol=1e-6)
+    kinds = {column.name: (column.kind, column.vocabulary_size) for column in result.layout.columns}
+    assert (kinds["word"], kinds["fare"]) == (("length", 6), ("halved", None))
+
+
+@pytest.mark.slow
+def test_it_is_explained(result: Any) -> None:
+    from pipeline.features.features_explain import step_text
+    from transform import column_cautions, column_chains
+
+    told = {chain.column: list(map(step_text, chain.steps)) for chain in column_chains(result.uri)}
+    assert told["word"] == ["encode length: longest 4, ids 6"]
+    assert told["fare"] == ["impute mean: 4.2", "scale halved: max 9"]
+    assert column_cautions(result.uri) == []
+
+
+@pytest.mark.slow
+def test_the_validator_knows_what_to_expect(result: Any) -> None:
+    from components.normalization_validator.check import find_violations
+    from components.normalization_validator.columns import Batch, Values, read_feature_set
+    from components.normalization_validator.limits import NormalizationLimits
+    from components.normalization_validator.statistics import ComputeStatistics
+
+    features = read_feature_set(result.uri)
+    compute = ComputeStatistics(features, "train")
+    values = [
+        Values(result.written[each.name].astype(np.float64), None, 0) for each in features.features
+    ]
+    batch = Batch(len(WORDS), tuple(values))
+    state = compute.add_input(compute.create_accumulator(), batch)
+    columns = compute.extract_output(state).statistics.columns
+
+    def violated(**limits: Any) -> list[str]:
+        z_score = None  # imputed values are among those of the batch
+        accepted = NormalizationLimits(z_score=z_score, **limits)
+        return [found.column for found in find_violations({"train": columns}, accepted)]
+
+    assert violated() == []
+    assert violated(min_max={"high": 0.4}) == ["fare"]
+    ids = [each for each in columns if each.is_id]
+    assert [each.name for each in ids] == ["word"]
+    assert violated(ids_in_range=True) == []
+
+
+def test_every_encoder_of_the_spec_has_a_record() -> None:
+    assert set(Encode.model_fields) == set(OURS)
+    assert all(name == encoder.name for name, encoder in OURS.items())
+
+
+def test_what_crosses_by_the_spec_is_what_encodes_texts() -> None:
+    from transform.spec.cross import CROSS_ENCODERS
+
+    assert {name for name, e in OURS.items() if e.of_texts is not None} == set(CROSS_ENCODERS)
+
+
+@pytest.mark.parametrize("name", [*Encode.model_fields, *get_args(Scale)])
+def test_the_docs_name_it(name: str) -> None:
+    """Every one has its row in the README, and a scale its formula in docs/normalisation.md."""
+    pages = [README, *([NORMALISATION] if name in get_args(Scale) else [])]
+    for page in pages:
+        lines = page.read_text(encoding="utf-8").splitlines()
+        assert any(f"`{name}" in line for line in lines), f"{page} does not mention {name}"
+
+
+def test_the_validators_words_are_those_of_the_records() -> None:
+    from components.normalization_validator.check import JUDGES
+    from components.normalization_validator.limits import JUDGED_AS
+
+    assert tuple(JUDGES) == JUDGED_AS
+    assert {scaler.judged_as for scaler in OUR_SCALERS.values()} - {None} == set(JUDGED_AS)
