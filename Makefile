@@ -53,7 +53,7 @@ lint: setup  ## ruff and pyright
 docs: setup  ## the documentation as a site with the API reference, in build/site; a dead link ends it
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict && echo "open build/site/index.html"
 
-bench: setup  ## every benchmark (ARGS="step_time": that one) -> one table, docs/benchmarks.md
+bench: setup  ## every benchmark (ARGS="step_time": that one) -> docs/benchmarks.md
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 lock: setup  ## resolve both stacks anew, keeping pins that still fit (ARGS=--upgrade: the newest)

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks._report import PAGE, PROGRAMS, page, table
+from benchmarks._report import PAGE, PROGRAMS, table, write_pages
 from benchmarks._result import RESULTS, load_all
 
 
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="only show that each runs")
     parser.add_argument(
-        "--table", action="store_true", help="run none: print what was measured, write the page"
+        "--table", action="store_true", help="run none: print what was measured, write the pages"
     )
     arguments, own = parser.parse_known_args()
     if own and len(arguments.names) != 1:
@@ -41,7 +41,7 @@ def main() -> int:
             failed.append(name)
     if not arguments.quick:
         results = load_all()
-        PAGE.write_text(page(results))
+        write_pages()
         for machine in dict.fromkeys(result.machine for result in results):
             print(f"\n{machine}\n")
             print(table([result for result in results if result.machine == machine]))

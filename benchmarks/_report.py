@@ -1,4 +1,4 @@
-"""What every benchmark prints, and docs/benchmarks.md, from the same rows."""
+"""What every benchmark prints, its page of details, and docs/benchmarks.md, from the same rows."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks._result import Limit, Result, Row, Unit, load_all, machine
+from benchmarks._result import RESULTS, Limit, Result, Row, Unit, load_all, machine
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 PROGRAMS = Path(__file__).parent
+SUMMARY_HEADINGS = ("question", "baseline", "ours / baseline", "wanted", "")
 HEADINGS = ("what", "baseline", "ours", "baseline's", "ratio", "wanted", "")
 
 INTRODUCTION = """\
 # How fast is it?
 
 Each number is a ratio of two measurements made in turns, in one run on one machine, against a named
-baseline; the median over the rounds, and in brackets the smallest and the largest. Absolute numbers
-differ from machine to machine, and ratios do too where cores, caches or disks do. A table is as old
-as its file in `benchmarks/results`, which may be older than the code.
+baseline: the median over the rounds; where a line stands for several comparisons, the smallest and
+the largest of them. *Wanted* is a target of ours, or, in italics, what is often claimed and only
+looked at here. A question leads to its page: what is measured and how, each comparison with its
+spread, and other machines.
+"""
+COMMANDS = """\
+Absolute numbers differ from machine to machine, and ratios do too where cores, caches or disks do.
+A line is as old as its file in `benchmarks/results`, which may be older than the code.
 
 ```sh
-make bench                          # everything; writes this page
-make bench ARGS="step_time"         # one benchmark; writes its part of this page
+make bench                          # everything; writes these pages
+make bench ARGS="step_time"         # one benchmark
 make bench ARGS="step_time --models lstm,gru"   # with options of its own:
 .venv/bin/python benchmarks/step_time.py --help
 ```
-
-*Wanted* is a target of ours, or, in italics, what is often claimed and only looked at here.
 """
 
 
@@ -65,7 +69,7 @@ def parser(program: str, *, rounds: int, processes: int | None = None) -> argpar
 def publish(
     program: str, rows: Sequence[Row], *, quick: bool, notes: dict[str, str] | None = None
 ) -> None:
-    """Prints the rows, keeps them and writes the page anew; with `quick` it only prints.
+    """Prints the rows, keeps them and writes the pages anew; with `quick` it only prints.
 
     Args:
         program: The benchmark's `__file__`.
@@ -80,7 +84,7 @@ def publish(
         print(note)
     if not quick:
         path = result.save()
-        PAGE.write_text(page(load_all()))
+        write_pages()
         print(f"kept in {path.relative_to(ROOT)}, shown in {PAGE.relative_to(ROOT)}")
 
 
@@ -95,27 +99,84 @@ def table(results: Sequence[Result]) -> str:
     )
 
 
-def page(results: Sequence[Result], programs: Path = PROGRAMS) -> str:
-    """Returns docs/benchmarks.md: one section per benchmark, text from its docstring.
+def write_pages() -> None:
+    """Writes docs/benchmarks.md and each benchmark's page of details from what was measured."""
+    for path, text in pages(load_all()).items():
+        path.write_text(text)
 
-    A benchmark that was run on several machines has a table of each, all but the first folded.
+
+def pages(results: Sequence[Result], programs: Path = PROGRAMS) -> dict[Path, str]:
+    """Returns the text of docs/benchmarks.md and of benchmarks/results/NAME.md."""
+    by_name = {
+        name: list(found) for name, found in itertools.groupby(results, key=lambda r: r.name)
+    }
+    found = {RESULTS / f"{name}.md": _details(each, programs) for name, each in by_name.items()}
+    return {PAGE: _summary([each[0] for each in by_name.values()], programs), **found}
+
+
+def _summary(results: Sequence[Result], programs: Path) -> str:
+    """Returns one table of all benchmarks, each as it was measured on its first machine.
+
+    A line stands for the comparisons of a benchmark that have one target. Comparisons without one
+    are on the benchmark's page, and here only where it has no others.
     """
     sections = [INTRODUCTION]
-    for name, found in itertools.groupby(results, key=lambda result: result.name):
-        title, text = description(programs / f"{name}.py")
-        first, *others = found
-        parts = [f"## {title}", text, _measured(first), *map(_folded, others)]
-        sections.append("\n\n".join(part for part in parts if part) + "\n")
-    return "\n".join(sections)
+    for on, found in itertools.groupby(results, key=lambda result: result.machine):
+        lines = [SUMMARY_HEADINGS, ("---",) * len(SUMMARY_HEADINGS)]
+        for result in found:
+            title, _ = description(programs / f"{result.name}.py")
+            link = f"[{title}](../benchmarks/results/{result.name}.md)"
+            for rows in _by_limit(result.rows):
+                lines.append((link, *_summarised(rows)))
+                link = ""
+        table_ = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        sections.append(f"{table_}\n\nOn {on}.\n")
+    return "\n".join([*sections, COMMANDS])
+
+
+def _by_limit(rows: Sequence[Row]) -> list[list[Row]]:
+    found: dict[Limit | None, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.limit, []).append(row)
+    free = found.pop(None, [])
+    return list(found.values()) or [free]
+
+
+def _summarised(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Returns baseline, ratio, limit and verdict of comparisons that have one limit."""
+    names = list(dict.fromkeys(row.baseline_name for row in rows))
+    ratios = [row.ratio for row in rows]
+    limit = rows[0].limit
+    held = [row for row in rows if limit is not None and limit.is_met(row.ratio)]
+    ratio = _ratio(ratios[0])
+    if len(rows) > 1:
+        ratio = f"{_ratio(min(ratios))} to {_ratio(max(ratios))} in {len(rows)}"
+    if limit is None:
+        verdict = ""
+    elif len(held) == len(rows):
+        verdict = "yes"
+    else:
+        verdict = f"**{len(held)} of {len(rows)}**" if held else "**no**"
+    baseline = "; ".join(names) if len(names) <= 2 else f"{len(names)} baselines"
+    return baseline, ratio, _wanted(limit, marked=True), verdict
+
+
+def _details(results: Sequence[Result], programs: Path) -> str:
+    """Returns a benchmark's page, text from its docstring.
+
+    One that was run on several machines has a table of each, all but the first folded.
+    """
+    first, *others = results
+    title, text = description(programs / f"{first.name}.py")
+    parts = [f"# {title}", text, _measured(first), *map(_folded, others)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _measured(result: Result) -> str:
     """Returns the rows, the notes and the machine."""
     rows = ["| " + " | ".join(HEADINGS) + " |", "| --- " * len(HEADINGS) + "|"]
     for row in result.rows:
-        shown = list(cells(row))
-        if row.limit is not None and row.limit.whose == "claim":
-            shown[-2] = f"*{shown[-2]}*"
+        shown = (*cells(row)[:-2], _wanted(row.limit, marked=True), _verdict(row))
         rows.append("| " + " | ".join(shown) + " |")
     on = f"`benchmarks/{result.name}.py` on {result.machine}."
     return "\n\n".join(["\n".join(rows), *result.notes.values(), on])
@@ -151,8 +212,12 @@ def _ratio(value: float) -> str:
     return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
-def _wanted(limit: Limit | None) -> str:
-    return "" if limit is None else f"{'≥' if limit.least else '≤'} {limit.value:g}"
+def _wanted(limit: Limit | None, *, marked: bool = False) -> str:
+    """Returns the limit; what others claim is in italics where `marked`."""
+    if limit is None:
+        return ""
+    text = f"{'≥' if limit.least else '≤'} {limit.value:g}"
+    return f"*{text}*" if marked and limit.whose == "claim" else text
 
 
 def _verdict(row: Row) -> str:

@@ -20,8 +20,8 @@ from matplotlib.axes import Axes
 
 from pipeline.data.data_sources import resolve
 from transform import compat
+from transform.columns.grouped import ResolvedGroup
 from transform.columns.inputs import DenseColumns
-from transform.resolve.output_columns import ResolvedGroup
 from transform.scale.numbers import scaled
 from transform.spec.group import Group
 

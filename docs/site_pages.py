@@ -1,4 +1,4 @@
-"""What `make docs` adds to this folder's pages: the README.md files and the API reference."""
+"""What `make docs` adds to this folder's pages: README.md files, benchmarks, the API reference."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ PAGES = {
     **{
         f"components/{file.parent.name}/README.md": f"packages/{file.parent.name}.md"
         for file in sorted(ROOT.glob("components/*/README.md"))
+    },
+    **{
+        f"benchmarks/results/{file.name}": f"benchmarks/{file.name}"
+        for file in sorted(ROOT.glob("benchmarks/results/*.md"))
     },
 }
 PACKAGES = ("trainer_module", "transform", "components", "pipeline")

@@ -37,9 +37,11 @@ class Stack(NamedTuple):
 
     @property
     def lock(self) -> Path:
+        """Its lock file."""
         return ROOT / "requirements" / f"stack-{self.name}" / "lock.txt"
 
     def __str__(self) -> str:
+        """Says what it needs."""
         first, last = dotted(self.pythons[0]), dotted(self.pythons[-1])
         return f"TFX {self.name} needs Python {first} to {last} and glibc {dotted(self.glibc)}"
 
@@ -56,6 +58,7 @@ class SetupError(Exception):
 
 
 def main() -> None:
+    """Brings `.venv` up to date with the stack that fits this machine."""
     python, glibc = sys.version_info[:2], glibc_version()
     stack = choose_stack(python, glibc)
     if stack is None:
@@ -127,6 +130,7 @@ def runs(command: str, version: tuple[int, int]) -> bool:
 
 
 def stamp_for(stack: Stack, python: tuple[int, int]) -> dict[str, str]:
+    """Returns what `.venv` depends on: Python, place and locked packages."""
     digest = hashlib.sha256()
     for path in (stack.lock, ROOT / "pyproject.toml", Path(__file__)):
         digest.update(path.read_bytes() + b"\0")
@@ -136,6 +140,7 @@ def stamp_for(stack: Stack, python: tuple[int, int]) -> dict[str, str]:
 
 
 def read_stamp() -> dict[str, str]:
+    """Reads what the last complete setup was of; empty where there was none."""
     try:
         return json.loads(STAMP.read_text())
     except (OSError, ValueError):
@@ -143,6 +148,7 @@ def read_stamp() -> dict[str, str]:
 
 
 def is_complete(wanted: dict[str, str]) -> bool:
+    """Whether `.venv` is what the last complete setup made of these inputs."""
     return os.access(str(VENV / "bin" / "python"), os.X_OK) and read_stamp() == wanted
 
 
@@ -180,6 +186,7 @@ def refuse_an_incomplete_machine() -> None:
 
 
 def compiles(compiler: str, source: str) -> bool:
+    """Whether a C++ compiler accepts a source."""
     try:
         command = [compiler, "-x", "c++", "-fsyntax-only", "-"]
         quiet = subprocess.DEVNULL
@@ -249,6 +256,7 @@ def install_with_pip(pip: list[str], stack: Stack) -> None:
 
 
 def not_installed(tool: str, stack: Stack) -> SetupError:
+    """Returns the error for a tool that gave up."""
     return SetupError(
         f"{tool} could not install {stack.lock.relative_to(ROOT)} (its reason is above); mend that"
         " and run `make setup` again."
@@ -256,7 +264,7 @@ def not_installed(tool: str, stack: Stack) -> SetupError:
 
 
 def pip_settings_for_uv(pip: list[str]) -> dict[str, str]:
-    """uv reads none of pip's settings: hands over its index and certificates."""
+    """Hands over pip's index and certificates: uv reads none of its settings."""
     listed = subprocess.run([*pip, "config", "list"], stdout=subprocess.PIPE, check=True).stdout
     settings = dict(re.findall(r"^[\w:]+\.([\w-]+)='(.*)'$", listed.decode(), re.MULTILINE))
     names = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE"}
@@ -288,10 +296,12 @@ def refuse_without_network(python: str, environment: dict[str, str]) -> None:
 
 
 def supported_stacks() -> str:
+    """Names the stacks and what each needs."""
     return "; ".join(map(str, STACKS))
 
 
 def in_a_container() -> str:
+    """Returns the end of a sentence: how to set up where this machine does not do."""
     image = "python:3.11-bookworm"
     return f'it in a container: `docker run --rm -it -v "$PWD":/src -w /src {image} make setup`'
 
@@ -303,14 +313,17 @@ def run(command: list[str]) -> None:
 
 
 def last_line(text: str) -> str:
+    """Returns the last line of what a command wrote."""
     return (text.strip().splitlines() or ["no reason given"])[-1]
 
 
 def dotted(version: tuple[int, ...]) -> str:
+    """Joins the parts of a version."""
     return ".".join(map(str, version))
 
 
 def say(text: str) -> None:
+    """Prints a line at once."""
     print(f"make setup: {text}", flush=True)
 
 
