@@ -15,6 +15,7 @@ from trainer_module.common.extras import load
 if TYPE_CHECKING:
     from components.arrow_example_gen.component import ArrowExampleGen
     from components.arrow_example_gen.csv_options import CsvOptions
+    from components.arrow_example_gen.splitting import Splitting
     from components.normalization_validator.artifacts import (
         NormalizationBlessing,
         NormalizationReport,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArrowExampleGen",
     "CsvOptions",
+    "Splitting",
     "NormalizationValidator",
     "NormalizationLimits",
     "NormalizationReport",
@@ -38,6 +40,7 @@ __all__ = [
 _HOME = {
     "ArrowExampleGen": "components.arrow_example_gen.component",
     "CsvOptions": "components.arrow_example_gen.csv_options",
+    "Splitting": "components.arrow_example_gen.splitting",
     "NormalizationBlessing": "components.normalization_validator.artifacts",
     "NormalizationReport": "components.normalization_validator.artifacts",
     "NormalizationLimits": "components.normalization_validator.limits",

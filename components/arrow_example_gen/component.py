@@ -11,7 +11,14 @@ from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 from tfx.proto.example_gen_pb2 import CustomConfig  # pyright: ignore[reportAttributeAccessIssue]
 
 from components.arrow_example_gen.csv_options import CsvOptions
-from components.arrow_example_gen.executor import CSV, REQUIRED, SHORTER_LISTS, Executor
+from components.arrow_example_gen.executor import (
+    CSV,
+    REQUIRED,
+    SHORTER_LISTS,
+    SPLITTING,
+    Executor,
+)
+from components.arrow_example_gen.splitting import Splitting
 
 
 class ArrowExampleGen(FileBasedExampleGen):
@@ -32,6 +39,7 @@ class ArrowExampleGen(FileBasedExampleGen):
         csv: CsvOptions | None = None,
         shorter_lists: Sequence[str] = (),
         required: Sequence[str] = (),
+        splitting: Splitting | None = None,
         **arguments: Any,
     ):
         """Takes the arguments of FileBasedExampleGen, and how the files are written.
@@ -43,10 +51,14 @@ class ArrowExampleGen(FileBasedExampleGen):
                 values, which tf.Example cannot hold among ints; such a value in any other list of
                 ints ends the node, since what follows it would move up by one.
             required: columns without a value of which a row is left out.
+            splitting: what decides a row's split, among those of `output_config`, in place of a
+                hash of its content (or, with `partition_feature_name`, of a column).
             **arguments: of FileBasedExampleGen, but for `custom_config`.
         """
         options = struct_pb2.Struct()
         options.update({SHORTER_LISTS: list(shorter_lists), REQUIRED: list(required)})
+        if splitting is not None:
+            options.update({SPLITTING: splitting.model_dump(mode="json", exclude_none=True)})
         if csv is not None:
             options.update({CSV: csv.model_dump(mode="json")})
         packed = any_pb2.Any()

@@ -12,21 +12,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import apache_beam as beam
+import tensorflow as tf
 from google.protobuf import json_format, struct_pb2
 from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenExecutor
 from tfx.dsl.io import fileio
-from tfx.proto.example_gen_pb2 import CustomConfig  # pyright: ignore[reportAttributeAccessIssue]
+from tfx.proto import example_gen_pb2
 from tfx.types import standard_component_specs
 from tfx.utils import proto_utils
 
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.read_csv import ReadCsv
 from components.arrow_example_gen.read_parquet import ReadParquet
+from components.arrow_example_gen.splitting import SplitRows, Splitting
 from components.arrow_example_gen.with_values import WithValues
+
+_PROTO: Any = example_gen_pb2
 
 CSV = "csv"
 SHORTER_LISTS = "shorter_lists"
 REQUIRED = "required"
+SPLITTING = "splitting"
 """Keys of the node's `custom_config`: what `ArrowExampleGen` is given."""
 
 
@@ -35,11 +40,49 @@ class Executor(BaseExampleGenExecutor):
 
     def GetInputSourceToExamplePTransform(self) -> Any:
         """What reads the files of one input split."""
-        return _read
+        return _Rows
+
+    def GenerateExamplesByBeam(
+        self, pipeline: beam.Pipeline, exec_properties: dict[str, Any]
+    ) -> dict[str, beam.PCollection]:
+        """The rows of each split: split by `splitting`, else as TFX does it."""
+        splitting = _options(exec_properties).get(SPLITTING)
+        if splitting is None:
+            return super().GenerateExamplesByBeam(pipeline, exec_properties)
+        files, into = (
+            proto_utils.json_to_proto(exec_properties[key], message)
+            for key, message in (
+                (standard_component_specs.INPUT_CONFIG_KEY, _PROTO.Input()),
+                (standard_component_specs.OUTPUT_CONFIG_KEY, _PROTO.Output()),
+            )
+        )
+        splits = list(into.split_config.splits)
+        if len(files.splits) != 1 or not splits:
+            raise ValueError(
+                f"ArrowExampleGen: splitting={splitting} goes with one input split and with an "
+                f"output_config that names those it is split into; here are {len(files.splits)} "
+                f"and {len(splits)}."
+            )
+        rows: Any = pipeline | "InputToRecord" >> _read(exec_properties, files.splits[0].pattern)
+        shares = [split.hash_buckets for split in splits]
+        parts = rows | "SplitData" >> SplitRows(Splitting.model_validate(splitting), shares)
+        return dict(zip([split.name for split in splits], parts, strict=True))
+
+
+class _Rows(beam.PTransform):
+    """What TFX splits: the rows without their numbers."""
+
+    def __init__(self, exec_properties: Mapping[str, Any], split_pattern: str):
+        super().__init__()
+        self._read = _read(exec_properties, split_pattern)
+
+    def expand(self, pipeline: beam.Pipeline) -> Any:
+        rows: Any = pipeline | self._read
+        return rows | "Rows" >> beam.Values().with_output_types(tf.train.Example)
 
 
 def _read(exec_properties: Mapping[str, Any], split_pattern: str) -> beam.PTransform:
-    """What reads the files below the node's folder that a pattern matches.
+    """What reads the files below the node's folder that a pattern matches, as numbered rows.
 
     Args:
         exec_properties: of the node; `input_base` is the folder of the patterns.
@@ -64,7 +107,7 @@ def _options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
     if not config:
         return {}
     options = struct_pb2.Struct()
-    proto_utils.json_to_proto(config, CustomConfig()).custom_config.Unpack(options)
+    proto_utils.json_to_proto(config, _PROTO.CustomConfig()).custom_config.Unpack(options)
     return json_format.MessageToDict(options)
 
 

@@ -32,6 +32,11 @@ class RowGroup(NamedTuple):
     keys: tuple[tuple[str, int | str | None], ...]  # columns by the names of the file's folders
 
 
+def first_number(group: RowGroup) -> int:
+    """The number of a row group's first row: one that no other group of its file comes to."""
+    return group.number << 32
+
+
 @dataclass(frozen=True)
 class ParquetTable:
     """Parquet files of equal columns.

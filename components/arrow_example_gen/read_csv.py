@@ -19,9 +19,9 @@ from components.arrow_example_gen.examples import ExampleEncoder
 
 
 @beam.typehints.with_input_types(beam.Pipeline)
-@beam.typehints.with_output_types(tf.train.Example)
+@beam.typehints.with_output_types(tuple[int, tf.train.Example])
 class ReadCsv(beam.PTransform):
-    """CSV files as tf.Examples."""
+    """CSV files as tf.Examples, each with its number in the file."""
 
     def __init__(self, files: Iterable[str], options: CsvOptions):
         """Reads the files.
@@ -74,11 +74,13 @@ class _Read(beam.DoFn):
     def __init__(self, table: CsvTable):
         self._table = table
 
-    def process(self, file: str, types: CsvTypes) -> Iterator[tf.train.Example]:
+    def process(self, file: str, types: CsvTypes) -> Iterator[tuple[int, tf.train.Example]]:
         kinds: dict[str, Kind | None] = {name: types.kinds[name] for name in self._table.columns}
         encode: Any = ExampleEncoder(kinds)
+        start = 0
         for block in self._table.blocks(file):
-            yield from encode(example_lists(block, types), block.num_rows)
+            yield from enumerate(encode(example_lists(block, types), block.num_rows), start)
+            start += block.num_rows
 
 
 def example_lists(block: Any, types: CsvTypes) -> list[Any]:

@@ -16,9 +16,9 @@ from components.arrow_example_gen.examples import ExampleEncoder
 
 
 @beam.typehints.with_input_types(beam.Pipeline)
-@beam.typehints.with_output_types(tf.train.Example)
+@beam.typehints.with_output_types(tuple[int, tf.train.Example])
 class ReadParquet(beam.PTransform):
-    """Parquet files as tf.Examples."""
+    """Parquet files as tf.Examples, each with its number (see `parquet.first_number`)."""
 
     def __init__(self, files: Iterable[str], folder: str, shorter_lists: Iterable[str]):
         """Reads the files.
@@ -64,16 +64,14 @@ class _ReadRowGroup(beam.DoFn):
     def setup(self) -> None:
         self._encode = ExampleEncoder(self._columns)
 
-    def process(self, group: parquet.RowGroup) -> Iterator[tf.train.Example]:
+    def process(self, group: parquet.RowGroup) -> Iterator[tuple[int, tf.train.Example]]:
         group = parquet.RowGroup(*group)
         kinds: dict[str, Kind] = {
             name: kind for name, kind in self._columns.items() if kind is not None
         }
-        start = 0
+        first, start = parquet.first_number(group), 0
         for batch in parquet.batches(group, list(kinds)):
             rows = range(start, start + batch.num_rows)
-            yield from self._encode(
-                parquet.row_lists(batch, kinds, group, rows=rows, whole=self._whole),
-                batch.num_rows,
-            )
+            lists = parquet.row_lists(batch, kinds, group, rows=rows, whole=self._whole)
+            yield from enumerate(self._encode(lists, batch.num_rows), first + start)
             start = rows.stop

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 @beam.typehints.with_input_types(beam.Pipeline)
-@beam.typehints.with_output_types(tf.train.Example)
+@beam.typehints.with_output_types(tuple[int, tf.train.Example])
 class WithValues(beam.PTransform):
     """What another transform reads, without the rows that lack a value of a column."""
 
@@ -19,7 +19,7 @@ class WithValues(beam.PTransform):
         """Reads rows and drops some.
 
         Args:
-            rows: reads tf.Examples.
+            rows: reads numbered tf.Examples.
             required: columns; NaN, infinities and empty texts are no values.
         """
         super().__init__()
@@ -28,7 +28,9 @@ class WithValues(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Reads and drops."""
         rows: Any = pipeline | self._rows
-        return rows | "WithValues" >> beam.Filter(has_values, self._required)
+        return rows | "WithValues" >> beam.Filter(
+            lambda row, required: has_values(row[1], required), self._required
+        )
 
 
 def has_values(example: tf.train.Example, required: Sequence[str]) -> bool:

@@ -26,7 +26,7 @@ def create_trainer(
     config: TrainerConfig | Mapping[str, Any],
     hyperparameters: BaseChannel | None = None,
     code: str = "",
-    baselines: bool = False,
+    baselines: str | None = None,
 ) -> Trainer:
     """TFX's Trainer that runs `trainer_module.run_fn`.
 
@@ -40,7 +40,7 @@ def create_trainer(
         code: fingerprint of the code behind `run_fn` and `config.model_fn`. TFX's cache does not
             see the code of functions named by a dotted path: a changed fingerprint makes it
             train anew.
-        baselines: also write what a constant and a linear model reach on the eval rows, as
+        baselines: a split: also write what a constant and a linear model reach on its rows, as
             `baselines.json` of `model_run`.
 
     Returns:
@@ -61,6 +61,6 @@ def create_trainer(
         custom_config={
             "trainer": checked.model_dump(mode="json", exclude_none=True),
             "code": code,
-            **({"baselines": True} if baselines else {}),
+            **({"baselines": baselines} if baselines else {}),
         },
     )

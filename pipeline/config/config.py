@@ -33,6 +33,42 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+SplitBy = Literal["content", "row", "stratified", "time", "group"]
+
+
+class SplitConfig(Section):
+    """What decides which split a row comes into."""
+
+    by: SplitBy = Field(
+        default="content",
+        description=(
+            "`content`: a hash of the row, so that equal rows come together. "
+            "`row`: that and the row's place in its file, so that equal rows are split too. "
+            "`stratified`: as `row`, with each class's share in each split. "
+            "`time`: the earliest rows train, the latest are held out. "
+            "`group`: rows with the same value of a column come together."
+        ),
+    )
+    column: str | None = Field(
+        default=None,
+        description=(
+            "Column of the time (numbers, or texts that sort like 2024-05-31) or of the group "
+            "(whole numbers or texts); of `stratified`, in place of the label."
+        ),
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _named(self) -> SplitConfig:
+        if self.by in ("time", "group") and self.column is None:
+            raise ValueError(f"by: {self.by} needs `column`, the name of the column")
+        if self.by in ("content", "row") and self.column is not None:
+            raise ValueError(
+                f"column={self.column} does not go with by: {self.by}; use time, group or "
+                "stratified, or leave it out"
+            )
+        return self
+
+
 class DataConfig(Section):
     """Where the rows come from."""
 
@@ -56,7 +92,7 @@ class DataConfig(Section):
         default=None,
         description=(
             "A file or glob of its own for the eval split. "
-            "Without it, `eval_percent` of the rows are held out by a hash of the row."
+            "Without it, `eval_percent` of the rows are held out, as `split` says."
         ),
     )
     eval_percent: int = Field(
@@ -64,6 +100,18 @@ class DataConfig(Section):
         ge=1,
         le=99,
         description="Share of the rows held out for evaluation, in percent.",
+    )
+    test_percent: int = Field(
+        default=0,
+        ge=0,
+        le=98,
+        description=(
+            "Share of the rows for a third split, `test`, in percent: the Evaluator judges the "
+            "model on it, and neither training nor tuning sees it."
+        ),
+    )
+    split: SplitConfig = Field(
+        default_factory=SplitConfig, description="What decides which split a row comes into."
     )
     drop_rows_without_label: bool = Field(
         default=False,
@@ -78,6 +126,38 @@ class DataConfig(Section):
                 "as they are; leave such rows out where the files are written"
             )
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _can_be_split(self) -> DataConfig:
+        if self.eval_percent + self.test_percent > 99:
+            raise ValueError(
+                f"eval_percent={self.eval_percent} and test_percent={self.test_percent} leave "
+                "nothing to train on; their sum may be 99 at most"
+            )
+        if self.eval_path and (self.test_percent or self.split != SplitConfig()):
+            raise ValueError(
+                "eval_path names the rows of the eval split, so that nothing is split; leave out "
+                "test_percent and split, or eval_path"
+            )
+        if self.source == "tfrecord" and self.split.by not in ("content", "group"):
+            raise ValueError(
+                f"split.by={self.split.by} does not go with source: tfrecord; use content or group"
+            )
+        return self
+
+    @property
+    def shares(self) -> dict[str, int]:
+        """Split -> its share of the rows of `path`, in percent; those of `eval_path` are apart."""
+        if self.eval_path:
+            return {"train": 100}
+        held_out = {"eval": self.eval_percent, "test": self.test_percent}
+        shares = {"train": 100 - sum(held_out.values()), **held_out}
+        return {name: share for name, share in shares.items() if share}
+
+    @property
+    def judged_split(self) -> str:
+        """The split that the model is judged on."""
+        return "test" if self.test_percent else "eval"
 
 
 class SchemaConfig(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pipeline.common.errors import ConfigError
 
@@ -49,7 +49,14 @@ def open_csv(found: Iterable[Path], options: CsvOptions) -> CsvTable:
         raise ConfigError(str(error)) from error
 
 
-def csv_blocks(table: CsvTable) -> Iterator[pa.RecordBatch]:
+class CsvBlock(NamedTuple):
+    """Rows of a file, from its row `start` on."""
+
+    start: int
+    cells: pa.RecordBatch
+
+
+def csv_blocks(table: CsvTable) -> Iterator[CsvBlock]:
     """The rows of all files as texts, a MB at a time.
 
     Raises:
@@ -58,6 +65,9 @@ def csv_blocks(table: CsvTable) -> Iterator[pa.RecordBatch]:
     """
     try:
         for file in table.files:
-            yield from table.blocks(file)
+            start = 0
+            for cells in table.blocks(file):
+                yield CsvBlock(start, cells)
+                start += cells.num_rows
     except ValueError as error:
         raise ConfigError(str(error)) from error

@@ -92,7 +92,9 @@ def _counted(table: CsvTable) -> Counts:
     from components.arrow_example_gen import csv_types
 
     none = dict.fromkeys(table.columns, csv_types.CellCounts())
-    return csv_types.together([none, *map(csv_types.count, csv_blocks(table))])
+    return csv_types.together(
+        [none, *(csv_types.count(block.cells) for block in csv_blocks(table))]
+    )
 
 
 def _are_codes(cells: Any) -> bool:

@@ -113,24 +113,20 @@ def _pattern_below(folder: Path, path: str, field: str) -> str:
 
 
 def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
-    """The node that brings the rows in as tf.Examples, split into `train` and `eval`."""
+    """The node that brings the rows in as tf.Examples, split into `train`, `eval` and `test`."""
     from tfx.components import ImportExampleGen
     from tfx.proto.example_gen_pb2 import Output, SplitConfig  # pyright: ignore[reportAttributeAccessIssue]
 
-    from components import ArrowExampleGen
+    from components import ArrowExampleGen, Splitting
 
     folder, input_config = _input(data)
-    if data.eval_path:
-        output_config = None
-    else:
-        train, held_out = 100 - data.eval_percent, data.eval_percent
+    output_config = None
+    if not data.eval_path:
         split = SplitConfig.Split
         output_config = Output(
             split_config=SplitConfig(
-                splits=[
-                    split(name="train", hash_buckets=train),
-                    split(name="eval", hash_buckets=held_out),
-                ]
+                splits=[split(name=name, hash_buckets=n) for name, n in data.shares.items()],
+                partition_feature_name=data.split.column if data.split.by == "group" else None,
             )
         )
     arguments: dict[str, Any] = {
@@ -138,6 +134,8 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
         "input_config": input_config,
         "output_config": output_config,
     }
+    if data.split.by not in ("content", "group"):
+        arguments["splitting"] = Splitting(by=data.split.by, column=split_column(data, features))
     if data.drop_rows_without_label and features.label is not None:
         arguments["required"] = [features.label.column]
     if data.source == "csv":
@@ -145,6 +143,13 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
     if data.source == "tfrecord":
         return ImportExampleGen(**arguments)
     return ArrowExampleGen(shorter_lists=_shorter_lists(data, features), **arguments)
+
+
+def split_column(data: DataConfig, features: FeatureSpec) -> str | None:
+    """The column by which rows are split: the one that is named, or the label."""
+    if data.split.by == "stratified" and data.split.column is None and features.label is not None:
+        return features.label.column
+    return data.split.column
 
 
 def _shorter_lists(data: DataConfig, features: FeatureSpec) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from components import CsvOptions
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, is_remote
-from pipeline.data.csv_files import ColumnType, csv_blocks, open_csv
+from pipeline.data.csv_files import ColumnType, CsvBlock, csv_blocks, open_csv
 from pipeline.data.data_sources import files, place
 from pipeline.data.samples import CsvSample, ParquetSample, Sample, Subset, TfrecordSample
 
@@ -131,23 +131,21 @@ def peek(
 
 
 def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
-    import pyarrow as pa
-
     from components.arrow_example_gen import csv_types
     from components.arrow_example_gen.csv_types import CellCounts
 
     table = open_csv(found, options)
     counts: list[csv_types.Counts] = [dict.fromkeys(table.columns, CellCounts())]
-    blocks: list[pa.RecordBatch] = []
+    blocks: list[CsvBlock] = []
     rows, size, complete = 0, 0, True
-    for block in csv_blocks(table):
+    for start, cells in csv_blocks(table):
         if rows == PEEKED_ROWS or size > PEEKED_BYTES:
             complete = False
             break
-        complete = block.num_rows <= PEEKED_ROWS - rows
-        kept = block.slice(0, PEEKED_ROWS - rows)
+        complete = cells.num_rows <= PEEKED_ROWS - rows
+        kept = cells.slice(0, PEEKED_ROWS - rows)
         counts.append(csv_types.count(kept))
-        blocks.append(kept)
+        blocks.append(CsvBlock(start, kept))
         rows, size = rows + kept.num_rows, size + kept.nbytes
         if not complete:
             break

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pipeline.common.errors import ConfigError
-from pipeline.data.csv_files import ColumnType
+from pipeline.data.csv_files import ColumnType, CsvBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,6 +107,10 @@ class Sample(ABC):
     def examples(self, rows: np.ndarray) -> list[bytes]:
         """Rows, by their numbers, as ExampleGen hashes them for its splits."""
 
+    @abstractmethod
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """The place in its file of each row, by its number, as ExampleGen counts them."""
+
 
 class Subset(Sample):
     """Some of the rows of another sample."""
@@ -133,11 +137,15 @@ class Subset(Sample):
         """Encodes rows, by their numbers among those kept."""
         return self._sample.examples(self._kept[rows])
 
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Those of the other sample: rows are counted before some are dropped."""
+        return self._sample.places(self._kept[rows])
+
 
 class CsvSample(Sample):
     """Blocks of cells, and what all of them say of the columns."""
 
-    def __init__(self, blocks: Sequence[pa.RecordBatch], types: CsvTypes, rows: int):
+    def __init__(self, blocks: Sequence[CsvBlock], types: CsvTypes, rows: int):
         """Keeps the cells as text until a column is asked for.
 
         Args:
@@ -146,7 +154,8 @@ class CsvSample(Sample):
             rows: How many rows the blocks hold.
         """
         super().__init__()
-        self._blocks, self._types, self.rows = blocks, types, rows
+        self._blocks, self._types, self.rows = [each.cells for each in blocks], types, rows
+        self._starts = [each.start for each in blocks]
 
     def _texts(self, name: str) -> pa.Array:
         import pyarrow as pa
@@ -183,6 +192,10 @@ class CsvSample(Sample):
             if kind is not None
         ]
         return _encoded(lists, self._types.kinds, len(rows))
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Counted in each file from 0."""
+        return _places(self._starts, [block.num_rows for block in self._blocks], rows)
 
 
 class ParquetSample(Sample):
@@ -254,6 +267,14 @@ class ParquetSample(Sample):
                 written += _encoded(lists, self._table.columns, len(wanted))
         return written
 
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Counted in each row group from where `first_number` has it."""
+        from components.arrow_example_gen.parquet import first_number
+
+        batches = self._batches([next(iter(self._table.columns))])
+        starts = [first_number(part.group) + part.start for part in batches]
+        return _places(starts, [part.batch.num_rows for part in batches], rows)
+
 
 class _Batch(NamedTuple):
     """Rows of a row group, from its row `start` on."""
@@ -319,6 +340,16 @@ class TfrecordSample(Sample):
 
         parse = tf.train.Example.FromString
         return [parse(self._records[row]).SerializeToString(deterministic=True) for row in rows]
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Unknown to Beam: TFRecords are not split by them."""
+        raise NotImplementedError
+
+
+def _places(starts: Sequence[int], sizes: Sequence[int], rows: np.ndarray) -> np.ndarray:
+    """Places of rows, given by their numbers, in parts that begin at these places."""
+    everywhere = [np.arange(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    return np.concatenate(everywhere)[rows]
 
 
 def _finite(values: np.ndarray) -> np.ndarray:

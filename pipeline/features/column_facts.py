@@ -197,7 +197,7 @@ def _read_csv(
     every, count = 1, 0
     counts: csv_types.Counts | None = None
     kept: list[pa.RecordBatch] = []
-    for block in csv_blocks(table):
+    for _, block in csv_blocks(table):
         seen = csv_types.count(block)
         counts = seen if counts is None else csv_types.together([counts, seen])
         kept.append(_every(block, count, every))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,8 @@ from pipeline.features.features_suggest import suggest
 from pipeline.features.leaks import find_leaks
 
 EVAL_PERCENT = 20
-FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by hash looks like
+FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by their hash looks like
+FEW_OF_A_CLASS = 100  # rows: below, chance decides on its share of a split
 _TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
 _STEPS = 12_000  # optimizer steps of a training that is not stopped before
 
@@ -72,11 +74,19 @@ def init_file(
         raise ConfigError(
             f"--output={output}: exists already; name another file, or add --force to overwrite it"
         )
+    source = source or source_of(path)
     guess = _guess(path, source)
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else likely_label(data)
     text = first_config(
-        data, path, label=chosen, why=why, name=name, folder=output.parent, guess=guess
+        data,
+        path,
+        source=source,
+        label=chosen,
+        why=why,
+        name=name,
+        folder=output.parent,
+        guess=guess,
     )
     values = yaml.safe_load(text)
     config = PipelineConfig.model_validate(values)
@@ -91,11 +101,10 @@ def init_file(
         *(f"{name} was left out: it {reason}." for name, reason in leaks.items()),
     ]
     (facts,) = (column for column in data.columns if column.name == chosen)
-    if facts.missing and guess is not None:
+    if facts.missing and source != "tfrecord":
         warnings.append(_unlabelled(facts))
-    different = distinct_rows(data)
-    if different < FEW_DISTINCT * data.rows / data.every:
-        warnings.append(_few_distinct(data, different))
+    if _equal_rows(data):
+        warnings.append(_told_of_equal_rows(data, splittable=source != "tfrecord"))
     return Written(output, chosen, config.label.kind, tuple(warnings))
 
 
@@ -103,6 +112,7 @@ def first_config(
     data: DataFacts,
     path: str,
     *,
+    source: Source,
     label: str,
     why: str,
     name: str,
@@ -114,6 +124,7 @@ def first_config(
     Args:
         data: what was measured.
         path: of the data.
+        source: their format.
         label: the column to predict.
         why: how the label was chosen; empty where it was given.
         name: of the pipeline.
@@ -131,15 +142,19 @@ def first_config(
     section = section.replace(
         "  label: ", "".join(f"  # {line}\n" for line in _told(facts, target, why)) + "  label: "
     )
+    splittable = source != "tfrecord"
+    drop = facts.missing > 0 and splittable
+    by, why_so = split_of(data, facts, target) if splittable else ("", "")
     lines = [
         heading.rstrip("\n"),
         f"name: {name}",
         *(f"# {reason}" for reason in (guess.reasons if guess else ())),
-        *([f"# {_unlabelled(facts)}"] if facts.missing and guess is not None else []),
-        f"data: {_flow(_data(path, folder, guess, drop=facts.missing > 0 and guess is not None))}",
+        *([f"# {_unlabelled(facts)}"] if drop else []),
+        *(f"# {line}" for line in textwrap.wrap(why_so, 90)),
+        f"data: {_flow(_data(path, source, folder, guess, drop=drop, by=by))}",
         "features:",
         section.rstrip("\n"),
-        *_normalization(data),
+        *_normalization(data, splittable=splittable),
         *training(rows),
         *evaluation(facts, target),
         f"output: {{folder: output/{name}}}",
@@ -221,14 +236,31 @@ def evaluation(facts: ColumnFacts, target: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _normalization(data: DataFacts) -> list[str]:
-    """The lines of `normalization:`, for tables of few different rows."""
-    different = distinct_rows(data)
-    if different >= FEW_DISTINCT * data.rows / data.every:
+def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> tuple[str, str]:
+    """What rows are to be split by, and why; both empty where a hash of the row is good enough."""
+    if target["kind"] != "regression" and facts.type in ("int", "string"):
+        counts = Counter(row[0] for row in data.values[facts.name] if row)
+        value, rows = min(counts.items(), key=lambda item: item[1])
+        if rows < FEW_OF_A_CLASS:
+            return "stratified", (
+                f"Of {_shown(value)!r} there are {rows:,} rows: each split gets its share of each "
+                "class."
+            )
+    return ("row", _told_of_equal_rows(data, splittable=True)) if _equal_rows(data) else ("", "")
+
+
+def _shown(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _normalization(data: DataFacts, *, splittable: bool) -> list[str]:
+    """The lines of `normalization:`, for equal rows that come together."""
+    if splittable or not _equal_rows(data):
         return []
+    told = _told_of_equal_rows(data, splittable=False)
     return [
         "normalization:",
-        *(f"  # {line}" for line in textwrap.wrap(_few_distinct(data, different), 90)),
+        *(f"  # {line}" for line in textwrap.wrap(told, 90)),
         "  on_failure: warn",
     ]
 
@@ -239,12 +271,20 @@ def distinct_rows(data: DataFacts) -> int:
     return len(set(zip(*columns, strict=True))) if columns else data.rows
 
 
-def _few_distinct(data: DataFacts, different: int) -> str:
+def _equal_rows(data: DataFacts) -> bool:
+    """Whether there are so few different rows that they cannot be split by their content."""
+    return distinct_rows(data) < FEW_DISTINCT * data.rows / data.every
+
+
+def _told_of_equal_rows(data: DataFacts, *, splittable: bool) -> str:
     measured = len(next(iter(data.values.values())))
-    return (
-        f"only {different:,} different rows among {measured:,}: rows are split by a hash, equal "
-        "ones together, so that train and eval differ by chance. NormalizationValidator tells it "
-        "and goes on. data.eval_path names rows of your own for evaluation."
+    told = f"only {distinct_rows(data):,} different rows among {measured:,}: "
+    if splittable:
+        return told + "they are split by their place too, so that equal ones are in both splits."
+    return told + (
+        "rows of TFRecord are split by a hash, equal ones together, so that train and eval differ "
+        "by chance. NormalizationValidator tells it and goes on. data.eval_path names rows of your "
+        "own for evaluation."
     )
 
 
@@ -265,21 +305,25 @@ def _told(facts: ColumnFacts, target: Mapping[str, Any], why: str) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
 
-def _guess(path: str, source: Source | None) -> CsvGuess | None:
+def _guess(path: str, source: Source) -> CsvGuess | None:
     """How CSV is written; None for other files, and for those that `measure` refuses."""
-    if (source or source_of(path)) != "csv":
+    if source != "csv":
         return None
     return guess_csv(files(path, "--data", base="the working directory"))
 
 
-def _data(path: str, folder: Path, guess: CsvGuess | None, *, drop: bool) -> dict[str, Any]:
+def _data(
+    path: str, source: Source, folder: Path, guess: CsvGuess | None, *, drop: bool, by: str
+) -> dict[str, Any]:
     if not path.startswith(PACKAGE_SCHEME) and not is_remote(path):
         path = os.path.relpath(path, folder)
     section = guess.section() if guess else {}
     return {
+        **({"source": source} if source != "csv" else {}),
         "path": path,
         **({"csv": section} if section else {}),
         "eval_percent": EVAL_PERCENT,
+        **({"split": {"by": by}} if by else {}),
         **({"drop_rows_without_label": True} if drop else {}),
     }
 

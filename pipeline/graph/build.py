@@ -102,7 +102,7 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         config=config.training,
         hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None,
         code=code,
-        baselines=config.evaluation.baselines,
+        baselines=config.data.judged_split if config.evaluation.baselines else None,
     )
     trainers = [tuner, trainer] if tuner else [trainer]
     for node in trainers:
@@ -115,6 +115,7 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
     ).with_id("LatestBlessedModel")
     evaluator = tfx_nodes.Evaluator(
         examples=examples.outputs["examples"],
+        example_splits=[config.data.judged_split],
         model=trainer.outputs["model"],
         baseline_model=baseline.outputs["model"],
         schema=schema.outputs["schema"],

@@ -1,29 +1,25 @@
-"""What the rows themselves show to be wrong, before anything runs: of the splits, as they will be.
-
-ExampleGen splits by a hash of each row. Where few rows decide, they are hashed here as they will be
-there; nothing else is.
-"""
+"""What the rows themselves show to be wrong, before anything runs, split as they will be."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline.common.errors import ConfigError
-from pipeline.config.config import DataConfig, PipelineConfig
+from pipeline.config.config import PipelineConfig
+from pipeline.data.data_sources import split_column
 from pipeline.data.peek import DataPeek
-from pipeline.data.samples import Sample, Values
+from pipeline.data.samples import Values
+from pipeline.preflight.part import FEW_ROWS, Part
+from pipeline.preflight.preflight_split import check_split
 from trainer_module.common.names import nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from components.arrow_example_gen.parquet import Hole
     from transform import Group, Label
     from transform.columns.grouped import ResolvedGroup
 
@@ -33,8 +29,6 @@ RARE_ROWS = 20
 PEEKED_RARE_ROWS = 20_000
 
 SHOWN_VALUES = 8
-FEW_ROWS = 1_000
-"""Rows that are hashed at most to know their split, one by one."""
 
 
 def check_rows(
@@ -56,11 +50,13 @@ def check_rows(
     Raises:
         ConfigError: names the column, the split and the number of rows.
     """
-    first = Part("train" if held_out else "both", config.data.path, seen, config.data)
+    column = split_column(config.data, config.features)
+    first = Part("train" if held_out else "all", config.data.path, seen, config.data, column)
     parts = [first]
     if held_out is not None:
         assert config.data.eval_path is not None
         parts.append(Part("eval", config.data.eval_path, held_out, config.data))
+    check_split(config, first)
     try:
         _check_columns(config, groups, used, parts)
     except ConfigError:
@@ -102,67 +98,6 @@ def _check_columns(
         _check_eval_classes(config.label, *parts)
 
 
-@dataclass(frozen=True)
-class Part:
-    """Rows of one path of the data.
-
-    Attributes:
-        split: the split that they are of, or "both".
-    """
-
-    split: Literal["train", "eval", "both"]
-    path: str
-    seen: DataPeek
-    data: DataConfig
-
-    def values(self, name: str) -> Values:
-        """A column of the sample."""
-        return self._sample.values(name)
-
-    def exact(self, name: str) -> np.ndarray:
-        """A float column of the sample before it is rounded to float32."""
-        return self._sample.exact(name)
-
-    def hole(self, name: str) -> Hole | None:
-        """The first row, of all, with a list that tf.Example cannot hold as it is."""
-        return self._sample.hole(name)
-
-    @property
-    def _sample(self) -> Sample:
-        assert self.seen.sample is not None
-        return self.seen.sample
-
-    @property
-    def whole(self) -> bool:
-        """The sample is all there is."""
-        return self.seen.complete and self._sample.rows == self.seen.rows
-
-    def of_train(self, rows: np.ndarray) -> np.ndarray:
-        """Bool: which of the rows, given by their numbers, come into the train split.
-
-        `_PartitionFn` of tfx.components.example_gen.base_example_gen_executor, for the buckets that
-        `data_sources.example_gen` asks for.
-        """
-        if self.split != "both":
-            return np.full(len(rows), self.split == "train")
-        train = 100 - self.data.eval_percent
-        hashes = [hashlib.sha256(example).hexdigest() for example in self._sample.examples(rows)]
-        return np.asarray([int(digest, 16) % 100 < train for digest in hashes], bool)
-
-    def any_in_train(self, rows: np.ndarray) -> bool:
-        """Whether one of the rows comes into the train split; taken for granted of many."""
-        if self.split != "both" or len(rows) > FEW_ROWS:
-            return self.split != "eval"
-        blocks = (rows[start : start + 16] for start in range(0, len(rows), 16))
-        return any(self.of_train(block).any() for block in blocks)
-
-    def where(self, rows: np.ndarray) -> str:
-        """The splits that some of the rows (bool, of all) come into, for a message."""
-        found = self.of_train(np.flatnonzero(rows)[:FEW_ROWS])
-        names = [name for name, some in (("train", found.any()), ("eval", not found.all())) if some]
-        return " and ".join(names)
-
-
 def _derived(config: PipelineConfig, seen: DataPeek) -> set[str]:
     if config.features.derive is None:
         return set()
@@ -181,10 +116,10 @@ def _check_has_values(name: str, part: Part) -> None:
             f"{part.seen.rows} rows that Transform can use (missing, NaN and infinite values and "
             "empty texts are none). Remove it from the features."
         )
-    if part.split == "both" and not part.any_in_train(rows):
+    if part.split == "all" and not part.any_in_train(rows):
         raise ConfigError(
             f"features: column {name!r} of {part.path} has values in {len(rows)} of "
-            f"{part.seen.rows} rows, all of which come into the eval split: nothing can be learned "
+            f"{part.seen.rows} rows, none of which comes into the train split: nothing is learned "
             "of it. Remove it from the features, or add rows."
         )
 
@@ -292,7 +227,7 @@ def _check_label(label: Label, part: Part) -> None:
     if len(others) == 0 or (part.whole and not part.any_in_train(others)):
         most = first[int(np.flatnonzero(ids == np.argmax(np.bincount(ids)))[0])].as_py()
         _refuse_constant(what, most, part)
-    if label.kind == "multiclass" and part.split == "both" and part.whole:
+    if label.kind == "multiclass" and part.split == "all" and part.whole:
         _check_rare_classes(what, ids, first, part)
 
 
@@ -410,17 +345,11 @@ def _check_batch(config: PipelineConfig, train: Part) -> None:
     if not train.seen.complete:
         return
     rows = train.seen.rows
-    if train.split == "both":
-        expected = rows * (100 - config.data.eval_percent) / 100
+    if train.split == "all":
+        expected = rows * train.data.shares["train"] / 100
         near = abs(expected - size) < 5 * np.sqrt(rows)
         exact = train.whole and (near or rows <= FEW_ROWS)
         rows = int(train.of_train(np.arange(rows)).sum()) if exact else int(expected)
-    if rows == 0:
-        raise ConfigError(
-            f"data.path={config.data.path}: none of its {train.seen.rows:,} rows comes into the "
-            f"train split (data.eval_percent={config.data.eval_percent} of a hash of each row): "
-            "add rows, or name files for evaluation in data.eval_path."
-        )
     if size > rows:
         raise ConfigError(
             f"{section}.global_batch_size={size} exceeds the {rows} rows of the train split of "

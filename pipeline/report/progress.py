@@ -128,7 +128,7 @@ class RunState:
             if node.name.endswith("ExampleGen") or node.name in ("StatisticsGen", "Transform"):
                 node.rows = everything
             elif node.name == "Evaluator":
-                node.rows = per_split.get("eval")
+                node.rows = per_split.get("test", per_split.get("eval"))
 
     def report(self, record: Progress) -> None:
         """Takes a progress record of the running node."""

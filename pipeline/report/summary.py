@@ -300,7 +300,7 @@ def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
 
 
 def unusable_labels(config: PipelineConfig, records: dict[str, NodeRecord]) -> list[str]:
-    """A sentence on the eval rows whose label is missing or invalid; none where there is none.
+    """A sentence on the judged rows whose label is missing or invalid; none where there is none.
 
     Transform writes NaN for such a label, or class -1.
     """
@@ -309,7 +309,8 @@ def unusable_labels(config: PipelineConfig, records: dict[str, NodeRecord]) -> l
     written = _output(records, "Transform", "transformed_examples")
     if written is None:
         return []
-    files = sorted(map(str, Path(written.uri).glob("Split-eval/*.gz")))
+    split = config.data.judged_split
+    files = sorted(map(str, Path(written.uri).glob(f"Split-{split}/*.gz")))
     label, rows, bad = config.label.column, 0, []
     for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
         rows += 1
@@ -322,8 +323,8 @@ def unusable_labels(config: PipelineConfig, records: dict[str, NodeRecord]) -> l
     shown = ", ".join(map(str, bad[:SHOWN_ROWS])) + (", ..." if len(bad) > SHOWN_ROWS else "")
     return [
         f"label {label!r} is missing, invalid or of an unknown class in {len(bad):,} of {rows:,} "
-        f"eval rows (rows {shown} of {short(Path(written.uri))}/Split-eval): leave them out of the "
-        "data, or correct them"
+        f"{split} rows (rows {shown} of {short(Path(written.uri))}/Split-{split}): leave them out "
+        "of the data, or correct them"
     ]
 
 

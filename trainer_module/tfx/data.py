@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tensorflow as tf
@@ -73,3 +74,20 @@ def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
     return TransformedData(
         transform_output, layout, Examples(train_files, spec, label, weight), eval_files
     )
+
+
+def split_files(fn_args: Any, split: str) -> tuple[str, ...]:
+    """Returns the files of a split of the transformed examples; TFX hands over two alone.
+
+    Raises:
+        ValueError: There are none.
+    """
+    what = f"the {split} split of the examples"
+    patterns = list(fn_args.eval_files or [])
+    if split != "eval":
+        folders = [os.path.dirname(os.path.dirname(pattern)) for pattern in patterns]
+        patterns = [os.path.join(folder, f"Split-{split}", "*") for folder in folders]
+    files = expand(patterns, what=what)
+    if not files:
+        raise ValueError(f"{what} has no files: name another split, or none.")
+    return files

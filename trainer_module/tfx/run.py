@@ -13,7 +13,7 @@ from trainer_module.devices.strategies import create_strategy
 from trainer_module.loop.actions import FitResult
 from trainer_module.model.data_context import unsized_ids
 from trainer_module.model.plan import resolve
-from trainer_module.tfx.data import open_data
+from trainer_module.tfx.data import open_data, split_files
 from trainer_module.tfx.export import export_model
 from trainer_module.tfx.label_names import write_label
 from trainer_module.training import check_rows, keras_set_up, train
@@ -31,8 +31,8 @@ def run_fn(fn_args: Any) -> FitResult:
     A Tuner's best hyperparameters, where the node has them, take the place of the settings that
     they name (`optimizer.learning_rate`).
 
-    With `fn_args.custom_config["baselines"]`, what a constant and a linear model reach on the eval
-    rows is written to `baselines.json` in the model_run folder.
+    With `fn_args.custom_config["baselines"]`, a split's name, what a constant and a linear model
+    reach on its rows is written to `baselines.json` in the model_run folder.
 
     Args:
         fn_args: TFX's FnArgs: train_files, eval_files, transform_output, model_run_dir,
@@ -76,8 +76,12 @@ def run_fn(fn_args: Any) -> FitResult:
             loss=plan.loss,
             raw_schema=getattr(fn_args, "schema_path", None),
         )
-    if fn_args.custom_config.get("baselines"):
-        write_baselines(_run_dir(fn_args), data, summary, config, trained.inputs)
+    judged = fn_args.custom_config.get("baselines")
+    if judged:
+        files = split_files(fn_args, judged)
+        write_baselines(
+            _run_dir(fn_args), data._replace(eval_files=files), summary, config, trained.inputs
+        )
     return trained.result
 
 

@@ -24,8 +24,8 @@ def test_the_configuration_reaches_run_fn(channels):
     assert TrainerConfig.model_validate(handed["trainer"]) == config
     assert handed["code"] == "abc"
     assert "baselines" not in handed
-    trainer = create_trainer(**channels, config=config, baselines=True)
-    assert json.loads(trainer.exec_properties["custom_config"])["baselines"] is True
+    trainer = create_trainer(**channels, config=config, baselines="test")
+    assert json.loads(trainer.exec_properties["custom_config"])["baselines"] == "test"
 
 
 def test_a_wrong_configuration_is_refused_while_the_graph_is_built(channels):

@@ -15,12 +15,12 @@ import tensorflow as tf
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
-from pipeline.config.config import DataConfig
+from pipeline.config.config import DataConfig, SplitConfig
 from pipeline.data import data_sources, peek
 from pipeline.engines.engine import Engine
 from pipeline.engines.in_memory import InMemory
 from pipeline.engines.multi_processing import MultiProcessing
-from pipeline.preflight.preflight_rows import Part
+from pipeline.preflight.part import Part
 from transform import FeatureSpec, Label
 
 ROWS: list[dict[str, Any]] = [
@@ -124,7 +124,7 @@ def test_every_row_arrives_once(source, tmp_path):
     # The preflight knows the split of each row before it is made.
     seen = peek.peek(data)
     assert seen is not None
-    in_train = Part("both", data.path, seen, data).of_train(np.arange(len(ROWS)))
+    in_train = Part("all", data.path, seen, data).of_train(np.arange(len(ROWS)))
     expected = [row for row, train in zip(ROWS, in_train, strict=True) if train]
     assert sorted(map(key, splits["train"])) == sorted(map(key, expected))
 
@@ -144,9 +144,82 @@ def test_rows_without_a_label_are_left_out_where_that_is_said(source, tmp_path):
     assert read is not None
     seen = read.having("sold")
     assert (read.rows, seen.rows) == (len(rows), len(wanted))
-    in_train = Part("both", data.path, seen, data).of_train(np.arange(len(wanted)))
+    in_train = Part("all", data.path, seen, data).of_train(np.arange(len(wanted)))
     expected = [row for row, train in zip(wanted, in_train, strict=True) if train]
     assert sorted(map(key, splits["train"])) == sorted(map(key, expected))
+
+
+SALES: list[dict[str, Any]] = [
+    {
+        "sold": int(i % 12 == 0),
+        "day": f"2024-0{1 + i % 9}-{10 + i % 17}",
+        "shop": f"shop {i % 7}",
+        "amount": float(i % 3),
+    }
+    for i in range(120)
+]
+SPLITS = {
+    "row": SplitConfig(by="row"),
+    "stratified": SplitConfig(by="stratified"),
+    "time": SplitConfig(by="time", column="day"),
+    "group": SplitConfig(by="group", column="shop"),
+}
+
+
+def run_and_expect(data: DataConfig, rows: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
+    """Runs the node; each split has just the rows that preflight says."""
+    features = FEATURES.model_copy(update={"label": Label(column="sold", kind="binary")})
+    splits = run_example_gen(data, folder, features=features)
+    seen = peek.peek(data)
+    assert seen is not None
+    column = data_sources.split_column(data, features)
+    found = Part("all", data.path, seen, data, column).split_of(np.arange(len(rows)))
+    for name, written in splits.items():
+        expected = [row for row, split in zip(rows, found, strict=True) if split == name]
+        assert sorted(map(key, written)) == sorted(map(key, expected)), name
+    assert sum(map(len, splits.values())) == len(rows)
+    return splits
+
+
+@pytest.mark.parametrize("by", list(SPLITS))
+@pytest.mark.parametrize("source", ["csv", "parquet"])
+def test_rows_are_split_as_is_said(by, source, tmp_path):
+    file = tmp_path / f"*.{source}"
+    if source == "csv":
+        write_csv(tmp_path / "a.csv", SALES[:50])
+        write_csv(tmp_path / "b.csv", SALES[50:])
+    else:
+        pq.write_table(pa.Table.from_pylist(SALES), tmp_path / "a.parquet", row_group_size=50)
+    data = DataConfig(
+        source=source, path=str(file), eval_percent=25, test_percent=25, split=SPLITS[by]
+    )
+    splits = run_and_expect(data, SALES, tmp_path)
+    sizes = {name: len(rows) for name, rows in splits.items()}
+    if by == "row":
+        assert 40 <= sizes["train"] <= 80
+        assert all(10 <= sizes[name] <= 50 for name in ("eval", "test"))
+    elif by == "stratified":
+        assert sizes == {"train": 60, "eval": 30, "test": 30}
+        sold = {name: sum(row["sold"] for row in rows) for name, rows in splits.items()}
+        assert sold == {"train": 5, "eval": 3, "test": 2}
+    elif by == "time":
+        last = {name: max(row["day"] for row in rows) for name, rows in splits.items()}
+        first = {name: min(row["day"] for row in rows) for name, rows in splits.items()}
+        assert last["train"] < first["eval"] <= last["eval"] < first["test"]
+        assert abs(sizes["train"] - 60) <= 4
+    else:
+        shops = [{row["shop"] for row in rows} for rows in splits.values()]
+        assert sum(map(len, shops)) == len(set.union(*shops)) == 7
+
+
+def test_equal_rows_come_into_both_splits_by_row_and_into_one_by_content(tmp_path):
+    rows = [{"sold": i % 2, "amount": 1.5} for i in range(200)]
+    write_csv(tmp_path / "rows.csv", rows)
+    for by in ("content", "row"):
+        data = DataConfig(path=str(tmp_path / "rows.csv"), split=SplitConfig(by=by))
+        splits = run_and_expect(data, rows, tmp_path / by)
+        of_one = {name: {row["sold"] for row in found} for name, found in splits.items()}
+        assert sum(map(len, of_one.values())) == (2 if by == "content" else 4)
 
 
 @pytest.mark.slow

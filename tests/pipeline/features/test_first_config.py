@@ -137,7 +137,7 @@ def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
 
 
 def test_few_different_rows_are_told(tmp_path, capsys):
-    """Equal rows come into one split, which then differs from the other by chance."""
+    """Equal rows would come into one split, which then differs from the other by chance."""
     random = np.random.default_rng(2)
     kind, sold = random.integers(0, 3, 400), random.integers(0, 2, 400)
     frame = pd.DataFrame({"kind": kind.astype(str), "size": kind * 7 + 0.5, "sold": sold})
@@ -145,9 +145,22 @@ def test_few_different_rows_are_told(tmp_path, capsys):
     output = tmp_path / "few.yaml"
     assert main(["init", "--data", str(tmp_path / "few.csv"), "--output", str(output)]) == 0
     assert "note: only 6 different rows among 400" in capsys.readouterr().out
-    assert load_config(output).normalization.on_failure == "warn"
+    assert load_config(output).data.split.by == "row"
     frame.assign(size=random.normal(size=400)).to_csv(tmp_path / "few.csv", index=False)
     command = ["init", "--data", str(tmp_path / "few.csv"), "--output", str(output), "--force"]
     assert main(command) == 0
     assert "different rows" not in capsys.readouterr().out
-    assert load_config(output).normalization.on_failure == "fail"
+    assert load_config(output).data.split.by == "content"
+
+
+def test_a_rare_class_is_split_by_class(tmp_path):
+    random = np.random.default_rng(3)
+    frame = pd.DataFrame({"size": random.normal(size=300), "kind": ["a", "b", "c"] * 100})
+    frame.loc[:80, "kind"] = "a"
+    output = tmp_path / "rare.yaml"
+    frame.to_parquet(tmp_path / "rare.parquet", index=False)
+    command = ["init", "--data", str(tmp_path / "rare.parquet"), "--output", str(output)]
+    assert main(command) == 0
+    data = load_config(output).data
+    assert (data.source, data.split.by) == ("parquet", "stratified")
+    assert "there are 73 rows" in output.read_text(encoding="utf-8")

@@ -13,8 +13,8 @@ import pytest
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.data.peek import peek
-from pipeline.preflight import preflight, preflight_rows
-from pipeline.preflight.preflight_rows import Part
+from pipeline.preflight import preflight, preflight_split
+from pipeline.preflight.part import Part
 
 Write = Callable[..., Path]
 
@@ -240,7 +240,7 @@ def test_a_column_with_values_in_eval_only(write, tmp_path, source):
     assert 0 < len(texts) < 6
     for text in texts:
         assert "column 'amount'" in text
-        assert "in 1 of 60 rows, all of which come into the eval split" in text
+        assert "in 1 of 60 rows, none of which comes into the train split" in text
 
 
 def test_a_column_of_nan_alone(write):
@@ -346,8 +346,8 @@ def test_a_batch_of_more_rows_than_come_into_the_train_split(write):
     assert "exceeds the 38 rows of the train split" in text
 
 
-def test_a_row_that_comes_into_the_eval_split_is_no_batch_of_0(write):
-    """A label that `derive` makes is not looked at, so that one row comes this far."""
+def test_a_split_without_rows_is_refused(write):
+    """One row comes into one split, by chance."""
     told = []
     for age in range(12):
         file = write(csv=csv_of(rows(age=lambda i, age=age: age)[:1]))
@@ -355,12 +355,14 @@ def test_a_row_that_comes_into_the_eval_split_is_no_batch_of_0(write):
         seen = peek(config.data)
         assert seen is not None
         try:
-            preflight_rows._check_batch(config, Part("both", config.data.path, seen, config.data))
+            preflight_split.check_split(config, Part("all", config.data.path, seen, config.data))
         except ConfigError as error:
             told.append(str(error))
-    assert 0 < len(told) < 12
-    assert "none of its 1 rows comes into the train split (data.eval_percent=33 of a" in told[0]
-    assert "add rows, or name files for evaluation in data.eval_path" in told[0]
+    assert len(told) == 12
+    assert any("none of its 1 rows comes into the train split" in text for text in told)
+    assert any("none of its 1 rows comes into the eval split" in text for text in told)
+    assert "Add rows" in told[0]
+    assert "data.eval_path" in told[0]
 
 
 # Columns that nothing uses are not judged.

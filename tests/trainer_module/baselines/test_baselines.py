@@ -127,7 +127,7 @@ def test_run_fn_writes_them_where_asked_alone(fn_args):
     run_fn(args)
     file = Path(args.model_run_dir) / "baselines.json"
     assert not file.exists()
-    args.custom_config["baselines"] = True
+    args.custom_config["baselines"] = "eval"
     run_fn(args)
     written = json.loads(file.read_text())
     assert [each["name"] for each in written["baselines"]] == ["constant", "linear"]

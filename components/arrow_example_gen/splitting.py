@@ -1,0 +1,194 @@
+"""Which split a row comes into, where a hash of its content is not what is wanted.
+
+    row         a hash of the row and of its place in the file: equal rows are split like others
+    stratified  the same, class by class: each split has its share of each class
+    time        the earliest rows are the first split's, the latest the last one's
+
+TFX's own two, by a hash of the content and by that of a column, are left to TFX.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Literal
+
+import apache_beam as beam
+import pydantic
+import tensorflow as tf
+from apache_beam.pvalue import AsDict
+from apache_beam.transforms.stats import ApproximateQuantilesCombineFn
+from pydantic import BaseModel, ConfigDict
+
+_EXACT = 10_000  # rows of a key up to which its shares are exact
+_QUANTILES = 1001
+_HASHES = 2**53
+
+Value = bytes | int | float
+_Values = tuple[list[Any], Any]
+NumberedRow = tuple[int, tf.train.Example]
+
+
+class Splitting(BaseModel):
+    """How rows are split.
+
+    Attributes:
+        by: see above.
+        column: the label of `stratified`, the time of `time`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: Literal["row", "stratified", "time"]
+    column: str | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _has_its_column(self) -> Splitting:
+        if (self.column is None) != (self.by == "row"):
+            raise ValueError(f"by={self.by!r} and column={self.column!r} do not go together")
+        return self
+
+
+class SplitRows(beam.PTransform):
+    """Numbered rows -> a tuple of tf.Examples, an item per split."""
+
+    def __init__(self, splitting: Splitting, shares: Sequence[int]):
+        """Splits rows.
+
+        Args:
+            splitting: by what.
+            shares: of each split, of their sum.
+        """
+        super().__init__()
+        self._splitting, self._shares = splitting, list(shares)
+
+    def expand(self, rows: Any) -> Any:
+        """Splits them; `stratified` and `time` pass over the rows twice."""
+        by_row: Any = _by_row
+        by_rank: Any = _by_rank
+        if self._splitting.by == "row":
+            split = rows | "Split" >> beam.Partition(by_row, len(self._shares), self._shares)
+        else:
+            cuts = (
+                rows
+                | "Ranks" >> beam.Map(_rank, self._splitting)
+                | "Cuts" >> beam.CombinePerKey(_Cuts(self._shares))
+            )
+            split = rows | "Split" >> beam.Partition(
+                by_rank, len(self._shares), self._splitting, AsDict(cuts)
+            )
+        return tuple(
+            each | f"Rows[{i}]" >> beam.Map(_row).with_output_types(tf.train.Example)
+            for i, each in enumerate(split)
+        )
+
+
+def hash_of(number: int, serialized: bytes) -> int:
+    """An even integer hash below 2^53 of a row and its place.
+
+    Args:
+        number: the row's place in its file.
+        serialized: the row, serialized deterministically.
+    """
+    digest = hashlib.sha256(b"%d " % number + serialized).digest()
+    return int.from_bytes(digest[:8], "big") % _HASHES
+
+
+def split_of(hashed: int, shares: Sequence[int]) -> int:
+    """The split of a row that has this hash, for `row`."""
+    limits = list(accumulate(shares))
+    return bisect.bisect(limits, hashed * limits[-1] // _HASHES)
+
+
+def cuts_of(values: Sequence[Any], shares: Sequence[int]) -> list[Any]:
+    """The last value of each split but the last one.
+
+    Args:
+        values: sorted: all of them, or their quantiles.
+        shares: of each split, of their sum.
+    """
+    limits = list(accumulate(shares))
+    places = [round(limit / limits[-1] * len(values)) - 1 for limit in limits[:-1]]
+    return [values[max(place, 0)] for place in places]
+
+
+def value_of(example: tf.train.Example, column: str) -> Value:
+    """The first value of a column.
+
+    Raises:
+        ValueError: the row has none.
+    """
+    feature = example.features.feature
+    kind = feature[column].WhichOneof("kind") if column in feature else None
+    values: Sequence[Value] = getattr(feature[column], kind).value if kind else []
+    if not len(values) or values[0] != values[0] or values[0] == b"":
+        raise ValueError(
+            f"A row has no value of column {column!r}, by which rows are split. Give it one, or "
+            "split by another column."
+        )
+    return values[0]
+
+
+class _Cuts(beam.CombineFn):
+    """`cuts_of` all values of a key; of many, of their quantiles, within 0.1 % of the rows."""
+
+    def __init__(self, shares: Sequence[int]):
+        self._shares = list(shares)
+        self._quantiles = ApproximateQuantilesCombineFn.create(_QUANTILES)
+
+    def create_accumulator(self) -> _Values:
+        return [], None
+
+    def add_input(self, accumulator: _Values, value: Value) -> _Values:
+        few, many = accumulator
+        if many is not None:
+            return few, self._quantiles.add_input(many, value)
+        few.append(value)
+        return accumulator if len(few) <= _EXACT else ([], self._all(few))
+
+    def merge_accumulators(self, accumulators: Iterable[_Values]) -> _Values:
+        found = list(accumulators)
+        if all(many is None for _, many in found):
+            few = [value for values, _ in found for value in values]
+            return (few, None) if len(few) <= _EXACT else ([], self._all(few))
+        many = [self._all(values) if more is None else more for values, more in found]
+        return [], self._quantiles.merge_accumulators(many)
+
+    def extract_output(self, accumulator: _Values) -> list[Value]:
+        few, many = accumulator
+        values = sorted(few) if many is None else self._quantiles.extract_output(many)
+        return cuts_of(values, self._shares)
+
+    def _all(self, values: Iterable[Value]) -> Any:
+        many = self._quantiles.create_accumulator()
+        for value in values:
+            many = self._quantiles.add_input(many, value)
+        return many
+
+
+def _row(row: NumberedRow) -> tf.train.Example:
+    return row[1]
+
+
+def _hash(row: NumberedRow) -> int:
+    return hash_of(row[0], row[1].SerializeToString(deterministic=True))
+
+
+def _rank(row: NumberedRow, splitting: Splitting) -> tuple[Value, Value]:
+    """The rows that are split with this one, and its place among them."""
+    assert splitting.column is not None
+    value = value_of(row[1], splitting.column)
+    return (value, _hash(row)) if splitting.by == "stratified" else (b"", value)
+
+
+def _by_row(row: NumberedRow, _: int, shares: Sequence[int]) -> int:
+    return split_of(_hash(row), shares)
+
+
+def _by_rank(
+    row: NumberedRow, _: int, splitting: Splitting, cuts: Mapping[Value, Sequence[Any]]
+) -> int:
+    key, rank = _rank(row, splitting)
+    return bisect.bisect_left(cuts[key], rank)

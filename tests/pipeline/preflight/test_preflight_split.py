@@ -1,0 +1,123 @@
+"""`data.split`: what the rows cannot be split by is refused before any node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipeline.common.errors import ConfigError
+from pipeline.config.config_file import load_config
+from pipeline.preflight import preflight
+
+
+def table(**columns: Any) -> str:
+    """60 rows of a small, correct table, some of its columns changed."""
+    known = {
+        "amount": lambda i: i + 0.5,
+        "age": lambda i: 20 + i,
+        "city": lambda i: ("Oslo", "Lima", "Kyoto")[i % 3],
+        "day": lambda i: f"2024-01-{10 + i % 20}",
+        "bought": lambda i: i % 2,
+        **columns,
+    }
+    rows = [",".join(str(of(i)) for of in known.values()) for i in range(60)]
+    return "\n".join([",".join(known), *rows]) + "\n"
+
+
+def refusal(file: Any, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        preflight.check(load_config(file, overrides))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        "{by: content}",
+        "{by: row}",
+        "{by: stratified}",
+        "{by: stratified, column: city}",
+        "{by: time, column: day}",
+        "{by: time, column: age}",
+        "{by: group, column: city}",
+    ],
+)
+def test_what_rows_can_be_split_by_passes(write, split):
+    overrides = [f"data.split={split}", "data.test_percent=10", "training.global_batch_size=8"]
+    if "group" in split:
+        overrides.append("data.test_percent=0")
+    preflight.check(load_config(write(csv=table()), overrides))
+
+
+@pytest.mark.parametrize(
+    ("split", "told"),
+    [
+        ("{by: time}", "needs `column`"),
+        ("{by: row, column: age}", "column=age does not go with by: row"),
+        ("{by: hash}", "'content', 'row', 'stratified', 'time' or 'group'"),
+        ("{by: group, column: town}", "column 'town'"),
+        ("{by: group, column: amount}", "takes whole numbers or texts"),
+        ("{by: stratified, column: amount}", "is a number on a scale"),
+        ("{by: time, column: city}", "'Oslo' and 59 more texts that do not sort by time"),
+    ],
+)
+def test_what_they_cannot_be_split_by_is_refused(write, split, told):
+    text = refusal(write(csv=table()), f"data.split={split}")
+    assert told in text or "'town' is no column" in text
+
+
+def test_rows_without_a_value_of_the_column(write):
+    day = lambda i: "" if i < 3 else f"2024-01-{10 + i % 20}"  # noqa: E731
+    text = refusal(write(csv=table(day=day)), "data.split={by: time, column: day}")
+    assert "column 'day'" in text
+    assert "missing in 3 of 60 rows" in text
+
+
+def test_a_regression_label_is_no_class(write):
+    text = refusal(
+        write(csv=table(price=lambda i: i)),
+        "data.split={by: stratified}",
+        "features.label={column: price, kind: regression}",
+        "evaluation={}",
+    )
+    assert "is a number on a scale" in text
+    assert "by: row" in text
+
+
+def test_a_time_that_most_rows_share_leaves_a_split_empty(write):
+    day = lambda i: "2024-01-01" if i < 5 else "2024-02-02"  # noqa: E731
+    text = refusal(write(csv=table(day=day)), "data.split={by: time, column: day}")
+    assert "comes into the eval split" in text
+    assert "rows: train 60, eval 0" in text
+
+
+def test_a_class_that_chance_would_keep_from_training_is_split_by_stratified(write):
+    """Two rows of a class: by content both may be held out; stratified has one of them train."""
+    city = lambda i: "Rare" if i in (7, 31) else ("Oslo", "Lima")[i % 2]  # noqa: E731
+    label = "features.label={column: city, kind: multiclass}"
+    found = []
+    for age in range(8):
+        file = write(csv=table(city=city, age=lambda i, age=age: i + age))
+        overrides = [label, "evaluation={}", "data.eval_percent=80", "training.global_batch_size=4"]
+        overrides.append("features.groups=[{name: n, columns: [age], scale: z_score}]")
+        preflight.check(load_config(file, [*overrides, "data.split={by: stratified}"]))
+        try:
+            preflight.check(load_config(file, overrides))
+        except ConfigError as error:
+            found.append(str(error))
+    assert found
+    assert "Rare (2 rows)" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["data.eval_percent=60", "data.test_percent=40"], "nothing to train on"),
+        (["data.eval_path=rows.csv", "data.test_percent=10"], "leave out test_percent"),
+        (["data.source=tfrecord", "data.split={by: row}"], "does not go with source: tfrecord"),
+    ],
+)
+def test_settings_that_do_not_go_together(write, overrides, told):
+    with pytest.raises(ConfigError, match=told):
+        load_config(write(), overrides)
