@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
+from pipeline.features.date_formats import guess_format
 
 MOSTLY_MISSING = 0.95
 INDICATOR_SHARE = 0.01  # from here on, that a value is missing is told to the model
@@ -41,6 +42,7 @@ _FIRST, _LAST = 631_152_000, 2_840_140_800  # 1990 and 2060, in seconds since 19
 _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d*)?)?([Zz]|[+-]\d{2}:?\d{2})?)?")
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[./]\d{1,2}[./].*")
+_WHOLE_DATE = re.compile(r"(19|20)\d{6}")
 _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
 _ID_NAME = re.compile(r"(^|[_ ])(id|uuid|guid|key|index|row|number|no)$", re.IGNORECASE)
 _CODE_NAME = re.compile(
@@ -217,6 +219,8 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
     """Dates, ids, flags and codes; None: a number like any other."""
     name, distinct = facts.name, texts.distinct
     date = _epoch_date(facts, numbers, table)
+    if date is None and all(_WHOLE_DATE.fullmatch(text) for text in _listed(texts)):
+        date = _written_date(facts, _listed(texts), table)
     if date is not None:
         return date
     span = numbers.maximum - numbers.minimum + 1
@@ -336,13 +340,28 @@ def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal 
         first, last = min(labels), max(labels)
         has_time = any(len(text) > len("2013-05-06") for text in labels)
         return _date(facts, table, has_time, first[:7] != last[:7], f"{first} to {last}", {})
-    if all(_OTHER_DATE.fullmatch(text) for text in labels):
+    written = _written_date(facts, labels, table)
+    if written is None and all(_OTHER_DATE.fullmatch(text) for text in labels):
         return Proposal(
             facts.name,
             None,
-            f"dates like {_shown(labels[0])}: write them as 2013-05-06 to encode their parts",
+            f"dates like {_shown(labels[0])}, not all in one format: write them as 2013-05-06 to "
+            "encode their parts",
         )
-    return None
+    return written
+
+
+def _written_date(facts: ColumnFacts, labels: Sequence[str], table: TableFacts) -> Proposal | None:
+    """Texts, or ints as 20130506, in a format that is not ISO 8601's."""
+    found = guess_format(labels)
+    if found is None:
+        return None
+    measured = f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, as {_shown(labels[0])}"
+    if found.doubt is not None:
+        measured += f" (or {found.doubt}: day and month cannot be told apart)"
+    months = (found.first.year, found.first.month) != (found.last.year, found.last.month)
+    options = {"format": found.form}
+    return _date(facts, table, found.has_time, months, measured, options)
 
 
 def _epoch_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:

@@ -30,6 +30,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
 
     from transform.analyzers.unread import with_unread
     from transform.encode.calendar import of_epoch, of_text
+    from transform.encode.date_format import to_iso
 
     blocks = []
     for resolved in members.resolved:
@@ -38,16 +39,29 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
         numbers = tuple(n for n in resolved.columns if inputs.types[n] != "string")
         if texts:
             raw = inputs.dense.texts(texts)
-            date = of_text(raw, time_zone=option.time_zone)
+            iso = raw if option.format is None else to_iso(raw, option.format)
+            date = of_text(iso, time_zone=option.time_zone)
             block = _block(texts, date, option)
             blocks.append(with_unread(block, raw, tf.not_equal(raw, ""), date.missing, texts))
         if numbers:
             raw = inputs.dense.numbers(numbers)
-            date = of_epoch(raw / _PER_SECOND[option.unit], time_zone=option.time_zone)
+            if option.format is None:
+                date = of_epoch(raw / _PER_SECOND[option.unit], time_zone=option.time_zone)
+            else:
+                date = of_text(to_iso(_digits(raw), option.format), time_zone=option.time_zone)
             block = _block(numbers, date, option)
             given = tf.logical_not(tf.math.is_nan(raw))
             blocks.append(with_unread(block, raw, given, date.missing, numbers))
     return blocks
+
+
+def _digits(numbers: tf.Tensor) -> tf.Tensor:
+    """20130506.0 as "20130506", NaN as ""."""
+    import tensorflow as tf
+
+    missing = tf.math.is_nan(numbers)
+    whole = tf.cast(tf.where(missing, tf.zeros_like(numbers), numbers), tf.int64)
+    return tf.where(missing, tf.constant(""), tf.strings.as_string(whole))
 
 
 def _block(names: tuple[str, ...], date: Calendar, option: Date) -> Block:

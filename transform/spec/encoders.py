@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from transform.spec.common import Model, as_list
+from transform.spec.date_format import check_format
 from transform.spec.nearest import nearest
 
 DatePart = Literal[
@@ -174,6 +175,7 @@ class Date(Options):
     encode: {date: {parts: [hour, weekday]}}                 ids <name>_hour, <name>_weekday
     encode: {date: {parts: [hour, weekday], cyclic: true}}   floats <name>_hour_sin, _hour_cos, ...
     encode: {date: {parts: [hour], time_zone: Europe/Oslo}}  the hour there
+    encode: {date: {parts: [month], format: "%d.%m.%Y"}}     of texts as 06.05.2013
     """
 
     own_missing: ClassVar[str | None] = "an id of its own (or 0 and 0 on the circle)"
@@ -190,6 +192,19 @@ class Date(Options):
         description="IANA name of the place whose date and time count; null: UTC for ints, what "
         "it shows for a text",
     )
+
+    format: str | None = Field(
+        default=None,
+        description="how texts (or ints as 20130506) are written, in strptime's directives; "
+        "null: ISO 8601, and ints count from 1970",
+    )
+
+    @field_validator("format")
+    @classmethod
+    def _readable(cls, form: str | None) -> str | None:
+        if form is not None:
+            check_format(form)
+        return form
 
     @field_validator("parts")
     @classmethod
@@ -211,6 +226,15 @@ class Date(Options):
                 hint = "use an IANA name as Europe/Oslo"
             raise ValueError(f"date.time_zone={name!r} is no time zone; {hint}") from None
         return name
+
+    @model_validator(mode="after")
+    def _counts_or_is_written(self) -> Date:
+        if self.format is not None and self.unit != "seconds":
+            raise ValueError(
+                f"date.unit={self.unit} counts from 1970, and date.format={self.format!r} is of "
+                "what is written as a date; leave one out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _years_do_not_come_again(self) -> Date:

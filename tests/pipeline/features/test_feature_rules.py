@@ -135,6 +135,8 @@ def test_a_sample_of_dense_ids_is_still_ids() -> None:
         (["2020-01-01T10:00Z", "2020-01-02 11:00:30+02:00"], None,
          {"encode": {"date": {"parts": ["hour", "weekday", "day"]}}}),
         (["31.01.2020", "1/2/20"], None, None),
+        (["31.01.2020", "1.2.2021"], None,
+         {"encode": {"date": {"parts": ["weekday", "month"], "format": "%d.%m.%Y"}}}),
     ],
 )  # fmt: skip
 def test_texts_are_categories_dates_or_left_out(
@@ -146,7 +148,7 @@ def test_texts_are_categories_dates_or_left_out(
 def test_what_is_left_out_says_why() -> None:
     numbers_but = propose(a_text([f"{i}.5" for i in range(20)] + ["N/A"]), TABLE)
     assert "texts like 'N/A'" in numbers_but.measured
-    assert "31.01.2020" in propose(a_text(["31.01.2020", "1.2.2021"]), TABLE).measured
+    assert "31.01.2020" in propose(a_text(["31.01.2020", "1/2/2021"]), TABLE).measured
     assert propose(replace(a_float("normal"), missing=ROWS), TABLE).measured == (
         "no row has a value"
     )

@@ -53,6 +53,15 @@ def test_ids_of_a_place_with_one_for_missing(block: Any) -> None:
     assert block(option, when).values.numpy().tolist() == [[12, 43], [24, 130], [18, 0]]
 
 
+def test_dates_in_a_format_of_the_users(block: Any) -> None:
+    option = {"parts": ["day", "month"], "format": "%d.%m.%Y"}
+    made = block(option, tf.constant(["06.05.2013", "", "31.02.2013", "2013-05-06"]))
+    assert made.values.numpy().tolist() == [[5, 4], [31, 12], [31, 12], [31, 12]]
+    whole = tf.SparseTensor([[0, 0], [2, 0]], [20_130_506, 7], [3, 1])
+    made = block({"parts": ["day", "month"], "format": "%Y%m%d"}, whole)
+    assert made.values.numpy().tolist() == [[5, 4], [31, 12], [31, 12]]
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [

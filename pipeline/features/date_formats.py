@@ -1,0 +1,82 @@
+"""How a column's dates are written, guessed from its values: `format` of `encode: date`."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+_DAYS = (
+    *("%Y{0}%m{0}%d", "%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%d{0}%m{0}%y", "%m{0}%d{0}%y"),
+    *("%d{0}%b{0}%Y", "%d{0}%B{0}%Y", "%d{0}%b{0}%y", "%b{0}%d{0}%Y", "%Y{0}%b{0}%d"),
+)
+_OTHERS = ("%Y%m%d", "%b %d, %Y", "%B %d, %Y", "%d. %B %Y")
+_SEPARATORS = "./- "
+_TIMES = (
+    *("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", "T%H:%M", "T%H:%M:%S"),
+    *(" %I:%M %p", " %I:%M:%S %p", ", %H:%M"),
+)
+_YEARS = range(1900, 2101)
+
+
+class DateFormat(NamedTuple):
+    """A format that all values have.
+
+    Attributes:
+        form: in strptime's directives.
+        doubt: another format that all of them have too; None where there is none.
+        first, last: of the values.
+    """
+
+    form: str
+    doubt: str | None
+    first: datetime.datetime
+    last: datetime.datetime
+
+    @property
+    def has_time(self) -> bool:
+        """Whether it tells an hour."""
+        return "%M" in self.form
+
+
+def guess_format(values: Sequence[str]) -> DateFormat | None:
+    """The format of dates from 1900 to 2100 that all values have; None where there is none.
+
+    Where day and month cannot be told apart, the month is first behind slashes and the day
+    elsewhere, and `doubt` names the other format.
+    """
+    found = []
+    for form in _formats():
+        dates = _read(values, form)
+        if dates:
+            found.append((form, min(dates), max(dates)))
+    if not found:
+        return None
+    if len(found) > 1 and "/" in found[0][0] and "%m/%d" in found[1][0]:
+        found[:2] = found[1], found[0]
+    form, first, last = found[0]
+    return DateFormat(_supported(form), found[1][0] if len(found) > 1 else None, first, last)
+
+
+def _formats() -> Iterator[str]:
+    days = [form.format(separator) for form in _DAYS for separator in _SEPARATORS]
+    for time in _TIMES:
+        for day in (*days, *_OTHERS):
+            yield day + time
+
+
+def _read(values: Sequence[str], form: str) -> list[datetime.datetime]:
+    dates = []
+    for value in values:
+        try:
+            date = datetime.datetime.strptime(value.strip(), form)
+        except ValueError:
+            return []
+        if date.year not in _YEARS:
+            return []
+        dates.append(date)
+    return dates
+
+
+def _supported(form: str) -> str:
+    return form.replace(".%f", "")  # %S takes fractions
