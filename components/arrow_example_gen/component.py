@@ -22,7 +22,7 @@ from components.arrow_example_gen.splitting import Splitting
 
 
 class ArrowExampleGen(FileBasedExampleGen):
-    """TFX's FileBasedExampleGen for CSV and Parquet: its inputs, splits, spans and versions.
+    """TFX's FileBasedExampleGen for CSV, Parquet and Arrow: its inputs, splits, spans and versions.
 
         ArrowExampleGen(input_base="data", input_config=..., output_config=...)
         ArrowExampleGen(input_base="data", csv=CsvOptions(delimiter=";"))
@@ -46,7 +46,8 @@ class ArrowExampleGen(FileBasedExampleGen):
 
         Args:
             csv: the files are CSV, written so (`CsvOptions()`: what is not said is found by
-                itself); None: they are Parquet.
+                itself); None: they are Parquet or
+                Arrow, as each file says.
             shorter_lists: names or globs of columns with lists of ints that lose their missing
                 values, which tf.Example cannot hold among ints; such a value in any other list of
                 ints ends the node, since what follows it would move up by one.

@@ -1,4 +1,4 @@
-"""Parquet files as one table: what their footers say, and their rows as Arrow record batches.
+"""Parquet and Arrow files as one table: what their footers say, and their rows as record batches.
 
 Folders named `key=value` below the folder that the files are found in are columns, as Hive, Spark
 and pandas write them.
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
+from components.arrow_example_gen.arrow_file import MAGIC, ArrowFile
 from components.arrow_example_gen.columns import Kind, as_lists, holes, is_list, kind_of
 
 BATCH_ROWS = 1_000
@@ -66,7 +67,7 @@ def open_table(files: Sequence[str], folder: str) -> ParquetTable:
         folder: where they were found: `key=value` folders below it are columns.
 
     Raises:
-        ValueError: a file is no Parquet file; one lacks a column of the first, or has one that it
+        ValueError: a file is neither; one lacks a column of the first, or has one that it
             lacks, or one of another type; or the folders' keys differ.
     """
     known: dict[str, _Column] = {}
@@ -218,18 +219,18 @@ def first_hole(table: ParquetTable, name: str) -> Hole | None:
 
 
 class open_file:
-    """`with open_file(path) as parquet`: a ParquetFile on any file system that Beam knows."""
+    """`with open_file(path) as parquet`: a file of either format, on any file system of Beam's."""
 
     def __init__(self, path: str):
         """Opens the file at `path` when entered."""
         self._path = path
         self._stream: Any = None
 
-    def __enter__(self) -> pq.ParquetFile:
+    def __enter__(self) -> pq.ParquetFile | ArrowFile:
         """Opens the file.
 
         Raises:
-            ValueError: it is no Parquet file.
+            ValueError: it is neither a Parquet nor an Arrow file.
         """
         if "://" in self._path:
             from apache_beam.io.filesystem import CompressionTypes
@@ -241,10 +242,12 @@ class open_file:
         else:
             self._stream = open(self._path, "rb")
         try:
-            return pq.ParquetFile(self._stream)
+            is_arrow = self._stream.read(len(MAGIC)) == MAGIC
+            self._stream.seek(0)
+            return ArrowFile(self._stream) if is_arrow else pq.ParquetFile(self._stream)
         except pa.ArrowInvalid as error:
             self._stream.close()
-            raise ValueError(f"{self._path} is no Parquet file ({error}).") from None
+            raise ValueError(f"{self._path} is no Parquet or Arrow file ({error}).") from None
 
     def __exit__(self, *_: object) -> None:
         """Closes the file."""
@@ -258,7 +261,7 @@ class _Column(NamedTuple):
     left_out: bool
 
 
-def _columns(parquet: pq.ParquetFile, file: str) -> dict[str, _Column]:
+def _columns(parquet: pq.ParquetFile | ArrowFile, file: str) -> dict[str, _Column]:
     found: dict[str, _Column] = {}
     for field in parquet.schema_arrow:
         kind = kind_of(field.type)
@@ -285,7 +288,7 @@ def _filled(group: Any) -> set[str]:
     return filled
 
 
-def _exceeds_int64(parquet: pq.ParquetFile, name: str, several: bool) -> bool:
+def _exceeds_int64(parquet: pq.ParquetFile | ArrowFile, name: str, several: bool) -> bool:
     for number in range(parquet.num_row_groups):
         highest = None if several else _highest_by_footer(parquet, name, number)
         if highest is None:
@@ -297,7 +300,7 @@ def _exceeds_int64(parquet: pq.ParquetFile, name: str, several: bool) -> bool:
     return False
 
 
-def _highest_by_footer(parquet: pq.ParquetFile, name: str, number: int) -> int | None:
+def _highest_by_footer(parquet: pq.ParquetFile | ArrowFile, name: str, number: int) -> int | None:
     group = parquet.metadata.row_group(number)
     for column in map(group.column, range(group.num_columns)):
         if column.path_in_schema == name and column.is_stats_set and column.statistics.has_min_max:

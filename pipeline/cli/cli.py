@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument(
         "--source",
         choices=SOURCES,
-        help="format of the file; default: by its name (.csv, .parquet, .tfrecord)",
+        help="format of the file; default: by its name (.csv, .parquet, .feather, ...)",
     )
     init.add_argument(
         "--output", type=Path, metavar="YAML", help="file to write; default: the data's name, here"
@@ -145,11 +145,11 @@ def _parser() -> argparse.ArgumentParser:
         "--input",
         required=True,
         metavar="FILE",
-        help="rows: CSV, Parquet, TFRecord or JSON lines (.csv.gz too), or - for standard input",
+        help="rows: CSV, Parquet, Arrow, TFRecord or JSON lines (.gz too), - for standard input",
     )
     predict.add_argument(
         "--source",
-        choices=("csv", "parquet", "tfrecord", "jsonl"),
+        choices=(*SOURCES, "jsonl"),
         help="format of --input; default: by its name, and csv for standard input",
     )
     predict.add_argument(
@@ -228,7 +228,7 @@ def _add_features_commands(commands: Any) -> None:
     suggest.add_argument(
         "--source",
         choices=SOURCES,
-        help="format of the file; default: by its name (.csv, .parquet, .tfrecord)",
+        help="format of the file; default: by its name (.csv, .parquet, .feather, ...)",
     )
     suggest.add_argument("--label", metavar="NAME", help="the column to predict")
     suggest.add_argument(

@@ -74,13 +74,16 @@ class DataConfig(Section):
 
     source: Source = Field(
         default="csv",
-        description="File format: CSV with a header line, TFRecord of tf.Example, or Parquet.",
+        description=(
+            "File format: CSV with a header line, TFRecord of tf.Example, Parquet, or Arrow (IPC "
+            "files, Feather)."
+        ),
     )
     path: str = Field(
         description=(
             "A file, or a glob of files in one folder (`data/part-*.parquet`, `rows.csv.gz`). "
-            "For Parquet, also a folder, or a glob of folders (`sales/year=*/*.parquet`): those "
-            "named `key=value` are columns. "
+            "For Parquet and Arrow, also a folder, or a glob of folders "
+            "(`sales/year=*/*.parquet`): those named `key=value` are columns. "
             "`package://tfx/some/file.csv` is a file inside an installed Python package."
         )
     )

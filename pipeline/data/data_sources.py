@@ -1,4 +1,4 @@
-"""CSV, TFRecord, Parquet: the files that a path names, and the ExampleGen node that reads them."""
+"""The files that a path of the YAML names, and the ExampleGen node that reads their format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import Source
+from pipeline.common.sources import COLUMNAR, Source
 from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
 from transform.spec.common import OTHERS
 
@@ -47,7 +47,7 @@ def files(
     """The local files that a path or glob names, sorted.
 
     Args:
-        path: file, glob or `package://...`; for Parquet, a folder too.
+        path: file, glob or `package://...`; for Parquet and Arrow, a folder too.
         field: what an error calls it.
         source: the files' format.
         base: where relative paths start, for the error.
@@ -81,23 +81,23 @@ def place(path: str, field: str, *, source: Source) -> tuple[str, str]:
         ConfigError: a wildcard in a folder's name, where the format has no folders of its own.
     """
     full = path if is_remote(path) else str(resolve(path, field))
-    if source == "parquet" and not is_remote(path) and Path(full).is_dir():
-        return full, _pattern_below(Path(full), path, field)
+    if source in COLUMNAR and not is_remote(path) and Path(full).is_dir():
+        return full, _pattern_below(Path(full), path, field, source)
     *folders, name = full.split("/")
     fixed = next((i for i, part in enumerate(folders) if glob.has_magic(part)), len(folders))
-    if fixed < len(folders) and source != "parquet":
+    if fixed < len(folders) and source not in COLUMNAR:
         raise ConfigError(
             f"{field}={path}: a wildcard is allowed in the file's name, not in its folder."
         )
     return "/".join(folders[:fixed]), "/".join([*folders[fixed:], name])
 
 
-def _pattern_below(folder: Path, path: str, field: str) -> str:
-    """Pattern of the Parquet files in a folder, or in `key=value` folders below it."""
-    found = sorted(folder.rglob("*.parquet"))
+def _pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
+    """Pattern of the files of a format in a folder, or in `key=value` folders below it."""
+    found = sorted(folder.rglob(f"*.{source}"))
     if not found:
         raise ConfigError(
-            f"{field}={path}: {folder} is a folder without *.parquet files, in it or below it. "
+            f"{field}={path}: {folder} is a folder without *.{source} files, in it or below it. "
             "Name the files in it."
         )
     levels = []
@@ -107,9 +107,9 @@ def _pattern_below(folder: Path, path: str, field: str) -> str:
         if any("=" not in part for part in parts) or levels[-1] != levels[0]:
             raise ConfigError(
                 f"{field}={path}: {file} does not lie in the same key=value folders as {found[0]}. "
-                f"Name the files by a glob, {folder}/*/*.parquet."
+                f"Name the files by a glob, {folder}/*/*.{source}."
             )
-    return "/".join(filter(None, [levels[0], "*.parquet"]))
+    return "/".join(filter(None, [levels[0], f"*.{source}"]))
 
 
 def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:

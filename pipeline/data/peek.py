@@ -161,14 +161,16 @@ def open_parquet(found: Iterable[Path], folder: str) -> ParquetTable:
     """The Parquet files as one table; `folder` is where they were found.
 
     Raises:
-        ConfigError: a file is no Parquet file, or differs from the first.
+        ConfigError: a file is no Parquet or Arrow file, or differs from the first.
     """
     from components.arrow_example_gen.parquet import open_table
 
     try:
         return open_table([str(file) for file in found], folder)
     except ValueError as error:
-        hint = " Set data.source to its format." if "is no Parquet file" in str(error) else ""
+        hint = (
+            " Set data.source to its format." if "is no Parquet or Arrow file" in str(error) else ""
+        )
         raise ConfigError(f"{error}{hint}") from None
 
 

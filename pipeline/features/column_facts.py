@@ -18,7 +18,7 @@ import numpy as np
 
 from components import CsvOptions
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import Source
+from pipeline.common.sources import COLUMNAR, SOURCES, SUFFIXES, Source
 from pipeline.config.config import DataConfig
 from pipeline.data.csv_files import ColumnType, beyond_int64, csv_blocks, open_csv
 from pipeline.data.data_sources import files, place
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 MAX_ROWS = 100_000
 TOP_VALUES = 1_000
 _AS_TEXT = "\x1f"  # before an int column's name: the same values, counted as texts
-_SUFFIXES: dict[str, Source] = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".parquet": "parquet",
-    ".tfrecord": "tfrecord",
-}
 
 
 @dataclass(frozen=True)
@@ -137,8 +130,8 @@ def measure(
     try:
         if data.source == "tfrecord":
             peek(data, label="--input")  # names a record that is none, and a column of two types
-        if data.source == "parquet":
-            folder, _ = place(path, "--input", source="parquet")
+        if data.source in COLUMNAR:
+            folder, _ = place(path, "--input", source=data.source)
             rows, every, columns = _read_parquet(found, folder, max_rows)
         elif data.source == "tfrecord":
             rows, every, columns = _read_tfrecord(found, max_rows)
@@ -159,10 +152,11 @@ def source_of(path: str) -> Source:
         return "parquet"
     suffixes = Path(path.removesuffix(".gz")).suffixes
     for suffix in reversed(suffixes):
-        if suffix.lower() in _SUFFIXES:
-            return _SUFFIXES[suffix.lower()]
+        if suffix.lower() in SUFFIXES:
+            return SUFFIXES[suffix.lower()]
     raise ConfigError(
-        f"--input={path}: its name does not tell its format; add --source csv, parquet or tfrecord"
+        f"--input={path}: its name does not tell its format; add --source, one of "
+        + ", ".join(SOURCES)
     )
 
 

@@ -39,7 +39,7 @@ def suggest_file(
     """Writes the suggestion for a data file, or prints it.
 
     Args:
-        path: a CSV, Parquet or TFRecord file, a glob of them, or `package://...`.
+        path: a CSV, Parquet, Arrow or TFRecord file, a glob of them, or `package://...`.
         source: its format; None: by its name.
         label: the column to predict.
         output: YAML file to write; None: standard output.

@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import Source
+from pipeline.common.sources import SUFFIXES, Source
 from pipeline.common.whole_files import whole_file
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.data.csv_guess import CsvGuess, guess_csv
@@ -57,7 +57,7 @@ def init_file(
     """Writes the YAML for a data file.
 
     Args:
-        path: a CSV, Parquet or TFRecord file, a glob of them, or `package://...`.
+        path: a CSV, Parquet, Arrow or TFRecord file, a glob of them, or `package://...`.
         label: the column to predict; None: one with a usual name (`target`, `class`), else the
             last that can be one.
         source: the data's format; None: by its name.
@@ -165,7 +165,7 @@ def first_config(
 def pipeline_name(path: str) -> str:
     """A name for the pipeline, made of the data's: `My Houses.csv.gz` -> `my-houses`."""
     stem = Path(path.rstrip("/")).name
-    while Path(stem).suffix.lower() in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".tfrecord"):
+    while Path(stem).suffix.lower() in (".gz", ".bz2", *SUFFIXES):
         stem = Path(stem).stem
     name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     name = name if name[:1].isalpha() else f"data-{name}".rstrip("-")

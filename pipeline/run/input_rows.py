@@ -1,4 +1,4 @@
-"""Rows to predict, from CSV, Parquet, TFRecord or JSON lines, or standard input: batch by batch.
+"""Rows to predict, of any format that `run` reads, of JSON lines or standard input: batch by batch.
 
 What `run` reads as CSV or Parquet is read by the same code here.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.sources import COLUMNAR, SUFFIXES
 from pipeline.data import data_sources
 from pipeline.data.csv_files import open_csv
 from pipeline.data.peek import open_parquet, tfrecords
@@ -26,16 +27,12 @@ if TYPE_CHECKING:
 
     from components import CsvOptions
 
-InputFormat = Literal["csv", "parquet", "tfrecord", "jsonl"]
+InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
 BATCH_ROWS = 1024
 STANDARD_INPUT = "-"
 
 _ENDINGS: dict[str, InputFormat] = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".parquet": "parquet",
-    ".tfrecord": "tfrecord",
+    **SUFFIXES,
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
@@ -77,7 +74,7 @@ def format_of(path: str) -> InputFormat:
         return _ENDINGS[name.suffix.lower()]
     raise ConfigError(
         f"--input={path}: its name does not tell its format; add --source "
-        "csv, parquet, tfrecord or jsonl"
+        "csv, parquet, arrow, tfrecord or jsonl"
     )
 
 
@@ -117,7 +114,7 @@ def open_rows(
     """
     if kind == "csv":
         return _csv(file, shown, options, skip=skip)
-    if kind == "parquet":
+    if kind in COLUMNAR:
         return _parquet(file, shown)
     return (_jsonl if kind == "jsonl" else _tfrecord)(file, shown)
 

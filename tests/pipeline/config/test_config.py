@@ -148,7 +148,7 @@ def test_missing_label_says_what_to_add(write):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("data.source", "xml", "data.source='xml': Input should be 'csv', 'tfrecord' or 'parquet'"),
+        ("data.source", "xml", "data.source='xml': Input should be 'csv', 'tfrecord', "),
         ("data.eval_percent", "0", "data.eval_percent=0: "),
         ("data.eval_percent", "many", "data.eval_percent='many': "),
         ("training.epochs", "three", "training.epochs"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
@@ -44,6 +45,11 @@ def write_parquet(file: Path, rows: list[dict[str, Any]]) -> None:
     pq.write_table(pa.Table.from_pylist(rows), file)
 
 
+def write_arrow(file: Path, rows: list[dict[str, Any]]) -> None:
+    """In record batches of 16 rows, compressed."""
+    pa.feather.write_feather(pa.Table.from_pylist(rows), file, chunksize=16)
+
+
 def write_tfrecord(file: Path, rows: list[dict[str, Any]]) -> None:
     with tf.io.TFRecordWriter(str(file), "GZIP") as writer:
         for row in rows:
@@ -67,8 +73,18 @@ FEATURES = FeatureSpec.model_validate(
         ]
     }
 )
-WRITERS = {"csv": write_csv, "parquet": write_parquet, "tfrecord": write_tfrecord}
-NAMES = {"csv": "rows.csv", "parquet": "rows.parquet", "tfrecord": "rows.tfrecord.gz"}
+WRITERS = {
+    "csv": write_csv,
+    "parquet": write_parquet,
+    "arrow": write_arrow,
+    "tfrecord": write_tfrecord,
+}
+NAMES = {
+    "csv": "rows.csv",
+    "parquet": "rows.parquet",
+    "arrow": "rows.feather",
+    "tfrecord": "rows.tfrecord.gz",
+}
 
 
 def read_back(example: bytes) -> dict[str, Any]:
@@ -112,7 +128,7 @@ def key(row: dict[str, Any]) -> str:
     return str(sorted(row.items()))
 
 
-@pytest.mark.parametrize("source", ["csv", "parquet", "tfrecord"])
+@pytest.mark.parametrize("source", ["csv", "parquet", "arrow", "tfrecord"])
 def test_every_row_arrives_once(source, tmp_path):
     file = tmp_path / NAMES[source]
     WRITERS[source](file, ROWS)

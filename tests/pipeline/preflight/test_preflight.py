@@ -217,7 +217,7 @@ def test_features_that_do_not_fit_the_schema_file(write, tmp_path):
 
 
 def test_data_of_another_format(write):
-    assert "is no Parquet file" in refusal(write(), "data.source=parquet")
+    assert "is no Parquet or Arrow file" in refusal(write(), "data.source=parquet")
     assert "no TFRecord file" in refusal(write(), "data.source=tfrecord")
 
 

@@ -18,6 +18,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 import pyarrow as pa  # noqa: E402
+import pyarrow.feather as feather  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 from pipeline.cli.cli import main  # noqa: E402
@@ -104,6 +105,8 @@ def write(file: Path) -> Path:
     """`ROWS` in the format of the name."""
     if file.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), file)
+    elif file.suffix == ".feather":
+        feather.write_feather(pa.Table.from_pylist(ROWS), file)
     elif file.suffix == ".jsonl":
         file.write_text("\n".join(json.dumps(row) for row in ROWS), encoding="utf-8")
     elif file.suffix == ".tfrecord":
@@ -139,7 +142,7 @@ def refusal(capfd: Any, model: Path, source: Path | str, *arguments: str) -> str
     return captured.out + captured.err
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet", "tfrecord", "jsonl"])
+@pytest.mark.parametrize("ending", ["csv", "parquet", "feather", "tfrecord", "jsonl"])
 def test_every_format_gives_the_same(models, tmp_path, ending):
     rows = predicted(models["regression"], write(tmp_path / f"rows.{ending}"))
     assert [row["id"] for row in rows] == ["a1", "a2", "a3"]
@@ -271,7 +274,7 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
         ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "--config names a pipeline's YAML"),
         ("rows.jsonl", '{"size": 1,\n', "line 1: is no JSON"),
         ("rows.jsonl", "[1, 2]\n", "line 1: is no object"),
-        ("rows.parquet", "id,size\n", "is no Parquet file"),
+        ("rows.parquet", "id,size\n", "is no Parquet or Arrow file"),
         ("rows.xls", "id,size\n", "its name does not tell its format; add --source"),
     ],
 )
