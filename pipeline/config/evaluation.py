@@ -44,6 +44,9 @@ MEAN_LABEL = "mean_label"
 ROWS, WEIGHTS = "rows", "sum_of_weights"
 """Computed beside them: how many rows a metric is of, and what they weigh together."""
 
+CONFUSION_MATRIX = "confusion_matrix"
+"""Computed beside them for several classes: weights of rows by actual and predicted class."""
+
 UNDEFINED_FOR_ONE_CLASS = ("auc", "auc_precision_recall")
 """Metrics that mean nothing where all labels are equal; TFMA gives 0.0 there."""
 
@@ -171,6 +174,14 @@ class EvaluationConfig(BaseModel):
             )
             for name in self.metric_names(kind)
         ]
+        if kind == "multiclass":
+            metrics.append(
+                tfma.MetricConfig(
+                    class_name="MultiClassConfusionMatrixAtThresholds",
+                    # Below all that a model gives: the predicted class is the most probable one.
+                    config=f'"name": "{CONFUSION_MATRIX}", "thresholds": [-1e30]',
+                )
+            )
         return tfma.EvalConfig(
             model_specs=[model],
             slicing_specs=[

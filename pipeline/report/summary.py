@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,13 +15,14 @@ from rich.text import Text
 
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import MEAN_LABEL, METRICS, ROWS, UNDEFINED_FOR_ONE_CLASS, WEIGHTS
-from pipeline.report import baselines, trials
+from pipeline.report import baselines, classes, trials
 from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, latest_run
 from trainer_module.baselines.record import Baseline
 
 SHOWN_ROWS = 5
+LARGEST_CLASS = "largest_class"  # share of the rows
 
 _MAIN_OUTPUTS = (
     "statistics",
@@ -80,6 +82,7 @@ def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console
     if evaluator:
         console.print(metrics_table(config, evaluator, baselines.read(records)))
         console.print()
+        _classes(config, records, console)
         _worse_than_a_constant(config, records, console)
 
 
@@ -94,7 +97,9 @@ def metrics_table(
     evaluation = evaluator.output("evaluation")
     table = Table(box=None, header_style="bold", pad_edge=False)
     counts = ["rows", *(["weights"] if weighted else [])]
-    for heading in ("slice", *counts, "mean label", *names):
+    # Of several classes, TFMA's mean label is that of 0 and 1 for each class: 1 / classes.
+    of_label = LARGEST_CLASS if config.label.kind == "multiclass" else MEAN_LABEL
+    for heading in ("slice", *counts, of_label.replace("_", " "), *names):
         table.add_column(heading, justify="left" if heading == "slice" else "right", no_wrap=True)
     if evaluation is None:
         return table
@@ -102,40 +107,64 @@ def metrics_table(
         table.add_row(
             name or "all rows",
             *(_count(values.get(metric)) for metric in (ROWS, *weighted)),
-            *(_number(values.get(metric)) for metric in (MEAN_LABEL, *names)),
+            *(_number(values.get(metric)) for metric in (of_label, *names)),
         )
     for each in beside:
         table.add_row(
             Text(baselines.shown_name(each), style="dim"),
-            *("" for _ in (*counts, MEAN_LABEL)),
+            *("" for _ in (*counts, of_label)),
             *(Text(_number(each.metrics.get(metric)), style="dim") for metric in names),
         )
     if config.evaluation.thresholds:
         table.add_row(
             Text("needed on all rows", style="dim"),
-            *("" for _ in (*counts, MEAN_LABEL)),
+            *("" for _ in (*counts, of_label)),
             *(Text(_bounds(config, metric), style="dim") for metric in names),
         )
     return table
 
 
-def slice_values(uri: str) -> list[tuple[str, dict[str, float]]]:
-    """The metrics of each slice that are numbers; the slice of all rows, "", comes first."""
+def _classes(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
+    evaluation = _output(records, "Evaluator", "evaluation")
+    if evaluation is None or config.label.kind != "multiclass":
+        return
+    _, metrics = _slices(evaluation.uri)[0]
+    matrix = classes.matrix_of(metrics)
+    if matrix:
+        names = classes.class_names(records.get("Trainer"))
+        counted = "weights" if config.features.weight else "rows"
+        console.print(classes.table_of(matrix, names, counted=counted))
+        console.print()
+
+
+def _slices(uri: str) -> list[tuple[str, dict[str, Any]]]:
+    """TFMA's metrics of each slice, as JSON has them; the slice of all rows, "", comes first."""
     import tensorflow_model_analysis as tfma
 
-    found = []
     results = tfma.load_eval_result(uri).slicing_metrics
-    for slice_key, metrics in sorted(results, key=lambda item: (len(item[0]), str(item[0]))):
-        # As JSON has them: NaN and infinities are texts.
+    return [
+        (", ".join(f"{column}={value}" for column, value in slice_key), metrics[""][""])
+        for slice_key, metrics in sorted(results, key=lambda item: (len(item[0]), str(item[0])))
+    ]
+
+
+def slice_values(uri: str) -> list[tuple[str, dict[str, float]]]:
+    """The metrics of each slice that are numbers; the slice of all rows, "", comes first."""
+    found = []
+    for name, metrics in _slices(uri):
+        # NaN and infinities are texts.
         values = {
             metric: float(value["doubleValue"])
-            for metric, value in metrics[""][""].items()
+            for metric, value in metrics.items()
             if "doubleValue" in value
         }
+        share = classes.largest_share(classes.matrix_of(metrics))
+        if share is not None:
+            values[LARGEST_CLASS] = share
         if values.get(MEAN_LABEL) in (0.0, 1.0):
             for metric in UNDEFINED_FOR_ONE_CLASS:
                 values.pop(metric, None)
-        found.append((", ".join(f"{column}={value}" for column, value in slice_key), values))
+        found.append((name, values))
     return found
 
 
