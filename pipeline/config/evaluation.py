@@ -20,6 +20,7 @@ class Metric(NamedTuple):
     class_name: str
     higher_is_better: bool
     kinds: tuple[LabelKind, ...]
+    module: str = ""  # of a class that is not TFMA's
 
 
 METRICS: dict[str, Metric] = {
@@ -36,6 +37,7 @@ METRICS: dict[str, Metric] = {
     "mean_absolute_error": Metric("MeanAbsoluteError", False, ("regression",)),
     "mean_squared_error": Metric("MeanSquaredError", False, ("regression",)),
     "root_mean_squared_error": Metric("RootMeanSquaredError", False, ("regression",)),
+    "r2": Metric("RSquared", True, ("regression",), "components.evaluator_metrics.r_squared"),
 }
 
 MEAN_LABEL = "mean_label"
@@ -53,7 +55,7 @@ UNDEFINED_FOR_ONE_CLASS = ("auc", "auc_precision_recall")
 _DEFAULT_METRICS: dict[LabelKind, tuple[str, ...]] = {
     "binary": ("auc", "binary_accuracy"),
     "multiclass": ("sparse_categorical_accuracy",),
-    "regression": ("mean_absolute_error", "root_mean_squared_error"),
+    "regression": ("mean_absolute_error", "root_mean_squared_error", "r2"),
 }
 
 
@@ -169,6 +171,7 @@ class EvaluationConfig(BaseModel):
         metrics = [
             tfma.MetricConfig(
                 class_name=METRICS[name].class_name,
+                module=METRICS[name].module,
                 config=f'"name": "{name}"',
                 per_slice_thresholds=self._tfma_thresholds(name),
             )

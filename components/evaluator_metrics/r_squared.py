@@ -1,0 +1,129 @@
+"""R², the coefficient of determination, as a metric of TFMA.
+
+    1 - Σ w (y - ŷ)² / Σ w (y - ȳ)²,  ȳ = Σ w y / Σ w
+
+Means and sums of squares are merged as in Chan, Golub, LeVeque, "Updating Formulae and a Pairwise
+Algorithm for Computing Sample Variances" (1979), so that large labels do not cancel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from tensorflow_model_analysis.metrics import metric_types, metric_util
+
+NAME = "r2"
+
+
+class Moments(NamedTuple):
+    """Of some rows, float64."""
+
+    weight: float = 0.0
+    mean: float = 0.0  # of the labels
+    spread: float = 0.0  # Σ w (y - mean)²
+    error: float = 0.0  # Σ w (y - ŷ)²
+
+    def __add__(self, other: tuple[Any, ...]) -> Moments:  # type: ignore[override]
+        """Those of both."""
+        more = Moments(*other)
+        weight = self.weight + more.weight
+        if not weight > 0.0:
+            return self
+        apart = more.mean - self.mean
+        share = more.weight / weight
+        return Moments(
+            weight,
+            self.mean + apart * share,
+            self.spread + more.spread + apart * apart * self.weight * share,
+            self.error + more.error,
+        )
+
+    @property
+    def r_squared(self) -> float:
+        """NaN where there are no rows, or their labels are equal."""
+        return 1.0 - self.error / self.spread if self.spread > 0.0 else math.nan
+
+
+def moments(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> Moments:
+    """Those of some rows.
+
+    Args:
+        labels: `[rows]`.
+        predictions: `[rows]`.
+        weights: `[rows]`, 0 or more.
+    """
+    y, answer, w = (np.asarray(v, np.float64) for v in (labels, predictions, weights))
+    weight = float(w.sum())
+    if not weight > 0.0:
+        return Moments()
+    mean = float(w @ y / weight)
+    return Moments(weight, mean, float(w @ (y - mean) ** 2), float(w @ (y - answer) ** 2))
+
+
+class RSquared(metric_types.Metric):
+    """R² of a regression."""
+
+    def __init__(self, name: str = NAME):
+        """Is called `name` in TFMA's results."""
+        super().__init__(metric_util.merge_per_key_computations(_computations), name=name)
+
+
+metric_types.register_metric(RSquared)
+
+
+def _computations(
+    name: str = NAME,
+    eval_config: Any = None,
+    model_name: str = "",
+    output_name: str = "",
+    sub_key: Any = None,
+    aggregation_type: Any = None,
+    class_weights: dict[int, float] | None = None,
+    example_weighted: bool = False,
+) -> list[Any]:
+    key = metric_types.MetricKey(
+        name=name,
+        model_name=model_name,
+        output_name=output_name,
+        sub_key=sub_key,
+        example_weighted=example_weighted,
+    )
+    options = {
+        "eval_config": eval_config,
+        "model_name": model_name,
+        "output_name": output_name,
+        "sub_key": sub_key,
+        "aggregation_type": aggregation_type,
+        "class_weights": class_weights,
+        "example_weighted": example_weighted,
+    }
+    return [
+        metric_types.MetricComputation(
+            keys=[key], preprocessors=None, combiner=_Combiner(key, options)
+        )
+    ]
+
+
+class _Combiner(beam.CombineFn):
+    def __init__(self, key: Any, options: dict[str, Any]):
+        self._key, self._options = key, options
+
+    def create_accumulator(self) -> Moments:
+        return Moments()
+
+    def add_input(self, accumulator: Moments, element: Any) -> Moments:
+        rows = metric_util.to_label_prediction_example_weight(element, **self._options)
+        for label, prediction, weight in rows:
+            w = np.broadcast_to(np.ravel(weight), np.ravel(label).shape)
+            accumulator += moments(np.ravel(label), np.ravel(prediction), w)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[Moments]) -> Moments:
+        return sum(accumulators, Moments())
+
+    def extract_output(self, accumulator: Moments) -> dict[Any, float]:
+        return {self._key: Moments(*accumulator).r_squared}
