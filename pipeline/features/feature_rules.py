@@ -268,7 +268,7 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
             logs = _bowley(*(math.log1p(value) for value in (p10, p50, p90)))
             if abs(logs) < SKEWED:
                 return _scaled(
-                    facts, table, "skewed", {"scale": "log1p"},
+                    facts, table, "skewed", {"scale": ["log1p", "z_score"]},
                     f"skew {skew:+.2f}, of log(1 + x) {logs:+.2f}; {spread}", "median",
                     f"Skew of {SKEWED} or more (0: symmetric), and less after log(1 + x).",
                 )  # fmt: skip

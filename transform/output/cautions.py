@@ -89,7 +89,10 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
     statistics = kept.record(FittedStatistics, kept.values)
     extremes = zip(kept.columns, statistics.minimum, statistics.maximum, strict=True)
     for name, low, high in extremes:
-        learns = SCALERS[kinds[name]].learns
+        scaler = SCALERS[kinds[name]]
+        if scaler.first is not None:  # these are of a function's values
+            continue
+        learns = scaler.learns
         reach = max(abs(low), abs(high))
         if not np.isfinite(reach):  # no value
             continue

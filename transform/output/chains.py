@@ -21,6 +21,7 @@ from transform.analyzers.most_frequent import MOST_FREQUENT
 from transform.encode.table import ENCODERS
 from transform.layout import Column, FeatureLayout
 from transform.scale.impute import FILLING
+from transform.scale.pointwise import FUNCTIONS
 from transform.scale.table import SCALERS
 from transform.spec.cross import Cross
 from transform.spec.encoders import Encode
@@ -125,7 +126,8 @@ def _clip_step(group: Group, fitted: FittedColumn) -> ChainStep:
         given = {name: bound for name, bound in bounds.items() if bound is not None}
         return ChainStep("clip", "absolute", given)
     assert fitted.order is not None
-    bounds = {"min": _plain(fitted.order.low), "max": _plain(fitted.order.high)}
+    low, high = fitted.order.low, fitted.order.high
+    bounds = {"min": _own_unit(low, group), "max": _own_unit(high, group)}
     return ChainStep("clip", "quantiles", {"quantiles": list(clip.quantiles), **bounds})
 
 
@@ -135,7 +137,16 @@ def _impute_step(group: Group, fitted: FittedColumn) -> ChainStep:
         return ChainStep("impute", "constant", {"value": filling})
     if filling == "mean" and group.by is not None:
         return ChainStep("impute", "mean of the key")
-    return ChainStep("impute", filling, {"value": _plain(fitted.values[FILLING])})
+    return ChainStep("impute", filling, {"value": _own_unit(fitted.values[FILLING], group)})
+
+
+def _own_unit(value: Any, group: Group) -> Any:
+    """What was learned of a chain's function, as a value of the column."""
+    plain = _plain(value)
+    if group.first is None or plain is None:
+        return plain
+    with np.errstate(over="ignore"):
+        return _plain(FUNCTIONS[group.first].inverse(plain))
 
 
 def _encode_step(encode: Encode, columns: list[Column], fitted: FittedColumn) -> ChainStep:

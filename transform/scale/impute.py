@@ -11,6 +11,7 @@ import tensorflow as tf
 from transform.analyzers.most_frequent import most_frequent
 from transform.analyzers.order import OrderStatistics
 from transform.analyzers.statistics import FittedStatistics
+from transform.scale.pointwise import FUNCTIONS
 from transform.spec.group import Group
 from transform.spec.scalers import Clip
 
@@ -45,7 +46,8 @@ def fill_values(
     a bound would often be it.
 
     Args:
-        x: float64 `[batch, n]`, clipped by absolute bounds, NaN where a value is missing.
+        x: float64 `[batch, n]`, clipped by absolute bounds, NaN where a value is missing; of a
+            chain its function's values.
         groups: the group of each column.
         statistics: of `x`.
         order: of the clipped columns.
@@ -54,8 +56,7 @@ def fill_values(
         float64 `[n]`; 0 for what is learned from a column without any value.
     """
     fillings = [group.filling for group in groups]
-    constants = [f if isinstance(f, float) else np.nan for f in fillings]
-    fixed = np.asarray(constants, np.float64)
+    fixed = np.asarray([_constant(group) for group in groups], np.float64)
     if not np.isnan(fixed).any():
         return tf.constant(fixed)
     by_median = np.asarray([filling == "median" for filling in fillings])
@@ -67,3 +68,11 @@ def fill_values(
         found = tf.clip_by_value(found, *(tf.gather(b, members) for b in (order.low, order.high)))
         learned = tf.tensor_scatter_nd_update(learned, [[i] for i in members], found)
     return tf.where(np.isnan(fixed), learned, np.nan_to_num(fixed))
+
+
+def _constant(group: Group) -> float:
+    """The value that is given, of a chain its function's; NaN where it is learned."""
+    value = group.filling
+    if not isinstance(value, float):
+        return np.nan
+    return value if group.first is None else FUNCTIONS[group.first].value(value)

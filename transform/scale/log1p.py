@@ -1,9 +1,10 @@
-"""scale: log1p. sign(x) log(1 + |x|): log(1 + x) for x >= 0, odd, finite for all x."""
+"""scale: log1p. sign(x) log(1 + |x|), see pointwise.py."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from transform.scale.pointwise import FUNCTIONS
 from transform.scale.scaler import Scaler, ToScale
 
 if TYPE_CHECKING:
@@ -11,9 +12,7 @@ if TYPE_CHECKING:
 
 
 def _apply(columns: ToScale) -> tf.Tensor:
-    import tensorflow as tf
-
-    return tf.sign(columns.x) * tf.math.log1p(tf.abs(columns.x))
+    return FUNCTIONS["log1p"].apply(columns.x)
 
 
 SCALER = Scaler(name="log1p", learns="nothing", apply=_apply)

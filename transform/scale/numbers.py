@@ -1,4 +1,6 @@
-"""The steps of the scaled columns: clip -> analyze -> clip by quantiles -> impute -> scale.
+"""The steps of the scaled columns.
+
+    clip -> a chain's function -> analyze -> clip by quantiles -> impute -> scale
 
 One analyzer for the statistics of all columns, one for medians and quantiles where any column wants
 them, one for most frequent values, one per column of keys.
@@ -18,6 +20,7 @@ from transform.columns.block import Block
 from transform.columns.grouped import INDICATOR_SUFFIX, ResolvedGroup
 from transform.columns.inputs import DenseColumns, take_columns
 from transform.scale.impute import FILLING, clip, fill_values, limit
+from transform.scale.pointwise import FUNCTIONS
 from transform.scale.scaler import ToScale
 from transform.scale.table import SCALERS
 from transform.spec.group import Group
@@ -30,6 +33,7 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
     names = tuple(name for resolved in groups for name in resolved.columns)
     owners = tuple(resolved.group for resolved in groups for _ in resolved.columns)
     given = clip(dense.numbers(names), [group.clip for group in owners])
+    given = _functions_of(given, owners)
     missing = tf.math.is_nan(given)
     statistics = column_statistics(given)
     order = _analyzed_order(given, owners, names)
@@ -56,6 +60,17 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
         values = tf.cast(bits, tf.float32)
         blocks.append(Block(indicators, values, sources, bits, (None,) * len(marked)))
     return blocks
+
+
+def _functions_of(x: tf.Tensor, owners: Sequence[Group]) -> tf.Tensor:
+    """The columns of a chain by the function that it begins with, the others as they are."""
+    for name, function in FUNCTIONS.items():
+        by_it = np.asarray([group.first == name for group in owners])
+        if by_it.all():
+            x = function.apply(x)
+        elif by_it.any():
+            x = tf.where(by_it, function.apply(x), x)
+    return x
 
 
 def _analyzed_order(x: tf.Tensor, owners: Sequence[Group], names: Sequence[str]) -> Order:

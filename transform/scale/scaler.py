@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from transform.spec.common import ColumnType
 from transform.spec.group import Group
+from transform.spec.scalers import Pointwise
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -68,6 +69,7 @@ class Scaler:
         explain: The fitted numbers that it scales a column by, from (group, what was fitted).
         judged_as: The limits that NormalizationValidator holds its columns to.
         takes: Types of columns.
+        first: The function whose values it scales, in a chain.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Scaler:
     explain: Callable[[Group, FittedColumn], dict[str, Any]] = nothing_to_explain
     judged_as: Literal["z_score", "z_score_by_key", "min_max", "gaussian"] | None = None
     takes: tuple[ColumnType, ...] = ("float", "int")
+    first: Pointwise | None = None
 
 
 def unless_constant(

@@ -17,11 +17,13 @@ from transform.spec.scalers import (
     Clip,
     Constant,
     Filling,
+    Pointwise,
     Scale,
     ScaleByKey,
+    chain_kind,
 )
 
-_SCALES = f"{' | '.join(get_args(Scale))} | {{z_score: {{by: column}}}}"
+_SCALES = f"{' | '.join(get_args(Scale))} | [log1p, z_score] | {{z_score: {{by: column}}}}"
 
 
 class Group(Model):
@@ -117,7 +119,7 @@ class Group(Model):
 
     def _refuse_two_passes(self, where: str) -> None:
         """Mean and variance of values clipped at bounds that the same pass only finds."""
-        by_mean = self.by is not None or self.scale in BY_MEAN
+        by_mean = self.by is not None or self._last in BY_MEAN
         if by_mean or self.impute == "mean":
             needs = "scale: z_score" if by_mean else "impute: mean"
             raise ValueError(
@@ -154,7 +156,7 @@ class Group(Model):
             return self.impute.constant
         if self.impute is not None:
             return self.impute
-        by_rank = self.scale in BY_RANK or self.clips_by_quantiles
+        by_rank = self._last in BY_RANK or self.clips_by_quantiles
         return "median" if by_rank else "mean"
 
     @property
@@ -162,7 +164,20 @@ class Group(Model):
         """What happens to the columns, as in `Column.kind`."""
         if self.encode is not None:
             return self.encode.kind
+        if isinstance(self.scale, tuple):
+            return chain_kind(*self.scale)
         return "z_score_by_key" if isinstance(self.scale, ScaleByKey) else str(self.scale)
+
+    @property
+    def first(self) -> Pointwise | None:
+        """The function of a number that comes before all that is learned, of a chain."""
+        return self.scale[0] if isinstance(self.scale, tuple) else None
+
+    @property
+    def _last(self) -> str | None:
+        if isinstance(self.scale, tuple):
+            return self.scale[1]
+        return self.scale if isinstance(self.scale, str) else None
 
     @property
     def explicit(self) -> tuple[str, ...]:

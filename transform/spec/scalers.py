@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from transform.spec.common import Model, NameOrOptions
 
-Scale = Literal["z_score", "min_max", "robust", "gaussian", "log1p", "none"]
+Scale = Literal["z_score", "min_max", "robust", "gaussian", "log1p", "asinh", "none"]
+Pointwise = Literal["log1p", "asinh"]  # functions of a number alone, which may begin a chain
+Chainable = Literal["z_score", "min_max", "robust"]  # scalers that may end one
 BY_MEAN = frozenset({"z_score"})  # scales that learn mean and variance
 BY_RANK = frozenset({"robust", "gaussian"})  # scales that learn medians or quantiles
 Filling = Literal["mean", "median", "most_frequent"]
 
 QUANTILE_GRID = 1000  # learned quantiles are multiples of 1/1000, and as exact as that
+
+
+def chain_kind(first: str, last: str) -> str:
+    """`Column.kind` of a chain's columns."""
+    return f"{first}+{last}"
+
+
+def _checked_chain(value: Any) -> Any:
+    steps = list(value)
+    first, last = get_args(Pointwise), get_args(Chainable)
+    if len(steps) != 2 or steps[0] not in first or steps[1] not in last:
+        raise ValueError(
+            f"scale={steps} is no chain: give a function ({' or '.join(first)}) and what "
+            f"scales its values ({', '.join(last)}), for example [log1p, z_score]"
+        )
+    return tuple(steps)
 
 
 class ZScoreByKey(Model):
@@ -91,8 +109,20 @@ class Clip(Model):
         return self
 
 
+ScaleChain = Annotated[tuple[Pointwise, Chainable], BeforeValidator(_checked_chain)]
+
+
+def _form_of_scale(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "chain"
+    return "name" if isinstance(value, str) else "options"
+
+
 AnyScale = Annotated[
-    Annotated[Scale, Tag("name")] | Annotated[ScaleByKey, Tag("options")], NameOrOptions
+    Annotated[Scale, Tag("name")]
+    | Annotated[ScaleChain, Tag("chain")]
+    | Annotated[ScaleByKey, Tag("options")],
+    Discriminator(_form_of_scale),
 ]
 AnyFilling = Annotated[
     Annotated[Filling, Tag("name")] | Annotated[Constant, Tag("options")], NameOrOptions

@@ -67,7 +67,7 @@ def options(facts: ColumnFacts, table: TableFacts = TABLE) -> dict[str, Any] | N
     [
         ("normal", {"scale": "z_score"}),
         ("even", {"scale": "min_max"}),
-        ("log_normal", {"scale": "log1p"}),
+        ("log_normal", {"scale": ["log1p", "z_score"]}),
         ("negative_skew", {"scale": "gaussian"}),
         ("large_skew", {"scale": "gaussian"}),
         ("outliers", {"clip": {"quantiles": [0.001, 0.999]}, "scale": "robust"}),
@@ -88,7 +88,7 @@ def test_imputation_follows_the_share_of_missing_values() -> None:
     assert options(often, taken) == {"impute": "mean", "scale": "z_score"}
     assert options(replace(a_float("log_normal"), missing=1)) == {
         "impute": "median",
-        "scale": "log1p",
+        "scale": ["log1p", "z_score"],
     }
     assert options(replace(a_float("normal"), missing=9_501)) is None
 

@@ -29,7 +29,9 @@ COLUMNS = {
     "plain": RNG.normal(5.0, 2.0, ROWS),
 }
 KINDS: dict[str, Any] = {
-    **{k: k for k in ("z_score", "min_max", "robust", "gaussian", "log1p", "none")},
+    **{k: k for k in ("z_score", "min_max", "robust", "gaussian", "log1p", "asinh", "none")},
+    "chain": ["log1p", "z_score"],
+    "long_chain": ["asinh", "min_max"],
     "by_key": {"z_score": {"by": "key"}},
 }
 

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 pytest.importorskip("tensorflow")
 
 from transform.scale.table import SCALERS
-from transform.spec.scalers import BY_MEAN, BY_RANK, Scale
+from transform.spec.scalers import BY_MEAN, BY_RANK, Chainable, Pointwise, Scale
 
 NAMES = get_args(Scale)
 ScaledBy = Callable[..., np.ndarray]
@@ -53,7 +53,8 @@ def test_a_column_is_scaled_by_itself(scaled_by: ScaledBy, kind: str) -> None:
 
 def test_every_scale_of_the_spec_has_a_record() -> None:
     """And what the spec refuses or fills by, before any record is read, is what the records say."""
-    assert {*NAMES, "z_score_by_key"} == set(SCALERS)
+    chains = {f"{f}+{last}" for f in get_args(Pointwise) for last in get_args(Chainable)}
+    assert {*NAMES, *chains, "z_score_by_key"} == set(SCALERS)
     assert all(name == scaler.name for name, scaler in SCALERS.items())
     learns = {name: SCALERS[name].learns for name in NAMES}
     assert {name for name in NAMES if learns[name] == "moments"} == BY_MEAN

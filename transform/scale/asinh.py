@@ -1,0 +1,18 @@
+"""scale: asinh. log(x + sqrt(1 + x²)), see pointwise.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transform.scale.pointwise import FUNCTIONS
+from transform.scale.scaler import Scaler, ToScale
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+def _apply(columns: ToScale) -> tf.Tensor:
+    return FUNCTIONS["asinh"].apply(columns.x)
+
+
+SCALER = Scaler(name="asinh", learns="nothing", apply=_apply)

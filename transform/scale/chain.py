@@ -1,0 +1,26 @@
+"""scale: [log1p, z_score]. A scaler of a function's values, as a scaler of its own.
+
+The function is applied before anything is learned (numbers.py): what is left is the scaler.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from transform.scale.scaler import Scaler
+from transform.spec.scalers import Pointwise, chain_kind
+
+if TYPE_CHECKING:
+    from transform.analyzers.fitted_column import FittedColumn
+    from transform.spec.group import Group
+
+
+def chained(first: Pointwise, scaler: Scaler) -> Scaler:
+    """The scaler of a function's values; its numbers are of these."""
+
+    def explain(group: Group, fitted: FittedColumn) -> dict[str, Any]:
+        return {"of": first, **scaler.explain(group, fitted)}
+
+    name = chain_kind(first, scaler.name)
+    return dataclasses.replace(scaler, name=name, explain=explain, first=first)
