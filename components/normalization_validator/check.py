@@ -164,12 +164,32 @@ def _min_max(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable[
             )
 
 
+def _pointwise(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable[Violation]:
+    p = limits.pointwise
+    mean, std = column.mean, column.std
+    if p is None or mean is None or std is None or column.constant:
+        return
+    fix = "chain it with what scales its values, as scale: [log1p, z_score]"
+    if not p.min_std <= std <= p.max_std:
+        field, side = ("min_std", "below") if std < p.min_std else ("max_std", "above")
+        limit = _number(p.min_std if std < p.min_std else p.max_std)
+        what = f"std {_number(std)} is {side} {limit}: {fix}"
+        yield _violation(column, "std", std, f"pointwise.{field}", what)
+    if abs(mean) > p.max_abs_mean * std:
+        what = (
+            f"mean {_number(mean)} is {_number(abs(mean) / std)} standard deviations from 0, more "
+            f"than {_number(p.max_abs_mean)}: {fix}"
+        )
+        yield _violation(column, "mean", mean, "pointwise.max_abs_mean", what)
+
+
 #: What a column is judged as (`limits.JUDGED_AS`) -> how.
 JUDGES = {
     "z_score": _z_score,
     "z_score_by_key": _z_score_by_key,
     "min_max": _min_max,
     "gaussian": _gaussian,
+    "pointwise": _pointwise,
 }
 
 

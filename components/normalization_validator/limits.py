@@ -18,7 +18,7 @@ SECTION = "normalization"
 #: What Transform may say of a column (`judged_as` of its layout): the limits to hold it to. Under
 #: z_score_by_key, each key's rows are scaled by themselves: the mean is 0 as under z_score, but a
 #: key whose rows are all alike is 0 with no spread of its own, so that std may be below 1.
-JUDGED_AS = ("z_score", "z_score_by_key", "min_max", "gaussian")
+JUDGED_AS = ("z_score", "z_score_by_key", "min_max", "gaussian", "pointwise")
 
 
 class _Frozen(BaseModel):
@@ -50,6 +50,22 @@ class GaussianLimits(_Frozen):
 
     max_abs_mean: float = Field(default=0.1, ge=0.0, description="largest |mean|")
     max_std: float = Field(default=1.05, ge=0.0, description="largest std")
+
+
+class PointwiseLimits(_Frozen):
+    """Columns judged as pointwise (`log1p`, `asinh`): train split, values that were not imputed.
+
+    Nothing was learned of them: where they lie far from 0, or all close together, a model learns
+    little of them. Where a limit does not hold, chain the function: `scale: [log1p, z_score]`.
+    """
+
+    max_abs_mean: float = Field(
+        default=10.0, ge=0.0, description="largest |mean|, in standard deviations"
+    )
+    min_std: float = Field(
+        default=0.1, ge=0.0, description="smallest std; a constant column is not judged by it"
+    )
+    max_std: float = Field(default=10.0, ge=0.0, description="largest std")
 
 
 class MinMaxLimits(_Frozen):
@@ -124,6 +140,7 @@ class NormalizationLimits(_Frozen):
     z_score: ZScoreLimits | None = ZScoreLimits()
     min_max: MinMaxLimits | None = MinMaxLimits()
     gaussian: GaussianLimits | None = GaussianLimits()
+    pointwise: PointwiseLimits | None = PointwiseLimits()
     shift: ShiftLimits | None = ShiftLimits()
     kinds: dict[str, Literal["z_score", "min_max", "gaussian", "none"]] = Field(
         default_factory=dict

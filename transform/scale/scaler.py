@@ -76,7 +76,9 @@ class Scaler:
     learns: Literal["nothing", "extremes", "moments", "quartiles", "quantiles"]
     apply: Callable[[ToScale], tf.Tensor]
     explain: Callable[[Group, FittedColumn], dict[str, Any]] = nothing_to_explain
-    judged_as: Literal["z_score", "z_score_by_key", "min_max", "gaussian"] | None = None
+    judged_as: Literal["z_score", "z_score_by_key", "min_max", "gaussian", "pointwise"] | None = (
+        None
+    )
     takes: tuple[ColumnType, ...] = ("float", "int")
     first: Pointwise | None = None
 

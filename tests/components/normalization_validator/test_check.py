@@ -85,6 +85,23 @@ def test_gaussian_of_frequent_values_is_not_quite_centred():
     assert _messages(_column(kind="gaussian", mean=-0.2, std=1.2), gaussian=None) == []
 
 
+@pytest.mark.parametrize(
+    ("mean", "std", "told"),
+    [
+        (5.3, 0.07, ["std 0.07 is below 0.1", "mean 5.3 is 75.7143 standard deviations from 0"]),
+        (6.2, 1.0, []),
+        (-11.0, 1.0, ["mean -11 is 11 standard deviations from 0, more than 10"]),
+        (0.0, 20.0, ["std 20 is above 10"]),
+    ],
+)
+def test_a_function_alone_that_leaves_values_far_from_0(mean, std, told):
+    found = _messages(_column(kind="pointwise", mean=mean, std=std))
+    assert len(found) == len(told)
+    for message, part in zip(found, told, strict=True):
+        assert part in message
+        assert "scale: [log1p, z_score]" in message
+
+
 def test_min_max():
     assert _messages(_column(kind="min_max", min=-1e-7, max=1.0 + 1e-7)) == []
     assert _messages(_column(kind="min_max", min=-0.5, max=1.25)) == [

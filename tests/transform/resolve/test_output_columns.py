@@ -45,7 +45,8 @@ def test_names_and_kinds() -> None:
     [
         ({"scale": "z_score"}, "z_score", False),
         ({"scale": {"z_score": {"by": "k"}}}, "z_score_by_key", False),
-        ({"scale": "log1p"}, None, False),
+        ({"scale": "log1p"}, "pointwise", False),
+        ({"scale": ["log1p", "z_score"]}, "z_score", False),
         ({"encode": "vocabulary"}, None, False),
         ({"encode": {"date": {"parts": "hour"}}}, None, True),
     ],
