@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ class ArrowFile:
         self.schema_arrow: pa.Schema = self._reader.schema
         self.num_row_groups: int = self._reader.num_record_batches
 
-    @property
+    @cached_property
     def metadata(self) -> _Metadata:
         """The number of rows, which only the batches tell."""
         rows = sum(self._reader.get_batch(i).num_rows for i in range(self.num_row_groups))
