@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,10 @@ _TIMES = (
     *(" %I:%M %p", " %I:%M:%S %p", ", %H:%M"),
 )
 _YEARS = range(1900, 2101)
+# What each of them begins like; strptime makes a pattern of each format anew, some 400 a column.
+_LIKE_A_DATE = re.compile(
+    r"\s*(\d{1,4}[./ -]\s?\w{1,9}[./ -]\d{1,4}|[A-Za-z]{3,9}[./ -]\d{1,2}[./ ,-]|\d{8})"
+)
 
 
 class DateFormat(NamedTuple):
@@ -46,6 +51,8 @@ def guess_format(values: Sequence[str]) -> DateFormat | None:
     elsewhere, and `doubt` names the other format.
     """
     found = []
+    if not all(_LIKE_A_DATE.match(value) for value in values):
+        return None
     for form in _formats():
         dates = _read(values, form)
         if dates:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import bisect
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -68,6 +67,12 @@ class Part:
         return self.seen.complete and self._sample.rows == self.seen.rows
 
     @property
+    def foreseen(self) -> bool:
+        """All rows were read, and each row's split can be known in little time."""
+        few = RANKED_ROWS if self.data.split.by in ("stratified", "group") else FEW_ROWS
+        return self.whole and (self.data.split.by == "time" or self._sample.rows <= few)
+
+    @property
     def splits(self) -> tuple[str, ...]:
         """The splits that its rows may come into."""
         return tuple(self.data.shares) if self.split == "all" else (self.split,)
@@ -82,9 +87,10 @@ class Part:
         names = np.asarray(self.splits)
         if len(names) == 1:
             return names[np.zeros(len(rows), int)]
-        if self.data.split.by in ("stratified", "time"):
+        by = self.data.split.by
+        if by in ("stratified", "time"):
             return names[self._ranked[rows]]
-        return names[[self._hashed(example) for example in self._keys(rows)]]
+        return names[self._by_place(rows) if by == "row" else self._by_content(rows)]
 
     def of_train(self, rows: np.ndarray) -> np.ndarray:
         """Bool: which of the rows, given by their numbers, come into the train split."""
@@ -102,26 +108,27 @@ class Part:
         found = set(self.split_of(np.flatnonzero(rows)[:FEW_ROWS]))
         return " and ".join(name for name in self.splits if name in found)
 
-    def _hashed(self, key: bytes) -> int:
-        shares = list(self.data.shares.values())
-        if self.data.split.by == "row":
-            from components.arrow_example_gen.splitting import split_of
+    @property
+    def _shares(self) -> list[int]:
+        return list(self.data.shares.values())
 
-            return split_of(int(key), shares)
-        hashed = int(hashlib.sha256(key).hexdigest(), 16) % sum(shares)
-        return bisect.bisect(list(accumulate(shares)), hashed)
+    def _by_place(self, rows: np.ndarray) -> list[int]:
+        from components.arrow_example_gen.splitting import split_of
 
-    def _keys(self, rows: np.ndarray) -> Iterable[bytes]:
-        examples = self._sample.examples(rows)
-        if self.data.split.by == "content":
-            return examples
-        if self.data.split.by == "row":
-            return [b"%d" % hashed for hashed in self._hashes(rows)]
-        import tensorflow as tf
+        return [split_of(hashed, self._shares) for hashed in self._hashes(rows)]
 
-        features = [tf.train.Example.FromString(each).features.feature for each in examples]
-        assert self.column is not None
-        return [each[self.column].SerializeToString(deterministic=True) for each in features]
+    def _by_content(self, rows: np.ndarray) -> list[int]:
+        """By a hash of the rows, or of their groups."""
+        keys = self._sample.examples(rows)
+        if self.data.split.by == "group":
+            import tensorflow as tf
+
+            assert self.column is not None
+            found = (tf.train.Example.FromString(each).features.feature for each in keys)
+            keys = [each[self.column].SerializeToString(deterministic=True) for each in found]
+        limits = list(accumulate(self._shares))
+        hashes = (int(hashlib.sha256(key).hexdigest(), 16) % limits[-1] for key in keys)
+        return [bisect.bisect(limits, hashed) for hashed in hashes]
 
     def _hashes(self, rows: np.ndarray) -> list[int]:
         from components.arrow_example_gen.splitting import hash_of
@@ -135,7 +142,7 @@ class Part:
         """Int `[rows]`: the split of each row, by its place among others."""
         rows = np.arange(self._sample.rows)
         stratified = self.data.split.by == "stratified"
-        if stratified and len(rows) > RANKED_ROWS:
+        if not self.foreseen:
             return np.zeros(len(rows), int)
         from components.arrow_example_gen.splitting import cuts_of
 
@@ -149,7 +156,7 @@ class Part:
             groups[value if stratified else None].append(i)
         found = np.zeros(len(rows), int)
         for members in groups.values():
-            cuts = cuts_of(sorted(ranks[i] for i in members), list(self.data.shares.values()))
+            cuts = cuts_of(sorted(ranks[i] for i in members), self._shares)
             for i in members:
                 found[present[i]] = bisect.bisect_left(cuts, ranks[i])
         return found

@@ -13,7 +13,7 @@ from pipeline.config.config import PipelineConfig
 from pipeline.data.data_sources import split_column
 from pipeline.data.peek import DataPeek
 from pipeline.data.samples import Values
-from pipeline.preflight.part import FEW_ROWS, Part
+from pipeline.preflight.part import Part
 from pipeline.preflight.preflight_split import check_split
 from trainer_module.common.names import nearest
 
@@ -348,7 +348,8 @@ def _check_batch(config: PipelineConfig, train: Part) -> None:
     if train.split == "all":
         expected = rows * train.data.shares["train"] / 100
         near = abs(expected - size) < 5 * np.sqrt(rows)
-        exact = train.whole and (near or rows <= FEW_ROWS)
+        hashed = train.whole and near and train.data.split.by in ("content", "row")
+        exact = hashed or train.foreseen
         rows = int(train.of_train(np.arange(rows)).sum()) if exact else int(expected)
     if size > rows:
         raise ConfigError(

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig
-from pipeline.preflight.part import FEW_ROWS, Part
+from pipeline.preflight.part import Part
 from trainer_module.common.names import nearest
 
 _SORTED_DATE = re.compile(rb"\d{4}(-\d{2}){0,2}([T ]\d{2}(:\d{2})*(\.\d+)?(Z|[+-]\d{2}:?\d{2})?)?")
@@ -26,9 +26,9 @@ def check_split(config: PipelineConfig, part: Part) -> None:
         return
     if part.data.split.by not in ("content", "row"):
         _check_column(config, part)
-    rows = part.seen.rows
-    if not part.whole or (rows > FEW_ROWS and part.data.split.by in ("content", "row")):
+    if not part.foreseen:
         return
+    rows = part.seen.rows
     counts = Counter(part.split_of(np.arange(rows)).tolist())
     empty = [name for name in part.splits if not counts[name]]
     if empty:

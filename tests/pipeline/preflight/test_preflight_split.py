@@ -110,6 +110,13 @@ def test_a_class_that_chance_would_keep_from_training_is_split_by_stratified(wri
     assert "Rare (2 rows)" in found[0]
 
 
+@pytest.mark.parametrize("split", ["{by: stratified}", "{by: group, column: city}", "{by: row}"])
+def test_more_rows_than_are_ranked_here_are_no_empty_split(write, split):
+    rows = "".join(f"{i % 97}.5,{i % 80},{'abcdefghij'[i % 10]},{i % 2}\n" for i in range(20_500))
+    file = write(csv="amount,age,city,bought\n" + rows)
+    preflight.check(load_config(file, [f"data.split={split}", "training.global_batch_size=13000"]))
+
+
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
