@@ -238,6 +238,9 @@ class TrainerConfig(_Frozen):
         description="Evaluate and export an exponential moving average of the weights.",
     )
     non_finite: Literal["raise", "skip"] = "raise"
+    max_consecutive_skips: int = Field(
+        default=100, description='For non_finite="skip": windows in a row; the next one stops.'
+    )
     early_stopping: EarlyStoppingConfig | None = None
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     jit_compile: bool = Field(default=False, description="Compile micro-batches by XLA.")
@@ -273,6 +276,7 @@ class TrainerConfig(_Frozen):
         "intra_op_threads",
         "checkpoint_every_steps",
         "keep_checkpoints",
+        "max_consecutive_skips",
     )
     @classmethod
     def _at_least_one(cls, value: int | str | None) -> int | str | None:

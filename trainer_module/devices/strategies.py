@@ -144,6 +144,11 @@ def replica_kind(strategy: tf.distribute.Strategy) -> DeviceKind:
     )
 
 
+def local_replicas(strategy: tf.distribute.Strategy) -> int:
+    """Returns how many of the strategy's replicas this process computes."""
+    return 1 if _is_default(strategy) else len(strategy.extended.worker_devices)
+
+
 def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
     """Returns "CPU:0", "CPU:1", ... or "GPU:0", ...: the device of each replica.
 

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
 import itertools
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.remote import (
+    PATIENCE_SECONDS,
+    reason_of,
+    will_pass,
+    with_patience,
+)
 from trainer_module.common.whole_files import write_text
 from trainer_module.common.whole_numbers import whole_number
 from trainer_module.loop.run_facts import differences, told
 from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.train_step import TrainStep
+
+Result = TypeVar("Result")
 
 _POSITION = "position"
 # What saving is taken to last before the first: by default the first second needs no checkpoint.
@@ -47,6 +58,7 @@ class Checkpoints:
         keep: int = 2,
         every_steps: int | None = None,
         share_of_time: float | None = 0.01,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         """Nothing is written yet.
 
@@ -64,6 +76,8 @@ class Checkpoints:
                 best for a run that is stopped every few hours: sqrt(2 · 3 s · 4 h) = 294 s (Young,
                 "A first order approximation to the optimum checkpoint interval", 1974). None saves
                 at the end of every epoch.
+            patience_seconds: How long an operation on the folder is tried again while its file
+                system does not answer.
 
         Raises:
             ValueError: `keep` or `every_steps` is below 1, or `share_of_time` is not above 0 and at
@@ -77,6 +91,7 @@ class Checkpoints:
         self.every_steps = None if every_steps is None else whole_number("every_steps", every_steps)
         self.facts = dict(facts or {})
         self._keep = whole_number("keep", keep)
+        self._patience_seconds = patience_seconds
         self._pause_per_second = 0.0 if share_of_time is None else 1 / share_of_time
         self._due_at = time.monotonic() + _FIRST_GUESS_SECONDS * self._pause_per_second
         model, optimizer = train_step.model, train_step.optimizer
@@ -89,7 +104,7 @@ class Checkpoints:
             **_by_place("model", model_paths(model)),
             **_by_place("optimizer", optimizer_paths(optimizer, model)),
         }
-        self._kept = self._recorded() or self._whole()
+        self._kept = self._patiently(lambda: self._recorded() or self._whole(), "looking into")
 
     def hold_actions(self, variables: Sequence[tf.Variable]) -> None:
         """From now on also saves and restores what a loop's actions have to remember."""
@@ -101,23 +116,66 @@ class Checkpoints:
         return time.monotonic() >= self._due_at
 
     def save(self, position: dict[str, Any], step: int) -> None:
-        """Writes one checkpoint; until it is whole, the one before it is the latest."""
+        """Writes one checkpoint; until it is whole, the one before it is the latest.
+
+        Raises:
+            OSError: It cannot be written: what is wrong with the folder, and what training would
+                continue from.
+        """
         started = time.monotonic()
-        tf.io.gfile.makedirs(self.directory)
-        prefix = self._new_prefix(step)
-        text = json.dumps({**position, "variables": self._described()})
-        with tf.device("/cpu:0"):
-            tf.raw_ops.SaveV2(
-                prefix=prefix,
-                tensor_names=[*self._variables, _POSITION],
-                shape_and_slices=[""] * (len(self._variables) + 1),
-                tensors=[*map(tf.convert_to_tensor, self._variables.values()), text],
-            )
+        try:
+            prefix = self._write(position, step)
+        except tf.errors.OpError as error:
+            raise self._not_written(step, error) from error
         self._kept = [*self._kept, prefix][-self._keep :]
-        self._record()
-        self._delete_others()
+        try:
+            self._patiently(self._delete_others, "deleting earlier checkpoints in")
+        except tf.errors.OpError as error:  # the next save tries again
+            logging.warning("Earlier checkpoints in %s stay: %s", self.directory, reason_of(error))
         ended = time.monotonic()
         self._due_at = ended + (ended - started) * self._pause_per_second
+
+    def _write(self, position: dict[str, Any], step: int) -> str:
+        self._patiently(lambda: tf.io.gfile.makedirs(self.directory), "making the folder")
+        prefix = self._new_prefix(step)
+        text = json.dumps({**position, "variables": self._described()})
+
+        def write() -> None:
+            with tf.device("/cpu:0"):
+                tf.raw_ops.SaveV2(
+                    prefix=prefix,
+                    tensor_names=[*self._variables, _POSITION],
+                    shape_and_slices=[""] * (len(self._variables) + 1),
+                    tensors=[*map(tf.convert_to_tensor, self._variables.values()), text],
+                )
+
+        self._patiently(write, f"writing the checkpoint of step {step} to")
+        self._patiently(lambda: self._record([*self._kept, prefix][-self._keep :]), "recording in")
+        return prefix
+
+    def _patiently(self, operation: Callable[[], Result], what: str) -> Result:
+        return with_patience(
+            operation, what=f"{what} {self.directory}", patience_seconds=self._patience_seconds
+        )
+
+    def _not_written(self, step: int, error: tf.errors.OpError) -> OSError:
+        """Returns what to say; takes away what there is of the checkpoint, to leave room."""
+        is_full = isinstance(error, tf.errors.ResourceExhaustedError)
+        with contextlib.suppress(tf.errors.OpError):
+            self._delete_others()
+        kept = self._kept[-1] if self._kept else None
+        return OSError(
+            errno.ENOSPC if is_full else errno.EIO,
+            f"the checkpoint of step {step} cannot be written to {self.directory} "
+            f"({reason_of(error)}): "
+            + ("free space there" if is_full else "see to it that the folder can be written")
+            + ", or give another folder for checkpoints (trainer.checkpoint_dir), then start "
+            + (
+                f"again: training continues from {kept}, which is whole."
+                if kept
+                else "again: training begins anew, since there was no checkpoint yet."
+            ),
+        )
 
     def restore(
         self, check: Callable[[dict[str, Any]], None] = lambda position: None
@@ -132,13 +190,22 @@ class Checkpoints:
         Raises:
             ValueError: The checkpoint is of another model, optimizer or actions, or all that are
                 there are damaged.
+            OSError: The folder's file system does not answer.
         """
         while self._kept:
             latest = self._kept[-1]
             try:
-                position, values = self._read(latest, check)
+                position, values = self._patiently(
+                    functools.partial(self._read, latest, check), "reading from"
+                )
             except tf.errors.OpError as error:
-                reason = str(error.message).splitlines()[0]
+                reason = reason_of(error)
+                if will_pass(error):  # it may be whole: to continue from another would lose steps
+                    raise OSError(
+                        errno.EIO,
+                        f"the checkpoint {latest} cannot be read now ({reason}): start again when "
+                        "its file system answers.",
+                    ) from error
                 if len(self._kept) == 1:
                     raise ValueError(
                         f"the checkpoint {latest} cannot be read ({reason}) and there is none "
@@ -216,9 +283,9 @@ class Checkpoints:
                 found.append((int(numbers[1]), written, os.path.join(self.directory, name)))
         return [path for *_, path in sorted(found)]
 
-    def _record(self) -> None:
-        """Makes the last one kept the latest, for us and for `tf.train.latest_checkpoint`."""
-        names = [os.path.basename(path) for path in self._kept]  # so that a folder can be moved
+    def _record(self, kept: Sequence[str]) -> None:
+        """Makes the last of these the latest, for us and for `tf.train.latest_checkpoint`."""
+        names = [os.path.basename(path) for path in kept]  # so that a folder can be moved
         state = tf.compat.v1.train.generate_checkpoint_state_proto("", names[-1], names)
         write_text(os.path.join(self.directory, "checkpoint"), str(state))
 

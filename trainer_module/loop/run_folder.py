@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.remote import with_patience
 from trainer_module.common.whole_files import write_text
 from trainer_module.loop.run_facts import differences, told
 
@@ -28,12 +29,16 @@ def run_folder(parent: str, facts: Mapping[str, Any]) -> str:
     text = json.dumps(facts, sort_keys=True, indent=1)
     folder = os.path.join(parent, hashlib.sha256(text.encode()).hexdigest()[:16])
     record = os.path.join(folder, _FACTS)
-    if not tf.io.gfile.exists(record):
-        others = tf.io.gfile.glob(os.path.join(parent, "*", _FACTS))
-        if others:
-            last = max(others, key=lambda path: tf.io.gfile.stat(path).mtime_nsec)
-            _tell(last, facts, folder)
-        write_text(record, f"{text}\n")
+
+    def make() -> None:
+        if not tf.io.gfile.exists(record):
+            others = tf.io.gfile.glob(os.path.join(parent, "*", _FACTS))
+            if others:
+                last = max(others, key=lambda path: tf.io.gfile.stat(path).mtime_nsec)
+                _tell(last, facts, folder)
+            write_text(record, f"{text}\n")
+
+    with_patience(make, what=f"making the folder {folder}")
     return folder
 
 

@@ -95,7 +95,7 @@ class Plan:
     @property
     def step_options(self) -> dict[str, Any]:
         """The arguments of TrainStep that are settings of the same name."""
-        names = ("clip_norm", "ema_momentum", "non_finite", "jit_compile")
+        names = ("clip_norm", "ema_momentum", "non_finite", "max_consecutive_skips", "jit_compile")
         return {name: getattr(self.config, name) for name in names}
 
     def _model(self, context: ModelContext) -> keras.Model:

@@ -19,6 +19,8 @@ class StepReport(NamedTuple):
         applied: Whether the window updated the variables.
         failed: Whether it was not finite and `non_finite="raise"` holds.
         finite: One bool for the loss and one per trainable variable.
+        finite_by_replica: Bools `[replicas of this process, 1 + variables]`, of their own sums.
+        replicas: Numbers of these replicas.
     """
 
     loss: tf.Tensor
@@ -28,6 +30,8 @@ class StepReport(NamedTuple):
     applied: tf.Tensor
     failed: tf.Tensor
     finite: tf.Tensor
+    finite_by_replica: tf.Tensor
+    replicas: tf.Tensor
 
 
 class LoopReport(NamedTuple):
@@ -55,13 +59,16 @@ class NonFiniteError(ArithmeticError):
     """A window's loss or gradient was NaN or infinite; the variables are those before it."""
 
 
-def non_finite_error(report: StepReport, variables: Sequence[Any], step: int) -> NonFiniteError:
+def non_finite_error(
+    report: StepReport, variables: Sequence[Any], step: int, *, skipped: int = 0
+) -> NonFiniteError:
     """Returns the error of a failed window: where it is not finite, and what to look at.
 
     Args:
         report: Of the window.
         variables: The model's trainable variables, as `report.finite` counts them.
         step: Optimizer steps until then.
+        skipped: Windows right before it that were left out as not finite.
     """
     finite = report.finite.numpy()
     names = [v.path for v, ok in zip(variables, finite[1:], strict=True) if not ok]
@@ -70,9 +77,28 @@ def non_finite_error(report: StepReport, variables: Sequence[Any], step: int) ->
         where = f"the gradient of {', '.join(names[:5])}"
     if len(names) > 5:
         where += f" and {len(names) - 5} more"
-    return NonFiniteError(
-        f"step {step + 1}: {where} is not finite (loss {float(report.loss)}); the variables are "
-        "those of the step before. Look for NaN or infinite values in the features, labels and "
-        "weights, and for weights below 0; lower the learning rate or set clip_norm; or set "
-        'non_finite="skip" to leave such windows out.'
+    advice = (
+        'set clip_norm; or set non_finite="skip" to leave such windows out.'
+        if not skipped
+        else "set clip_norm; or raise max_consecutive_skips."
     )
+    return NonFiniteError(
+        f"step {step + 1}: {where} is not finite{_on_replicas(report)} (loss {float(report.loss)})"
+        + (f", and {skipped} windows right before it were left out for that" if skipped else "")
+        + "; the variables are those of the step before. Look for NaN or infinite values in the "
+        "features, labels and weights, and for weights below 0; lower the learning rate or "
+        + advice
+    )
+
+
+def _on_replicas(report: StepReport) -> str:
+    """Returns " on replica 1", where there are several and this process has the culprit."""
+    flags = report.finite_by_replica.numpy()
+    numbers = [
+        str(number)
+        for number, finite in zip(report.replicas.numpy(), flags, strict=True)
+        if not finite.all()
+    ]
+    if not numbers or (len(flags) == 1 and numbers == ["0"]):
+        return ""
+    return f" on replica{'s' * (len(numbers) > 1)} {', '.join(numbers)}"

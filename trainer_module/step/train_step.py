@@ -11,11 +11,18 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
+from trainer_module.common.whole_numbers import whole_number
+from trainer_module.devices.strategies import local_replicas
 from trainer_module.step.graph_errors import told_plainly
 from trainer_module.step.loss_scale import LossScale
 from trainer_module.step.moving_average import MovingAverage
 from trainer_module.step.refusals import check_model, check_optimizer, check_options
-from trainer_module.step.reports import LoopReport, StepReport, non_finite_error
+from trainer_module.step.reports import (
+    LoopReport,
+    NonFiniteError,
+    StepReport,
+    non_finite_error,
+)
 from trainer_module.step.split import per_replica
 from trainer_module.step.step_functions import StepFunctions
 from trainer_module.window.accumulation import accumulate_gradients
@@ -30,6 +37,7 @@ from trainer_module.window.reduction import apply_gradients
 from trainer_module.window.update import Update, window_update
 
 NonFinite = Literal["raise", "skip"]
+MAX_CONSECUTIVE_SKIPS = 100
 
 
 class TrainStep:
@@ -59,6 +67,7 @@ class TrainStep:
         clip_norm: float | None = None,
         ema_momentum: float | None = None,
         non_finite: NonFinite = "raise",
+        max_consecutive_skips: int = MAX_CONSECUTIVE_SKIPS,
         added_losses: AddedLosses | None = None,
         jit_compile: bool = False,
         expected_rows: int | None = None,
@@ -77,6 +86,7 @@ class TrainStep:
             ema_momentum: Keeps ema = m * ema + (1 - m) * variable after each update (see
                 `averaged`).
             non_finite: "raise" stops at a window that is not finite, "skip" counts it.
+            max_consecutive_skips: With "skip", how many windows in a row; the next one stops.
             added_losses: See `accumulate_gradients`.
             jit_compile: Compile micro-batches by XLA.
             expected_rows: Rows of most global batches, where the dataset's shapes do not say it (as
@@ -103,6 +113,7 @@ class TrainStep:
         self.micro_batch_size = int(micro_batch_size)
         self.clip_norm = clip_norm
         self.non_finite = non_finite
+        self.max_consecutive_skips = whole_number("max_consecutive_skips", max_consecutive_skips)
         self.added_losses: AddedLosses = added_losses or default_added_losses(model)
         self.jit_compile = jit_compile
         self._expected_rows = expected_rows and math.ceil(
@@ -119,6 +130,7 @@ class TrainStep:
             self.skipped_empty = _counter("skipped_empty")
             self.skipped_non_finite = _counter("skipped_non_finite")
             self.skipped_loss_scale = _counter("skipped_loss_scale")
+            self._consecutive_skips = _counter("consecutive_skips")
             self.loss_scale = LossScale() if computes_in_float16(model) else None
             self._average = (
                 None if ema_momentum is None else MovingAverage(self._variables, ema_momentum)
@@ -145,7 +157,7 @@ class TrainStep:
         with told_plainly():
             report = self._traced(_three(batch))
         if bool(report.failed):
-            raise non_finite_error(report, self._variables, int(self.step.numpy()))
+            raise self._non_finite_error(report)
         return report
 
     def run(
@@ -172,7 +184,7 @@ class TrainStep:
                 iterator, tf.constant(num_steps, tf.int64), tf.constant(loss_sums, tf.float64)
             )
         if bool(last.failed):
-            raise non_finite_error(last, self._variables, int(self.step.numpy()))
+            raise self._non_finite_error(last)
         return LoopReport(
             steps=int(count),
             loss=float(loss) / float(weights) if float(weights) else float("nan"),
@@ -211,6 +223,11 @@ class TrainStep:
         if self._average is not None:
             self._average.use()
 
+    def _non_finite_error(self, report: StepReport) -> NonFiniteError:
+        skipped = int(self._consecutive_skips.numpy())
+        step = int(self.step.numpy())
+        return non_finite_error(report, self._variables, step, skipped=skipped)
+
     def _check_variables(self) -> None:
         now = self.model.trainable_variables
         if len(now) != len(self._variables) or any(map(operator.is_not, now, self._variables)):
@@ -235,8 +252,14 @@ class TrainStep:
         def nothing() -> StepReport:
             scalar = tf.zeros([], sum_dtype(self.model))
             no = tf.constant(False)
-            finite = tf.ones([1 + len(self._variables)], tf.bool)
-            return StepReport(scalar, scalar, scalar, scalar, no, no, finite)
+            flags = [1 + len(self._variables)]
+            replicas = local_replicas(self.strategy)
+            return StepReport(
+                *(scalar, scalar, scalar, scalar, no, no),
+                finite=tf.ones(flags, tf.bool),
+                finite_by_replica=tf.ones([replicas, *flags], tf.bool),
+                replicas=tf.zeros([replicas], tf.int32),
+            )
 
         def next_if(wanted: tf.Tensor) -> tf.experimental.Optional:
             return tf.cond(
@@ -290,9 +313,12 @@ class TrainStep:
         with self.strategy.scope():
             step = self.step.read_value()
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
-            updates = self.strategy.run(self._update, args=(parts, step, scale))
+            updates, numbers = self.strategy.run(self._update, args=(parts, step, scale))
             update = _first_replica(self.strategy, updates)
-            report = self._report(update, scale)
+            report = self._report(update, scale)._replace(
+                finite_by_replica=tf.stack(self._results(updates.finite_here)),
+                replicas=tf.stack(self._results(numbers)),
+            )
             # tf.cond is outside strategy.run, so that Keras may merge replicas inside it. All
             # replicas and workers see the same reduced sums, so they take the same branch.
             tf.cond(report.applied, lambda: self._apply(updates.gradients), lambda: tf.constant(0))
@@ -301,8 +327,11 @@ class TrainStep:
                 self.loss_scale.update(update.is_finite)
         return report
 
-    def _update(self, parts: Any, step: tf.Tensor, scale: Any) -> Update:
-        """Everything from rows to the clipped g, in replica context."""
+    def _results(self, values: Any) -> Sequence[tf.Tensor]:
+        return self.strategy.experimental_local_results(values)
+
+    def _update(self, parts: Any, step: tf.Tensor, scale: Any) -> tuple[Update, tf.Tensor]:
+        """Everything from rows to the clipped g, and the replica's number, in replica context."""
         context = tf.distribute.get_replica_context()
         assert context is not None
         features, labels, sample_weight = parts
@@ -320,14 +349,16 @@ class TrainStep:
             description=self._description,
             expected_rows=self._expected_rows,
         )
-        return window_update(local, self.model, loss_scale=scale, clip_norm=self.clip_norm)
+        update = window_update(local, self.model, loss_scale=scale, clip_norm=self.clip_norm)
+        return update, tf.convert_to_tensor(context.replica_id_in_sync_group, tf.int32)
 
     def _report(self, update: Update, scale: Any) -> StepReport:
         """Whether the update is applied, or fails the run."""
         failed = tf.logical_not(tf.logical_or(update.is_finite, update.is_empty))
         if self.non_finite == "skip":
-            failed = tf.constant(False)
-        elif scale is not None:
+            skips = self._consecutive_skips.read_value()
+            failed = tf.logical_and(failed, skips >= self.max_consecutive_skips)
+        if scale is not None:
             # float16 overflows by design until the scale fits; at 1 there is nothing to lower.
             failed = tf.logical_and(failed, scale <= 1.0)
         return StepReport(
@@ -338,6 +369,8 @@ class TrainStep:
             applied=tf.logical_and(update.is_finite, tf.logical_not(update.is_empty)),
             failed=failed,
             finite=update.finite,
+            finite_by_replica=update.finite_here[tf.newaxis],
+            replicas=tf.zeros([1], tf.int32),
         )
 
     def _apply(self, gradients: list[Any]) -> tf.Tensor:
@@ -361,6 +394,12 @@ class TrainStep:
             (self.step, tf.logical_not(report.failed)),
         ):
             counter.assign_add(tf.cast(happened, tf.int64))
+        if self.non_finite == "skip":
+            counted = tf.logical_and(not_finite, tf.logical_not(by_scale))
+            so_far = self._consecutive_skips.read_value()
+            more = so_far + tf.cast(tf.logical_not(report.failed), tf.int64)
+            reset = tf.where(update.is_empty, so_far, 0)
+            self._consecutive_skips.assign(tf.where(counted, more, reset))
 
     def _describe(self, parts: Any) -> None:
         local = _first_replica(self.strategy, parts)

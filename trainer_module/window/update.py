@@ -5,6 +5,7 @@ reduce over replicas -> unscale -> divide and add ∇R -> check what will be app
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import keras
@@ -27,6 +28,7 @@ class Update(NamedTuple):
         is_finite: Whether loss, sums and g are, scalar bool.
         is_empty: Whether Σ w_i is 0, scalar bool.
         finite: Bools `[1 + variables]`: the sums of the loss, then each variable's gradients.
+        finite_here: The same of this replica's own sums; all true where g is finite.
     """
 
     gradients: list[Any]
@@ -37,6 +39,7 @@ class Update(NamedTuple):
     is_finite: tf.Tensor
     is_empty: tf.Tensor
     finite: tf.Tensor
+    finite_here: tf.Tensor
 
 
 def window_update(
@@ -65,10 +68,13 @@ def window_update(
     numerator, loss, norm = (tf.cast(x, dtype) for x in (numerator, loss, norm))
     is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
     # The norm says whether all elements are finite; which are not is asked for when one is not.
-    finite = tf.cond(
-        is_finite,
-        lambda: tf.ones([1 + len(total.gradients)], tf.bool),
-        lambda: _finite_flags(total),
+    finite, finite_here = (
+        tf.cond(
+            is_finite,
+            lambda: tf.ones([1 + len(total.gradients)], tf.bool),
+            functools.partial(_finite_flags, sums),
+        )
+        for sums in (total, local)
     )
     if clip_norm is not None:
         factor = clip_norm / tf.maximum(norm, clip_norm)
@@ -82,6 +88,7 @@ def window_update(
         is_finite=is_finite,
         is_empty=tf.equal(weight_sum, 0),
         finite=finite,
+        finite_here=finite_here,
     )
 
 

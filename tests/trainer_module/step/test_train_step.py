@@ -453,3 +453,33 @@ def test_several_optimizers_in_one(float64, strategies, name):
     for layer in ("first", "last"):
         weights = alone.get_layer(layer).get_weights()
         assert full_batch.error(model.get_layer(layer).get_weights(), weights) < 1e-12
+
+
+def test_the_replica_that_a_window_is_not_finite_on_is_named(float64, strategies):
+    features, labels, weights = (x.copy() for x in full_batch.batch("mlp"))
+    weights += 0.1
+    labels[-1] = np.nan  # on the last replica only
+    step = make(strategies["mirrored3"])
+    with pytest.raises(NonFiniteError, match=r"step 1: the .* is not finite on replica 2 \(loss"):
+        step((features, labels, weights))
+    labels[0] = np.nan
+    with pytest.raises(NonFiniteError, match=r"not finite on replicas 0, 2 \(loss nan"):
+        step((features, labels, weights))
+
+
+def test_skipping_gives_up_after_so_many_windows_in_a_row(float64, strategies):
+    """A finite window in between begins the count anew; an empty one does not."""
+    good = (*full_batch.batch("mlp", 5)[:2], np.ones(5))
+    bad = (np.full_like(good[0], np.nan), *good[1:])
+    empty = (*good[:2], np.zeros(5))
+    step = make(strategies["mirrored2"], non_finite="skip", max_consecutive_skips=2)
+    step.run(iterator_over([bad, bad, good, bad, empty, bad]), 10)
+    assert step.skipped == {"empty": 1, "non_finite": 4, "loss_scale": 0}
+    before = step.model.get_weights()
+    with pytest.raises(
+        NonFiniteError, match=r"step 7: .*and 2 windows right before it.*max_consecutive_skips"
+    ):
+        step.run(iterator_over([bad, good]), 10)
+    assert step.skipped["non_finite"] == 4
+    assert full_batch.error(step.model.get_weights(), before) == 0.0
+    assert step.step.numpy() == 6

@@ -1,0 +1,112 @@
+"""Checkpoints in a folder that is full, and in one that is far away.
+
+Reference of each: the run whose folder never failed, bit for bit.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import unreliable_files
+
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.run_folder import run_folder
+from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.train_step import TrainStep
+
+DISK_KB = 512
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of half a MiB, which takes root to mount."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_KB}k", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.fixture
+def remote(tmp_path, monkeypatch):
+    """A folder of which each operation takes 1 ms and, once it is unreliable, one in 30 fails."""
+    unreliable_files.register()
+    monkeypatch.setenv("UNRELIABLE_MILLISECONDS", "1")
+    monkeypatch.setenv("UNRELIABLE_EVERY", "30")
+    return f"unreliable://{tmp_path}"
+
+
+def loop(folder, *, units=4, epochs=3, **options):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(units, "relu")])
+    model.add(keras.layers.Dense(1))
+    step = TrainStep(model, keras.optimizers.Adam(0.01), "mse", micro_batch_size=4)
+    checkpoints = Checkpoints(folder, step, every_steps=1, **options)
+    rows = full_batch.batch("mlp", 12)
+    return TrainingLoop(step, rows, batch_size=5, epochs=epochs, checkpoints=checkpoints)
+
+
+def weights(done):
+    step = done.train_step
+    return [v.numpy() for v in (*step.model.variables, *step.optimizer.variables)]
+
+
+def same(found, expected):
+    return all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_full_disk_ends_training_in_words_and_loses_nothing(small_disk, tmp_path, kept):
+    whole = loop(str(tmp_path / "whole"), units=2000)
+    whole.fit()
+    one_kb = sum(file.stat().st_size for file in (tmp_path / "whole").glob("ckpt-9.*")) >> 10
+    assert 2 * one_kb < DISK_KB < 4 * one_kb
+    folder, filler = small_disk / "saved", small_disk / "filler"
+    filler.write_bytes(bytes((DISK_KB - kept * one_kb - one_kb // 2) << 10))
+    what_now = f"continues from {folder}/ckpt-1, which is whole" if kept else "begins anew"
+    with pytest.raises(OSError, match=f"step {kept + 1} cannot.*{folder} .*No space.*{what_now}"):
+        loop(str(folder), units=2000).fit()
+    assert not list(folder.glob("*.tempstate*"))
+    filler.unlink()
+    again = loop(str(folder), units=2000, keep=1)
+    again.fit()
+    assert same(weights(again), weights(whole))
+
+
+@pytest.mark.slow
+def test_a_far_folder_that_fails_at_times_ends_in_the_same_bits(remote, tmp_path, caplog):
+    whole = loop(str(tmp_path / "near"))
+    whole.fit()
+    folder = run_folder(f"{remote}/far", {"epochs": 3})
+    loop(folder, epochs=2).fit()
+    again = loop(folder)  # as another process would: from the checkpoint
+    again.fit()
+    assert same(weights(again), weights(whole))
+    told = [r.getMessage() for r in caplog.records if "trying again" in r.getMessage()]
+    assert len(told) > 5
+    assert any("writing the checkpoint of step" in line for line in told)
+    kept = sorted(path.name for path in (tmp_path / "far").rglob("ckpt-*"))
+    assert len(kept) == 4, kept  # two of two files each: nothing is left of what failed
+
+
+def test_a_far_folder_that_is_gone_ends_in_words(remote, monkeypatch):
+    done = loop(f"{remote}/far", patience_seconds=0.3)
+    monkeypatch.setenv("UNRELIABLE_EVERY", "1")
+    started = time.monotonic()
+    with pytest.raises(OSError, match=r"step 1 cannot be written to unreliable://.*not there"):
+        done.fit()
+    assert time.monotonic() - started < 60
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(remote, monkeypatch):
+    monkeypatch.setenv("UNRELIABLE_EVERY", "0")
+    loop(f"{remote}/far", epochs=2).fit()
+    again = loop(f"{remote}/far", patience_seconds=0.3)
+    monkeypatch.setenv("UNRELIABLE_EVERY", "1")
+    with pytest.raises(OSError, match=r"ckpt-6-1 cannot be read now .*not there"):
+        again.fit()
