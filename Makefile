@@ -13,7 +13,7 @@ LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" .
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink test-gpu flink flink-status flink-stop lint docs bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu test-distributed flink flink-status flink-stop lint docs bench lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -28,10 +28,13 @@ test: setup  ## every test, in two processes
 	@$(BIN)/python -m pytest $(TWO) --durations=15 $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu" $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed" $(ARGS)
 
 test-flink: setup  ## the tests that start a Flink cluster (needs Java and Maven)
 	@$(BIN)/python -m pytest -m flink tests/pipeline/engines $(ARGS)
+
+test-distributed: setup  ## the tests that train on several processes (no -n: these share the cores)
+	@$(BIN)/python -m pytest -m distributed tests/distributed --durations=10 $(ARGS)
 
 test-gpu: setup  ## the tests on a GPU (needs NVIDIA's driver and TensorFlow's CUDA libraries)
 	@$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)

@@ -14,6 +14,7 @@ from .conftest import ROOT
 
 TARGETS = {
     *("help", "setup", "run", "test", "test-fast", "test-flink", "test-gpu", "lint", "bench"),
+    "test-distributed",
     "docs",
     *("lock", "clean"),
     *("flink", "flink-status", "flink-stop"),
@@ -44,17 +45,13 @@ def test_ci_runs_all_and_fails_with_any(checkout, machine, own_environment):
     log = checkout.path / "log"
     environment = own_environment | {"PATH": f"{machine.bin}{os.pathsep}{own_environment['PATH']}"}
     (machine.bin / "make").unlink()
-    for failing, status in {"lint": 1, "docs": 1, "test": 1, "test-flink": 1, "none": 0}.items():
+    steps = ["lint", "docs", "test", "test-distributed", "test-flink"]
+    for failing, status in {**dict.fromkeys(steps, 1), "none": 0}.items():
         log.unlink(missing_ok=True)
         machine.script("make", f'echo "$1 CI=$CI" >> "{log}"; [ "$1" != {failing} ]')
         done = subprocess.run(
             ["bash", ".ci/run"], cwd=checkout.path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == status, done.stderr
-        assert log.read_text().splitlines() == [
-            "lint CI=true",
-            "docs CI=true",
-            "test CI=true",
-            "test-flink CI=true",
-        ]
+        assert log.read_text().splitlines() == [f"{step} CI=true" for step in steps]
         assert (f"failed: make {failing}\n" in done.stderr) == bool(status)

@@ -1,0 +1,335 @@
+"""The processes of a cluster on this machine: for a trial, for tests, for a node of a pipeline."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from trainer_module.devices.cluster import ROLES, Cluster
+
+HOST = "127.0.0.1"
+# After a worker failed, so that the others can say themselves what they saw of it.
+_SECONDS_TO_NOTICE = 5.0
+_TAIL_LINES = 30
+_LOOK_EVERY = 0.05
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+# A process that ends with its launcher, whatever ends that: prctl(PR_SET_PDEATHSIG, SIGKILL), which
+# outlives exec. As a program before the program, since Python's own preexec_fn is not safe where
+# there are threads.
+_ENDS_WITH_PARENT = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
+    "sys.exit(1) if os.getppid() != int(sys.argv[1]) else os.execvp(sys.argv[2], sys.argv[2:])"
+)
+
+OnLine = Callable[[str, str], None]
+
+
+class Failed(NamedTuple):
+    """A process that ended badly.
+
+    Attributes:
+        name: "worker 1", "chief", "ps 0".
+        code: Its exit code, below 0 for the signal that ended it.
+        log: File with all that it wrote; None where none was kept.
+        tail: Its last lines.
+    """
+
+    name: str
+    code: int
+    log: str | None
+    tail: tuple[str, ...]
+
+
+class WorkersFailed(RuntimeError):
+    """The launched processes did not all end well.
+
+    Attributes:
+        failed: Those that ended badly before the others were ended, in the order they did.
+        code: What a launching program exits with: of the first, 128 + n for signal n.
+    """
+
+    def __init__(self, failed: Sequence[Failed]) -> None:
+        """Makes the message of the first that failed."""
+        self.failed = tuple(failed)
+        first = self.failed[0]
+        self.code = first.code if first.code >= 0 else 128 - first.code
+        how = f"with code {first.code}"
+        if first.code < 0:
+            how = f"by {signal.Signals(-first.code).name}"
+        others = ", ".join(each.name for each in self.failed[1:])
+        text = f"{first.name} ended {how}" + (f" (then {others})" if others else "")
+        text += f"; its log is {first.log}" if first.log else ""
+        if first.tail:
+            text += "; its last lines:\n" + "\n".join(f"  {line}" for line in first.tail)
+        super().__init__(text)
+
+
+def launch(
+    command: Sequence[str],
+    *,
+    workers: int = 2,
+    chief: bool = False,
+    parameter_servers: int = 0,
+    log_dir: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    on_line: OnLine | None = None,
+    worker_restarts: int = 0,
+    grace_seconds: float = 30.0,
+) -> None:
+    """Runs a program as each task of a cluster on this machine, and returns when all have ended.
+
+    Each process gets TF_CONFIG with ports of 127.0.0.1 that are held free for the run, and
+    TF_USE_LEGACY_KERAS=0. When one ends badly the others are ended: by SIGTERM once they had 5
+    seconds to notice themselves, by SIGKILL after the grace. So they are where this process gets
+    SIGTERM or SIGINT, for which training saves a checkpoint and ends with code 143. Where this
+    process is killed, they are, too. With parameter servers the chief's end ends the others.
+
+    Args:
+        command: Program and arguments, the same for each process.
+        workers: Number of tasks "worker", beside a chief; at least 1.
+        chief: Whether one task more is the "chief"; without, worker 0 does its part. Parameter
+            servers need one, and get it.
+        parameter_servers: Number of tasks "ps".
+        log_dir: Folder for a file per process, `worker-0.log`; made. None: no files.
+        env: Environment of the processes; None: this one's.
+        on_line: Called with the name of a process ("worker 0") and each line that it writes, in
+            one thread; None prints `[worker 0] line`.
+        worker_restarts: With parameter servers, how often workers that end badly are started again,
+            all together.
+        grace_seconds: Between SIGTERM and SIGKILL.
+
+    Raises:
+        WorkersFailed: One ended badly; it is named, with its code, log and last lines.
+        ValueError: A number out of its range.
+    """
+    _check(command, workers, parameter_servers, worker_restarts)
+    chief = chief or parameter_servers > 0
+    counts = {"chief": int(chief), "worker": workers, "ps": parameter_servers}
+    with contextlib.ExitStack() as stack:
+        addresses = {
+            role: tuple(f"{HOST}:{stack.enter_context(_held_port())}" for _ in range(counts[role]))
+            for role in ROLES
+            if counts[role]
+        }
+        run = _Run(
+            [Cluster(addresses, role, i) for role in addresses for i in range(counts[role])],
+            command,
+            None if log_dir is None else Path(log_dir),
+            dict(os.environ if env is None else env),
+            on_line or _print,
+            worker_restarts if parameter_servers else 0,
+            grace_seconds,
+        )
+        with _signals_to(run):
+            try:
+                run.wait()
+            finally:
+                run.kill()
+
+
+class _Process:
+    """One task: its process, and a thread that reads what it writes."""
+
+    def __init__(self, cluster: Cluster, run: _Run) -> None:
+        single = cluster.role == "chief"
+        self.cluster = cluster
+        self.name = "chief" if single else f"{cluster.role} {cluster.index}"
+        self.tail: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES)
+        self.log: Path | None = None
+        if run.log_dir is not None:
+            run.log_dir.mkdir(parents=True, exist_ok=True)
+            self.log = run.log_dir / f"{self.name.replace(' ', '-')}.log"
+            self.log.write_bytes(b"")
+        self.start(run)
+
+    def start(self, run: _Run) -> None:
+        parent = [sys.executable, "-I", "-S", "-c", _ENDS_WITH_PARENT, str(os.getpid())]
+        self.child = subprocess.Popen(
+            [*parent, *run.command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={
+                **run.env,
+                "TF_CONFIG": self.cluster.tf_config(),
+                "TF_USE_LEGACY_KERAS": "0",
+                "PYTHONUNBUFFERED": "1",  # lines as they are written, not when a buffer is full
+            },
+            start_new_session=True,  # Ctrl-C reaches it once, through the launcher
+        )
+        assert self.child.stdout is not None
+        self.reader = threading.Thread(
+            target=self._read, args=(self.child.stdout, run.lines), daemon=True
+        )
+        self.reader.start()
+
+    def _read(self, stream: IO[bytes], lines: queue.SimpleQueue[tuple[str, str]]) -> None:
+        with contextlib.ExitStack() as stack:
+            log = None if self.log is None else stack.enter_context(self.log.open("ab", 0))
+            for raw in stream:
+                if log is not None:
+                    log.write(raw)
+                line = raw.decode(errors="replace").rstrip("\r\n")
+                self.tail.append(line)
+                lines.put((self.name, line))
+
+    def signal(self, number: int) -> None:
+        if self.child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.child.send_signal(number)
+
+    def kill(self) -> None:
+        """Ends it and what it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.child.pid, signal.SIGKILL)
+        self.child.wait()
+
+    def failed(self) -> Failed:
+        self.reader.join(timeout=2.0)  # what it wrote last says why
+        log = None if self.log is None else str(self.log)
+        return Failed(self.name, self.child.returncode, log, tuple(self.tail))
+
+
+class _Run:
+    """All processes of a launch, from their start to their end."""
+
+    def __init__(
+        self,
+        clusters: Sequence[Cluster],
+        command: Sequence[str],
+        log_dir: Path | None,
+        env: dict[str, str],
+        on_line: OnLine,
+        restarts: int,
+        grace_seconds: float,
+    ) -> None:
+        self.command, self.log_dir, self.env = list(command), log_dir, env
+        self.lines: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        self.signalled = 0
+        self._on_line = on_line
+        self._restarts = restarts
+        self._grace_seconds = grace_seconds
+        self._failed: list[Failed] = []
+        self._processes: list[_Process] = []
+        try:
+            for cluster in clusters:
+                self._processes.append(_Process(cluster, self))
+        except BaseException:
+            self.kill()
+            raise
+
+    def wait(self) -> None:
+        """Returns when all have ended; raises where one ended badly."""
+        waiting, terminate_at, kill_at = list(self._processes), None, None
+        served = any(p.cluster.role == "ps" for p in waiting)
+        done = False  # the chief of servers has ended: how these end is no one's concern
+        while waiting:
+            self._pass_lines()
+            now = time.monotonic()
+            for process in [p for p in waiting if p.child.poll() is not None]:
+                if self._is_restarted(process, ending=kill_at is not None or done):
+                    continue
+                waiting.remove(process)
+                if process.child.returncode and not done and kill_at is None:
+                    self._failed.append(process.failed())
+                    terminate_at = terminate_at or now + _SECONDS_TO_NOTICE
+                elif process.child.returncode and self.signalled and not done:
+                    self._failed.append(process.failed())
+                if served and process.cluster.role == "chief" and not self._failed:
+                    done, terminate_at = True, now
+            if self.signalled and kill_at is None:
+                terminate_at = now
+            if terminate_at is not None and now >= terminate_at and kill_at is None:
+                for process in waiting:
+                    process.signal(signal.SIGTERM)
+                kill_at = now + self._grace_seconds
+            if kill_at is not None and (now >= kill_at or self.signalled > 1):
+                for process in waiting:
+                    process.kill()
+        for process in self._processes:
+            process.reader.join(timeout=2.0)
+        self._pass_lines(last=True)
+        if self._failed:
+            raise WorkersFailed(self._failed)
+
+    def kill(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+    def _is_restarted(self, process: _Process, *, ending: bool) -> bool:
+        is_worker = process.cluster.role == "worker"
+        if ending or not is_worker or not process.child.returncode or not self._restarts:
+            return False
+        self._restarts -= 1
+        failed = process.failed()
+        self._on_line(process.name, f"ended with code {failed.code}: it is started again")
+        process.start(self)
+        return True
+
+    def _pass_lines(self, *, last: bool = False) -> None:
+        """Hands over what was written, in this thread; waits a moment where nothing was."""
+        wait = 0.0 if last else _LOOK_EVERY
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._on_line(*self.lines.get(timeout=wait) if wait else self.lines.get_nowait())
+                wait = 0.0
+
+
+@contextlib.contextmanager
+def _signals_to(run: _Run) -> Iterator[None]:
+    """Counts the signals that end this process, where it may: in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def count(number: int, frame: object) -> None:
+        run.signalled += 1
+
+    before = {number: signal.signal(number, count) for number in _ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _held_port() -> Iterator[int]:
+    """A free port that no one else gets while the block lasts, but for who reuses addresses.
+
+    It is bound here and not listened to. TensorFlow's servers set SO_REUSEADDR, and where both
+    sockets have it Linux gives a port that none listens to; a port is not given to who asks for
+    any. (Set before `bind`, it might share a port itself.)
+    """
+    with socket.socket() as held:
+        held.bind((HOST, 0))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        yield held.getsockname()[1]
+
+
+def _check(command: Sequence[str], workers: int, servers: int, restarts: int) -> None:
+    if not command:
+        raise ValueError("command=[]: give the program that each worker runs.")
+    for name, value, least in (
+        ("workers", workers, 1),
+        ("parameter_servers", servers, 0),
+        ("worker_restarts", restarts, 0),
+    ):
+        if value < least:
+            raise ValueError(f"{name}={value}: use at least {least}.")
+
+
+def _print(name: str, line: str) -> None:
+    print(f"[{name}] {line}", flush=True)
