@@ -23,9 +23,11 @@ class Metric(NamedTuple):
     module: str = ""  # of a class that is not TFMA's
 
 
+_AUC = "components.evaluator_metrics.area_under_curve"
+
 METRICS: dict[str, Metric] = {
-    "auc": Metric("AUC", True, ("binary",)),
-    "auc_precision_recall": Metric("AUCPrecisionRecall", True, ("binary",)),
+    "auc": Metric("DefinedAUC", True, ("binary",), _AUC),
+    "auc_precision_recall": Metric("DefinedAUCPrecisionRecall", True, ("binary",), _AUC),
     "binary_accuracy": Metric("BinaryAccuracy", True, ("binary",)),
     "binary_crossentropy": Metric("BinaryCrossEntropy", False, ("binary",)),
     "precision": Metric("Precision", True, ("binary",)),
@@ -49,8 +51,14 @@ ROWS, WEIGHTS = "rows", "sum_of_weights"
 CONFUSION_MATRIX = "confusion_matrix"
 """Computed beside them for several classes: weights of rows by actual and predicted class."""
 
-UNDEFINED_FOR_ONE_CLASS = ("auc", "auc_precision_recall")
-"""Metrics that mean nothing where all labels are equal; TFMA gives 0.0 there."""
+WHERE_UNDEFINED: dict[str, str] = {
+    "auc": "all labels are of one class",
+    "auc_precision_recall": "all labels are of one class",
+    "precision": "no row is taken for positive",
+    "recall": "no row is positive",
+    "r2": "all labels are equal",
+}
+"""Metrics that are NaN of some rows whose labels and predictions are numbers, and of which."""
 
 _DEFAULT_METRICS: dict[LabelKind, tuple[str, ...]] = {
     "binary": ("auc", "binary_accuracy"),

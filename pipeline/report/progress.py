@@ -24,6 +24,7 @@ from trainer_module.common.progress import (
     TrialEnded,
     TrialFailed,
     TrialNumber,
+    metric_text,
     progress_of,
 )
 
@@ -150,7 +151,9 @@ class RunState:
             case TrialFailed():
                 node.detail = f"{_trial(record.trial)} failed"
             case EvaluationEnded(trial=None):
-                metrics = " ".join(f"{name} {value:.4f}" for name, value in record.metrics.items())
+                metrics = " ".join(
+                    f"{name} {metric_text(value)}" for name, value in record.metrics.items()
+                )
                 node.detail = f"epoch {record.epoch}: eval {metrics}"
             case TrainingEnded(trial=None):
                 skipped = sum(record.skipped.values())

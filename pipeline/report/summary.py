@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config.config import PipelineConfig
-from pipeline.config.evaluation import MEAN_LABEL, METRICS, ROWS, UNDEFINED_FOR_ONE_CLASS, WEIGHTS
+from pipeline.config.evaluation import MEAN_LABEL, METRICS, ROWS, WEIGHTS, WHERE_UNDEFINED
 from pipeline.report import baselines, classes, trials
 from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
@@ -113,7 +113,7 @@ def metrics_table(
         table.add_row(
             Text(baselines.shown_name(each), style="dim"),
             *("" for _ in (*counts, of_label)),
-            *(Text(_number(each.metrics.get(metric)), style="dim") for metric in names),
+            *(Text(_of_baseline(each, metric), style="dim") for metric in names),
         )
     if config.evaluation.thresholds:
         table.add_row(
@@ -161,9 +161,6 @@ def slice_values(uri: str) -> list[tuple[str, dict[str, float]]]:
         share = classes.largest_share(classes.matrix_of(metrics))
         if share is not None:
             values[LARGEST_CLASS] = share
-        if values.get(MEAN_LABEL) in (0.0, 1.0):
-            for metric in UNDEFINED_FOR_ONE_CLASS:
-                values.pop(metric, None)
         found.append((name, values))
     return found
 
@@ -184,6 +181,12 @@ def _worse_than_a_constant(
 
 def _count(value: float | None) -> str:
     return "" if value is None else f"{value:,.10g}"
+
+
+def _of_baseline(baseline: Baseline, metric: str) -> str:
+    if metric in baseline.metrics and baseline.metrics[metric] is None:
+        return "undefined"
+    return _number(baseline.metrics.get(metric))
 
 
 def _number(value: float | None) -> str:
@@ -315,17 +318,30 @@ def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
             value = _number(failure.metric_value.double_value.value)
             if failure.metric_key.is_diff:
                 allowed = threshold.change_threshold.absolute.value
+                if not math.isfinite(failure.metric_value.double_value.value):
+                    reasons.append(
+                        f"{name} {_where_undefined(name)} of this model or of the baseline: the "
+                        "two were not compared"
+                    )
+                    continue
                 reasons.append(f"{name} changed by {value} from the baseline; allowed {allowed:g}")
                 continue
             bounds = threshold.value_threshold
             if not math.isfinite(failure.metric_value.double_value.value):
-                reasons.append(f"{name} is {value}: no bound holds for it")
+                reasons.append(
+                    f"{name} {_where_undefined(name)}: it was not judged, and no bound holds for it"
+                )
                 continue
             if bounds.HasField("lower_bound"):
                 reasons.append(f"{name} is {value}; needed at least {bounds.lower_bound.value:g}")
             if bounds.HasField("upper_bound"):
                 reasons.append(f"{name} is {value}; allowed at most {bounds.upper_bound.value:g}")
     return reasons or [f"TFMA gives no reason; see {evaluation.uri}"]
+
+
+def _where_undefined(metric: str) -> str:
+    known = WHERE_UNDEFINED.get(metric)
+    return "is undefined" + (f", as where {known}" if known else "")
 
 
 def unusable_labels(config: PipelineConfig, records: dict[str, NodeRecord]) -> list[str]:

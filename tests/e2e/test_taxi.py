@@ -68,7 +68,7 @@ def test_auc_reaches_what_gradient_boosting_reaches(taxi):
 def test_slices_are_shown_and_an_undefined_metric_is_not_a_number(taxi):
     assert float(taxi.result.lines("payment_type=Credit Card")[0].split()[-2]) > 0.5
     # Nobody who pays in cash tips more than 20 %: one class, so no AUC.
-    assert taxi.result.lines("payment_type=Dispute")[0].split()[-2] == "-"
+    assert taxi.result.lines("payment_type=Dispute")[0].split()[-2] == "undefined"
 
 
 def test_the_model_is_blessed_and_pushed(taxi):

@@ -13,9 +13,9 @@ import keras
 import numpy as np
 
 from trainer_module.model.model_context import LabelKind
+from trainer_module.model.undefined import defined_result
 
 _THRESHOLDS = 10_000
-_OF_TWO_CLASSES = ("auc", "auc_precision_recall")
 
 
 class Scores:
@@ -31,7 +31,6 @@ class Scores:
         self._metrics = _metrics(kind)
         self._weights = self._sum = self._squares = self._errors = 0.0
         self._origin: float | None = None
-        self._classes: set[float] = set()
         self._valid = True
 
     def add(self, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> None:
@@ -53,8 +52,6 @@ class Scores:
         truth = labels.astype(np.float64)[:, None]
         for metric in self._metrics.values():
             metric.update_state(truth, predictions, sample_weight=weights)
-        if self._kind == "binary":
-            self._classes |= set(labels[weights > 0].tolist())
         if self._kind == "regression":
             # From the first label on: squares of large labels would cancel.
             self._origin = float(labels[0]) if self._origin is None else self._origin
@@ -68,8 +65,7 @@ class Scores:
         """Returns metric to value."""
         values: dict[str, float | None] = {}
         for name, metric in self._metrics.items():
-            one_class = name in _OF_TWO_CLASSES and len(self._classes) < 2
-            values[name] = None if one_class or not self._valid else float(metric.result())
+            values[name] = float(defined_result(metric)) if self._valid else None
         if self._kind == "regression":
             values["r2"] = self._r2()
         return {n: v if v is not None and math.isfinite(v) else None for n, v in values.items()}

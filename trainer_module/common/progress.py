@@ -7,6 +7,7 @@ A record travels on a line of absl's log: `logger.info(text, extra=attached(reco
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -85,7 +86,7 @@ class TrainingStep(Progress):
 
 @dataclass(frozen=True)
 class EvaluationEnded(Progress):
-    """An epoch's evaluation, with the metrics of the eval split."""
+    """An epoch's evaluation, with the metrics of the eval split; NaN where undefined."""
 
     epoch: int
     metrics: Mapping[str, float]
@@ -139,6 +140,11 @@ class TrialFailed(Progress):
     trial: TrialNumber
     values: Mapping[str, Any]
     error: str
+
+
+def metric_text(value: float) -> str:
+    """Returns a metric as a person reads it; NaN is what the rows do not define."""
+    return "undefined" if math.isnan(value) else f"{value:.4f}"
 
 
 def attached(record: Progress) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.model.metrics import check_labels, values_by_name
+from trainer_module.model.undefined import defined_result
 from trainer_module.step.graph_errors import told_plainly
 from trainer_module.step.split import per_replica
 from trainer_module.window.labels import zero_where_unweighted
@@ -64,7 +65,7 @@ class Evaluation:
         self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
-        """Returns the split's loss and metrics.
+        """Returns the split's loss and metrics; NaN where its rows do not define a metric.
 
         Raises:
             ValueError: The split has no row, weights that add up to 0, labels that a metric cannot
@@ -162,7 +163,7 @@ def _by_result(metrics: Any) -> dict[str, tuple[Path, keras.metrics.Metric]]:
 
 def _result(metric: keras.metrics.Metric) -> Any:
     try:
-        return metric.result()
+        return defined_result(metric)
     except (AttributeError, NotImplementedError, TypeError) as error:
         raise ValueError(
             f"metric {metric.name!r}: result() fails in a graph ({error}): compute it with "

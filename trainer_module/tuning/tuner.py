@@ -86,10 +86,7 @@ class SettingsTuner(base_tuner.BaseTuner):
             metrics = self.train_trial(config, ProgressLog(trial=which))
             score = _score(metrics, self.tuning.objective)
             if math.isnan(score):
-                raise NonFiniteError(
-                    f"{self.tuning.objective} is NaN: search smaller learning rates, or set "
-                    "trainer.clip_norm."
-                )
+                raise NonFiniteError(_why_nan(metrics, self.tuning.objective))
         except (NonFiniteError, MemoryBudgetError, tf.errors.ResourceExhaustedError) as error:
             self._tell(TrialFailed(which, values, str(error)), f"failed: {error}")
             raise keras_tuner.errors.FailedTrialError(str(error)) from error
@@ -153,6 +150,16 @@ def _score(metrics: Mapping[str, float], objective: str) -> float:
             f"tuner.objective={objective!r} is not evaluated; {nearest(objective, metrics)}"
         )
     return metrics[objective]
+
+
+def _why_nan(metrics: Mapping[str, float], objective: str) -> str:
+    if math.isnan(metrics["loss"]):
+        return f"{objective} is NaN: search smaller learning rates, or set trainer.clip_norm."
+    return (
+        f"{objective} is undefined of the eval rows, though their loss is a number: as where all "
+        "labels are of one class, or no row is taken for positive; choose another "
+        "tuner.objective, such as loss, or another split."
+    )
 
 
 def _has_fractions(path: str, searched: SearchRange) -> bool:

@@ -44,7 +44,7 @@ def test_they_stand_below_the_models_metrics(
     lines = [line.split() for line in out.getvalue().splitlines() if line]
     assert lines[1] == ["all", "rows", "40", "0.2500", "0.4000", "0.2000"]
     assert lines[2] == ["a", "constant", "0.5000", "1.0000"]
-    assert lines[3] == ["a", "linear", "model", "-", "-"]
+    assert lines[3] == ["a", "linear", "model", "undefined", "-"]
     assert lines[4][0] == "warning:"
     assert len(lines) == 5
     told = out.getvalue().splitlines()[-1]

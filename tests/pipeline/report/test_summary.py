@@ -112,7 +112,7 @@ def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
     assert lines[2] == ["city=Lima", "2", "3", "undefined", "undefined", "undefined"]
     assert lines[3] == ["city=Oslo", "2", "1.5", "3.0000", "2.4495", "2.0000"]
     text = out.getvalue()
-    assert "mean_absolute_error is undefined: no bound holds for it" in text
+    assert "mean_absolute_error is undefined: it was not judged, and no bound holds for it" in text
     assert "label 'bought' is missing, invalid or of an unknown class in 1 of 4 eval rows" in text
     assert "(rows 3 of " in text
 

@@ -185,6 +185,17 @@ def test_bayesian_comes_closer_than_random(tmp_path):
     assert best["random"] > 0.51
 
 
+def test_a_search_by_an_undefined_metric_says_so(tmp_path):
+    """Of eval rows of one class: the loss is a number, so no smaller learning rate would help."""
+    config = TrainerConfig.parse({**TRAINER, "metrics": ["auc"]})
+    tuning = TunerConfig.parse({"search": SEARCH, "trials": 2, "objective": "auc"})
+    found = SettingsTuner(
+        config, tuning, lambda *_: {"loss": 0.5, "auc": math.nan}, directory=str(tmp_path)
+    )
+    with pytest.raises(ValueError, match=r"all 2 trials failed.*auc is undefined of the eval rows"):
+        found.search()
+
+
 @pytest.mark.slow(15)
 def test_a_trial_that_diverges_has_failed_and_the_search_goes_on(search, records):
     ranges = {"optimizer.learning_rate": {"values": [1e30, 0.01]}}

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.loop.actions.action import Action, EpochEnd
@@ -51,6 +52,7 @@ class EarlyStopping(Action):
         self._best = math.nan
         self._best_metrics: dict[str, float] = {}
         self._waited = 0
+        self._has_told = False
 
     def on_begin(self) -> None:
         """Waits as many epochs again where `fit` is called once more."""
@@ -67,8 +69,15 @@ class EarlyStopping(Action):
         }
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Compares with the best; True after `patience_epochs` without improvement."""
+        """Compares with the best; True after `patience_epochs` without improvement.
+
+        An undefined metric (NaN) is no improvement; while it has not been defined once, there is
+        nothing to judge by, and training goes on.
+        """
         value = end.metric(self.monitor, field="early_stopping.monitor")
+        if math.isnan(value) and math.isnan(self._best):
+            self._tell_undefined(end)
+            return False
         if is_better(value, self._best, mode=self.mode, min_delta=self.min_delta):
             self._best, self._best_metrics, self._waited = value, dict(end.metrics), 0
             for best, weight in zip(self._best_weights, self._weights, strict=False):
@@ -76,6 +85,16 @@ class EarlyStopping(Action):
             return False
         self._waited += 1
         return self._waited >= self.patience_epochs
+
+    def _tell_undefined(self, end: EpochEnd) -> None:
+        if not self._has_told:
+            logging.warning(
+                "Early stopping cannot judge epoch %d: %s is undefined (NaN) of the eval rows, as "
+                "where all of their labels are of one class. Training goes on until it is defined.",
+                end.epoch,
+                self.monitor,
+            )
+        self._has_told = True
 
     def before_export(self) -> dict[str, float] | None:
         """Puts the best epoch's weights into the model."""

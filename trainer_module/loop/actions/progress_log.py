@@ -17,6 +17,7 @@ from trainer_module.common.progress import (
     TrainingStep,
     TrialNumber,
     attached,
+    metric_text,
 )
 from trainer_module.loop.actions.action import Action, EpochEnd, FitResult, LoopProgress
 
@@ -87,7 +88,7 @@ class ProgressLog(Action):
 
     def on_epoch(self, end: EpochEnd) -> bool:
         """Logs the evaluation."""
-        shown = "  ".join(f"{name} {value:.4f}" for name, value in end.metrics.items())
+        shown = "  ".join(f"{name} {metric_text(value)}" for name, value in end.metrics.items())
         if end.metrics:
             record = EvaluationEnded(end.epoch, end.metrics, self._trial)
             _say(f"{self._prefix}epoch {end.epoch} eval: {shown}", record)

@@ -1,0 +1,84 @@
+"""AUC where it is defined and where it is not, within TFMA's own evaluation."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow_model_analysis as tfma
+from rich.console import Console
+from sklearn import metrics as reference
+
+from pipeline.config.config_file import load_config
+from pipeline.config.evaluation import EvaluationConfig
+from pipeline.report import summary
+from pipeline.report.records import NodeRecord, OutputArtifact
+
+METRICS = ("auc", "auc_precision_recall", "precision", "recall")
+
+
+def of_frame(evaluation: EvaluationConfig, rows: pd.DataFrame, folder: Path) -> str:
+    config = evaluation.eval_config(label="bought", kind="binary", weight="amount")
+    config.model_specs[0].prediction_key = "prediction"
+    config.model_specs[0].signature_name = ""
+    del config.model_specs[0].preprocessing_function_names[:]
+    tfma.analyze_raw_data(rows, config, output_path=str(folder))
+    return str(folder)
+
+
+def rows(labels: list[float]) -> pd.DataFrame:
+    """Three cities: rows of both classes, of one, and of both of which one class weighs 0."""
+    return pd.DataFrame(
+        {
+            "bought": [*labels, 1.0, 1.0, 0.0, 1.0],
+            "prediction": [0.1, 0.7, 0.4, 0.35, 0.8, 0.2, 0.3, 0.9],
+            "amount": [1.0, 2.0, 1.0, 0.5, 1.0, 2.0, 1.0, 0.0],
+            "city": ["both"] * 4 + ["ones"] * 2 + ["weightless"] * 2,
+        }
+    )
+
+
+def test_it_is_that_of_scikit_learn_or_undefined(tmp_path: Path) -> None:
+    """Tolerance 1e-3: 10,000 thresholds."""
+    frame = rows([0.0, 0.0, 1.0, 1.0])
+    evaluation = EvaluationConfig(metrics=METRICS, slices=("city",))
+    found = dict(summary.slice_values(of_frame(evaluation, frame, tmp_path / "evaluation")))
+    both = frame[frame.city == "both"]
+    expected = reference.roc_auc_score(both.bought, both.prediction, sample_weight=both.amount)
+    assert found["city=both"]["auc"] == pytest.approx(expected, abs=1e-3)
+    assert 0.0 < found["city=both"]["auc_precision_recall"] < 1.0
+    for city in ("ones", "weightless"):
+        assert math.isnan(found[f"city={city}"]["auc"])
+        assert math.isnan(found[f"city={city}"]["auc_precision_recall"])
+    assert found["city=ones"]["recall"] == pytest.approx(1 / 3)
+    assert math.isnan(found["city=weightless"]["recall"])
+    assert math.isnan(found["city=weightless"]["precision"])
+
+
+@pytest.mark.parametrize("bounds", [{"lower_bound": 0.0}, {"upper_bound": 1.0}])
+def test_no_threshold_holds_for_it(write: Any, tmp_path: Path, bounds: dict[str, float]) -> None:
+    """TFMA's own AUC would be 0.0 here, for which each of these bounds holds."""
+    config = load_config(write(lambda c: c["evaluation"].update(thresholds={"auc": bounds})))
+    frame = rows([1.0] * 4).assign(bought=1.0, amount=1.0)
+    uri = of_frame(config.evaluation, frame, tmp_path / "evaluation")
+    assert not tfma.load_validation_result(uri).validation_ok
+    outputs = {
+        "evaluation": [OutputArtifact(uri, {})],
+        "blessing": [OutputArtifact("", {"blessed": 0})],
+    }
+    out = io.StringIO()
+    records = {"Evaluator": NodeRecord("Evaluator", outputs)}
+    summary.show_metrics(config, records, Console(file=out, width=200))
+    summary.show_verdict(config, records, Console(file=out, width=200))
+    shown = out.getvalue()
+    assert shown.splitlines()[1].split() == ["all", "rows", "8", "1.0000", "undefined"]
+    assert (
+        "auc is undefined, as where all labels are of one class: it was not judged, and no bound "
+        "holds for it" in shown
+    )
+    assert np.isnan(summary.slice_values(uri)[0][1]["auc"])

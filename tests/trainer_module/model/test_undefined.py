@@ -1,0 +1,96 @@
+"""Metrics of rows that do not define them, in the trainer's evaluation and all that reads it."""
+
+from __future__ import annotations
+
+import math
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn import metrics as reference
+
+from trainer_module.common.progress import EvaluationEnded, progress_of
+from trainer_module.loop.actions import CsvLog, EarlyStopping, EpochEnd, ProgressLog
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.model.metrics import create_metric
+
+NAMES = ("auc", "precision", "recall", "f1_score", "accuracy")
+
+
+def evaluated(strategy, kind, names, labels, scores, weights=None):
+    """What an Evaluation of a model that gives the scores as they are returns."""
+    with strategy.scope():
+        inputs = keras.Input((scores.shape[1],))
+        model = keras.Model(inputs, keras.layers.Identity()(inputs))
+        metrics = [create_metric(name, kind) if isinstance(name, str) else name() for name in names]
+    rows = (scores.astype("float32"), labels[:, None], *([] if weights is None else [weights]))
+    loss = "binary_crossentropy" if kind == "binary" else "sparse_categorical_crossentropy"
+    data = tf.data.Dataset.from_tensor_slices(rows).batch(5)
+    found = Evaluation(model, loss, data, metrics=metrics, strategy=strategy)()
+    assert math.isfinite(found["loss"])
+    return found
+
+
+def undefined(found):
+    return {name for name, value in found.items() if math.isnan(value)}
+
+
+@pytest.mark.parametrize("name", ["one_device", "mirrored2"])
+def test_of_one_class_no_auc_is_a_number(strategies, name):
+    """Keras gives 0.0 for each; one that a program makes by itself is treated alike."""
+    strategy = strategies[name]
+    scores = np.linspace(0.05, 0.95, 12)[:, None]
+    names = [*NAMES, lambda: keras.metrics.AUC(curve="PR", name="pr")]
+    zeros, ones = np.zeros(12, "int64"), np.ones(12, "int64")
+    assert undefined(evaluated(strategy, "binary", names, zeros, scores)) == {
+        *("auc", "pr", "recall")
+    }
+    low = evaluated(strategy, "binary", names, zeros, scores / 4)
+    assert undefined(low) == {"auc", "pr", "recall", "precision", "f1_score"}
+    found = evaluated(strategy, "binary", names, ones, scores)
+    assert undefined(found) == {"auc", "pr"}
+    assert (found["precision"], found["recall"]) == (1.0, 0.5)
+    # The other class is there, but weighs nothing.
+    weights = np.r_[0.0, np.ones(11)]
+    found = evaluated(strategy, "binary", names, np.r_[1, zeros[1:]], scores, weights)
+    assert undefined(found) == {"auc", "pr", "recall"}
+    found = evaluated(strategy, "binary", names, np.r_[1, zeros[1:]], scores)
+    assert not undefined(found)
+    assert found["auc"] == 0.0  # the only positive row has the lowest score: this 0 is one
+
+
+def test_f_score_is_of_the_classes_that_there_are(strategies):
+    """Reference: scikit-learn, whose mean is of the classes that occur; tolerance 1e-6."""
+    random = np.random.default_rng(0)
+    scores = random.uniform(size=(30, 4))
+    scores[:, 3] = 0.0  # never predicted
+    labels = random.integers(0, 3, 30)  # nor there
+    found = evaluated(strategies["one_device"], "multiclass", ["f1_score", "auc"], labels, scores)
+    expected = reference.f1_score(labels, scores.argmax(1), average="macro")
+    assert found["f1_score"] == pytest.approx(expected, abs=1e-6)
+    assert math.isnan(found["auc"])  # of class 3
+
+
+def test_it_is_told_as_undefined(caplog, tmp_path):
+    end = EpochEnd(20, 1, 0.5, {"loss": 0.375, "auc": math.nan}, {})
+    with caplog.at_level("INFO", "absl"):
+        ProgressLog().on_epoch(end)
+    (line,) = [r for r in caplog.records if isinstance(progress_of(r), EvaluationEnded)]
+    assert line.getMessage() == "epoch 1 eval: loss 0.3750  auc undefined"
+    CsvLog(str(tmp_path / "log.csv")).on_epoch(end)
+    assert (tmp_path / "log.csv").read_text().splitlines()[1] == "1,20,0.5,0.375,nan"
+
+
+def test_early_stopping_does_not_stop_by_it(caplog):
+    """Three undefined epochs of a patience of 2 do not end the training; later ones count."""
+    stopping = EarlyStopping(full_batch.mlp(), monitor="auc", patience_epochs=2)
+    stopped = [
+        stopping.on_epoch(EpochEnd(epoch, epoch, 0.0, {"auc": auc}, {}))
+        for epoch, auc in enumerate([math.nan, math.nan, math.nan, 0.7, math.nan, 0.6])
+    ]
+    assert stopped == [False] * 5 + [True]
+    told = [r.getMessage() for r in caplog.records if "cannot judge" in r.getMessage()]
+    assert len(told) == 1
+    assert "auc is undefined (NaN) of the eval rows" in told[0]
