@@ -1,0 +1,70 @@
+"""SIGKILL at random points of `run_fn`: in steps, in a checkpoint, in evaluation, in export.
+
+Reference: the run that was never killed, bit for bit: the exported variables, those of the last
+checkpoint (optimizer, moving average, best epoch), the metrics and their history. Equal bits of a
+shuffled run mean that each row was seen as often.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import small_transform
+
+pytestmark = pytest.mark.distributed
+
+ROOT = Path(__file__).resolve().parents[2]
+KILLS = 20
+TRAINER = {
+    "label": "generous",
+    "global_batch_size": 50,
+    "micro_batch_size": 10,
+    "epochs": 5,
+    "steps_per_loop": 2,
+    "checkpoint_every_steps": 4,
+    "early_stopping": {"patience_epochs": 3},
+    "ema_momentum": 0.9,
+    "model": {"dropout": 0.1},
+}
+PLACES = {
+    "one_device": {"strategy": "one_device"},
+    "mirrored": {"strategy": "mirrored", "logical_devices": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def transformed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("transformed")
+    small_transform.run_transform(folder, small_transform.preprocessing_fn)
+    return folder
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_run_that_is_killed_twenty_times_ends_with_the_same_bits(transformed, tmp_path, place):
+    program = [sys.executable, str(Path(__file__).with_name("kills.py"))]
+    done = subprocess.run(
+        [
+            *program,
+            *("--transform", str(transformed), "--folder", str(tmp_path)),
+            *("--trainer", json.dumps({**TRAINER, **PLACES[place]}), "--kills", str(KILLS)),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_USE_LEGACY_KERAS": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    told = json.loads(done.stdout)
+    assert Counter(phase for phase, *_ in told["kills"]) == {
+        "steps": 8,
+        "checkpoint": 4,
+        "evaluation": 4,
+        "export": 4,
+    }
