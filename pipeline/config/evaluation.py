@@ -36,6 +36,12 @@ METRICS: dict[str, Metric] = {
     "sparse_categorical_crossentropy": Metric(
         "SparseCategoricalCrossentropy", False, ("multiclass",)
     ),
+    "calibration_error": Metric(
+        "CalibrationError",
+        False,
+        ("binary", "multiclass"),
+        "components.evaluator_metrics.calibration",
+    ),
     "mean_absolute_error": Metric("MeanAbsoluteError", False, ("regression",)),
     "mean_squared_error": Metric("MeanSquaredError", False, ("regression",)),
     "root_mean_squared_error": Metric("RootMeanSquaredError", False, ("regression",)),
@@ -50,6 +56,9 @@ ROWS, WEIGHTS = "rows", "sum_of_weights"
 
 CONFUSION_MATRIX = "confusion_matrix"
 """Computed beside them for several classes: weights of rows by actual and predicted class."""
+
+CALIBRATION_ERROR, CALIBRATION_BINS = "calibration_error", "calibration_bins"
+"""Computed beside them for classes: what their probabilities are worth."""
 
 WHERE_UNDEFINED: dict[str, str] = {
     "auc": "all labels are of one class",
@@ -176,14 +185,17 @@ class EvaluationConfig(BaseModel):
             preprocessing_function_names=["transform_features"],
             model_type="tf_generic",
         )
+        names = self.metric_names(kind)
         metrics = [
             tfma.MetricConfig(
                 class_name=METRICS[name].class_name,
                 module=METRICS[name].module,
                 config=f'"name": "{name}"',
-                per_slice_thresholds=self._tfma_thresholds(name),
+                per_slice_thresholds=self._tfma_thresholds(name) if name in names else [],
             )
-            for name in self.metric_names(kind)
+            for name in dict.fromkeys(
+                names if kind == "regression" else (*names, CALIBRATION_ERROR)
+            )
         ]
         if kind == "multiclass":
             metrics.append(

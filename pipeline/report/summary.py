@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import MEAN_LABEL, METRICS, ROWS, WEIGHTS, WHERE_UNDEFINED
-from pipeline.report import baselines, classes, trials
+from pipeline.report import baselines, calibration, classes, trials
 from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, latest_run
@@ -83,6 +83,7 @@ def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console
         console.print(metrics_table(config, evaluator, baselines.read(records)))
         console.print()
         _classes(config, records, console)
+        _calibration(config, records, console)
         _worse_than_a_constant(config, records, console)
 
 
@@ -134,6 +135,18 @@ def _classes(config: PipelineConfig, records: dict[str, NodeRecord], console: Co
         names = classes.class_names(records.get("Trainer"))
         counted = "weights" if config.features.weight else "rows"
         console.print(classes.table_of(matrix, names, counted=counted))
+        console.print()
+
+
+def _calibration(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
+    evaluation = _output(records, "Evaluator", "evaluation")
+    if evaluation is None or config.label.kind == "regression":
+        return
+    bins = calibration.bins_of(_slices(evaluation.uri)[0][1])
+    if bins:
+        counted = "weights" if config.features.weight else "rows"
+        console.print(calibration.table_of(bins, counted=counted))
+        console.print(calibration.sentence(bins), highlight=False, soft_wrap=True)
         console.print()
 
 

@@ -1,0 +1,137 @@
+"""How far probabilities can be believed, as a metric of TFMA.
+
+Rows are put into bins of equal width by their probability p of what is predicted: of class 1 of a
+binary label, of the largest class of several. In each bin the mean of p stands beside the share of
+rows in which it came so (Σ w, Σ w p, Σ w y: sums, so any parts merge to those of all rows).
+
+    expected calibration error = Σ_b (W_b / W) |mean p in b - share in b|
+
+C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, "On Calibration of Modern Neural Networks" (2017), (3);
+10 bins where they take 15.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from tensorflow_model_analysis.metrics import metric_types, metric_util
+
+NAME = "calibration_error"
+BINS_NAME = "calibration_bins"
+BINS = 10
+
+
+class Bins(NamedTuple):
+    """Of some rows; float64 `[BINS]` each, from probability 0 to 1."""
+
+    weight: np.ndarray  # Σ w
+    predicted: np.ndarray  # Σ w p
+    observed: np.ndarray  # Σ w y
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error; NaN where there are no rows."""
+        total = float(self.weight.sum())
+        apart = np.abs(self.predicted - self.observed)  # W_b |mean p - share|
+        return float(apart.sum() / total) if total > 0.0 else math.nan
+
+
+def bins_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> Bins:
+    """Those of some rows.
+
+    Args:
+        labels: `[rows]`, 0 or 1, or a class. One that is missing (NaN) makes its bin NaN.
+        predictions: `[rows, 1]`, of class 1, or `[rows, classes]`.
+        weights: `[rows]`, 0 or more.
+    """
+    p = np.asarray(predictions, np.float64)
+    if p.shape[1] > 1:
+        came = np.asarray(labels == p.argmax(axis=1), np.float64)
+        p = p.max(axis=1)
+    else:
+        came, p = np.asarray(labels, np.float64), p[:, 0]
+    w = np.asarray(weights, np.float64)
+    counted = w > 0.0
+    came, p, w = came[counted], p[counted], w[counted]
+    at = np.clip(np.nan_to_num(p * BINS), 0, BINS - 1).astype(np.int64)
+    return Bins(*(np.bincount(at, each, BINS) for each in (w, w * p, w * came)))
+
+
+class CalibrationError(metric_types.Metric):
+    """The expected calibration error, and beside it the bins as `BINS_NAME`.
+
+    These are an array `[3, BINS]` of float64: the fields of `Bins`.
+    """
+
+    def __init__(self, name: str = NAME):
+        """Is called `name` in TFMA's results."""
+        super().__init__(metric_util.merge_per_key_computations(_computations), name=name)
+
+
+metric_types.register_metric(CalibrationError)
+
+
+def _computations(
+    name: str = NAME,
+    eval_config: Any = None,
+    model_name: str = "",
+    output_name: str = "",
+    sub_key: Any = None,
+    aggregation_type: Any = None,
+    class_weights: dict[int, float] | None = None,
+    example_weighted: bool = False,
+) -> list[Any]:
+    key = metric_types.MetricKey(
+        name=name,
+        model_name=model_name,
+        output_name=output_name,
+        sub_key=sub_key,
+        example_weighted=example_weighted,
+    )
+    options = {
+        "eval_config": eval_config,
+        "model_name": model_name,
+        "output_name": output_name,
+        "sub_key": sub_key,
+        "aggregation_type": aggregation_type,
+        "class_weights": class_weights,
+        "example_weighted": example_weighted,
+    }
+    combiner = _Combiner(key, key._replace(name=BINS_NAME), options)
+    return [
+        metric_types.MetricComputation(
+            keys=[combiner.key, combiner.bins_key], preprocessors=None, combiner=combiner
+        )
+    ]
+
+
+class _Combiner(beam.CombineFn):
+    def __init__(self, key: Any, bins_key: Any, options: dict[str, Any]):
+        self.key, self.bins_key, self._options = key, bins_key, options
+
+    def create_accumulator(self) -> Bins:
+        return Bins(*np.zeros([3, BINS]))
+
+    def add_input(self, accumulator: Bins, element: Any) -> Bins:
+        rows = metric_util.to_label_prediction_example_weight(
+            element, **self._options, flatten=False
+        )
+        for label, prediction, weight in rows:
+            found = bins_of(np.ravel(label)[:1], np.reshape(prediction, [1, -1]), np.ravel(weight))
+            accumulator = _sum([accumulator, found])
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[Bins]) -> Bins:
+        return _sum([self.create_accumulator(), *accumulators])
+
+    def extract_output(self, accumulator: Bins) -> dict[Any, Any]:
+        bins = Bins(*accumulator)
+        return {self.key: bins.error, self.bins_key: np.stack(bins)}
+
+
+def _sum(parts: Iterable[Bins]) -> Bins:
+    return Bins(*np.sum(list(parts), axis=0))
