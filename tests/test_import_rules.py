@@ -37,7 +37,7 @@ FLOORS = {
     ),
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "loop", "baselines", "model", "data", "step"),
-        *("gradients", "window", "config", "launch", "devices", "common"),
+        *("gradients", "window", "stages", "config", "launch", "devices", "common"),
     ),
 }
 # Not part of the library: no package may rest on them.

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from trainer_module.loop.training_loop import TrainingLoop
     from trainer_module.memory.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model.model_context import ModelContext
+    from trainer_module.stages.placement import stage_strategy
+    from trainer_module.stages.recompute import recompute
+    from trainer_module.stages.split_model import split_model
+    from trainer_module.stages.staged_model import StagedModel
     from trainer_module.step.train_step import TrainStep
     from trainer_module.tfx.run import run_fn
     from trainer_module.tfx.tune import tuner_fn
@@ -35,6 +39,7 @@ _MODULE_OF = {
     "GradientSum": "trainer_module.window.gradient_sum",
     "MicroBatchSize": "trainer_module.memory.micro_batch_size",
     "ModelContext": "trainer_module.model.model_context",
+    "StagedModel": "trainer_module.stages.staged_model",
     "TrainStep": "trainer_module.step.train_step",
     "TrainerConfig": "trainer_module.config",
     "TrainingLoop": "trainer_module.loop.training_loop",
@@ -47,7 +52,10 @@ _MODULE_OF = {
     "mean_gradients": "trainer_module.window.update",
     "per_example_gradients": "trainer_module.gradients.per_example",
     "prepare_process": "trainer_module.devices.process",
+    "recompute": "trainer_module.stages.recompute",
     "run_fn": "trainer_module.tfx.run",
+    "split_model": "trainer_module.stages.split_model",
+    "stage_strategy": "trainer_module.stages.placement",
     "sum_over_replicas": "trainer_module.window.reduction",
     "tuner_fn": "trainer_module.tfx.tune",
     "weighted_loss": "trainer_module.window.loss",
@@ -58,6 +66,7 @@ __all__ = [
     "GradientSum",
     "MicroBatchSize",
     "ModelContext",
+    "StagedModel",
     "TrainStep",
     "TrainerConfig",
     "TrainingLoop",
@@ -70,7 +79,10 @@ __all__ = [
     "mean_gradients",
     "per_example_gradients",
     "prepare_process",
+    "recompute",
     "run_fn",
+    "split_model",
+    "stage_strategy",
     "sum_over_replicas",
     "tuner_fn",
     "weighted_loss",

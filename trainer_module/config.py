@@ -244,6 +244,13 @@ class TrainerConfig(_Frozen):
     early_stopping: EarlyStoppingConfig | None = None
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     jit_compile: bool = Field(default=False, description="Compile micro-batches by XLA.")
+    recompute: Annotated[tuple[str, ...], HOW] = Field(
+        default=(),
+        description=(
+            "Names of layers whose activations are made anew for the gradient, not kept: less "
+            "memory for one more forward pass through them."
+        ),
+    )
     shuffle_buffer_rows: int = Field(
         default=65_536,
         description="Rows shuffled among each other, 0 for none; held in memory, up to four times "

@@ -19,7 +19,7 @@ from trainer_module.window import passes
 pytest.register_assert_rewrite("exactness")
 
 # Before the first operation of the process: later it can no longer be changed.
-LOGICAL_DEVICES = 3
+LOGICAL_DEVICES = 4
 configure_logical_devices(LOGICAL_DEVICES)
 
 

@@ -13,17 +13,20 @@ import trainer_module
 README = Path(trainer_module.__file__).parent / "README.md"
 
 
-def test_its_programs_run():
+def test_its_programs_run(monkeypatch, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
     plain = [block for block in blocks if "tfx.components" not in block]
-    assert len(plain) == 2
+    assert len(plain) == 3
     random = np.random.default_rng(0)
     features = random.normal(size=(300, 8)).astype("float32")
     labels = features.sum(1, keepdims=True)
     scope = {"dataset": tf.data.Dataset.from_tensor_slices((features, labels))}
     exec(plain[0], scope)
     assert scope["result"].steps == 6
-    # The second program is the body of someone else's step, on one device.
+    monkeypatch.chdir(tmp_path)
+    exec(plain[2], scope)
+    assert Path("model.keras").exists()
+    # Another program is the body of someone else's step, on one device.
     scope["model"] = tf_model = scope["keras"].Sequential(
         [scope["keras"].Input((8,)), scope["keras"].layers.Dense(1)]
     )

@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.memory.probe import ProbeRequest
+from trainer_module.stages.recompute import is_recomputed
 from trainer_module.window.loss import WeightedLoss
 
 # Read by TensorFlow and XLA, and able to change how much memory an operation takes.
@@ -53,6 +54,7 @@ def step_key(
     facts = {
         "model": _architecture(model, layers),
         "variables": [[list(v.shape), v.dtype, v.trainable] for v in model.variables],
+        "recomputed": [is_recomputed(layer) for layer in layers],
         "code": sorted({_code_of(type(layer)) for layer in layers} | {_code_of(build)}),
         "optimizer": [type(optimizer).__name__, _without_rates(optimizer.get_config())],
         "loss": _described(loss),

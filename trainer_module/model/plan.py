@@ -26,6 +26,7 @@ from trainer_module.model.default_model import default_model
 from trainer_module.model.metrics import create_metric, result_name
 from trainer_module.model.model_context import LabelKind, ModelContext
 from trainer_module.model.optimizers import create_optimizer
+from trainer_module.stages.recompute import recompute_layers
 from trainer_module.window.loss import LossFunction, WeightedLoss, as_loss_function
 
 _DEFAULT_LOSS = {
@@ -85,6 +86,7 @@ class Plan:
         assert plan.loss is not None
         model = plan._model(context)
         plan._check_outputs(model)
+        recompute_layers(model, plan.config.recompute, field="trainer.recompute")
         return model, create_optimizer(plan.config.optimizer, total_steps), plan.loss
 
     def create_metrics(self) -> list[keras.metrics.Metric]:

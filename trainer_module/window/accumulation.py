@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.devices.strategies import replica_kind
+from trainer_module.stages.staged_model import refuse_xla, stages_of, variable_devices
 from trainer_module.window.batch_checks import check_xla_types, count_rows
 from trainer_module.window.describe import Description, describe
 from trainer_module.window.gradient_sum import AddedLosses, GradientSum, default_added_losses
@@ -93,10 +94,11 @@ def accumulate_gradients(
         )
 
     zeros = _zeros(model, description)
+    devices = variable_devices(model)
 
     def add(total: GradientSum, index: Any, part: Any, inner: Any) -> GradientSum:
         count = tf.cast(tf.shape(tf.nest.flatten(part)[0])[0], zeros.rows.dtype)
-        return _add(total, inner(index, part), count, added_losses)
+        return _add(total, inner(index, part), count, added_losses, devices)
 
     def slice_of(start: Any, stop: Any, static: int | None) -> Any:
         def cut(tensor: Any) -> Any:
@@ -109,6 +111,7 @@ def accumulate_gradients(
 
     inner = micro_batch
     if jit_compile:
+        refuse_xla(model)
         check_xla_types(features)
         inner = tf.function(micro_batch, jit_compile=True, autograph=False)
     # XLA compiles one micro-batch: in fours, a window of three would have nothing compiled.
@@ -117,6 +120,7 @@ def accumulate_gradients(
         kind=replica_kind(tf.distribute.get_strategy()),
         together=not jit_compile,
         turns=description.has_loops,
+        stages=stages_of(model),
     )
     size = micro_batch_size * plan.micro_batches
 
@@ -140,7 +144,7 @@ def accumulate_gradients(
 
     def one_pass() -> list[Any]:
         part = _with_tables(micro_batch(0, data), zeros)
-        return _flat(_add(zeros, part, tf.cast(rows, zeros.rows.dtype), added_losses))
+        return _flat(_add(zeros, part, tf.cast(rows, zeros.rows.dtype), added_losses, devices))
 
     known = next(t for t in tf.nest.flatten(data) if t is not None).shape[0]
     if not jit_compile and known is not None and 0 < known <= size:
@@ -165,8 +169,13 @@ def _zeros(model: keras.Model, description: Description) -> GradientSum:
             wide = variable.dtype == "float64"
             return tf.zeros([*first, *variable.shape], tf.float64 if wide else tf.float32)
 
-        variables = model.trainable_variables
-        return [zero(v) if has else None for v, has in zip(variables, present, strict=True)]
+        found = []
+        for variable, device, has in zip(
+            model.trainable_variables, variable_devices(model), present, strict=True
+        ):
+            with tf.device(device):
+                found.append(zero(variable) if has else None)
+        return found
 
     outputs = [] if description.outputs is None else [description.outputs]
     sums = tf.zeros(outputs, description.accumulator_dtype)
@@ -208,8 +217,19 @@ def _like(total: GradientSum, flat: list[Any]) -> GradientSum:
 
 
 def _add(
-    total: GradientSum, part: MicroBatchGradients, rows: tf.Tensor, added_losses: AddedLosses
+    total: GradientSum,
+    part: MicroBatchGradients,
+    rows: tf.Tensor,
+    added_losses: AddedLosses,
+    devices: Sequence[str | None],
 ) -> GradientSum:
+    def plus(sums: list[Any], gradients: list[Any], factor: Any = None) -> list[Any]:
+        found = []
+        for device, one, gradient in zip(devices, sums, gradients, strict=True):
+            with tf.device(device):
+                found.append(_accumulate(one, gradient, factor))
+        return found
+
     dtype = total.numerator.dtype
     added, added_gradients = total.added_loss, total.added_gradients
     added_rows = total.added_rows
@@ -220,15 +240,12 @@ def _add(
         factor = rows if added_losses == "mean" else tf.ones([], dtype)
         added_rows += rows if added_losses == "mean" else tf.zeros([], dtype)
         added += tf.cast(part.added_loss, dtype) * factor
-        added_gradients = [
-            _accumulate(a, g, factor)
-            for a, g in zip(added_gradients, part.added_gradients, strict=True)
-        ]
+        added_gradients = plus(added_gradients, part.added_gradients, factor)
     return GradientSum(
         numerator=total.numerator + tf.cast(part.numerator, dtype),
         denominator=total.denominator + tf.cast(part.denominator, dtype),
         rows=total.rows + rows,
-        gradients=[_accumulate(a, g) for a, g in zip(total.gradients, part.gradients, strict=True)],
+        gradients=plus(total.gradients, part.gradients),
         added_loss=added,
         added_gradients=added_gradients,
         added_rows=added_rows,

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
+from trainer_module.stages.own_gradient import own_gradients
 from trainer_module.window.loss import LossFunction, loss_sums
 
 # One layer may draw this many times within a micro-batch before two micro-batches share a key.
@@ -75,7 +76,7 @@ def micro_batch_gradients(
     # side effect, runs under XLA, and is the same on every replica.
     scope = keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
     with tf.GradientTape(persistent=separate) as tape:
-        with scope:
+        with scope, own_gradients():
             outputs = model(features, training=True)
         numerator, denominator = loss_sums(loss_fn, labels, outputs, sample_weight)
         added = _sum([widened(loss) for loss in scope.losses]) if scope.losses else None

@@ -48,7 +48,12 @@ class Passes(NamedTuple):
 
 
 def plan_passes(
-    size: float, *, kind: DeviceKind = "CPU", together: bool = True, turns: bool = False
+    size: float,
+    *,
+    kind: DeviceKind = "CPU",
+    together: bool = True,
+    turns: bool = False,
+    stages: int = 1,
 ) -> Passes:
     """Returns how micro-batches of a size pass through the model.
 
@@ -58,7 +63,11 @@ def plan_passes(
         together: Whether one pass may take several.
         turns: Whether the model has loops. Their turns wait for each other, so that few rows leave
             cores idle: one pass then takes eight times as many micro-batches, if memory allows.
+        stages: Of the model. Each stage has a micro-batch of its own while the others have theirs:
+            so many are under way, each a pass, whatever they hold.
     """
+    if stages > 1:
+        return Passes(1, stages)
     limits = LIMITS[kind]
     if turns:
         limits = limits._replace(micro_batches=8 * limits.micro_batches, at_once=1)

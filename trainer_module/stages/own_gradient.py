@@ -1,0 +1,211 @@
+"""A layer whose gradient is taken by itself: on a device of its own, or from what is made anew.
+
+    forward    outputs = layer(inputs)
+    backward   (`again`: forward once more,) gradient of the inputs = ∂layer · that of the outputs
+
+TensorFlow's tape puts no device on what it adds, so a stage's gradient would be computed elsewhere
+than the stage, and `tf.recompute_grad` runs a layer of Keras with other dropout masks: its seeds
+have moved on. Here the second forward has the seeds, the variables and the masks of the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+# Layers that are being called by `own_gradient`; None outside of a window.
+_under_way: contextvars.ContextVar[frozenset[int] | None] = contextvars.ContextVar(
+    "layers with a gradient of their own that are under way", default=None
+)
+
+
+@contextlib.contextmanager
+def own_gradients() -> Iterator[None]:
+    """Lets layers take their gradient by themselves: a window's forward pass is within it.
+
+    Elsewhere (`fit`, evaluation, export) such layers are like any other.
+    """
+    token = _under_way.set(frozenset())
+    try:
+        yield
+    finally:
+        _under_way.reset(token)
+
+
+def takes_own_gradient(layer: keras.layers.Layer) -> bool:
+    """Returns whether a call of the layer, here and now, is to be one of `own_gradient`."""
+    under_way = _under_way.get()
+    return under_way is not None and id(layer) not in under_way
+
+
+class _Ran(NamedTuple):
+    """A layer's outputs and all else that calling it gives.
+
+    Attributes:
+        outputs: Structure of tensors.
+        masks: Keras' mask of each tensor of `outputs`, or None.
+        losses: What went to add_loss.
+        updates: New values of variables that are not trained, seeds among them, or None.
+    """
+
+    outputs: Any
+    masks: list[Any]
+    losses: list[Any]
+    updates: list[Any]
+
+    def tensors(self) -> list[tf.Tensor]:
+        parts = (tf.nest.flatten(self.outputs), self.masks, self.losses, self.updates)
+        return [tensor for part in parts for tensor in part if tensor is not None]
+
+    def differentiable(self) -> list[Any]:
+        return [*tf.nest.flatten(self.outputs), *self.losses]
+
+    def like(self, tensors: Sequence[tf.Tensor]) -> _Ran:
+        rest = iter(tensors)
+
+        def next_of(part: list[Any]) -> list[Any]:
+            return [None if tensor is None else next(rest) for tensor in part]
+
+        outputs = tf.nest.pack_sequence_as(
+            self.outputs, next_of(tf.nest.flatten(self.outputs)), expand_composites=False
+        )
+        return _Ran(outputs, next_of(self.masks), next_of(self.losses), next_of(self.updates))
+
+
+def own_gradient(
+    layer: keras.layers.Layer,
+    call: Callable[..., Any],
+    again_call: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    again: bool,
+    device: str | None = None,
+) -> Any:
+    """Returns `call(*args, **kwargs)`, whose gradient is as the module says.
+
+    Args:
+        layer: Whose variables, seeds and losses the call has; all that it reads.
+        call: The forward pass.
+        again_call: The same in the backward pass, where no layer around it is being called.
+        args: Structures of tensors and other things.
+        kwargs: The same.
+        again: Whether to keep the inputs alone and to run forward again in the backward pass.
+        device: Where both passes run; None: where they are.
+    """
+    trained = list(layer.trainable_variables)
+    known = {id(variable) for variable in trained}
+    others = [variable for variable in layer.variables if id(variable) not in known]
+    flat = tf.nest.flatten((args, kwargs))
+    places = [i for i, x in enumerate(flat) if tf.is_tensor(x)]
+    masks = [mask_of(flat[i]) for i in places]
+    # As they are stored: each layer within casts to its own dtype.
+    with keras.src.backend.AutocastScope(None):
+        values = [tf.convert_to_tensor(variable.value) for variable in (*trained, *others)]
+    inputs = [
+        *values,
+        *(flat[i] for i in places),
+        *(mask for mask in masks if mask is not None),
+    ]
+    shape: list[_Ran] = []
+    under_way = (_under_way.get() or frozenset()) | {id(layer)}
+
+    def run(call: Callable[..., Any], inputs: Sequence[tf.Tensor]) -> _Ran:
+        rest = iter(inputs)
+        mapping = [(variable, next(rest)) for variable in (*trained, *others)]
+        filled = list(flat)
+        for i in places:
+            filled[i] = next(rest)
+        for i, mask in zip(places, masks, strict=True):
+            if mask is not None:
+                filled[i]._keras_mask = next(rest)
+        args_, kwargs_ = tf.nest.pack_sequence_as((args, kwargs), filled)
+        scope = keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
+        token = _under_way.set(under_way)
+        try:
+            with scope:
+                outputs = call(*args_, **kwargs_)
+        finally:
+            _under_way.reset(token)
+        before = {id(v): value for v, value in mapping[len(trained) :]}
+        now = [scope.get_current_value(variable) for variable in others]
+        return _Ran(
+            outputs=outputs,
+            masks=[mask_of(tensor) for tensor in tf.nest.flatten(outputs)],
+            losses=[tf.convert_to_tensor(loss) for loss in scope.losses],
+            updates=[
+                None if value is before[id(v)] else tf.convert_to_tensor(value)
+                for v, value in zip(others, now, strict=True)
+            ],
+        )
+
+    @tf.custom_gradient
+    def forward(*inputs: tf.Tensor) -> Any:
+        with tf.device(device), _tape(inputs, unless=again) as tape:
+            ran = run(call, inputs)
+        shape.append(ran)
+
+        def backward(*slopes: Any) -> list[Any]:
+            wanted = ran.like(slopes).differentiable()
+            with tf.device(device):
+                if tape is not None:
+                    return _gradients(tape, ran.differentiable(), inputs, wanted)
+                # Only now, and never one operation for both: the first forward is forgotten.
+                with tf.control_dependencies([s for s in slopes if s is not None]):
+                    copies = [tf.identity(tensor) for tensor in inputs]
+                with _tape(copies) as second:
+                    once_more = run(again_call, copies)
+                return _gradients(second, once_more.differentiable(), copies, wanted)
+
+        return ran.tensors(), backward
+
+    made = forward(*inputs)
+    ran = shape[-1].like(made)
+    for variable, update in zip(others, ran.updates, strict=True):
+        if update is not None:
+            variable.assign(update)
+    for loss in ran.losses:
+        layer.add_loss(loss)
+    for tensor, mask in zip(tf.nest.flatten(ran.outputs), ran.masks, strict=True):
+        if mask is not None:
+            tensor._keras_mask = mask
+    return ran.outputs
+
+
+@contextlib.contextmanager
+def _tape(inputs: Sequence[tf.Tensor], unless: bool = False) -> Iterator[Any]:
+    if unless:
+        yield None
+        return
+    # Persistent: a window of several outputs asks for the gradient of each.
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch([tensor for tensor in inputs if _is_real(tensor)])
+        yield tape
+
+
+def _gradients(
+    tape: Any, outputs: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor], slopes: Sequence[Any]
+) -> list[Any]:
+    pairs = [
+        (output, tf.convert_to_tensor(slope))
+        # A call of the whole layer has the layer's own activity regulariser besides.
+        for output, slope in zip(outputs, slopes, strict=False)
+        if slope is not None and _is_real(output)
+    ]
+    real = [tensor for tensor in inputs if _is_real(tensor)]
+    found = iter(tape.gradient([o for o, _ in pairs], real, output_gradients=[s for _, s in pairs]))
+    return [next(found) if _is_real(tensor) else None for tensor in inputs]
+
+
+def _is_real(tensor: tf.Tensor) -> bool:
+    return tensor.dtype.is_floating
+
+
+def mask_of(tensor: Any) -> Any:
+    """Returns Keras' mask of a tensor, or None."""
+    return getattr(tensor, "_keras_mask", None)

@@ -1,0 +1,56 @@
+"""One model cut into stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+
+from trainer_module.common.names import nearest
+
+
+def split_model(model: keras.Model, after: Sequence[str]) -> list[keras.Model]:
+    """Returns the parts of a model, each of which takes what the one before returns.
+
+    The parts share the model's layers and variables.
+
+    Args:
+        model: A Sequential or functional model.
+        after: Names of layers, in order: each ends a part, and all that the parts behind it take
+            is its output.
+
+    Raises:
+        ValueError: A model of another kind, a name of no layer, one that is not in order, or one
+            whose output is not all that the layers behind it take.
+    """
+    if not isinstance(model, keras.Sequential) and not getattr(model, "inputs", None):
+        raise ValueError(
+            f"model {model.name!r} is neither Sequential nor functional: make the stages yourself."
+        )
+    names = [layer.name for layer in model.layers]
+    for name in after:
+        if name not in names:
+            raise ValueError(f"after={name!r} is no layer of model {model.name!r}; "
+                             f"{nearest(name, names)}")  # fmt: skip
+    begin = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+    outputs = model.outputs[0] if isinstance(model, keras.Sequential) else model.output
+    parts = []
+    for number, name in enumerate(after):
+        end = model.get_layer(name).output
+        parts.append(_part(model, begin, end, number, after))
+        begin = end
+    parts.append(_part(model, begin, outputs, len(after), after))
+    return parts
+
+
+def _part(
+    model: keras.Model, begin: object, end: object, number: int, after: Sequence[str]
+) -> keras.Model:
+    try:
+        return keras.Model(begin, end, name=f"{model.name}_{number + 1}")
+    except ValueError as error:
+        raise ValueError(
+            f"after={list(after)}: part {number + 1} of model {model.name!r} takes more than the "
+            "output of the layer before it, or the names are not in order: cut where one layer's "
+            "output is all that the rest is computed from, or make the stages yourself."
+        ) from error
