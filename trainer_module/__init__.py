@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trainer_module.step.train_step import TrainStep
     from trainer_module.tfx.run import run_fn
     from trainer_module.tfx.tune import tuner_fn
+    from trainer_module.tuning.learning_rate import RangeTest, find_learning_rate
     from trainer_module.tuning.tuner_config import TunerConfig
     from trainer_module.window.accumulation import accumulate_gradients
     from trainer_module.window.gradient_sum import GradientSum
@@ -39,6 +40,7 @@ _MODULE_OF = {
     "GradientSum": "trainer_module.window.gradient_sum",
     "MicroBatchSize": "trainer_module.memory.micro_batch_size",
     "ModelContext": "trainer_module.model.model_context",
+    "RangeTest": "trainer_module.tuning.learning_rate",
     "StagedModel": "trainer_module.stages.staged_model",
     "TrainStep": "trainer_module.step.train_step",
     "TrainerConfig": "trainer_module.config",
@@ -47,6 +49,7 @@ _MODULE_OF = {
     "accumulate_gradients": "trainer_module.window.accumulation",
     "apply_gradients": "trainer_module.window.reduction",
     "create_strategy": "trainer_module.devices.strategies",
+    "find_learning_rate": "trainer_module.tuning.learning_rate",
     "find_micro_batch_size": "trainer_module.memory.micro_batch_size",
     "input_gradients": "trainer_module.gradients.inputs",
     "mean_gradients": "trainer_module.window.update",
@@ -66,6 +69,7 @@ __all__ = [
     "GradientSum",
     "MicroBatchSize",
     "ModelContext",
+    "RangeTest",
     "StagedModel",
     "TrainStep",
     "TrainerConfig",
@@ -74,6 +78,7 @@ __all__ = [
     "accumulate_gradients",
     "apply_gradients",
     "create_strategy",
+    "find_learning_rate",
     "find_micro_batch_size",
     "input_gradients",
     "mean_gradients",

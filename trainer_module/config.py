@@ -114,7 +114,13 @@ class OptimizerConfig(_Frozen):
     """A Keras optimizer by name."""
 
     name: str = Field(default="adamw", description="Keras name: adamw, adam, sgd, lion, ...")
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float | Literal["auto"] = Field(
+        default=1e-3,
+        description=(
+            "Above 0; of a schedule the peak. auto: a tenth of the rate at which the loss of 200 "
+            "windows of growing rate is lowest, found before the training."
+        ),
+    )
     weight_decay: float | None = Field(
         default=None, ge=0, description="null: the optimizer's own default."
     )
@@ -122,6 +128,13 @@ class OptimizerConfig(_Frozen):
     options: dict[str, Any] = Field(
         default_factory=dict, description="Further arguments of the Keras optimizer."
     )
+
+    @field_validator("learning_rate")
+    @classmethod
+    def _rate(cls, value: float | str) -> float | str:
+        if not isinstance(value, str) and not 0 < value < float("inf"):
+            raise ValueError('use a number above 0, or "auto"')
+        return value
 
 
 class EarlyStoppingConfig(_Frozen):
@@ -455,8 +468,11 @@ def parse_section(model: type[Section], values: Any, *, section: str) -> Section
         raise ValueError("\n".join(lines)) from None
 
 
+_OF_AUTO = ("int", "float", "literal['auto']")  # places of a union in pydantic's messages
+
+
 def _describe(error: Any, section: str, model: type[BaseModel]) -> str:
-    location = [str(part) for part in error["loc"] if part not in ("int", "literal['auto']")]
+    location = [str(part) for part in error["loc"] if part not in _OF_AUTO]
     field = ".".join([section, *location])
     message = error["msg"].removeprefix("Value error, ")
     if not location:

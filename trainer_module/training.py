@@ -36,6 +36,7 @@ from trainer_module.model.model_context import ModelContext
 from trainer_module.model.model_inputs import inputs_of
 from trainer_module.model.plan import Plan
 from trainer_module.step.train_step import TrainStep
+from trainer_module.tuning.auto_learning_rate import with_learning_rate
 
 
 class Trained(NamedTuple):
@@ -114,6 +115,23 @@ def train(
     # What the model does not take is not read: files may hold many more features.
     inputs = inputs_of(model, context)
     examples = dataclasses.replace(data.train.narrowed(inputs), label_scale=scale)
+    run_record = None
+    if checkpoint_dir is not None:
+        run_record = run_folder(checkpoint_dir, _facts(config, examples, summary))
+    shuffle_buffer_rows = min(config.shuffle_buffer_rows, summary.rows)
+    if config.optimizer.learning_rate == "auto":
+        plan = with_learning_rate(
+            plan,
+            model,
+            examples,
+            strategy,
+            micro_batch_size=micro_batch,
+            shuffle_buffer_rows=shuffle_buffer_rows,
+            record_dir=run_record,
+            run_dir=run_dir,
+        )
+        with strategy.scope():
+            optimizer = plan.create_optimizer(total_steps)
     step = TrainStep(
         model,
         optimizer,
@@ -135,9 +153,9 @@ def train(
         *_actions(config, model, run_dir, strategy, has_eval=evaluate is not None),
     ]
     checkpoints = None
-    if checkpoint_dir is not None:
+    if run_record is not None:
         checkpoints = Checkpoints(
-            run_folder(checkpoint_dir, _facts(config, examples, summary)),
+            run_record,
             step,
             keep=config.keep_checkpoints,
             every_steps=config.checkpoint_every_steps,
@@ -154,7 +172,7 @@ def train(
         step,
         examples.shuffled_batches(
             config.global_batch_size,
-            shuffle_buffer_rows=min(config.shuffle_buffer_rows, summary.rows),
+            shuffle_buffer_rows=shuffle_buffer_rows,
             seed=config.seed,
         ),
         epochs=epochs,

@@ -10,6 +10,8 @@ import keras
 from trainer_module.common.names import nearest
 from trainer_module.config import OptimizerConfig, ScheduleConfig
 
+_ANY_RATE = 1e-3
+
 
 def optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
     """Returns the Keras class of that name, whatever its case.
@@ -43,9 +45,11 @@ def create_optimizer(config: OptimizerConfig, total_steps: int) -> keras.optimiz
         ValueError: An unknown name, or an option that the optimizer does not take.
     """
     kind = optimizer_class(config.name)
-    rate: Any = config.learning_rate
+    # "auto" has become a number before a training; to see that names are right, any will do.
+    peak = _ANY_RATE if config.learning_rate == "auto" else config.learning_rate
+    rate: Any = peak
     if config.schedule is not None:
-        rate = _Schedule(config.learning_rate, config.schedule, total_steps)
+        rate = _Schedule(peak, config.schedule, total_steps)
     options = dict(config.options)
     if config.weight_decay is not None:
         options["weight_decay"] = config.weight_decay

@@ -87,7 +87,11 @@ class Plan:
         model = plan._model(context)
         plan._check_outputs(model)
         recompute_layers(model, plan.config.recompute, field="trainer.recompute")
-        return model, create_optimizer(plan.config.optimizer, total_steps), plan.loss
+        return model, plan.create_optimizer(total_steps), plan.loss
+
+    def create_optimizer(self, total_steps: int) -> keras.optimizers.Optimizer:
+        """Returns a new optimizer; call it in the scope."""
+        return create_optimizer(self.config.optimizer, total_steps)
 
     def create_metrics(self) -> list[keras.metrics.Metric]:
         """Returns the metrics, of a plan whose kind of label is known; call it in the scope."""

@@ -1,0 +1,127 @@
+"""`optimizer.learning_rate: auto`: found by a range test before the training, once for a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from typing import Any
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+from trainer_module.common.whole_files import write_text
+from trainer_module.data.input_pipeline import Examples
+from trainer_module.model.plan import Plan
+from trainer_module.step.train_step import TrainStep
+from trainer_module.tuning.learning_rate import RangeTest, find_learning_rate
+
+RECORD = "learning_rate.json"
+TABLE = "learning_rate.csv"
+
+
+def with_learning_rate(
+    plan: Plan,
+    model: keras.Model,
+    examples: Examples,
+    strategy: tf.distribute.Strategy,
+    *,
+    micro_batch_size: int,
+    shuffle_buffer_rows: int,
+    record_dir: str | None,
+    run_dir: str | None,
+) -> Plan:
+    """Returns the plan with a number as learning rate; what it was where it has one.
+
+    Args:
+        plan: What the configuration's names stand for, of a known kind of label.
+        model: What is trained; left as it is, bit for bit.
+        examples: The training rows.
+        strategy: Where the replicas are.
+        micro_batch_size: Rows of a micro-batch.
+        shuffle_buffer_rows: As the training's.
+        record_dir: The run's own folder, which keeps what was found for when it is started again;
+            None for none.
+        run_dir: Folder for a table of the test; None for none.
+
+    Raises:
+        ValueError: The loss falls at no rate.
+    """
+    config = plan.config
+    if config.optimizer.learning_rate != "auto":
+        return plan
+    record = None if record_dir is None else os.path.join(record_dir, RECORD)
+    rate = None if record is None else _recorded(record)
+    if rate is None:
+        batches = examples.shuffled_batches(
+            config.global_batch_size, shuffle_buffer_rows=shuffle_buffer_rows, seed=config.seed
+        )
+        found = _range_test(plan, model, batches, strategy, micro_batch_size)
+        rate = found.rate
+        table = None if run_dir is None else os.path.join(run_dir, TABLE)
+        if table is not None:
+            write_text(table, found.to_csv())
+        if record is not None:
+            write_text(record, json.dumps({"learning_rate": rate}) + "\n")
+        _tell(found, table)
+    else:
+        logging.info("Learning rate %.3g, which was found when this run began", rate)
+    return _with_optimizer(plan, {"learning_rate": rate})
+
+
+def _range_test(
+    plan: Plan,
+    model: keras.Model,
+    batches: Any,
+    strategy: tf.distribute.Strategy,
+    micro_batch_size: int,
+) -> RangeTest:
+    with strategy.scope():
+        optimizer = _with_optimizer(plan, {"schedule": None}).create_optimizer(total_steps=1)
+    assert plan.loss is not None
+    step = TrainStep(
+        model,
+        optimizer,
+        plan.loss,
+        micro_batch_size=micro_batch_size,
+        strategy=strategy,
+        expected_rows=plan.config.global_batch_size,
+        **plan.step_options,
+    )
+    try:
+        return find_learning_rate(step, batches)
+    except ValueError as error:
+        raise ValueError(f"trainer.optimizer.learning_rate='auto': {error}") from None
+
+
+def _with_optimizer(plan: Plan, update: dict[str, Any]) -> Plan:
+    optimizer = plan.config.optimizer.model_copy(update=update)
+    config = plan.config.model_copy(update={"optimizer": optimizer})
+    return dataclasses.replace(plan, config=config)
+
+
+def _recorded(path: str) -> float | None:
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path) as stream:
+        try:
+            rate: Any = json.loads(stream.read())["learning_rate"]
+        except (ValueError, KeyError, TypeError):
+            return None  # cut off while it was written: found again, the same
+    return rate if isinstance(rate, float) and 0 < rate < math.inf else None
+
+
+def _tell(found: RangeTest, table: str | None) -> None:
+    logging.info(
+        "Learning rate %.3g, a tenth of the %.3g at which the smoothed loss of %d windows of "
+        "growing rate is lowest (%.4f, from %.4f)%s%s",
+        found.rate,
+        found.rates[found.best],
+        len(found.rates),
+        found.smoothed[found.best],
+        found.smoothed[0],
+        f"; it diverges at {found.rates[-1]:.3g}" if found.diverged else "",
+        "" if table is None else f": {table}",
+    )

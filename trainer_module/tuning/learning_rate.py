@@ -1,0 +1,202 @@
+"""A learning-rate range test: short windows at growing rates say which rate a training stands.
+
+    rate_i = lowest (highest / lowest)^(i / (windows - 1))
+    smoothed_i = a mean of the losses until then, each older one weighing 0.9 as much
+    stop where the loss is not finite, or smoothed is 4 times its least
+    rate = a tenth of that with the least smoothed loss
+
+L. N. Smith, "Cyclical Learning Rates for Training Neural Networks" (2015), 3.3; growth by a factor,
+the smoothing, the end and the tenth are those of fastai's `lr_find`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer_module.common.whole_numbers import whole_number
+from trainer_module.data.dataset_steps import has_reshuffle
+from trainer_module.data.epoch_data import as_batches
+from trainer_module.step.reports import NonFiniteError
+from trainer_module.step.train_step import TrainStep
+from trainer_module.window.several_optimizers import is_several
+
+LOWEST, HIGHEST, WINDOWS = 1e-6, 10.0, 200
+_OLDER = 0.9
+_DIVERGED = 4.0
+_SHARE = 0.1
+
+
+class RangeTest(NamedTuple):
+    """What was found.
+
+    Attributes:
+        rate: The rate to train with, the peak where there is a schedule.
+        rates: Those tried, in order.
+        losses: Of the window at each rate, before its update.
+        smoothed: Their smoothed values.
+        diverged: Whether the last one ended the test.
+    """
+
+    rate: float
+    rates: tuple[float, ...]
+    losses: tuple[float, ...]
+    smoothed: tuple[float, ...]
+    diverged: bool
+
+    @property
+    def best(self) -> int:
+        """The place of the least smoothed loss."""
+        return int(np.argmin(self.smoothed))
+
+    def to_csv(self) -> str:
+        """Returns a row for each window: learning_rate, loss, smoothed_loss."""
+        table = io.StringIO()
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow(["learning_rate", "loss", "smoothed_loss"])
+        writer.writerows(zip(self.rates, self.losses, self.smoothed, strict=True))
+        return table.getvalue()
+
+
+def find_learning_rate(
+    train_step: TrainStep,
+    batches: Any,
+    *,
+    batch_size: int | None = None,
+    shuffle: bool | None = None,
+    seed: int | None = None,
+    lowest: float = LOWEST,
+    highest: float = HIGHEST,
+    windows: int = WINDOWS,
+) -> RangeTest:
+    """Takes windows at growing learning rates, and puts everything back.
+
+    Model, optimizer (its learning rate too), averages, counters and random state are bit for bit
+    what they were.
+
+    Args:
+        train_step: Takes the windows; its optimizer has a number as learning rate.
+        batches: Global batches as `TrainingLoop` takes them, repeated as often as is needed.
+        batch_size: As `TrainingLoop`.
+        shuffle: As `TrainingLoop`.
+        seed: As `TrainingLoop`.
+        lowest: The first rate.
+        highest: The last one, where the loss does not diverge before.
+        windows: How many rates.
+
+    Raises:
+        ValueError: Rates that are none, an optimizer whose rate cannot be set, a dataset that
+            shuffles anew each time (training after this would see another order), no batch, or a
+            loss that falls at no rate.
+    """
+    whole_number("windows", windows)
+    if not 0 < lowest < highest < math.inf or windows < 10:
+        raise ValueError(
+            f"lowest={lowest}, highest={highest}, windows={windows}: give 0 < lowest < highest and "
+            "at least 10 windows."
+        )
+    _check_optimizer(train_step.optimizer)
+    if isinstance(batches, tf.data.Dataset) and has_reshuffle(batches):
+        raise ValueError(
+            "batches shuffle anew for each iterator, so that training after this would see another "
+            "order: shuffle(..., reshuffle_each_iteration=False), or give a function from the "
+            "epoch's number to a dataset, or arrays with batch_size."
+        )
+    data = as_batches(batches, batch_size=batch_size, shuffle=shuffle, seed=seed)
+    before = _State(train_step)
+    try:
+        found = _tried(train_step, _endless(data), np.geomspace(lowest, highest, windows))
+    finally:
+        before.put_back()
+    return found
+
+
+def _tried(step: TrainStep, batches: Iterator[Any], rates: np.ndarray) -> RangeTest:
+    losses: list[float] = []
+    smoothed: list[float] = []
+    mean = weight = 0.0
+    diverged = False
+    for rate, batch in zip(rates, batches, strict=False):
+        loss = _loss_at(step, float(rate), batch)
+        if not math.isfinite(loss):
+            diverged = True
+            break
+        mean = _OLDER * mean + (1 - _OLDER) * loss
+        weight = _OLDER * weight + (1 - _OLDER)
+        losses.append(loss)
+        smoothed.append(mean / weight)
+        least = min(smoothed)
+        # Of losses that may be below 0, as a likelihood's, the fall from the first counts.
+        if smoothed[-1] - least > (_DIVERGED - 1) * max(abs(least), smoothed[0] - least):
+            diverged = True
+            break
+    best = int(np.argmin(smoothed)) if smoothed else 0
+    if best == 0:
+        raise ValueError(
+            f"no learning rate from {rates[0]:g} to {rates[-1]:g} lowers the loss"
+            + (f" ({losses[0]:g} in the first window)" if losses else ", which is not finite")
+            + ": look at labels and features, or give a number."
+        )
+    tried = tuple(float(rate) for rate in rates[: len(losses)])
+    return RangeTest(
+        rate=_SHARE * tried[best],
+        rates=tried,
+        losses=tuple(losses),
+        smoothed=tuple(smoothed),
+        diverged=diverged,
+    )
+
+
+def _loss_at(step: TrainStep, rate: float, batch: Any) -> float:
+    with step.strategy.scope():
+        step.optimizer.learning_rate = rate
+    try:
+        return float(step(batch).loss)
+    except NonFiniteError:
+        return math.nan
+
+
+def _endless(batches: Any) -> Iterator[Any]:
+    epoch = 0
+    while True:
+        count = 0
+        of_epoch: Any = batches(epoch) if callable(batches) else batches
+        for batch in of_epoch:
+            count += 1
+            yield batch
+        if not count:
+            raise ValueError("the training data has no batch: check the split and its files.")
+        epoch += 1
+
+
+def _check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
+    schedule = keras.optimizers.schedules.LearningRateSchedule
+    if is_several(optimizer) or isinstance(getattr(optimizer, "_learning_rate", None), schedule):
+        what = "several optimizers" if is_several(optimizer) else "a schedule"
+        raise ValueError(
+            f"the optimizer has {what}, whose learning rate cannot be set: search with one of a "
+            "number, and take what is found as the schedule's peak."
+        )
+
+
+class _State:
+    """All that a window changes."""
+
+    def __init__(self, step: TrainStep) -> None:
+        self._strategy = step.strategy
+        kept = [*step.model.variables, *step.optimizer.variables, *step.state()]
+        kept.append(step._consecutive_skips)
+        self._variables = [v.value if isinstance(v, keras.Variable) else v for v in kept]
+        self._values = [v.numpy() for v in self._variables]
+
+    def put_back(self) -> None:
+        with self._strategy.scope():
+            for variable, value in zip(self._variables, self._values, strict=True):
+                variable.assign(value)
