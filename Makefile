@@ -13,7 +13,7 @@ LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" .
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink test-gpu test-distributed flink flink-status flink-stop lint docs bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster flink flink-status flink-stop golden lint docs bench lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -28,7 +28,7 @@ test: setup  ## every test, in two processes
 	@$(BIN)/python -m pytest $(TWO) --durations=15 $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed" $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed and not cluster" $(ARGS)
 
 test-flink: setup  ## the tests that start a Flink cluster (needs Java and Maven)
 	@$(BIN)/python -m pytest -m flink tests/pipeline/engines $(ARGS)
@@ -39,6 +39,9 @@ test-distributed: setup  ## the tests that train on several processes (no -n: th
 test-gpu: setup  ## the tests on a GPU (needs NVIDIA's driver and TensorFlow's CUDA libraries)
 	@$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
 
+test-cluster: setup  ## the tests that replay pipelines compiled for Kubeflow and Vertex
+	@$(BIN)/python -m pytest -m cluster tests/cluster --durations=5 $(ARGS)
+
 flink: setup  ## start a Flink cluster on this machine, for beam.engine=flink
 	@$(BIN)/python -m pipeline flink start $(ARGS)
 
@@ -47,6 +50,9 @@ flink-status: setup  ## its processes, slots and jobs
 
 flink-stop: setup  ## end it
 	@$(BIN)/python -m pipeline flink stop $(ARGS)
+
+golden: setup  ## write the golden files of compiled pipelines anew, for this stack; read the change
+	@WRITE_GOLDEN=1 $(BIN)/python -m pytest -q -k golden tests/pipeline/targets
 
 lint: setup  ## ruff and pyright
 	@failed=0; for check in "ruff check ." "ruff format --check ." pyright; do \

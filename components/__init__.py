@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.component import ArrowExampleGen
     from components.arrow_example_gen.csv_options import CsvOptions
     from components.arrow_example_gen.splitting import Splitting
+    from components.blessed_models.component import (
+        BlessedModelRecord,
+        EvaluatorOfRecords,
+        LatestBlessedModel,
+    )
     from components.normalization_validator.artifacts import (
         NormalizationBlessing,
         NormalizationReport,
@@ -33,11 +38,17 @@ __all__ = [
     "NormalizationLimits",
     "NormalizationReport",
     "NormalizationBlessing",
+    "LatestBlessedModel",
+    "BlessedModelRecord",
+    "EvaluatorOfRecords",
     "create_trainer",
     "create_tuner",
 ]
 
 _HOME = {
+    "BlessedModelRecord": "components.blessed_models.component",
+    "EvaluatorOfRecords": "components.blessed_models.component",
+    "LatestBlessedModel": "components.blessed_models.component",
     "ArrowExampleGen": "components.arrow_example_gen.component",
     "CsvOptions": "components.arrow_example_gen.csv_options",
     "Splitting": "components.arrow_example_gen.splitting",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.cli import engines
+from pipeline.cli import engines, targets
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import SOURCES
@@ -29,6 +29,8 @@ examples:
   python -m pipeline features explain --config my.yaml
   python -m pipeline predict --model output/taxi/serving_model --input rows.csv
   python -m pipeline schema > pipeline.schema.json     # completion and checks in your editor
+  python -m pipeline compile --target kubeflow --config my.yaml
+  python -m pipeline replay --spec my-kubeflow.yaml --map s3://bucket/data=./data
   python -m pipeline flink start                       # then: run ... --set beam.engine=flink
 """
 
@@ -193,6 +195,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_features_commands(
         features.add_subparsers(title="commands", required=True, metavar="COMMAND")
     )
+    targets.add_commands(commands)
     engines.add_commands(commands)
     return parser
 

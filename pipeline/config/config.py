@@ -18,6 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from components import CsvOptions, NormalizationLimits
 from pipeline.common.sources import Source
+from pipeline.config.cluster import Cluster
 from pipeline.config.evaluation import EvaluationConfig
 from pipeline.engines.in_memory import InMemory
 from pipeline.engines.table import BeamConfig
@@ -256,6 +257,9 @@ class PipelineConfig(Section):
     beam: BeamConfig = Field(default_factory=InMemory)
     metadata: MetadataConfig = Field(default_factory=MetadataConfig)
     output: OutputConfig
+    cluster: Cluster | None = Field(
+        default=None, description="Where `compile`, `replay` and `submit` deploy the pipeline to."
+    )
 
     @pydantic.model_validator(mode="after")
     def _metrics_fit_the_label(self) -> PipelineConfig:

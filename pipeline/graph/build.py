@@ -17,11 +17,19 @@ if TYPE_CHECKING:
     from tfx.orchestration.pipeline import Pipeline
 
 
-def create_pipeline(config: PipelineConfig) -> Pipeline:
+def create_pipeline(
+    config: PipelineConfig,
+    *,
+    blessed_models: str | None = None,
+    baseline_model: str | None = None,
+) -> Pipeline:
     """The pipeline that a configuration describes.
 
     Args:
         config: the checked configuration, paths absolute (`load_config`).
+        blessed_models: folder of records of blessed models, where the target has no resolver; None
+            for TFX's resolver.
+        baseline_model: with `blessed_models`, a model to compare with in place of the latest one.
 
     Returns:
         A pipeline for any TFX runner; building it reads no data and writes nothing.
@@ -32,7 +40,7 @@ def create_pipeline(config: PipelineConfig) -> Pipeline:
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=config.pipeline_root,
-        components=_nodes(config),
+        components=_nodes(config, blessed_models, baseline_model),
         enable_cache=config.metadata.cache,
         metadata_connection_config=metadata.sqlite_metadata_connection_config(
             str(config.metadata_path)
@@ -41,7 +49,9 @@ def create_pipeline(config: PipelineConfig) -> Pipeline:
     )
 
 
-def _nodes(config: PipelineConfig) -> list[BaseNode]:
+def _nodes(
+    config: PipelineConfig, blessed_models: str | None, baseline_model: str | None
+) -> list[BaseNode]:
     # Not tfx.v1, which brings Google Cloud's clients in: 3 seconds of every start.
     from tfx import components as tfx_nodes
     from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
@@ -52,6 +62,9 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
     from tfx.types.channel import Channel
 
     from components import (
+        BlessedModelRecord,
+        EvaluatorOfRecords,
+        LatestBlessedModel,
         NormalizationLimits,
         NormalizationValidator,
         create_trainer,
@@ -108,12 +121,16 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
     for node in trainers:
         # Nothing may be trained on features that the validator refused.
         node.add_upstream_node(normalization)
-    baseline = Resolver(
-        strategy_class=latest_blessed_model_strategy.LatestBlessedModelStrategy,
-        model=Channel(type=standard_artifacts.Model),
-        model_blessing=Channel(type=standard_artifacts.ModelBlessing),
-    ).with_id("LatestBlessedModel")
-    evaluator = tfx_nodes.Evaluator(
+    if blessed_models is None:
+        baseline = Resolver(
+            strategy_class=latest_blessed_model_strategy.LatestBlessedModelStrategy,
+            model=Channel(type=standard_artifacts.Model),
+            model_blessing=Channel(type=standard_artifacts.ModelBlessing),
+        ).with_id("LatestBlessedModel")
+    else:
+        baseline = LatestBlessedModel(blessed_models, model_uri=baseline_model)
+    evaluator_class = tfx_nodes.Evaluator if blessed_models is None else EvaluatorOfRecords
+    evaluator = evaluator_class(
         examples=examples.outputs["examples"],
         example_splits=[config.data.judged_split],
         model=trainer.outputs["model"],
@@ -122,7 +139,7 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         eval_config=config.evaluation.eval_config(
             label=config.label.column, kind=config.label.kind, weight=config.features.weight
         ),
-    )
+    ).with_id("Evaluator")
     pusher = tfx_nodes.Pusher(
         model=trainer.outputs["model"],
         model_blessing=evaluator.outputs["blessing"],
@@ -130,6 +147,13 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
             filesystem=PushDestination.Filesystem(base_directory=config.push_folder)
         ),
     )
+    records = []
+    if blessed_models is not None:
+        records.append(
+            BlessedModelRecord(
+                trainer.outputs["model"], evaluator.outputs["blessing"], folder=blessed_models
+            )
+        )
     return [
         examples,
         statistics,
@@ -141,6 +165,7 @@ def _nodes(config: PipelineConfig) -> list[BaseNode]:
         baseline,
         evaluator,
         pusher,
+        *records,
     ]
 
 

@@ -15,6 +15,8 @@ from .conftest import ROOT
 TARGETS = {
     *("help", "setup", "run", "test", "test-fast", "test-flink", "test-gpu", "lint", "bench"),
     "test-distributed",
+    "test-cluster",
+    "golden",
     "docs",
     *("lock", "clean"),
     *("flink", "flink-status", "flink-stop"),
@@ -45,7 +47,7 @@ def test_ci_runs_all_and_fails_with_any(checkout, machine, own_environment):
     log = checkout.path / "log"
     environment = own_environment | {"PATH": f"{machine.bin}{os.pathsep}{own_environment['PATH']}"}
     (machine.bin / "make").unlink()
-    steps = ["lint", "docs", "test", "test-distributed", "test-flink"]
+    steps = ["lint", "docs", "test", "test-distributed", "test-cluster", "test-flink"]
     for failing, status in {**dict.fromkeys(steps, 1), "none": 0}.items():
         log.unlink(missing_ok=True)
         machine.script("make", f'echo "$1 CI=$CI" >> "{log}"; [ "$1" != {failing} ]')

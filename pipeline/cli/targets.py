@@ -1,0 +1,107 @@
+"""`python -m pipeline compile` and `replay`: a pipeline for a cluster, tried on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+TARGETS = ("kubeflow", "vertex")
+
+
+def add_commands(commands: Any) -> None:
+    """Adds them to the command line."""
+    compile_ = commands.add_parser(
+        "compile",
+        help="write the file that Kubeflow or Vertex takes",
+        description=(
+            "Compiles a pipeline for a cluster: for Kubeflow a pipelineSpec (YAML, schema 2.1.0), "
+            "for Vertex a PipelineJob (JSON). What the target cannot do is refused, with the field "
+            "and the fix. No cloud is asked. The YAML's `cluster:` says where it is to run."
+        ),
+        epilog=(
+            "examples:\n"
+            "  python -m pipeline compile --target kubeflow --config my.yaml\n"
+            "  python -m pipeline compile --target vertex --config my.yaml --output job.json"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    compile_.add_argument("--target", required=True, choices=TARGETS, help="where it is to run")
+    compile_.add_argument("--config", required=True, type=Path, metavar="YAML", help="the pipeline")
+    compile_.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="override a field of the YAML, e.g. cluster.vertex.image=registry/name:2; repeatable",
+    )
+    compile_.add_argument(
+        "--output", type=Path, metavar="FILE", help="default: <name>-<target>.yaml or .json, here"
+    )
+    compile_.set_defaults(command=_compile)
+
+    replay = commands.add_parser(
+        "replay",
+        help="execute a compiled file on this machine",
+        description=(
+            "Executes what `compile` wrote, as the platform would: each container's own command "
+            "with its placeholders filled, one process per node, in the order of the spec. "
+            "Artifacts go to a folder of this machine; remote places that the pipeline reads are "
+            "mapped to local ones with --map."
+        ),
+        epilog=(
+            "example:\n"
+            "  python -m pipeline replay --spec my-kubeflow.yaml --map s3://bucket/data=./data"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    replay.add_argument(
+        "--spec", required=True, type=Path, metavar="FILE", help="what was compiled"
+    )
+    replay.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        metavar="PREFIX=FOLDER",
+        help="a remote place and what stands for it on this machine; repeatable",
+    )
+    replay.add_argument(
+        "--root",
+        type=Path,
+        default=Path("output/replay"),
+        metavar="FOLDER",
+        help="in the pipeline root's place (default: output/replay); a second replay in the same "
+        "one compares with the model of the first",
+    )
+    replay.add_argument(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of the pipeline itself; repeatable",
+    )
+    replay.set_defaults(command=_replay)
+
+
+def _compile(arguments: argparse.Namespace) -> int:
+    from pipeline.config.config_file import load_config
+    from pipeline.run.runner import add_import_paths
+    from pipeline.targets.compile import compile_file
+
+    add_import_paths(arguments.config)
+    config = load_config(arguments.config, arguments.set)
+    path = compile_file(config, arguments.target, arguments.output)
+    print(f"{path}: {config.name} for {arguments.target}. Try it on this machine with")
+    print(f"  python -m pipeline replay --spec {path} --map REMOTE=FOLDER")
+    return 0
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from pipeline.targets.replay_command import replay_file
+
+    return replay_file(
+        arguments.spec,
+        root=arguments.root,
+        maps=arguments.map,
+        parameters=arguments.parameter,
+    )

@@ -1,0 +1,73 @@
+"""What replays on this machine have made: the metadata store that a platform's resolvers ask."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_CONDITION = re.compile(r'^(?P<path>[\w.]+)=(?P<value>"[^"]*"|[\w.]+)$')
+
+
+class ArtifactRecords:
+    """A file of JSON lines, one artifact each, the latest last."""
+
+    def __init__(self, path: Path) -> None:
+        """Takes the file; it need not be there."""
+        self._path = path
+
+    def add(self, artifact: Mapping[str, Any]) -> None:
+        """Appends an artifact: name, uri, type and metadata, as ExecutorInput has them."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(artifact) + "\n")
+
+    def latest(self, query: str) -> dict[str, Any] | None:
+        """Returns the latest artifact that a resolver's filter is true of.
+
+        Args:
+            query: conditions as Vertex' metadata service has them, joined by AND:
+                `schema_title="tfx.Model" AND state=LIVE AND metadata.blessed.number_value=1`.
+
+        Raises:
+            ValueError: a condition of another form.
+        """
+        conditions = [_condition(part) for part in query.split(" AND ")]
+        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+        for line in reversed(lines):
+            artifact = json.loads(line)
+            if all(_is(artifact, path, value) for path, value in conditions):
+                return artifact
+        return None
+
+
+def title_of(artifact: Mapping[str, Any]) -> str:
+    """Returns the name of the artifact's type, `tfx.Model`."""
+    kind = artifact.get("type", {})
+    if "schemaTitle" in kind:
+        return kind["schemaTitle"]
+    return (yaml.safe_load(kind.get("instanceSchema", "")) or {}).get("title", "")
+
+
+def _condition(text: str) -> tuple[str, Any]:
+    found = _CONDITION.match(text.strip())
+    if not found:
+        raise ValueError(f"the resolver's condition {text!r} is of no form that is known here.")
+    return found["path"], json.loads(found["value"]) if found["value"] != "LIVE" else "LIVE"
+
+
+def _is(artifact: Mapping[str, Any], path: str, value: Any) -> bool:
+    if path == "state":
+        return value == "LIVE"
+    if path == "schema_title":
+        return title_of(artifact) == value
+    node: Any = artifact
+    for step in path.split("."):
+        if step in ("number_value", "string_value"):
+            break
+        node = node.get(step) if isinstance(node, Mapping) else None
+    return node == value

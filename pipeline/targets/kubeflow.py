@@ -1,0 +1,85 @@
+"""Kubeflow Pipelines, open source: pipelineSpec YAML of schema 2.1.0.
+
+What its backend does not have is replaced: a resolver by a component that looks into records of
+blessed models, ExampleGen's driver by what is settled when the pipeline is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from pipeline.config.cluster import KubeflowConfig
+from pipeline.config.config import PipelineConfig
+from pipeline.targets.spec import each_container, executors, job_of, tasks
+
+SUFFIX = ".yaml"
+_SPAN = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD)\}")
+# A node that looks outside of what it is given is never what it was.
+_NEVER_CACHED = ("LatestBlessedModel", "BlessedModelRecord")
+
+
+def records_folder(target: KubeflowConfig, name: str) -> str:
+    """Returns where blessed models are written down."""
+    return f"{target.pipeline_root.rstrip('/')}/{name}/blessed_models"
+
+
+def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
+    """Returns what this target cannot do, one sentence each."""
+    found = []
+    if spans := _SPAN.search(config.data.path):
+        found.append(
+            f"data.path={config.data.path}: {spans[0]} is resolved by ExampleGen's driver, which "
+            "Kubeflow does not run; name the folder itself."
+        )
+    for name, node in target.resources.items():
+        kind = node.accelerator
+        if kind is not None and "/" not in kind:
+            found.append(
+                f"cluster.kubeflow.resources.{name}.accelerator={kind}: Kubernetes names a device "
+                "by its plugin; use nvidia.com/gpu."
+            )
+    if config.beam.engine == "dataflow":
+        found.append(
+            "beam.engine=dataflow is Google Cloud's: give cluster.kubeflow.beam, such as "
+            "{engine: in_memory}, or {engine: flink, ...} with a job server that pods reach."
+        )
+    return found
+
+
+def compiled(pipeline: Any, target: KubeflowConfig) -> str:
+    """Returns the YAML; the same bytes for the same configuration.
+
+    Args:
+        pipeline: of `create_pipeline`, without resolvers.
+        target: its profile.
+    """
+    spec = job_of(pipeline, target)["pipelineSpec"]
+    spec["defaultPipelineRoot"] = target.pipeline_root
+    each_container(spec, lambda name, container: container.pop("lifecycle", None))
+    for name, task in tasks(spec).items():
+        # Without a driver no one sees that the files of a path have changed.
+        if name in _NEVER_CACHED or name.endswith("ExampleGen"):
+            task.pop("cachingOptions", None)
+    for label, executor in executors(spec).items():
+        if "resolver" in executor:
+            raise ValueError(f"{label}: Kubeflow has no resolvers; use LatestBlessedModel.")
+        if accelerator := executor.get("container", {}).get("resources", {}).get("accelerator"):
+            # Its backend reads the new names alone from KFP 2.4 on, and the old ones before.
+            accelerator["resourceType"] = accelerator["type"]
+            accelerator["resourceCount"] = accelerator["count"]
+    documents = [spec]
+    if platform := _platform(spec, target):
+        documents.append(platform)
+    return yaml.safe_dump_all(documents, sort_keys=True)
+
+
+def _platform(spec: dict[str, Any], target: KubeflowConfig) -> dict[str, Any]:
+    """What only Kubernetes knows, as KFP's SDK writes it behind the pipelineSpec."""
+    if not target.labels:
+        return {}
+    metadata = {"podMetadata": {"labels": dict(sorted(target.labels.items()))}}
+    labelled = {label: metadata for label, e in executors(spec).items() if "container" in e}
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": labelled}}}}

@@ -1,0 +1,50 @@
+"""Placeholders of a compiled pipeline: what the platform puts into a container's command line.
+
+The forms are those of KFP's pipelineSpec (`{{$}}` is the whole ExecutorInput).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
+_STEP = re.compile(r"\.(\w+)|\['([^']*)'\]")
+# Where ExecutorInput's JSON names differ from the placeholder's.
+_NAMES = {"output_file": "outputFile", "parameters": "parameterValues"}
+
+
+def filled(text: str, executor_input: Mapping[str, Any]) -> str:
+    """Returns the text with each placeholder replaced.
+
+    Args:
+        text: a part of a command line, or of a resolver's query.
+        executor_input: ExecutorInput as JSON.
+
+    Raises:
+        ValueError: a placeholder names what is not there, or is of an unknown form.
+    """
+    return _PLACEHOLDER.sub(lambda found: _value(found[1], executor_input), text)
+
+
+def _value(path: str, executor_input: Mapping[str, Any]) -> str:
+    if not path:
+        return json.dumps(executor_input)
+    node: Any = executor_input
+    steps = [plain or quoted for plain, quoted in _STEP.findall(path)]
+    try:
+        for place, step in enumerate(steps):
+            if step == "value" and place == len(steps) - 1 and "uri" in node:
+                with open(node["uri"], encoding="utf-8") as stream:
+                    return stream.read()
+            node = node[_NAMES.get(step, step)]
+            if isinstance(node, Mapping) and set(node) == {"artifacts"} and place > 1:
+                node = node["artifacts"][0]
+    except (KeyError, IndexError, TypeError):
+        raise ValueError(
+            f"the placeholder {{{{${path}}}}} names nothing: there are "
+            f"{', '.join(map(repr, node)) if isinstance(node, Mapping) else node!r}."
+        ) from None
+    return node if isinstance(node, str) else json.dumps(node)

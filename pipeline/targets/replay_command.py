@@ -1,0 +1,124 @@
+"""A replay as a person sees it: a line per node on the way, and what came of it at the end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
+from pipeline.report.progress import duration
+from pipeline.targets.compiled_spec import CompiledSpec
+from pipeline.targets.replay import Node, NodeFailed, Replay
+
+_REMOTE = re.compile(r"\b(?:gs|s3|minio)://[^\s\"'\\]+")
+
+
+def replay_file(
+    spec: Path, *, root: Path, maps: Sequence[str] = (), parameters: Sequence[str] = ()
+) -> int:
+    """Replays a compiled pipeline and tells how it goes.
+
+    Args:
+        spec: what `compile` wrote.
+        root: folder in the pipeline root's place.
+        maps: `remote prefix=local folder`, of what the pipeline reads.
+        parameters: `name=value` of the pipeline's own parameters.
+
+    Returns:
+        The exit code: as of `run`.
+
+    Raises:
+        ConfigError: The file is no compiled pipeline, or names a remote place that nothing stands
+            for.
+    """
+    compiled = CompiledSpec.read(spec)
+    root = root.resolve()
+    places = dict(_pair(each, "--map", "s3://bucket/data=./data") for each in maps)
+    places = {prefix.rstrip("/"): str(Path(folder).resolve()) for prefix, folder in places.items()}
+    if compiled.root:
+        places[compiled.root.rstrip("/")] = str(root)
+    here = compiled.renamed(places)
+    if left := _REMOTE.search(json.dumps(_values(here.spec))):
+        raise ConfigError(
+            f"--spec {spec}: the pipeline reads {left[0]}, which is not on this machine; say what "
+            f"stands for it with --map {left[0].rpartition('/')[0]}=FOLDER."
+        )
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {root}")
+    nodes: list[Node] = []
+
+    def ended(node: Node) -> None:
+        nodes.append(node)
+        console.print(f"{node.name}: done in {duration(node.seconds)}")
+
+    replay = Replay(
+        here,
+        root,
+        parameters=dict(_pair(each, "--parameter", "name=value") for each in parameters),
+        on_start=lambda name: console.print(f"{name}: start"),
+        on_end=ended,
+    )
+    try:
+        replay.run()
+    except NodeFailed as failure:
+        console.print(f"\n{failure.name} failed:", style="bold red")
+        for line in failure.last_lines():
+            print(f"  {line}", file=sys.stderr)
+        console.print(f"Log: {failure.log}")
+        return exit_codes.FAILED
+    return _summary(nodes, console)
+
+
+def _summary(nodes: Sequence[Node], console: Console) -> int:
+    table = Table(box=None, pad_edge=False)
+    for title in ("node", "time", "outputs"):
+        table.add_column(title)
+    for node in nodes:
+        uris = [a["uri"] for found in node.artifacts.values() for a in found["artifacts"]]
+        table.add_row(node.name, duration(node.seconds), ", ".join(uris))
+    console.print()
+    console.print(table)
+    blessing = _artifact(nodes, "Evaluator", "blessing")
+    pushed = _artifact(nodes, "Pusher", "pushed_model")
+    if blessing is None:
+        return exit_codes.DONE
+    compared = _artifact(nodes, "LatestBlessedModel", "model")
+    has_baseline = compared is not None and Path(compared["uri"], "Format-Serving").is_dir()
+    against = "the latest blessed model" if has_baseline else "nothing: none was blessed before"
+    blessed = Path(blessing["uri"], "BLESSED").exists()
+    console.print(f"\n{'blessed' if blessed else 'not blessed'}; compared with {against}")
+    if pushed is not None and (place := pushed["metadata"].get("pushed_destination")):
+        console.print(f"pushed to {place}")
+    return exit_codes.DONE if blessed else exit_codes.NOT_BLESSED
+
+
+def _artifact(nodes: Sequence[Node], start: str, key: str) -> dict[str, Any] | None:
+    """Returns the output of that key of the nodes whose names begin so (a resolver is two)."""
+    for node in nodes:
+        if node.name.startswith(start) and node.artifacts.get(key, {}).get("artifacts"):
+            return node.artifacts[key]["artifacts"][0]
+    return None
+
+
+def _values(node: Any) -> list[str]:
+    """Returns the texts of constant parameters: what nodes are told to read and write."""
+    if isinstance(node, dict):
+        return [v for k, each in node.items() if k not in ("image", "args") for v in _values(each)]
+    if isinstance(node, list):
+        return [v for each in node for v in _values(each)]
+    return [node] if isinstance(node, str) else []
+
+
+def _pair(text: str, flag: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ConfigError(f"{flag} {text}: give two parts with = between, as in {flag} {example}.")
+    return name, value

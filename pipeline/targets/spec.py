@@ -1,0 +1,89 @@
+"""The pipelineSpec that TFX's compiler writes, with what every target needs corrected in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipeline.config.cluster import NodeResources, TargetConfig
+from pipeline.targets.entry_point import OUTPUTS_SPEC
+
+if TYPE_CHECKING:
+    from tfx.orchestration.pipeline import Pipeline
+
+ENTRY_POINT = ("python", "-m", "pipeline.targets.entry_point")
+_TASK_SUFFIX = "_task"
+_GIB_IN_GB = 1.073741824
+
+
+def job_of(pipeline: Pipeline, target: TargetConfig) -> dict[str, Any]:
+    """Returns a PipelineJob as JSON values, schema 2.1.0; nothing is written, no cloud is asked.
+
+    Beyond TFX: every container runs our entry point and knows the types of its outputs; each node
+    has its resources (TFX drops those of file-based ExampleGens) and retries; the producer of a
+    dynamic execution property is a task that exists (TFX writes `<id>_task`).
+    """
+    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as tfx_runner
+
+    runner = tfx_runner.KubeflowV2DagRunner(
+        config=tfx_runner.KubeflowV2DagRunnerConfig(
+            default_image=target.image,
+            default_commands=list(ENTRY_POINT),
+            use_pipeline_spec_2_1=True,
+        )
+    )
+    job = runner.run(pipeline, write_out=False)
+    spec = job["pipelineSpec"]
+    for name, component in spec["components"].items():
+        executor = executors(spec).get(component.get("executorLabel", ""), {})
+        if container := executor.get("container"):
+            outputs = json.dumps(component.get("outputDefinitions", {}), sort_keys=True)
+            container["args"] = [*container["args"], OUTPUTS_SPEC, outputs]
+            if resources := container_resources(target.of_node(name)):
+                container["resources"] = resources
+    for name, task in tasks(spec).items():
+        _correct_producers(task, tasks(spec))
+        if target.retries:
+            task["retryPolicy"] = {"maxRetryCount": target.retries}
+        if not target.cache:
+            task.pop("cachingOptions", None)
+        task["taskInfo"] = {"name": name}
+    return job
+
+
+def executors(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the executors by their label."""
+    return spec["deploymentSpec"]["executors"]
+
+
+def tasks(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the tasks of the graph by their name."""
+    return spec["root"]["dag"]["tasks"]
+
+
+def container_resources(node: NodeResources) -> dict[str, Any]:
+    """Returns a container's `resources`; memory there is in GB."""
+    found: dict[str, Any] = {}
+    if node.cpu is not None:
+        found["cpuLimit"] = node.cpu
+    if node.memory_gib is not None:
+        found["memoryLimit"] = round(node.memory_gib * _GIB_IN_GB, 6)
+    if node.accelerator is not None:
+        found["accelerator"] = {"type": node.accelerator, "count": str(node.accelerator_count)}
+    return found
+
+
+def _correct_producers(task: dict[str, Any], known: Mapping[str, Any]) -> None:
+    for parameter in task.get("inputs", {}).get("parameters", {}).values():
+        source = parameter.get("taskOutputParameter")
+        if source and source["producerTask"] not in known:
+            source["producerTask"] = source["producerTask"].removesuffix(_TASK_SUFFIX)
+
+
+def each_container(spec: Mapping[str, Any], change: Callable[[str, dict[str, Any]], None]) -> None:
+    """Calls a function with each component's name and its container."""
+    for name, component in spec["components"].items():
+        executor = executors(spec).get(component.get("executorLabel", ""), {})
+        if "container" in executor:
+            change(name, executor["container"])

@@ -1,0 +1,214 @@
+"""A configuration -> what each target takes: golden files, what is corrected, what is refused.
+
+The golden files are of one stack; `make golden` writes those of the stack that is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from google.protobuf import json_format
+from kfp import components
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+from pipeline.cli.cli import main
+from pipeline.common.errors import ConfigError
+from pipeline.config.config_file import load_config
+from pipeline.targets.compile import compile_pipeline
+
+ROOT = Path(__file__).resolve().parents[3]
+TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
+STACK = ".".join(version("tfx").split(".")[:2])
+GOLDEN = Path(__file__).with_name("golden") / STACK
+BUCKETS = {"kubeflow": "s3://bucket", "vertex": "gs://bucket"}
+SUFFIXES = {"kubeflow": ".yaml", "vertex": ".json"}
+
+
+def taxi(target, *overrides, without=()):
+    """The taxi pipeline with a profile of the target, as of `--set`."""
+    bucket = BUCKETS[target]
+    settings = {
+        f"cluster.{target}.image": "registry.example/tfx-largebatch:1.0",
+        f"cluster.{target}.pipeline_root": f"{bucket}/root",
+        f"cluster.{target}.data_path": f"{bucket}/data/data.csv",
+    }
+    given = [f"{k}={v}" for k, v in settings.items() if k.rpartition(".")[2] not in without]
+    return load_config(TAXI, [*given, *overrides])
+
+
+def compiled(target, *overrides):
+    return compile_pipeline(taxi(target, *overrides), target)
+
+
+def spec_of(text):
+    first = next(iter(yaml.safe_load_all(text)))
+    return first.get("pipelineSpec", first)
+
+
+def comparable(text):
+    """Without what every commit, or every patch of a package, changes."""
+    text = re.sub(r'(code\\*": \\*")[0-9a-f]{16}', r"\1<fingerprint>", text)
+    return re.sub(r"tfx-\d+\.\d+\.\d+", f"tfx-{STACK}", text)
+
+
+@pytest.mark.parametrize("target", BUCKETS)
+def test_the_compiled_taxi_pipeline_is_the_golden_one(target):
+    text = comparable(compiled(target, f"cluster.{target}.resources.Trainer.cpu=4"))
+    golden = GOLDEN / f"taxi-{target}{SUFFIXES[target]}"
+    if os.environ.get("WRITE_GOLDEN"):
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text)
+    assert golden.exists(), f"no golden file for TFX {STACK}: run `make golden` and read it"
+    assert text == golden.read_text(), "run `make golden` and read what has changed"
+
+
+@pytest.mark.parametrize("target", BUCKETS)
+def test_the_same_configuration_gives_the_same_bytes(target):
+    assert compiled(target) == compiled(target)
+
+
+def test_kfps_own_parsers_take_the_kubeflow_file():
+    text = compiled("kubeflow")
+    assert components.load_component_from_text(text).name == "chicago-taxi"
+    parsed = json_format.ParseDict(spec_of(text), pipeline_spec_pb2.PipelineSpec())
+    assert parsed.schema_version == "2.1.0"
+    assert parsed.default_pipeline_root == "s3://bucket/root"
+
+
+def test_kubeflow_gets_neither_resolvers_nor_drivers():
+    spec = spec_of(compiled("kubeflow"))
+    executors = spec["deploymentSpec"]["executors"]
+    assert {kind for executor in executors.values() for kind in executor} == {"container"}
+    assert not any("lifecycle" in executor["container"] for executor in executors.values())
+    tasks = spec["root"]["dag"]["tasks"]
+    assert "cachingOptions" not in tasks["ArrowExampleGen"]
+    assert "cachingOptions" not in tasks["LatestBlessedModel"]
+    assert tasks["Transform"]["cachingOptions"] == {"enableCache": True}
+    vertex = spec_of(compiled("vertex"))["deploymentSpec"]["executors"]
+    assert "resolver" in vertex["LatestBlessedModel-model-resolver_executor"]
+    assert "preCacheCheck" in vertex["ArrowExampleGen_executor"]["container"]["lifecycle"]
+
+
+@pytest.mark.parametrize("target", BUCKETS)
+def test_resources_reach_every_node_by_its_name(target):
+    kind = {"kubeflow": "nvidia.com/gpu", "vertex": "NVIDIA_TESLA_T4"}[target]
+    place = f"cluster.{target}.resources"
+    text = compiled(
+        target,
+        f"{place}.default.cpu=1",
+        f"{place}.Trainer={{cpu: 4, memory_gib: 16, accelerator: {kind}}}",
+        f"{place}.ArrowExampleGen.memory_gib=2",
+        f"cluster.{target}.retries=2",
+    )
+    spec = spec_of(text)
+    found = {
+        name.removesuffix("_executor"): executor["container"]["resources"]
+        for name, executor in spec["deploymentSpec"]["executors"].items()
+        if "container" in executor
+    }
+    assert found["Transform"] == {"cpuLimit": 1.0}
+    assert found["ArrowExampleGen"] == {"memoryLimit": pytest.approx(2 * 2**30 / 1e9, abs=1e-6)}
+    trainer = found["Trainer"]
+    assert trainer["cpuLimit"] == 4.0
+    assert trainer["memoryLimit"] == pytest.approx(16 * 2**30 / 1e9, abs=1e-6)
+    assert trainer["accelerator"]["type"] == kind
+    assert trainer["accelerator"]["count"] == "1"
+    assert spec["root"]["dag"]["tasks"]["Trainer"]["retryPolicy"] == {"maxRetryCount": 2}
+
+
+def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
+    documents = list(
+        yaml.safe_load_all(compiled("kubeflow", "cluster.kubeflow.labels={team: taxi}"))
+    )
+    pods = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert pods["Trainer_executor"] == {"podMetadata": {"labels": {"team": "taxi"}}}
+    job = json.loads(
+        compiled(
+            "vertex", "cluster.vertex.labels={team: taxi}", "cluster.vertex.service_account=a@b"
+        )
+    )
+    assert job["labels"]["team"] == "taxi"
+    assert job["serviceAccount"] == "a@b"
+
+
+@pytest.mark.parametrize(
+    ("target", "overrides", "message"),
+    [
+        ("kubeflow", ["cluster.kubeflow.image=registry.example/x"], r"image=.*no tag.*name:1\.0"),
+        ("vertex", ["cluster.vertex.pipeline_root=/tmp/x"], r"folder of this machine"),
+        ("vertex", ["cluster.vertex.pipeline_root=s3://b/x"], r"Cloud Storage alone; use gs://"),
+        (
+            "kubeflow",
+            ["cluster.kubeflow.data_path=package://tfx/x.csv"],
+            r"data.path=package://tfx/x.csv: a file inside a Python package.*kubeflow\.data_path",
+        ),
+        ("vertex", ["cluster.vertex.data_path=rides.csv"], r"path of this machine, which no pod"),
+        ("kubeflow", ["serving.push_folder=/models"], r"serving.push_folder=/models: a path of"),
+        (
+            "kubeflow",
+            ["cluster.kubeflow.data_path=s3://b/{YYYY}/x.csv"],
+            r"resolved by ExampleGen's driver",
+        ),
+        (
+            "kubeflow",
+            ["cluster.kubeflow.resources.Trainer.accelerator=NVIDIA_TESLA_T4"],
+            r"use nvidia.com/gpu",
+        ),
+        (
+            "vertex",
+            ["cluster.vertex.resources.Trainer.accelerator=nvidia.com/gpu"],
+            r"use NVIDIA_TESLA_T4",
+        ),
+        (
+            "vertex",
+            ["cluster.vertex.resources.Trainr.cpu=1"],
+            r"resources\.Trainr: no node has this name; there are ArrowExampleGen,",
+        ),
+        ("kubeflow", [f"name={'a' * 60}"], r"60 characters; kubeflow makes names.*52 or fewer"),
+        (
+            "vertex",
+            [
+                "cluster.vertex.beam={engine: multi_processing, workers: 8}",
+                "cluster.vertex.resources.Transform.cpu=4",
+            ],
+            r"beam.workers=8 exceeds.*Transform gets 4 cores",
+        ),
+    ],
+)
+def test_what_the_target_cannot_do_is_refused_with_its_fix(target, overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        compile_pipeline(taxi(target, *overrides), target)
+
+
+def test_all_reasons_are_told_at_once():
+    config = taxi("vertex", "cluster.vertex.image=x", "cluster.vertex.data_path=rides.csv")
+    with pytest.raises(ConfigError) as caught:
+        compile_pipeline(config, "vertex")
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_without_a_profile_the_lines_to_add_are_told():
+    with pytest.raises(ConfigError, match=r"cluster\.vertex: required.*\n  cluster:\n    vertex:"):
+        compile_pipeline(load_config(TAXI), "vertex")
+
+
+def test_the_command_writes_the_file_and_says_how_to_try_it(tmp_path, capsys):
+    output = tmp_path / "taxi.yaml"
+    overrides = [
+        f"--set=cluster.kubeflow.{each}"
+        for each in (
+            "image=registry.example/x:1",
+            "pipeline_root=s3://bucket/root",
+            "data_path=s3://bucket/data/data.csv",
+        )
+    ]
+    arguments = ["compile", "--target", "kubeflow", "--config", str(TAXI), *overrides]
+    assert main([*arguments, "--output", str(output)]) == 0
+    assert f"replay --spec {output}" in capsys.readouterr().out
+    assert spec_of(output.read_text())["pipelineInfo"]["name"] == "chicago-taxi"
