@@ -43,6 +43,11 @@ def takes_own_gradient(layer: keras.layers.Layer) -> bool:
     return under_way is not None and id(layer) not in under_way
 
 
+def on_device(device: str | None) -> contextlib.AbstractContextManager[Any]:
+    """Returns `tf.device`; None leaves the device as it is, which `tf.device(None)` does not."""
+    return contextlib.nullcontext() if device is None else tf.device(device)
+
+
 class _Ran(NamedTuple):
     """A layer's outputs and all else that calling it gives.
 
@@ -146,13 +151,13 @@ def own_gradient(
 
     @tf.custom_gradient
     def forward(*inputs: tf.Tensor) -> Any:
-        with tf.device(device), _tape(inputs, unless=again) as tape:
+        with on_device(device), _tape(inputs, unless=again) as tape:
             ran = run(call, inputs)
         shape.append(ran)
 
         def backward(*slopes: Any) -> list[Any]:
             wanted = ran.like(slopes).differentiable()
-            with tf.device(device):
+            with on_device(device):
                 if tape is not None:
                     return _gradients(tape, ran.differentiable(), inputs, wanted)
                 # Only now, and never one operation for both: the first forward is forgotten.

@@ -59,6 +59,27 @@ def move(stage: keras.layers.Layer, devices: Sequence[str]) -> None:
                 variable._initialize(value)
 
 
+def update_beside_variables(optimizer: keras.optimizers.Optimizer) -> None:
+    """Lets an optimizer compute each variable's update where the variable is.
+
+    MirroredStrategy does so by itself; without a strategy, or on one device, TensorFlow would
+    compute all of them on the first device, and hold a stage's slots there for the time.
+    """
+    update_step, apply_weight_decay = optimizer.update_step, optimizer._apply_weight_decay
+
+    def update_beside(gradient: Any, variable: Any, learning_rate: Any) -> Any:
+        with tf.device(variable.device):
+            return update_step(gradient, variable, learning_rate)
+
+    def decay_beside(variables: Sequence[Any]) -> None:
+        for variable in variables:
+            with tf.device(getattr(variable, "value", variable).device):
+                apply_weight_decay([variable])
+
+    optimizer.update_step = update_beside
+    optimizer._apply_weight_decay = decay_beside
+
+
 def _local_devices() -> list[str]:
     found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     return [device.name for device in found]

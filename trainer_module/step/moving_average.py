@@ -28,16 +28,19 @@ class MovingAverage:
         """
         self.momentum = momentum
         self._variables = list(variables)
-        self.values = [
-            tf.Variable(widened(v.value), trainable=False, name=f"ema_{i}")
-            for i, v in enumerate(self._variables)
-        ]
+        self.values = []
+        for i, variable in enumerate(self._variables):
+            # Each beside its variable, which may be on a stage's device.
+            with tf.distribute.get_strategy().extended.colocate_vars_with(variable.value):
+                value = tf.Variable(widened(variable.value), trainable=False, name=f"ema_{i}")
+            self.values.append(value)
 
     def update(self, strategy: tf.distribute.Strategy) -> None:
         """Takes the variables' values of now into the average, in cross-replica context."""
 
         def assign(average: Any, value: Any) -> None:
-            average.assign(self.momentum * average + (1.0 - self.momentum) * widened(value))
+            with tf.device(average.device):
+                average.assign(self.momentum * average + (1.0 - self.momentum) * widened(value))
 
         for average, variable in zip(self.values, self._variables, strict=True):
             strategy.extended.update(average, assign, args=(variable.value,), group=False)

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from trainer_module.common.whole_numbers import whole_number
 from trainer_module.devices.strategies import local_replicas
+from trainer_module.stages.placement import update_beside_variables
+from trainer_module.stages.staged_model import stages_of
 from trainer_module.step.graph_errors import told_plainly
 from trainer_module.step.loss_scale import LossScale
 from trainer_module.step.moving_average import MovingAverage
@@ -34,6 +36,7 @@ from trainer_module.window.loss import WeightedLoss, as_loss_function
 from trainer_module.window.micro_batch import computes_in_float16
 from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
 from trainer_module.window.reduction import apply_gradients
+from trainer_module.window.several_optimizers import each_optimizer
 from trainer_module.window.update import Update, window_update
 
 NonFinite = Literal["raise", "skip"]
@@ -126,6 +129,9 @@ class TrainStep:
             if not optimizer.built:
                 optimizer.build(self._variables)
                 check_optimizer(optimizer, self.strategy)  # a MultiOptimizer has all of its own now
+            if stages_of(model) > 1 and self.strategy.num_replicas_in_sync == 1:
+                for one in each_optimizer(optimizer):
+                    update_beside_variables(one)
             self.step = _counter("step")
             self.skipped_empty = _counter("skipped_empty")
             self.skipped_non_finite = _counter("skipped_non_finite")

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.devices.strategies import replica_kind
+from trainer_module.stages.own_gradient import on_device
 from trainer_module.stages.staged_model import refuse_xla, stages_of, variable_devices
 from trainer_module.window.batch_checks import check_xla_types, count_rows
 from trainer_module.window.describe import Description, describe
@@ -173,7 +174,7 @@ def _zeros(model: keras.Model, description: Description) -> GradientSum:
         for variable, device, has in zip(
             model.trainable_variables, variable_devices(model), present, strict=True
         ):
-            with tf.device(device):
+            with on_device(device):
                 found.append(zero(variable) if has else None)
         return found
 
@@ -226,7 +227,7 @@ def _add(
     def plus(sums: list[Any], gradients: list[Any], factor: Any = None) -> list[Any]:
         found = []
         for device, one, gradient in zip(devices, sums, gradients, strict=True):
-            with tf.device(device):
+            with on_device(device):
                 found.append(_accumulate(one, gradient, factor))
         return found
 

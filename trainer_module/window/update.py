@@ -6,11 +6,14 @@ reduce over replicas -> unscale -> divide and add ∇R -> check what will be app
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
+from trainer_module.stages.own_gradient import on_device
+from trainer_module.stages.staged_model import variable_devices
 from trainer_module.window.gradient_sum import GradientSum, sum_dtype
 from trainer_module.window.micro_batch import regularisation_gradients
 from trainer_module.window.reduction import sum_over_replicas
@@ -58,7 +61,7 @@ def window_update(
         clip_norm: Largest global norm of g, that of all replicas and micro-batches together.
     """
     dtype = sum_dtype(model)
-    total = _unscaled(sum_over_replicas(local), loss_scale)
+    total = _unscaled(sum_over_replicas(local), loss_scale, model)
     loss, gradients = mean_gradients(total, model)
     # The division and the regularisers may overflow too: what is applied is what is checked.
     norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in gradients if g is not None])
@@ -78,7 +81,7 @@ def window_update(
     )
     if clip_norm is not None:
         factor = clip_norm / tf.maximum(norm, clip_norm)
-        gradients = [None if g is None else g * tf.cast(factor, g.dtype) for g in gradients]
+        gradients = _each(model, lambda g: g * tf.cast(factor, g.dtype), gradients)
     return Update(
         gradients=gradients,
         loss=loss,
@@ -109,23 +112,21 @@ def mean_gradients(total: GradientSum, model: keras.Model) -> tuple[tf.Tensor, l
         The scalar loss, and one gradient per trainable variable (None where there is none).
     """
     loss = _quotient(total.numerator, total.denominator)
-    gradients = [None if g is None else _quotient(g, total.denominator) for g in total.gradients]
+    gradients = _each(model, lambda g: _quotient(g, total.denominator), total.gradients)
     if total.added_loss is not None and total.added_gradients is not None:
         assert total.added_rows is not None
         rows = tf.maximum(total.added_rows, 1)
         loss += total.added_loss / rows
-        gradients = [
-            _plus(g, None if a is None else a / tf.cast(rows, a.dtype))
-            for g, a in zip(gradients, total.added_gradients, strict=True)
-        ]
+        added = _each(model, lambda a: a / tf.cast(rows, a.dtype), total.added_gradients)
+        gradients = _sums(model, gradients, added)
     regularisation, slopes = regularisation_gradients(model)
     if regularisation is not None:
         loss += tf.cast(regularisation, loss.dtype)
-        gradients = [_plus(g, s) for g, s in zip(gradients, slopes, strict=True)]
+        gradients = _sums(model, gradients, slopes)
     return loss, gradients
 
 
-def _unscaled(total: GradientSum, scale: tf.Tensor | None) -> GradientSum:
+def _unscaled(total: GradientSum, scale: tf.Tensor | None, model: keras.Model) -> GradientSum:
     """Returns the sums with gradients divided by the loss scale."""
     if scale is None:
         return total
@@ -133,7 +134,7 @@ def _unscaled(total: GradientSum, scale: tf.Tensor | None) -> GradientSum:
     def down(gradients: Any) -> Any:
         if gradients is None:
             return None
-        return [None if g is None else g / tf.cast(scale, g.dtype) for g in gradients]
+        return _each(model, lambda g: g / tf.cast(scale, g.dtype), gradients)
 
     return total._replace(
         gradients=down(total.gradients), added_gradients=down(total.added_gradients)
@@ -163,6 +164,25 @@ def _quotient(sums: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
         return tf.math.divide_no_nan(sums, denominator)
     axes = [-1] + [1] * (sums.shape.rank - 1)
     return tf.reduce_sum(tf.math.divide_no_nan(sums, tf.reshape(denominator, axes)), 0)
+
+
+def _each(
+    model: keras.Model, function: Callable[[Any], Any], gradients: Sequence[Any]
+) -> list[Any]:
+    """Returns the function of each gradient, computed beside its variable; None stays."""
+    found = []
+    for device, gradient in zip(variable_devices(model), gradients, strict=True):
+        with on_device(device):
+            found.append(None if gradient is None else function(gradient))
+    return found
+
+
+def _sums(model: keras.Model, first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
+    found = []
+    for device, a, b in zip(variable_devices(model), first, second, strict=True):
+        with on_device(device):
+            found.append(_plus(a, b))
+    return found
 
 
 def _plus(a: Any, b: Any) -> Any:
