@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.read_ahead import ReadAhead
 
 BLOCK_BYTES = 2**20
 _LONGEST_RECORD = 2**28
@@ -199,14 +200,14 @@ def _batches(
     """All columns, from row `skip` on."""
 
     def pass_over(row: pa_csv.InvalidRow) -> str:
-        assert unreadable is not None
-        unreadable.append(row.text)
+        if unreadable is not None and not ahead.stopped:
+            unreadable.append(row.text)
         return "skip"
 
     # The header is read as a row: its names may be there twice, empty or of several lines.
     with _utf8(file, header.encoding, options) as stream:
-        reader = pa_csv.open_csv(
-            pa.PythonFile(stream, mode="r"),
+        ahead = ReadAhead(stream)
+        reader = ahead.open_csv(
             read_options=pa_csv.ReadOptions(
                 autogenerate_column_names=True, use_threads=False, block_size=size
             ),
@@ -222,11 +223,15 @@ def _batches(
             ),
         )
         left = skip + 1
-        for batch in reader:
-            passed = min(left, batch.num_rows)
-            left -= passed
-            if passed < batch.num_rows:
-                yield batch.slice(passed)
+        try:
+            for batch in reader:
+                passed = min(left, batch.num_rows)
+                left -= passed
+                if passed < batch.num_rows:
+                    yield batch.slice(passed)
+        except BaseException:
+            ahead.give_up(reader)
+            raise
         if stream.quotes % 2:
             raise pa.ArrowInvalid("odd number of quotes")
 

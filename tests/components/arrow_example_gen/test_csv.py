@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +223,33 @@ def test_a_damaged_compressed_file(tmp_path):
 def test_options_that_mean_nothing(options, message):
     with pytest.raises(ValueError, match=message):
         CsvOptions.model_validate(options)
+
+
+@pytest.mark.slow
+def test_a_reader_that_is_given_up_does_not_hang(tmp_path):
+    """In a process of its own: one that hangs in Arrow cannot be ended from Python."""
+    rows = [f"{i},{i / 2},abcdefg" for i in range(400_000)]
+    (tmp_path / "whole.csv").write_text("\n".join(["a,b,c", *rows]))
+    rows[100_000] = "1,2"
+    (tmp_path / "ragged.csv").write_text("\n".join(["a,b,c", *rows]))
+    code = """
+import sys
+from components.arrow_example_gen import csv_blocks
+from components.arrow_example_gen.csv_options import CsvOptions
+
+sys.setswitchinterval(1e-5)
+options = CsvOptions()
+for file in ("whole.csv", "ragged.csv") * 10:
+    header = csv_blocks.read_header(file, options)
+    first = csv_blocks.blocks(file, header, options)
+    next(first)
+    del first
+    try:
+        list(csv_blocks.blocks(file, header, options))
+    except ValueError as error:
+        assert file == "ragged.csv" and "line 100002" in str(error), error
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=240
+    )
