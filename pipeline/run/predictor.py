@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.columns import Kind
 
 _KINDS: dict[str, Kind] = {"string": "string", "float32": "float", "int64": "int"}
+_OF_A_CLASSIFIER = {"outputs", "prediction", "classes", "probabilities"}
 _EXPECTED = {"int": "a whole number", "float": "a number", "string": "a text"}
 
 
@@ -126,7 +127,7 @@ class Predictor:
         """Outputs under names that say what they are, as far as the model tells."""
         kind, classes = self._label.get("kind"), self._label.get("classes") or []
         values = outputs.get("outputs")
-        if values is not None and len(outputs) == 1 and values.ndim <= 2:
+        if values is not None and set(outputs) <= _OF_A_CLASSIFIER and values.ndim <= 2:
             if kind == "regression" and values.ndim == 1:
                 return {"prediction": values}
             probabilities = self._probabilities(values)

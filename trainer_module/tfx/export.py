@@ -13,6 +13,8 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.data.label_scale import LabelScale
+from trainer_module.tfx.class_outputs import OUTPUTS, with_classes
+from trainer_module.tfx.label_names import LabelNames
 
 
 def export_model(
@@ -22,12 +24,14 @@ def export_model(
     *,
     inputs: Sequence[str],
     label_scale: LabelScale | None = None,
+    names: LabelNames | None = None,
 ) -> None:
     """Writes a SavedModel that takes raw rows, readable by session-style loaders too.
 
     - `serving_default`: `examples`, serialized tf.Examples `[rows]` of the columns that the model's
       inputs are computed from, to `outputs` `[rows, k]` (or one tensor per name, for a model that
-      gives a dict). Other columns, the label's too, may be there or not.
+      gives a dict). Other columns, the label's too, may be there or not. A classifier whose classes
+      are known by name gives `prediction`, `classes` and `probabilities` too (`with_classes`).
     - `transform_features`: `examples` of all columns, to every transformed feature.
     - `raw`: one tensor per column as in `serving_default`, to the outputs as above. A column of
       variable length is `[rows, values]`, where NaN, "" and the smallest int64 (-2^63) say that
@@ -43,6 +47,7 @@ def export_model(
         directory: Where to write.
         inputs: Transformed features that the model takes, as a dict.
         label_scale: What the model's outputs are brought back from, to the label's own unit.
+        names: What the outputs mean; None: they stay as they are.
     """
     layer = transform_output.transform_features_layer()
     raw_spec: dict[str, Any] = transform_output.raw_feature_spec()
@@ -52,7 +57,8 @@ def export_model(
     def predict(raw: Mapping[str, Any]) -> dict[str, tf.Tensor]:
         transformed = layer(dict(raw))
         outputs = model({name: transformed[name] for name in inputs}, training=False)
-        return _named(outputs if label_scale is None else label_scale.unscaled(outputs))
+        named = _named(outputs if label_scale is None else label_scale.unscaled(outputs))
+        return named if names is None else with_classes(named, names)
 
     def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
         return predict(tf.io.parse_example(examples, serving_spec))
@@ -144,7 +150,7 @@ def _named(outputs: Any) -> dict[str, tf.Tensor]:
         return dict(outputs)
     if isinstance(outputs, (list, tuple)):
         return {f"outputs_{i}": tensor for i, tensor in enumerate(outputs)}
-    return {"outputs": outputs}
+    return {OUTPUTS: outputs}
 
 
 def _dense(tensor: Any) -> tf.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
@@ -16,23 +16,35 @@ FILE = "assets.extra/label.json"
 Outputs = Literal["probabilities", "logits", "values"]
 
 
-def write_label(
-    directory: str,
+class LabelNames(NamedTuple):
+    """What the outputs of a model mean.
+
+    Attributes:
+        column: the label.
+        kind: binary, multiclass or regression.
+        classes: names in the order of the model's outputs, of a binary label the negative one
+            first: `not <positive>` where the data has several others. None of a regression.
+        outputs: what the outputs are: probabilities, logits, or values of which only the loss
+            knows.
+    """
+
+    column: str
+    kind: str | None
+    classes: list[str] | None
+    outputs: Outputs
+
+
+def label_names(
     label: Label,
     *,
     numbers: int,
     transform_output: Any,
     loss: Any,
     raw_schema: str | None,
-) -> None:
-    """Writes `assets.extra/label.json` beside a SavedModel: column, kind, classes, outputs.
-
-    `classes` are names in the order of the model's outputs, of a binary label the negative one
-    first: `not <positive>` where the data has several others. `outputs` says what the outputs
-    are: probabilities, logits, or values of which only the loss knows.
+) -> LabelNames:
+    """What is known of the outputs of a model that was trained on a label.
 
     Args:
-        directory: Of the SavedModel.
         label: As Transform's layout has it.
         numbers: How many classes a label of numbers has.
         transform_output: tft.TFTransformOutput.
@@ -44,13 +56,13 @@ def write_label(
         classes = _two_classes(label, raw_schema)
     elif label.kind == "multiclass":
         classes = class_names(transform_output) or [str(i) for i in range(numbers)]
-    written = {
-        "version": 1,
-        "column": label.name,
-        "kind": label.kind,
-        "classes": classes,
-        "outputs": "values" if label.kind == "regression" else _outputs(loss),
-    }
+    outputs = "values" if label.kind == "regression" else _outputs(loss)
+    return LabelNames(label.name, label.kind, classes, outputs)
+
+
+def write_label(directory: str, names: LabelNames) -> None:
+    """Writes `assets.extra/label.json` beside a SavedModel, for `predict`."""
+    written = {"version": 1, **names._asdict()}
     with tf.io.gfile.GFile(f"{directory}/{FILE}", "w") as stream:
         stream.write(json.dumps(written, indent=1))
 

@@ -15,7 +15,7 @@ from trainer_module.model.data_context import unsized_ids
 from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data, split_files
 from trainer_module.tfx.export import export_model
-from trainer_module.tfx.label_names import write_label
+from trainer_module.tfx.label_names import label_names, write_label
 from trainer_module.training import check_rows, keras_set_up, train
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
@@ -60,22 +60,26 @@ def run_fn(fn_args: Any) -> FitResult:
             run_dir=_run_dir(fn_args),
             train_steps=getattr(fn_args, "train_steps", None),
         )
+        label = data.layout.label if data.layout is not None else None
+        names = None
+        if label is not None:
+            names = label_names(
+                label,
+                numbers=int(summary.label_max) + 1,
+                transform_output=data.transform_output,
+                loss=plan.loss,
+                raw_schema=getattr(fn_args, "schema_path", None),
+            )
         export_model(
             trained.model,
             data.transform_output,
             fn_args.serving_model_dir,
             inputs=trained.inputs,
             label_scale=trained.label_scale,
+            names=names,
         )
-    if data.layout is not None and data.layout.label is not None:
-        write_label(
-            fn_args.serving_model_dir,
-            data.layout.label,
-            numbers=int(summary.label_max) + 1,
-            transform_output=data.transform_output,
-            loss=plan.loss,
-            raw_schema=getattr(fn_args, "schema_path", None),
-        )
+    if names is not None:
+        write_label(fn_args.serving_model_dir, names)
     judged = fn_args.custom_config.get("baselines")
     if judged:
         files = split_files(fn_args, judged)

@@ -6,6 +6,8 @@ Reference: the Keras model on the features that Transform itself wrote. Toleranc
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -15,6 +17,7 @@ import small_transform
 import tensorflow as tf
 
 from trainer_module.tfx.export import _as_parsed, argument_names, export_model
+from trainer_module.tfx.label_names import LabelNames
 
 
 @pytest.fixture(scope="module", params=["plain", "packed"])
@@ -41,6 +44,7 @@ def exported(request, tmp_path_factory):
         tft.TFTransformOutput(data.graph),
         folder,
         inputs=list(inputs),
+        names=LabelNames("ride", "binary", ["short", "lange Fahrt, über 5 €"], "probabilities"),
     )
     return data, model, folder
 
@@ -65,6 +69,11 @@ def expected(data, model, count=40):
     by_fare = np.argsort(features.get("fare_scaled", features.get("packed_float"))[:, 0])[:count]
     outputs = model({name: features[name] for name in model.input}).numpy()[by_fare]
     return outputs, {name: tensor.numpy()[by_fare] for name, tensor in features.items()}
+
+
+def class_names(outputs):
+    """What an output above a half is called."""
+    return ["lange Fahrt, über 5 €".encode() if value > 0.5 else b"short" for (value,) in outputs]
 
 
 def without_label(row):
@@ -112,10 +121,36 @@ def test_a_session_style_loader_finds_the_vocabulary(exported):
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         graph = tf.compat.v1.saved_model.loader.load(session, ["serve"], folder)
         signature = graph.signature_def["serving_default"]
-        found = session.run(
-            signature.outputs["outputs"].name, {signature.inputs["examples"].name: examples}
+        found, classes = session.run(
+            [signature.outputs[name].name for name in ("outputs", "prediction")],
+            {signature.inputs["examples"].name: examples},
         )
-    np.testing.assert_allclose(found, expected(data, model)[0], atol=1e-6)
+    wanted = expected(data, model)[0]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert classes[:, 0].tolist() == class_names(wanted)
+
+
+@pytest.mark.slow
+def test_a_process_without_this_package_reads_the_classes(exported, tmp_path):
+    data, model, folder = exported
+    examples = [small_transform.serialized(without_label(row)) for row in eval_rows(data)]
+    np.save(tmp_path / "examples.npy", np.array(examples, object))
+    code = f"""
+import sys
+sys.modules.update(dict.fromkeys(["trainer_module", "keras", "tensorflow_transform"]))
+import numpy as np
+import tensorflow as tf
+serve = tf.saved_model.load({folder!r}).signatures["serving_default"]
+examples = np.load("examples.npy", allow_pickle=True).tolist()
+found = serve(examples=tf.constant(examples))
+np.savez("found.npz", **{{name: tensor.numpy() for name, tensor in found.items()}})
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=300)
+    found = dict(np.load(tmp_path / "found.npz", allow_pickle=True))
+    wanted = expected(data, model)[0]
+    assert found["prediction"][:, 0].tolist() == class_names(wanted)
+    assert found["classes"][0].tolist() == [b"short", "lange Fahrt, über 5 €".encode()]
+    np.testing.assert_allclose(found["probabilities"][:, 1], wanted[:, 0], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -163,6 +198,8 @@ def test_tfx_bulk_inferrer_predicts_with_it(exported, tmp_path):
     for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
         log = prediction_log_pb2.PredictionLog.FromString(record).predict_log
         (value,) = tf.make_ndarray(log.response.outputs["outputs"]).ravel()
+        (chosen,) = tf.make_ndarray(log.response.outputs["prediction"]).ravel()
+        assert [chosen] == class_names([[value]])
         found[tf.make_ndarray(log.request.inputs["examples"]).item()] = value
     predicted = [found[record] for record in records]
     np.testing.assert_allclose(predicted, expected(data, model)[0][:, 0], atol=1e-6)
