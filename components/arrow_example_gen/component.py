@@ -16,16 +16,18 @@ from components.arrow_example_gen.executor import (
     REQUIRED,
     SHORTER_LISTS,
     SPLITTING,
+    TFRECORD,
     Executor,
 )
 from components.arrow_example_gen.splitting import Splitting
 
 
 class ArrowExampleGen(FileBasedExampleGen):
-    """TFX's FileBasedExampleGen for CSV, Parquet and Arrow: its inputs, splits, spans and versions.
+    """TFX's FileBasedExampleGen for CSV, Parquet, Arrow and TFRecord: its splits, spans, versions.
 
         ArrowExampleGen(input_base="data", input_config=..., output_config=...)
         ArrowExampleGen(input_base="data", csv=CsvOptions(delimiter=";"))
+        ArrowExampleGen(input_base="data", tfrecord=True)
 
     Outputs:
         examples: Examples, tf.Examples in gzipped TFRecord files, a folder per split.
@@ -37,6 +39,7 @@ class ArrowExampleGen(FileBasedExampleGen):
         self,
         *,
         csv: CsvOptions | None = None,
+        tfrecord: bool = False,
         shorter_lists: Sequence[str] = (),
         required: Sequence[str] = (),
         splitting: Splitting | None = None,
@@ -46,7 +49,8 @@ class ArrowExampleGen(FileBasedExampleGen):
 
         Args:
             csv: the files are CSV, written so (`CsvOptions()`: what is not said is found by
-                itself); None: they are Parquet or Arrow, as each file says.
+                itself); None: they are Parquet or Arrow, as each file says, or TFRecord.
+            tfrecord: the files are TFRecords of tf.Examples, gzipped or not.
             shorter_lists: names or globs of columns with lists of ints that lose their missing
                 values, which tf.Example cannot hold among ints; such a value in any other list of
                 ints ends the node, since what follows it would move up by one.
@@ -54,11 +58,21 @@ class ArrowExampleGen(FileBasedExampleGen):
             splitting: what decides a row's split, among those of `output_config`, in place of a
                 hash of its content (or, with `partition_feature_name`, of a column).
             **arguments: of FileBasedExampleGen, but for `custom_config`.
+
+        Raises:
+            ValueError: the files are said to be CSV and TFRecord.
         """
+        if csv is not None and tfrecord:
+            raise ValueError(
+                "ArrowExampleGen: csv and tfrecord=True name two formats; its files are of one. "
+                "Leave one out."
+            )
         options = struct_pb2.Struct()
         options.update({SHORTER_LISTS: list(shorter_lists), REQUIRED: list(required)})
         if splitting is not None:
             options.update({SPLITTING: splitting.model_dump(mode="json", exclude_none=True)})
+        if tfrecord:
+            options.update({TFRECORD: True})
         if csv is not None:
             options.update({CSV: csv.model_dump(mode="json")})
         packed = any_pb2.Any()

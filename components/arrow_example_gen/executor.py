@@ -3,7 +3,8 @@
 TFX's own executors split a CSV's first line at every comma and know no other delimiter, encoding or
 word for missing values; of Parquet they drop zeros, False and empty texts
 (`tfx.components.example_gen.utils.dict_to_example` tests a value's truth), decode binary values as
-UTF-8, and take files of different columns for one table.
+UTF-8, and take files of different columns for one table. Its reader of TFRecords names neither file
+nor record where one is damaged, and takes features of two types.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from tfx.utils import proto_utils
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.read_csv import ReadCsv
 from components.arrow_example_gen.read_parquet import ReadParquet
+from components.arrow_example_gen.read_tfrecord import ReadTfrecord
 from components.arrow_example_gen.splitting import SplitRows, Splitting
 from components.arrow_example_gen.with_values import WithValues
 
 _PROTO: Any = example_gen_pb2
 
 CSV = "csv"
+TFRECORD = "tfrecord"
 SHORTER_LISTS = "shorter_lists"
 REQUIRED = "required"
 SPLITTING = "splitting"
@@ -95,6 +98,8 @@ def _read(exec_properties: Mapping[str, Any], split_pattern: str) -> beam.PTrans
     options = _options(exec_properties)
     if CSV in options:
         rows = ReadCsv(files, CsvOptions.model_validate(options[CSV]))
+    elif options.get(TFRECORD):
+        rows = ReadTfrecord(files)
     else:
         shorter = options.get(SHORTER_LISTS, [])
         rows = ReadParquet(files, base_folder(folder, split_pattern), shorter)

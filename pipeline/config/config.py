@@ -123,15 +123,6 @@ class DataConfig(Section):
     )
 
     @pydantic.model_validator(mode="after")
-    def _drops_what_it_reads(self) -> DataConfig:
-        if self.drop_rows_without_label and self.source == "tfrecord":
-            raise ValueError(
-                "drop_rows_without_label does not go with source: tfrecord, whose rows are taken "
-                "as they are; leave such rows out where the files are written"
-            )
-        return self
-
-    @pydantic.model_validator(mode="after")
     def _can_be_split(self) -> DataConfig:
         if self.eval_percent + self.test_percent > 99:
             raise ValueError(
@@ -142,10 +133,6 @@ class DataConfig(Section):
             raise ValueError(
                 "eval_path names the rows of the eval split, so that nothing is split; leave out "
                 "test_percent and split, or eval_path"
-            )
-        if self.source == "tfrecord" and self.split.by not in ("content", "group"):
-            raise ValueError(
-                f"split.by={self.split.by} does not go with source: tfrecord; use content or group"
             )
         return self
 

@@ -114,7 +114,6 @@ def _pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
 
 def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
     """The node that brings the rows in as tf.Examples, split into `train`, `eval` and `test`."""
-    from tfx.components import ImportExampleGen
     from tfx.proto.example_gen_pb2 import Output, SplitConfig  # pyright: ignore[reportAttributeAccessIssue]
 
     from components import ArrowExampleGen, Splitting
@@ -141,7 +140,7 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
     if data.source == "csv":
         return ArrowExampleGen(csv=data.csv, **arguments)
     if data.source == "tfrecord":
-        return ImportExampleGen(**arguments)
+        return ArrowExampleGen(tfrecord=True, **arguments)
     return ArrowExampleGen(shorter_lists=_shorter_lists(data, features), **arguments)
 
 

@@ -7,11 +7,10 @@ is known before Beam starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from pipeline.config.config import DataConfig, is_remote
 from pipeline.data.csv_files import ColumnType, CsvBlock, csv_blocks, open_csv
 from pipeline.data.data_sources import files, place
 from pipeline.data.samples import CsvSample, ParquetSample, Sample, Subset, TfrecordSample
+from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
@@ -185,64 +185,20 @@ def _peek_parquet(found: list[Path], folder: str) -> DataPeek:
 
 
 def _peek_tfrecord(found: list[Path]) -> DataPeek:
-    import tensorflow as tf
-
-    columns: dict[str, ColumnType] = {}
-    several: set[str] = set()
-    records: list[bytes] = []
-    size, complete = 0, True
-    kinds: dict[str | None, ColumnType] = {
-        "int64_list": "int",
-        "float_list": "float",
-        "bytes_list": "string",
-        None: "unknown",
-    }
-    try:
-        for serialized in islice(tfrecords(found), PEEKED_ROWS + 1):
-            if len(records) == PEEKED_ROWS or size > PEEKED_BYTES:
-                complete = False
-                break
-            records.append(serialized)
-            size += len(serialized)
-            for name, feature in tf.train.Example.FromString(serialized).features.feature.items():
-                kind = feature.WhichOneof("kind")
-                values = len(getattr(feature, kind).value) if kind else 0
-                if values > 1:
-                    several.add(name)
-                seen = kinds[kind] if values else "unknown"
-                known = columns.setdefault(name, seen)
-                if known == "unknown":
-                    columns[name] = seen
-                elif seen not in ("unknown", known):
-                    raise ConfigError(
-                        f"{found[0]}: column {name!r} is {seen} in row {len(records)}, and {known} "
-                        "before it. Write it as one of them."
-                    )
-    except ConfigError:
-        raise
-    except Exception as error:  # protobuf and TensorFlow name a bad record in different ways
-        raise ConfigError(
-            f"{found[0]} is no TFRecord file of tf.Example ({type(error).__name__}: {error}). "
-            "Set data.source to its format."
-        ) from None
-    sample = TfrecordSample(records, columns)
-    return DataPeek(columns, len(records), complete, frozenset(several), sample=sample)
-
-
-def tfrecords(found: Iterable[Path]) -> Iterator[bytes]:
-    """The serialized records of the files.
-
-    Raises:
-        ConfigError: a file is compressed, which Beam would not see.
-    """
-    import tensorflow as tf
-
-    for file in found:
-        with file.open("rb") as stream:
-            compression = "GZIP" if stream.read(2) == b"\x1f\x8b" else ""
-        if compression and file.suffix != ".gz":
-            raise ConfigError(
-                f"{file} is compressed with gzip, which Beam only sees by the name. "
-                f"Rename it to {file.name}.gz."
-            )
-        yield from tf.data.TFRecordDataset(str(file), compression).as_numpy_iterator()
+    features: list[Any] = []
+    blocks: list[Any] = []
+    rows, size, complete = 0, 0, True
+    for block, seen in tfrecord_blocks(found):
+        if rows >= PEEKED_ROWS or size > PEEKED_BYTES:
+            complete = False
+            break
+        blocks.append(block)
+        features.append(seen)
+        rows, size = rows + block.rows, size + block.batch.nbytes
+    if not blocks:
+        return DataPeek({}, 0, True)
+    kinds = kinds_of(features)
+    columns: dict[str, ColumnType] = {name: kind or "unknown" for name, kind in kinds.items()}
+    several = {name for seen in features for name, each in seen.items() if each.several}
+    sample = TfrecordSample(blocks, kinds)
+    return DataPeek(columns, rows, complete, frozenset(several), sample=sample)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pipeline.common.errors import ConfigError
-from pipeline.data.csv_files import ColumnType, CsvBlock
+from pipeline.data.csv_files import CsvBlock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.columns import Kind
     from components.arrow_example_gen.csv_types import CsvTypes
     from components.arrow_example_gen.parquet import Hole, ParquetTable, RowGroup
+    from components.arrow_example_gen.tfrecord_blocks import Block
 
 
 @dataclass(frozen=True)
@@ -310,40 +311,47 @@ def _told_as_config_error() -> Iterator[None]:
 
 
 class TfrecordSample(Sample):
-    """Serialized tf.Examples."""
+    """Blocks of records."""
 
-    def __init__(self, records: Sequence[bytes], types: Mapping[str, ColumnType]):
-        """Keeps the records as they are until a column is asked for.
+    def __init__(self, blocks: Sequence[Block], kinds: Mapping[str, Kind | None]):
+        """Takes decoded records.
 
         Args:
-            records: Serialized tf.Examples.
-            types: Feature -> type.
+            blocks: The first ones of the files.
+            kinds: Feature -> type, None where no record has a value.
         """
         super().__init__()
-        self._records, self._types, self.rows = records, types, len(records)
-
-    @cached_property
-    def _decoded(self) -> dict[str, pa.Array]:
-        from tfx_bsl.coders import example_coder
-
-        batch = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch(list(self._records))
-        return dict(zip(batch.schema.names, batch.columns, strict=True))
+        self._blocks, self._kinds = list(blocks), kinds
+        self.rows = sum(block.rows for block in blocks)
 
     def _lists(self, name: str) -> pa.ListArray:
-        from components.arrow_example_gen.columns import as_lists
+        import pyarrow as pa
 
-        return as_lists(self._decoded[name], _kind(self._types[name]) or "string")
+        from components.arrow_example_gen.tfrecord_table import all_columns
+
+        kind: Mapping[str, Kind | None] = {name: self._kinds[name] or "string"}
+        return pa.concat_arrays([all_columns(block, kind)[0] for block in self._blocks])
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Serializes rows, by their numbers, anew: one message for equal rows."""
-        import tensorflow as tf
+        """Encodes rows, by their numbers, as ExampleGen hashes them for its splits."""
+        import pyarrow as pa
 
-        parse = tf.train.Example.FromString
-        return [parse(self._records[row]).SerializeToString(deterministic=True) for row in rows]
+        from components.arrow_example_gen.tfrecord_table import all_columns
+
+        written: list[bytes] = []
+        start = 0
+        for block in self._blocks:
+            wanted = rows[(rows >= start) & (rows < start + block.rows)] - start
+            start += block.rows
+            if len(wanted):
+                lists = [each.take(pa.array(wanted)) for each in all_columns(block, self._kinds)]
+                written += _encoded(lists, self._kinds, len(wanted))
+        return written
 
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """Unknown to Beam: TFRecords are not split by them."""
-        raise NotImplementedError
+        """Counted in each file from 0."""
+        starts = [block.start for block in self._blocks]
+        return _places(starts, [block.rows for block in self._blocks], rows)
 
 
 def _places(starts: Sequence[int], sizes: Sequence[int], rows: np.ndarray) -> np.ndarray:
@@ -354,10 +362,6 @@ def _places(starts: Sequence[int], sizes: Sequence[int], rows: np.ndarray) -> np
 
 def _finite(values: np.ndarray) -> np.ndarray:
     return values[np.isfinite(values)]
-
-
-def _kind(kind: ColumnType) -> Kind | None:
-    return None if kind == "unknown" else kind
 
 
 def _encoded(

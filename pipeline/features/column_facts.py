@@ -8,7 +8,7 @@ count of missing values is then Transform's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -22,7 +22,8 @@ from pipeline.common.sources import COLUMNAR, SOURCES, SUFFIXES, Source
 from pipeline.config.config import DataConfig
 from pipeline.data.csv_files import ColumnType, beyond_int64, csv_blocks, open_csv
 from pipeline.data.data_sources import files, place
-from pipeline.data.peek import open_parquet, peek, tfrecords
+from pipeline.data.peek import open_parquet
+from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,8 +129,6 @@ def measure(
     data = DataConfig(source=source or source_of(path), path=path, csv=csv or CsvOptions())
     found = files(path, "--input", source=data.source, base="the working directory")
     try:
-        if data.source == "tfrecord":
-            peek(data, label="--input")  # names a record that is none, and a column of two types
         if data.source in COLUMNAR:
             folder, _ = place(path, "--input", source=data.source)
             rows, every, columns = _read_parquet(found, folder, max_rows)
@@ -158,22 +157,6 @@ def source_of(path: str) -> Source:
         f"--input={path}: its name does not tell its format; add --source, one of "
         + ", ".join(SOURCES)
     )
-
-
-def spread(rows: Iterable[Any], limit: int) -> tuple[int, int, list[Any]]:
-    """Every 2^k-th row, with the smallest k that keeps at most `limit`: count, 2^k, rows."""
-    kept: list[Any] = []
-    every, count = 1, 0
-    for row in rows:
-        if count % every == 0:
-            if len(kept) == limit:
-                kept, every = kept[::2], every * 2
-                if count % every == 0:
-                    kept.append(row)
-            else:
-                kept.append(row)
-        count += 1
-    return count, every, kept
 
 
 _Rows = list[list[Any] | None]  # a column: the values of each row
@@ -250,11 +233,31 @@ def _read_parquet(found: list[Path], folder: str, limit: int) -> tuple[int, int,
 
 
 def _read_tfrecord(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]]:
-    from tfx_bsl.coders import example_coder
+    """Every 2^k-th record, by the types that all records give."""
+    import pyarrow as pa
 
-    count, every, records = spread(tfrecords(found), limit)
-    batch = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch(records)
-    return count, every, batch.to_pydict()
+    from components.arrow_example_gen import tfrecord_table
+
+    features: dict[str, tfrecord_table.Seen] = {}
+    count = 0
+    for block, seen in tfrecord_blocks(found):
+        features = tfrecord_table.together([features, seen])
+        count += block.rows
+    if not count:
+        raise ConfigError("--input: no rows.")
+    kinds = kinds_of([features])
+    every = 1
+    while count > every * limit:
+        every *= 2
+    columns: dict[str, _Rows] = {name: [] for name in kinds}
+    start = 0
+    for block, _ in tfrecord_blocks(found):
+        (batch,) = tfrecord_table.as_batches([block], kinds)
+        wanted = pa.array(np.arange(-start % every, block.rows, every))
+        for name, values in zip(kinds, batch.columns, strict=True):
+            columns[name].extend(values.take(wanted).to_pylist())
+        start += block.rows
+    return count, every, columns
 
 
 def _facts(columns: dict[str, _Rows]) -> tuple[ColumnFacts, ...]:

@@ -101,10 +101,10 @@ def init_file(
         *(f"{name} was left out: it {reason}." for name, reason in leaks.items()),
     ]
     (facts,) = (column for column in data.columns if column.name == chosen)
-    if facts.missing and source != "tfrecord":
+    if facts.missing:
         warnings.append(_unlabelled(facts))
     if _equal_rows(data):
-        warnings.append(_told_of_equal_rows(data, splittable=source != "tfrecord"))
+        warnings.append(_told_of_equal_rows(data))
     return Written(output, chosen, config.label.kind, tuple(warnings))
 
 
@@ -142,9 +142,8 @@ def first_config(
     section = section.replace(
         "  label: ", "".join(f"  # {line}\n" for line in _told(facts, target, why)) + "  label: "
     )
-    splittable = source != "tfrecord"
-    drop = facts.missing > 0 and splittable
-    by, why_so = split_of(data, facts, target) if splittable else ("", "")
+    drop = facts.missing > 0
+    by, why_so = split_of(data, facts, target)
     lines = [
         heading.rstrip("\n"),
         f"name: {name}",
@@ -154,7 +153,6 @@ def first_config(
         f"data: {_flow(_data(path, source, folder, guess, drop=drop, by=by))}",
         "features:",
         section.rstrip("\n"),
-        *_normalization(data, splittable=splittable),
         *training(rows),
         *evaluation(facts, target),
         f"output: {{folder: output/{name}}}",
@@ -246,23 +244,11 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> 
                 f"Of {_shown(value)!r} there are {rows:,} rows: each split gets its share of each "
                 "class."
             )
-    return ("row", _told_of_equal_rows(data, splittable=True)) if _equal_rows(data) else ("", "")
+    return ("row", _told_of_equal_rows(data)) if _equal_rows(data) else ("", "")
 
 
 def _shown(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def _normalization(data: DataFacts, *, splittable: bool) -> list[str]:
-    """The lines of `normalization:`, for equal rows that come together."""
-    if splittable or not _equal_rows(data):
-        return []
-    told = _told_of_equal_rows(data, splittable=False)
-    return [
-        "normalization:",
-        *(f"  # {line}" for line in textwrap.wrap(told, 90)),
-        "  on_failure: warn",
-    ]
 
 
 def distinct_rows(data: DataFacts) -> int:
@@ -276,15 +262,11 @@ def _equal_rows(data: DataFacts) -> bool:
     return distinct_rows(data) < FEW_DISTINCT * data.rows / data.every
 
 
-def _told_of_equal_rows(data: DataFacts, *, splittable: bool) -> str:
+def _told_of_equal_rows(data: DataFacts) -> str:
     measured = len(next(iter(data.values.values())))
-    told = f"only {distinct_rows(data):,} different rows among {measured:,}: "
-    if splittable:
-        return told + "they are split by their place too, so that equal ones are in both splits."
-    return told + (
-        "rows of TFRecord are split by a hash, equal ones together, so that train and eval differ "
-        "by chance. NormalizationValidator tells it and goes on. data.eval_path names rows of your "
-        "own for evaluation."
+    return (
+        f"only {distinct_rows(data):,} different rows among {measured:,}: they are split by their "
+        "place too, so that equal ones are in both splits."
     )
 
 

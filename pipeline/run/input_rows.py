@@ -1,6 +1,6 @@
 """Rows to predict, of any format that `run` reads, of JSON lines or standard input: batch by batch.
 
-What `run` reads as CSV or Parquet is read by the same code here.
+What `run` reads as CSV, Parquet, Arrow or TFRecord is read by the same code here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SUFFIXES
 from pipeline.data import data_sources
 from pipeline.data.csv_files import open_csv
-from pipeline.data.peek import open_parquet, tfrecords
+from pipeline.data.peek import open_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,8 +47,8 @@ class InputRows:
         path: of the file, as an error calls it.
         columns: names.
         batches: the rows, at most `BATCH_ROWS` at a time, as columns; each as often as it is asked.
-        unreadable: rows that were passed over because they have more or fewer cells than the
-            header.
+        unreadable: rows that were passed over.
+        why_unreadable: what is wrong with them.
         decimal: mark in numbers that are texts.
         place: finds `line 17` for a column and the text of a cell in it; "" where it does not know.
     """
@@ -59,6 +59,7 @@ class InputRows:
     decimal: str = "."
     place: Any = field(default=lambda _column, _text: "")
     unreadable: list[str] = field(default_factory=list)
+    why_unreadable: str = "that have more or fewer cells than the header"
 
 
 def format_of(path: str) -> InputFormat:
@@ -116,7 +117,7 @@ def open_rows(
         return _csv(file, shown, options, skip=skip)
     if kind in COLUMNAR:
         return _parquet(file, shown)
-    return (_jsonl if kind == "jsonl" else _tfrecord)(file, shown)
+    return _jsonl(file, shown) if kind == "jsonl" else _tfrecord(file, shown, skip=skip)
 
 
 def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
@@ -162,19 +163,32 @@ def _parquet(file: Path, shown: str) -> InputRows:
     return InputRows(shown, names, _told(found, file, shown))
 
 
-def _tfrecord(file: Path, shown: str) -> InputRows:
-    from tfx_bsl.coders import example_coder
+def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
+    """Rows of all features that any record has, of each record's own types."""
+    import pyarrow as pa
 
-    decode = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch
+    from components.arrow_example_gen.tfrecord_blocks import blocks
+    from components.arrow_example_gen.tfrecord_table import examined
+
+    unreadable: list[str] = []
+    passed = unreadable if skip else None
+    try:
+        names = list(examined(str(file), blocks(str(file), unreadable=passed)))
+    except ValueError as error:
+        raise _error(error, file, shown) from None
+    if not names:
+        raise ConfigError(f"--input={shown}: no record has a feature.")
+    unreadable.clear()
 
     def batches() -> Iterator[pa.RecordBatch]:
-        records = tfrecords([file])
-        while some := list(islice(records, BATCH_ROWS)):
-            yield decode(some)
+        for block in blocks(str(file), unreadable=passed):
+            of = dict(zip(block.batch.schema.names, block.batch.columns, strict=True))
+            columns = [of[name] if name in of else pa.nulls(block.rows) for name in names]
+            yield pa.RecordBatch.from_arrays(columns, names)
 
-    first = next(batches(), None)
-    names = [] if first is None else first.schema.names
-    return InputRows(shown, names, _told(batches(), file, shown))
+    found = _told(batches(), file, shown)
+    why = "that are damaged or no tf.Example"
+    return InputRows(shown, names, found, unreadable=unreadable, why_unreadable=why)
 
 
 def _jsonl(file: Path, shown: str) -> InputRows:
@@ -240,6 +254,8 @@ def _told(batches: Iterator[Any], file: Path, shown: str) -> Iterator[Any]:
 
 def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
     told = str(error).replace(str(file), shown)
+    if "is no TFRecord file" in told:
+        told += " Name its format by --source."
     if "data.csv." in told:
         told += " --config names a pipeline's YAML whose data.csv says so."
     return ConfigError(f"--input: {told}")

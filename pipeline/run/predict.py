@@ -41,6 +41,7 @@ class _Refused:
     count: int = 0
     first: str = ""
     unreadable: list[str] = field(default_factory=list)
+    why_unreadable: str = ""
 
     def told(self) -> str:
         """A line, empty where there are none."""
@@ -49,8 +50,8 @@ class _Refused:
             lines.append(f"{self.count:,} rows left out, which the model cannot take: {self.first}")
         if self.unreadable:
             lines.append(
-                f"{len(self.unreadable):,} rows left out that have more or fewer cells than the "
-                f"header, the first: {self.unreadable[0][:80]!r}"
+                f"{len(self.unreadable):,} rows left out {self.why_unreadable}, the first: "
+                f"{self.unreadable[0][:80]!r}"
             )
         return "\n".join(lines)
 
@@ -98,7 +99,7 @@ def predict(
         kept = _kept(rows, keep)
         predictor = Predictor(version)
         _check_columns(predictor, rows, tfrecord=kind == "tfrecord")
-        refused = _Refused(unreadable=rows.unreadable)
+        refused = _Refused(unreadable=rows.unreadable, why_unreadable=rows.why_unreadable)
         batches = _batches(predictor, rows, kept, refused, on_error)
         first = next(batches, None)
         if first is None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.features.column_facts import ColumnFacts, Numbers, Texts, spread
+from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.feature_rules import TableFacts, label_of, propose
 
 ROWS = 10_000
@@ -195,12 +195,3 @@ def test_the_label_s_kind_follows_its_values(facts: ColumnFacts, expected: dict[
 def test_what_cannot_be_learned_is_no_label(facts: ColumnFacts, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         label_of(facts)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 16, 17, 1000])
-def test_rows_are_spread_evenly(rows: int) -> None:
-    count, every, kept = spread(range(rows), 8)
-    assert count == rows
-    assert kept == list(range(0, rows, every))
-    assert len(kept) <= 8
-    assert every == 1 or len(kept) > 4

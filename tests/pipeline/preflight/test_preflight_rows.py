@@ -203,8 +203,6 @@ def test_rows_without_a_label(write):
     assert "global_batch_size=58 exceeds" in text
     nothing = csv_of(rows(bought=lambda i: None))
     assert "'bought'" in refusal(write(csv=nothing), dropped)
-    text = refusal(write(csv=csv_of(table)), dropped, "data.source=tfrecord")
-    assert "drop_rows_without_label does not go with source: tfrecord" in text
 
 
 def test_classes_that_only_eval_has(write, tmp_path):

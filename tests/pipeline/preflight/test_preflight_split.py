@@ -122,7 +122,6 @@ def test_more_rows_than_are_ranked_here_are_no_empty_split(write, split):
     [
         (["data.eval_percent=60", "data.test_percent=40"], "nothing to train on"),
         (["data.eval_path=rows.csv", "data.test_percent=10"], "leave out test_percent"),
-        (["data.source=tfrecord", "data.split={by: row}"], "does not go with source: tfrecord"),
     ],
 )
 def test_settings_that_do_not_go_together(write, overrides, told):

@@ -1,0 +1,191 @@
+"""TFRecord files of tf.Examples as Arrow blocks, and the record of what is wrong.
+
+A file is a sequence of (length, its checksum, data, its checksum), numbers little-endian
+(tensorflow/core/lib/io/record_writer.h); a gzipped one is seen by its first bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import google_crc32c
+import pyarrow as pa
+from tfx_bsl.coders import example_coder
+
+BLOCK_BYTES = 2**22
+BLOCK_RECORDS = 1_000
+_READ_AHEAD = 2**20
+_LENGTH = struct.Struct("<QI")
+_CHECKSUM = struct.Struct("<I")
+_DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
+
+
+class Block(NamedTuple):
+    """Records of a file, decoded.
+
+    Attributes:
+        start: number of the first among those of the file that could be read, from 0.
+        rows: how many.
+        batch: a column of lists for each feature that one of them has, of int64, float32 or bytes,
+            or of nulls where no record has a value for it.
+        places: number of each record in the file, from 1, for messages.
+    """
+
+    start: int
+    rows: int
+    batch: pa.RecordBatch
+    places: Sequence[int]
+
+
+class _Record(NamedTuple):
+    place: int
+    data: bytes
+
+
+def blocks(file: str, *, unreadable: list[str] | None = None) -> Iterator[Block]:
+    """The records of a file.
+
+    Args:
+        file: its path, on any file system that Beam knows.
+        unreadable: gets a line for each damaged record and for each that is no tf.Example, which
+            are passed over where the next one can be found; None: such a record is an error.
+
+    Raises:
+        ValueError: it is no TFRecord file, a record is cut off or damaged, one is no tf.Example, or
+            two of them have a feature of different types: names file and record.
+    """
+    start = 0
+    held: list[_Record] = []
+    size = 0
+    for record in _records(file, unreadable):
+        held.append(record)
+        size += len(record.data)
+        if len(held) == BLOCK_RECORDS or size >= BLOCK_BYTES:
+            for block in _decoded(held, start, file, unreadable):
+                yield block
+                start += block.rows
+            held, size = [], 0
+    if held:
+        yield from _decoded(held, start, file, unreadable)
+
+
+def _decoded(
+    records: list[_Record], start: int, file: str, unreadable: list[str] | None
+) -> Iterator[Block]:
+    decode = example_coder.ExamplesToRecordBatchDecoder().DecodeBatch
+    try:
+        batch = decode([record.data for record in records])
+    except RuntimeError:  # which says of which record neither place nor name
+        batches = [_alone(decode, record, file, unreadable) for record in records]
+        for record, alone in zip(records, batches, strict=True):
+            if alone is not None:  # one record each, whose types may differ
+                yield Block(start, 1, alone, [record.place])
+                start += 1
+        return
+    yield Block(start, len(records), batch, [record.place for record in records])
+
+
+def _alone(decode: Any, record: _Record, file: str, unreadable: list[str] | None) -> Any:
+    try:
+        return decode([record.data])
+    except RuntimeError:
+        told = f"{file}, record {record.place}: is no tf.Example"
+        if unreadable is None:
+            raise ValueError(f"{told}. Write it again, or take it out of the file.") from None
+        unreadable.append(told)
+        return None
+
+
+def _records(file: str, unreadable: list[str] | None) -> Iterator[_Record]:
+    place = 0
+    try:
+        with _open(file) as stream:
+            while head := stream.read(_LENGTH.size):
+                place += 1
+                length = _length(head, file, place)
+                body = stream.read(length + _CHECKSUM.size)
+                if len(body) < length + _CHECKSUM.size:
+                    raise ValueError(_cut_off(file, place))
+                data = body[:length]
+                if _CHECKSUM.unpack_from(body, length)[0] != _masked(data):
+                    told = f"{file}, record {place}: its checksum is not that of its bytes"
+                    if unreadable is None:
+                        raise ValueError(f"{told}. The file is damaged; write it again.")
+                    unreadable.append(told)
+                    continue
+                yield _Record(place, data)
+    except _DAMAGED as error:  # of what was read ahead
+        raise ValueError(
+            f"{file}, record {place + 1} or a later one: cannot be decompressed ({error}). The "
+            "file is damaged or not whole; write it again."
+        ) from None
+
+
+def _length(head: bytes, file: str, place: int) -> int:
+    if len(head) == _LENGTH.size:
+        length, checksum = _LENGTH.unpack(head)
+        if checksum == _masked(head[:8]):
+            return length
+    if place == 1:
+        raise ValueError(f"{file} is no TFRecord file.")
+    if len(head) < _LENGTH.size:
+        raise ValueError(_cut_off(file, place))
+    raise ValueError(
+        f"{file}, record {place}: damaged, its length is unknown, so that neither it nor what "
+        "follows can be read. Write the file again."
+    )
+
+
+def _cut_off(file: str, place: int) -> str:
+    return (
+        f"{file}, record {place}: the file ends in the middle of it. It is not whole; write or "
+        "copy it again."
+    )
+
+
+def _masked(data: bytes) -> int:
+    """The format's checksum: CRC32C, rotated, plus a constant."""
+    crc = google_crc32c.value(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _open(file: str) -> BinaryIO:
+    """A file as it is when decompressed.
+
+    The first record's length looks like gzip's first bytes in one of 2^24 files, and then not with
+    a checksum that fits.
+    """
+    stream = io.BufferedReader(_raw(file), _READ_AHEAD)
+    head = stream.peek(_LENGTH.size)[: _LENGTH.size]
+    if not head.startswith(b"\x1f\x8b\x08") or (
+        len(head) == _LENGTH.size and _LENGTH.unpack(head)[1] == _masked(head[:8])
+    ):
+        return stream
+    unzipped: Any = gzip.GzipFile(fileobj=stream)
+    return _Closing(unzipped, stream)
+
+
+def _raw(file: str) -> Any:
+    if "://" not in file:
+        return open(file, "rb", buffering=0)
+    from apache_beam.io.filesystem import CompressionTypes
+    from apache_beam.io.filesystems import FileSystems
+
+    return FileSystems.open(file, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+class _Closing(io.BufferedReader):
+    """Closes what it reads from, too: GzipFile leaves a file that it was given open."""
+
+    def __init__(self, unzipped: Any, source: BinaryIO):
+        super().__init__(unzipped, _READ_AHEAD // 16)
+        self._source = source
+
+    def close(self) -> None:
+        super().close()
+        self._source.close()

@@ -1,0 +1,56 @@
+"""TFRecord files that a user names, as the blocks that ArrowExampleGen reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from components.arrow_example_gen.columns import Kind
+    from components.arrow_example_gen.tfrecord_blocks import Block
+    from components.arrow_example_gen.tfrecord_table import Seen
+
+
+class FileBlock(NamedTuple):
+    """Records of a file, and what their features are."""
+
+    block: Block
+    features: Mapping[str, Seen]
+
+
+def tfrecord_blocks(found: Iterable[Path]) -> Iterator[FileBlock]:
+    """The records of all files, decoded.
+
+    Raises:
+        ConfigError: names file and record: of another format, damaged, or no tf.Example.
+    """
+    from components.arrow_example_gen.tfrecord_blocks import blocks
+    from components.arrow_example_gen.tfrecord_table import seen_in
+
+    try:
+        for file in found:
+            for block in blocks(str(file)):
+                yield FileBlock(block, seen_in(block, str(file)))
+    except ValueError as error:
+        hint = " Set data.source to its format." if "is no TFRecord file" in str(error) else ""
+        raise ConfigError(f"{error}{hint}") from None
+
+
+def kinds_of(features: Iterable[Mapping[str, Seen]]) -> dict[str, Kind | None]:
+    """Feature -> type, of what several blocks say; None where no record has a value.
+
+    Raises:
+        ConfigError: a feature has values of two types, or there is no feature.
+    """
+    from components.arrow_example_gen import tfrecord_table
+
+    try:
+        kinds = tfrecord_table.kinds_of(tfrecord_table.together(features))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if not kinds:
+        raise ConfigError("no record has a feature: these are no tf.Examples with columns.")
+    return kinds

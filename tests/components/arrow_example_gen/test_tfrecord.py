@@ -1,0 +1,171 @@
+"""TFRecord files in blocks: against TensorFlow's own reader, and what is told of a bad record."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components import ArrowExampleGen, CsvOptions
+from components.arrow_example_gen import tfrecord_blocks, tfrecord_table
+from components.arrow_example_gen.examples import ExampleEncoder
+from components.arrow_example_gen.tfrecord_blocks import blocks
+
+KINDS = {"int": "int64_list", "float": "float_list", "string": "bytes_list"}
+
+
+def example(**features: Any) -> bytes:
+    """A list of values for each feature; None: a feature without a kind."""
+    made = tf.train.Example()
+    for name, values in features.items():
+        feature = made.features.feature[name]
+        if values is not None:
+            kind = {int: "int64_list", float: "float_list", bytes: "bytes_list"}[type(values[0])]
+            getattr(feature, kind).value.extend(values)
+    return made.SerializeToString(deterministic=True)
+
+
+def write(file: Path, records: list[bytes], compression: str = "") -> str:
+    with tf.io.TFRecordWriter(str(file), compression) as writer:
+        for record in records:
+            writer.write(record)
+    return str(file)
+
+
+def values(feature: tf.train.Feature) -> list[Any]:
+    kind = feature.WhichOneof("kind")
+    return list(getattr(feature, kind).value) if kind else []
+
+
+FEATURES = st.dictionaries(
+    st.sampled_from(["a", "b", "c"]),
+    st.none() | st.integers(0, 3),
+).map(
+    lambda drawn: {
+        name: None if size is None or not size else [{"a": 7, "b": 0.5, "c": b""}[name]] * size
+        for name, size in drawn.items()
+    }
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(FEATURES, max_size=12), st.integers(1, 4), st.sampled_from(["", "GZIP"]))
+def test_rows_arrive_as_they_are_with_every_column(tmp_path_factory, rows, size, compression):
+    """Reference: the same rows, where a feature that a record lacks is one without values."""
+    file = write(tmp_path_factory.mktemp("rows") / "a", [example(**r) for r in rows], compression)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tfrecord_blocks, "BLOCK_RECORDS", size)
+        read = list(blocks(file))
+    assert [block.start for block in read] == list(range(0, len(rows), size))
+    kinds = tfrecord_table.kinds_of(tfrecord_table.examined(file, read))
+    assert set(kinds) == {name for row in rows for name in row}
+    encode = ExampleEncoder(kinds)
+    found = [
+        each
+        for block in read
+        for each in encode(tfrecord_table.all_columns(block, kinds), block.rows)
+    ]
+    for row, each in zip(rows, found, strict=True):
+        assert {n: values(f) for n, f in each.features.feature.items()} == {
+            name: row.get(name) or [] for name in kinds
+        }
+
+
+def test_blocks_are_bounded_by_their_bytes(tmp_path, monkeypatch):
+    file = write(tmp_path / "a", [example(text=[b"x" * 1000])] * 10)
+    monkeypatch.setattr(tfrecord_blocks, "BLOCK_BYTES", 3000)
+    assert [block.rows for block in blocks(file)] == [3, 3, 3, 1]
+
+
+def test_a_feature_of_two_types(tmp_path):
+    one = write(tmp_path / "one", [example(x=[1]), example(x=None), example(x=[0.5])])
+    told = f"{one}, record 3: feature 'x' is a float_list, and in {one}, record 1 a int64_list"
+    with pytest.raises(ValueError, match=re.escape(told)):
+        tfrecord_table.kinds_of(tfrecord_table.examined(one, blocks(one)))
+    other = write(tmp_path / "two", [example(x=[b"a"])])
+    first = write(tmp_path / "three", [example(y=[1]), example(x=[2])])
+    seen = [tfrecord_table.examined(file, blocks(file)) for file in (first, other)]
+    with pytest.raises(ValueError, match=r"two, record 1: .*three, record 2 a int64_list"):
+        tfrecord_table.kinds_of(tfrecord_table.together(seen))
+
+
+def damaged(tmp_path: Path, how: str) -> str:
+    """Five records, the third of them damaged."""
+    records = [example(x=[i]) for i in range(5)]
+    file = Path(write(tmp_path / "rows.tfrecord", records))
+    data = bytearray(file.read_bytes())
+    third = 2 * (len(records[0]) + 16)
+    if how == "checksum":
+        data[third + 14] ^= 1
+    elif how == "length":
+        data[third] ^= 1
+    elif how == "cut off":
+        data = data[: third + 20]
+    elif how == "cut off in the length":
+        data = data[: third + 5]
+    elif how == "no example":
+        write(file, [*records[:2], b"nothing", *records[3:]])
+        data = bytearray(file.read_bytes())
+    elif how == "gzip cut off":
+        data = bytearray(gzip.compress(data))[:-10]
+    file.write_bytes(data)
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("checksum", "record 3: its checksum is not that of its bytes"),
+        ("length", "record 3: damaged, its length is unknown"),
+        ("cut off", "record 3: the file ends in the middle of it"),
+        ("cut off in the length", "record 3: the file ends in the middle of it"),
+        ("no example", "record 3: is no tf.Example"),
+        ("gzip cut off", "record 1 or a later one: cannot be decompressed"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_told_with_its_number(tmp_path, how, told):
+    file = damaged(tmp_path, how)
+    with pytest.raises(ValueError, match=re.escape(f"{file}, {told}")):
+        list(blocks(file))
+
+
+@pytest.mark.parametrize("how", ["checksum", "no example"])
+def test_a_record_can_be_passed_over(tmp_path, how):
+    unreadable: list[str] = []
+    read = list(blocks(damaged(tmp_path, how), unreadable=unreadable))
+    assert [v for block in read for (v,) in block.batch["x"].to_pylist()] == [0, 1, 3, 4]
+    assert [block.start for block in read] == np.cumsum([0, *(b.rows for b in read)])[:-1].tolist()
+    assert len(unreadable) == 1
+    assert "record 3" in unreadable[0]
+
+
+def test_another_format_is_no_tfrecord(tmp_path):
+    (tmp_path / "a").write_text("name,price\nx,1\n")
+    (tmp_path / "b").write_bytes(gzip.compress(b"name,price\nx,1\n"))
+    for name in "ab":
+        with pytest.raises(ValueError, match=f"{name} is no TFRecord file"):
+            list(blocks(str(tmp_path / name)))
+
+
+def test_a_length_that_looks_like_gzip(tmp_path):
+    """A record of 0x088b1f bytes: its file begins as a gzipped one does."""
+    length = 0x088B1F
+    bare = len(example(x=[b"." * length]))
+    record = example(x=[b"." * (2 * length - bare)])
+    assert len(record) == length
+    file = write(tmp_path / "a", [record])
+    assert Path(file).read_bytes()[:3] == struct.pack("<Q", length)[:3] == b"\x1f\x8b\x08"
+    assert [block.rows for block in blocks(file)] == [1]
+
+
+def test_one_format_at_a_time():
+    with pytest.raises(ValueError, match="name two formats"):
+        ArrowExampleGen(input_base=".", csv=CsvOptions(), tfrecord=True)
