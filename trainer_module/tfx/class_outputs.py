@@ -20,9 +20,9 @@ def with_classes(outputs: Mapping[str, Any], names: LabelNames) -> dict[str, Any
         classes        text [rows, classes]: all of them, the same in each row
         probabilities  [rows, classes], in the order of `classes`
 
-    `prediction` has two axes for BulkInferrer, which takes no single text for a row. `classes` is as
-    in TensorFlow's classification signatures, whose `scores` are `probabilities` here: TFMA takes
-    `scores` before `outputs`, and then reads labels by `classes`.
+    `prediction` has two axes for BulkInferrer, which takes no single text for a row. `classes` is
+    as in TensorFlow's classification signatures, whose `scores` are `probabilities` here: TFMA
+    takes `scores` before `outputs`, and then reads labels by `classes`.
 
     Args:
         outputs: by name; `[rows, classes]`, or `[rows, 1]` or `[rows]` of a binary label.
