@@ -49,7 +49,8 @@ def together(parts: Iterable[Mapping[str, Seen]]) -> dict[str, Seen]:
         for name, seen in part.items():
             known = found.get(name, Seen({}))
             later = {kind: where for kind, where in seen.kinds.items() if kind not in known.kinds}
-            found[name] = Seen({**known.kinds, **later}, known.several or seen.several)
+            kinds: dict[Kind, str] = {**known.kinds, **later}
+            found[name] = Seen(kinds, known.several or seen.several)
     return found
 
 
