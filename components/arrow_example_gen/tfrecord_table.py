@@ -48,8 +48,9 @@ def together(parts: Iterable[Mapping[str, Seen]]) -> dict[str, Seen]:
     for part in parts:
         for name, seen in part.items():
             known = found.get(name, Seen({}))
-            later = {kind: where for kind, where in seen.kinds.items() if kind not in known.kinds}
-            kinds: dict[Kind, str] = {**known.kinds, **later}
+            kinds: dict[Kind, str] = {**known.kinds}
+            for kind, where in seen.kinds.items():
+                kinds.setdefault(kind, where)
             found[name] = Seen(kinds, known.several or seen.several)
     return found
 
