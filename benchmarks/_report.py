@@ -232,4 +232,6 @@ def _median(values: Sequence[float], unit: Unit) -> str:
         return f"{median:.1f} s" if median >= 1 else f"{1e3 * median:.3g} ms"
     if unit == "B":
         return f"{median / 1e6:,.0f} MB"
+    if unit in ("AUC", "accuracy", "MAE"):
+        return f"{unit} {median:.4g}"
     return f"{median:,.0f} {unit}"

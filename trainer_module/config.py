@@ -58,6 +58,14 @@ class ModelConfig(_Frozen):
     activation: str = Field(
         default="relu", description="Keras name of the dense layers' activation."
     )
+    knots: int = Field(
+        default=0,
+        ge=0,
+        description=(
+            "Knots of a piecewise linear function of each scaled number, learned beside the number "
+            "itself: about 8 where the label bends with it; 0 for none."
+        ),
+    )
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="Whatever your own model_fn reads from context.config.model.options.",

@@ -19,7 +19,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.date_formats import guess_format
@@ -47,7 +47,7 @@ _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)",
 _ID_NAME = re.compile(r"(^|[_ ])(id|uuid|guid|key|index|row|number|no)$", re.IGNORECASE)
 _CODE_NAME = re.compile(
     r"(^|[_ ])(code|type|kind|class|category|zip|zipcode|postcode|area|region|district|tract|group"
-    r"|id)"
+    r"|id|hour|minute|day|weekday|dow|week|month)"
     r"([_ ]|$)",
     re.IGNORECASE,
 )
@@ -75,6 +75,13 @@ class Proposal:
     column: str
     step: SuggestedStep | None
     measured: str
+
+
+class _Spans(NamedTuple):
+    """Whether dates are of several months, and of several years."""
+
+    months: bool
+    years: bool
 
 
 @dataclass(frozen=True)
@@ -231,6 +238,8 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
         return _flag(facts, numbers, table)
     if distinct <= FEW:
         return _category(facts, texts, table)
+    if not _CODE_NAME.search(name):
+        return None  # an amount: ids of their own would not know that 31 is beside 30
     frequent = facts.present >= ROWS_PER_CODE * distinct
     if numbers.minimum >= 0 and numbers.maximum < CODES and frequent:
         size = int(numbers.maximum) + 1
@@ -242,9 +251,7 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
         )
         measured = f"{distinct} values of {numbers.minimum:g} to {numbers.maximum:g}"
         return Proposal(name, step, measured)
-    if _CODE_NAME.search(name):
-        return _category(facts, texts, table)
-    return None
+    return _category(facts, texts, table)
 
 
 def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal:
@@ -339,7 +346,8 @@ def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal 
     if all(_ISO.fullmatch(text) for text in labels):
         first, last = min(labels), max(labels)
         has_time = any(len(text) > len("2013-05-06") for text in labels)
-        return _date(facts, table, has_time, first[:7] != last[:7], f"{first} to {last}", {})
+        spans = _Spans(first[:7] != last[:7], first[:4] != last[:4])
+        return _date(facts, table, has_time, spans, f"{first} to {last}", {})
     written = _written_date(facts, labels, table)
     if written is None and all(_OTHER_DATE.fullmatch(text) for text in labels):
         return Proposal(
@@ -359,9 +367,10 @@ def _written_date(facts: ColumnFacts, labels: Sequence[str], table: TableFacts) 
     measured = f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, as {_shown(labels[0])}"
     if found.doubt is not None:
         measured += f" (or {found.doubt}: day and month cannot be told apart)"
-    months = (found.first.year, found.first.month) != (found.last.year, found.last.month)
+    years = found.first.year != found.last.year
+    spans = _Spans(years or found.first.month != found.last.month, years)
     options = {"format": found.form}
-    return _date(facts, table, found.has_time, months, measured, options)
+    return _date(facts, table, found.has_time, spans, measured, options)
 
 
 def _epoch_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:
@@ -377,9 +386,9 @@ def _epoch_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Prop
                 for s in (low, high)
             )
             options = {} if unit == "seconds" else {"unit": unit}
-            long = high - low > 60 * _DAY
             text = "{} to {}".format(*shown)
-            return _date(facts, table, True, long, f"{unit} since 1970: {text}", options)
+            spans = _Spans(high - low > 60 * _DAY, high - low > 366 * _DAY)
+            return _date(facts, table, True, spans, f"{unit} since 1970: {text}", options)
     return None
 
 
@@ -387,19 +396,20 @@ def _date(
     facts: ColumnFacts,
     table: TableFacts,
     has_time: bool,
-    months: bool,
+    spans: _Spans,
     measured: str,
     options: dict[str, Any],
 ) -> Proposal:
     parts = ["hour"] if has_time else []
-    parts += ["weekday", *(["month"] if months else ["day"])]
+    parts += ["weekday", "month" if spans.months else "day", *(["year"] if spans.years else [])]
     parts = [part for part in parts if f"{facts.name}_{part}" not in table.names]
     if not parts:
         return Proposal(facts.name, None, f"a date whose parts are columns already; {measured}")
     step = SuggestedStep(
         f"dates_{'_'.join(parts)}",
         {"encode": {"date": {"parts": parts, **options}}},
-        "Dates: an id for each part that comes back.",
+        "Dates: an id for each part"
+        + (", and for the year: one that is yet to come is unknown." if "year" in parts else "."),
     )
     return Proposal(facts.name, step, measured)
 

@@ -203,7 +203,7 @@ def training(rows: int) -> list[str]:
         f"  # training ends where {patience} epochs brought nothing better.",
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
-        f"  model: {{hidden_units: {units}, dropout: 0.1}}",
+        f"  model: {{hidden_units: {units}, dropout: 0.1, knots: 8}}",
         "  optimizer:",
         "    {name: adamw, learning_rate: 0.003, weight_decay: 0.01, schedule: {name: cosine}}",
         f"  early_stopping: {{patience_epochs: {patience}}}",

@@ -8,8 +8,12 @@ from typing import Any
 
 import keras
 
+from trainer_module.data.feature_layout import FeatureLayout
+from trainer_module.model.hinges import Hinges
 from trainer_module.model.model_context import ModelContext
 
+# Kinds of float columns that are 0 or 1, points on a circle, or not scaled: nothing to bend.
+_UNBENT = frozenset({"one_hot", "multi_hot", "missing_indicator", "cyclic", "none"})
 _ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "regression": None}
 
 
@@ -70,7 +74,7 @@ class PackedEmbedding(keras.layers.Layer):
 
 
 def default_model(context: ModelContext) -> keras.Model:
-    """Returns embeddings for ids, floats as they are, dense layers, and the label's output.
+    """Returns embeddings of ids, floats (and bends of them), dense layers, and the label's output.
 
     Raises:
         ValueError: There is no feature to learn from, or one that has no default treatment.
@@ -78,13 +82,17 @@ def default_model(context: ModelContext) -> keras.Model:
     config = context.config.model
     inputs: dict[str, Any] = {}
     floats: list[Any] = []
+    bent: list[Any] = []
     ids: list[Any] = []
     ranges: list[tuple[int, int]] = []
     for name, feature in context.feature_spec.items():
         width = math.prod(feature.shape)
         if feature.dtype.is_floating:
             tensor = keras.Input(feature.shape, name=name, dtype="float32")
-            floats.append(keras.layers.Reshape((width,))(tensor))
+            flat = keras.layers.Reshape((width,))(tensor)
+            floats.append(flat)
+            if config.knots:
+                bent += _columns_of(flat, numbers_of(context.layout, name, width))
         elif feature.dtype.is_integer:
             tensor = keras.Input(feature.shape, name=name, dtype="int64")
             ids.append(keras.layers.Reshape((width,))(tensor))
@@ -108,6 +116,8 @@ def default_model(context: ModelContext) -> keras.Model:
             [count for _, count in ranges], size, [first for first, _ in ranges], name="embeddings"
         )
         floats.append(table(_concatenate(ids)))
+    if bent:
+        floats.append(Hinges(config.knots, name="hinges")(_concatenate(bent)))
     hidden = _concatenate(floats)
     for units in config.hidden_units:
         hidden = keras.layers.Dense(units, activation=config.activation)(hidden)
@@ -131,6 +141,23 @@ def id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, i
         if len(columns) == width and all(size is not None for size in sizes):
             return [(0, max(1, size or 1)) for size in sizes]
     return [context.id_sizes[name]] * width
+
+
+def numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]:
+    """Returns the positions of a float feature that hold scaled numbers; all without a layout."""
+    columns = layout.of(name) if layout is not None else ()
+    if len(columns) != width:
+        return list(range(width))
+    return [place for place, column in enumerate(columns) if column.kind not in _UNBENT]
+
+
+def _columns_of(tensor: Any, places: list[int]) -> list[Any]:
+    """Returns a tensor of these columns of `[rows, width]`, in a list; an empty one of none."""
+    if not places:
+        return []
+    if len(places) == tensor.shape[-1]:
+        return [tensor]
+    return [keras.ops.take(tensor, places, axis=-1)]
 
 
 def _embedding_size(largest: int) -> int:

@@ -36,7 +36,8 @@ def export_model(
     - `raw`: one tensor per column as in `serving_default`, to the outputs as above. A column of
       variable length is `[rows, values]`, where NaN, "" and the smallest int64 (-2^63) say that
       there is no value: rows of different length are filled up with them. An argument is named as
-      its column, but for characters that TensorFlow has no name for, and `class_` for `class`.
+      its column, but for characters that TensorFlow has no name for, and `class_` for `class`,
+      `self_` for `self`.
 
     Beside it, `assets.extra/raw_columns.json` lists the raw columns that serving takes: name,
     dtype, and argument of `raw`.
@@ -104,7 +105,8 @@ def argument_names(columns: Sequence[str]) -> dict[str, str]:
     taken: dict[str, str] = {}
     for column in columns:
         base = re.sub(r"[^A-Za-z0-9_.]", "_", column).lstrip("_") or "column"
-        if keyword.iskeyword(base):  # TensorFlow makes parameters of functions of them
+        # TensorFlow makes parameters of its methods' functions of them.
+        if keyword.iskeyword(base) or base == "self":
             base += "_"
         name = base
         number = 1

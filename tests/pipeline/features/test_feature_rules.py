@@ -98,14 +98,15 @@ def test_imputation_follows_the_share_of_missing_values() -> None:
     [
         (np.arange(ROWS) % 2, "x", {"scale": "none"}),
         (np.arange(ROWS) % 3 - 1, "x", {"encode": {"one_hot": {"values": ["-1", "0", "1"]}}}),
-        (np.arange(ROWS) % 24, "x", {"encode": {"integer": {"size": 24}}}),
+        (np.arange(ROWS) % 24, "start_hour", {"encode": {"integer": {"size": 24}}}),
+        (np.arange(ROWS) % 24, "age", {"scale": "min_max"}),  # an amount: 23 is beside 22
         (np.arange(ROWS) % 700 * 100, "zip_code", {"encode": {"vocabulary": {}}}),
         (np.arange(ROWS) % 700 * 100, "weight", {"scale": "min_max"}),
         (np.arange(ROWS) + 5, "x", None),  # a dense range, each once
         (RNG.permutation(10**6)[:ROWS], "user_id", None),
         (np.full(ROWS, 3), "x", None),
         (1_600_000_000 + 4_000 * np.arange(ROWS), "x",
-         {"encode": {"date": {"parts": ["hour", "weekday", "month"]}}}),
+         {"encode": {"date": {"parts": ["hour", "weekday", "month", "year"]}}}),
         ((1_600_000_000 + 40 * np.arange(ROWS)) * 1000, "sent_at",
          {"encode": {"date": {"parts": ["hour", "weekday", "day"], "unit": "milliseconds"}}}),
     ],
@@ -132,11 +133,13 @@ def test_a_sample_of_dense_ids_is_still_ids() -> None:
         (["a"], None, None),
         ([f"{i}.5" for i in range(20)] + ["N/A"], None, None),
         (["2020-01-31", "2020-03-01"], None, {"encode": {"date": {"parts": ["weekday", "month"]}}}),
+        (["2020-01-31", "2021-01-31"], None,
+         {"encode": {"date": {"parts": ["weekday", "month", "year"]}}}),
         (["2020-01-01T10:00Z", "2020-01-02 11:00:30+02:00"], None,
          {"encode": {"date": {"parts": ["hour", "weekday", "day"]}}}),
         (["31.01.2020", "1/2/20"], None, None),
         (["31.01.2020", "1.2.2021"], None,
-         {"encode": {"date": {"parts": ["weekday", "month"], "format": "%d.%m.%Y"}}}),
+         {"encode": {"date": {"parts": ["weekday", "month", "year"], "format": "%d.%m.%Y"}}}),
     ],
 )  # fmt: skip
 def test_texts_are_categories_dates_or_left_out(

@@ -226,7 +226,8 @@ def test_raw_takes_rows_of_different_length(dtype, rows, filler):
 
 
 def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():
-    names = argument_names(["fare", "area m2", "area_m2", "area-m2", "_x", "Größe", "%", "from"])
+    columns = ["fare", "area m2", "area_m2", "area-m2", "_x", "Größe", "%", "from", "self"]
+    names = argument_names(columns)
     assert names == {
         "fare": "fare",
         "area m2": "area_m2_1",
@@ -236,6 +237,7 @@ def test_argument_names_of_raw_are_what_tensorflow_accepts_and_unique():
         "Größe": "Gr__e",
         "%": "column",
         "from": "from_",
+        "self": "self_",
     }
 
 
