@@ -64,6 +64,8 @@ def guess_csv(found: Sequence[Path]) -> CsvGuess:
                 raise
     if options.encoding is not None:
         reasons.append(f"encoding: some bytes are no UTF-8; as {options.encoding} all are text.")
+    if table.dropped:
+        reasons.append(f"{table.dropped.removeprefix(f'{found[0]}: ')}.")
     codes = [name for name, cells in counts.items() if _are_codes(cells)]
     if codes:
         options = options.model_copy(update={"text": tuple(codes)})

@@ -264,11 +264,12 @@ def _check_eval_classes(label: Label, train: Part, held_out: Part) -> None:
 
 def _refuse_unseen(what: str, rows_of: Mapping[str, int], fix: str) -> None:
     some = list(rows_of.items())[:SHOWN_VALUES]
-    listed = ", ".join(f"{name} ({rows} rows)" for name, rows in some)
+    listed = ", ".join(f"{name} ({rows} {'row' if rows == 1 else 'rows'})" for name, rows in some)
+    classes = "1 class is" if len(rows_of) == 1 else f"{len(rows_of)} classes are"
     more = len(rows_of) - len(some)
     listed += f" and {more} more" if more else ""
     raise ConfigError(
-        f"{what}: {len(rows_of)} classes are in the eval split alone, and no model can learn them: "
+        f"{what}: {classes} in the eval split alone, and no model can learn them: "
         f"{listed}. Leave their rows out of the data, take several such classes together in "
         f"features.derive, {fix}."
     )

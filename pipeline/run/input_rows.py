@@ -59,7 +59,7 @@ class InputRows:
     decimal: str = "."
     place: Any = field(default=lambda _column, _text: "")
     unreadable: list[str] = field(default_factory=list)
-    why_unreadable: str = "that have more or fewer cells than the header"
+    why_unreadable: str = "with more or fewer cells than the header"
 
 
 def format_of(path: str) -> InputFormat:
@@ -187,7 +187,7 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
             yield pa.RecordBatch.from_arrays(columns, names)
 
     found = _told(batches(), file, shown)
-    why = "that are damaged or no tf.Example"
+    why = "as damaged or no tf.Example"
     return InputRows(shown, names, found, unreadable=unreadable, why_unreadable=why)
 
 

@@ -47,13 +47,18 @@ class _Refused:
         """A line, empty where there are none."""
         lines = []
         if self.count:
-            lines.append(f"{self.count:,} rows left out, which the model cannot take: {self.first}")
+            rows = _rows(self.count)
+            lines.append(f"{rows} left out, which the model cannot take: {self.first}")
         if self.unreadable:
             lines.append(
-                f"{len(self.unreadable):,} rows left out {self.why_unreadable}, the first: "
+                f"{_rows(len(self.unreadable))} left out {self.why_unreadable}, the first: "
                 f"{self.unreadable[0][:80]!r}"
             )
         return "\n".join(lines)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count:,} rows"
 
 
 def predict(

@@ -60,7 +60,8 @@ def _unread_dates(kept: Fitted, examples: dict[str, str]) -> list[str]:
     return [
         f"column {name!r}: encode: date cannot read {unread / given:.1%} of the values "
         f"({unread:,} of {given:,}), for example {examples.get(name, '')[:60]!r}: they are missing "
-        "to the model. Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), or ints with the right "
+        "to the model. Write ISO 8601 (2013-05-06, 2013-05-06T17:30:00), say how they are "
+        "written by date.format ('%d.%m.%Y'), or write ints with the right "
         "date.unit"
         for name, given, unread in zip(kept.columns, *counts, strict=True)
         if given and unread / given >= UNREAD

@@ -23,6 +23,7 @@ def test_plain_files_need_nothing(tmp_path):
     ("content", "section", "reason"),
     [
         ("a,b\n1,é\n".encode("cp1252"), {"encoding": "cp1252"}, "as cp1252 all are text"),
+        (",a\n0,x\n1,y\n", {}, "the first column has no name and is left out."),
         (b"a,b\n1,\x81\n", {"encoding": "latin-1"}, "as latin-1 all are text"),
         ("zip,n\n01234,1\n99999,2\n", {"text": ["zip"]}, "begin with 0 are codes: zip"),
         (
@@ -41,7 +42,7 @@ def test_plain_files_need_nothing(tmp_path):
             "'m' has texts among its numbers, 'B7'",
         ),
     ],
-    ids=["cp1252", "latin-1", "codes", "words", "one word", "texts"],
+    ids=["cp1252", "index", "latin-1", "codes", "words", "one word", "texts"],
 )
 def test_what_is_found(tmp_path, content, section, reason):
     file = tmp_path / "rows.csv"

@@ -211,14 +211,14 @@ def test_classes_that_only_eval_has(write, tmp_path):
     label = ("features.label={column: bought, kind: multiclass}", "evaluation.metrics=[]")
     text = refusal(write(csv=csv_of(table)), *label, "data.eval_percent=60")
     assert "column 'bought'" in text
-    assert "1 classes are in the eval split alone, and no model can learn them" in text
-    assert "rare (1 rows)" in text
+    assert "1 class is in the eval split alone, and no model can learn them" in text
+    assert "rare (1 row)" in text
     assert "data.eval_percent" in text
     (tmp_path / "new.csv").write_text(csv_of(table), encoding="utf-8")
     plain = csv_of(rows(bought=lambda i: ("yes", "no")[i % 2]))
     text = refusal(write(csv=plain), *label, "data.eval_path=new.csv")
-    assert "new.csv: 1 classes are in the eval split alone" in text
-    assert "rare (1 rows)" in text
+    assert "new.csv: 1 class is in the eval split alone" in text
+    assert "rare (1 row)" in text
 
 
 # Columns without values, in a split or at all.

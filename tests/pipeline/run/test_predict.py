@@ -247,13 +247,13 @@ def test_bad_rows_may_be_left_out(models, tmp_path, capfd):
     told = capfd.readouterr().err
     assert "2 rows left out, which the model cannot take" in told
     assert "line 3: size='wide'" in told
-    assert "1 rows left out that have more or fewer cells than the header" in told
+    assert "1 row left out with more or fewer cells than the header" in told
 
 
 def test_a_file_of_bad_rows_alone(models, tmp_path, capfd):
     file = tmp_path / "rows.csv"
     file.write_text("id,size,rooms,town\nb,wide,2,x\n")
-    assert "1 rows left out" in refusal(capfd, models["regression"], file, "--on-error", "skip")
+    assert "1 row left out" in refusal(capfd, models["regression"], file, "--on-error", "skip")
 
 
 def test_the_input_is_not_overwritten(models, tmp_path, capfd):
@@ -300,3 +300,29 @@ def test_models_that_cannot_be_used(models, tmp_path, capfd):
     module = _Module("regression")
     tf.saved_model.save(module, str(foreign), signatures={"serving_default": module.serve})
     assert "use a model that this pipeline pushed" in refusal(capfd, foreign, file)
+
+
+def test_a_damaged_record(models, tmp_path, capfd):
+    file = write(tmp_path / "rows.tfrecord")
+    data = bytearray(file.read_bytes())
+    data[14] ^= 1  # in the first record
+    file.write_bytes(data)
+    told = refusal(capfd, models["binary"], file)
+    assert f"--input: {file}, record 1: its checksum is not that of its bytes" in told
+    rows = predicted(models["binary"], file, "--on-error", "skip")
+    assert len(rows) == len(ROWS) - 1
+    assert "1 row left out as damaged or no tf.Example" in capfd.readouterr().err
+
+
+def test_a_feature_that_only_later_records_have_can_be_kept(models, tmp_path, monkeypatch):
+    monkeypatch.setattr("components.arrow_example_gen.tfrecord_blocks.BLOCK_RECORDS", 1)
+    file = tmp_path / "rows.tfrecord"
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for name in ("size", "late"):
+            example = tf.train.Example()
+            example.features.feature[name].float_list.value.append(2.0)
+            writer.write(example.SerializeToString())
+    assert [row["late"] for row in predicted(models["regression"], file, "--keep", "late")] == [
+        "",
+        "2.0",
+    ]
