@@ -205,11 +205,28 @@ class TrainerConfig(_Frozen):
     )
 
     strategy: Annotated[str, HOW] = Field(
-        default="auto", description="auto, one_device or mirrored."
+        default="auto",
+        description="one_device, mirrored or multi_worker; auto: multi_worker where TF_CONFIG has "
+        "several workers, mirrored where there are several GPUs or logical devices.",
+    )
+    communication: Annotated[Literal["auto", "ring", "nccl"], HOW] = Field(
+        default="auto",
+        description="How workers add up: ring, or nccl between GPUs; auto: ring on CPUs, "
+        "TensorFlow's choice on GPUs.",
+    )
+    start_timeout_seconds: Annotated[float, HOW] = Field(
+        default=60.0, gt=0, description="How long to wait until all workers are there."
+    )
+    worker_timeout_seconds: Annotated[float, HOW] = Field(
+        default=60.0,
+        gt=0,
+        description="How long a worker may be silent before the others end with an error. One "
+        "whose process ends is noticed at once.",
     )
     logical_devices: Annotated[int | None, HOW] = Field(
         default=None,
-        description="Number of logical CPU devices for mirrored; null: those there are.",
+        description="Number of logical CPU devices of each process, for mirrored and multi_worker; "
+        "null: those there are.",
     )
     intra_op_threads: Annotated[int | None, HOW] = Field(
         default=None,

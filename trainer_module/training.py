@@ -17,6 +17,7 @@ from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig, roles
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.data.label_scale import LabelScale, find_label_scale
+from trainer_module.devices.multi_worker import crew_of, is_multi_worker
 from trainer_module.loop.actions import (
     Action,
     EarlyStopping,
@@ -35,6 +36,7 @@ from trainer_module.model.metrics import InOwnUnit
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.model_inputs import inputs_of
 from trainer_module.model.plan import Plan
+from trainer_module.step.split import replicas_here
 from trainer_module.step.train_step import TrainStep
 from trainer_module.tuning.auto_learning_rate import with_learning_rate
 
@@ -73,7 +75,8 @@ def train(
         data: On what.
         summary: Of its training rows.
         strategy: Where.
-        run_dir: Folder for checkpoints and TensorBoard; None for neither.
+        run_dir: Folder for checkpoints and TensorBoard; None for neither. Of several workers the
+            chief alone writes, and the others read the checkpoints.
         record_dir: Folder that keeps the micro-batch size that "auto" finds; None: that of the
             checkpoints.
         train_steps: TFX's number of steps, where the configuration gives none.
@@ -82,8 +85,12 @@ def train(
     Raises:
         ValueError: A setting does not fit the data.
         NonFiniteError: See `run_fn`.
+        Disagreement: Workers have other settings, code or data.
     """
     config = plan.config
+    crew = crew_of(strategy)
+    if crew.size > 1:
+        crew.agree("settings, code and data", _facts(config, data.train, summary))
     context = model_context(config, data, summary)
     class_weight = find_class_weights(context, data, summary)
     if class_weight != config.class_weight:
@@ -114,10 +121,15 @@ def train(
             metrics = [InOwnUnit(metric, scale) for metric in metrics]
     # What the model does not take is not read: files may hold many more features.
     inputs = inputs_of(model, context)
-    examples = dataclasses.replace(data.train.narrowed(inputs), label_scale=scale)
+    examples = dataclasses.replace(
+        data.train.narrowed(inputs),
+        label_scale=scale,
+        replicas=replicas_here(strategy) if is_multi_worker(strategy) else None,
+    )
     run_record = None
     if checkpoint_dir is not None:
-        run_record = run_folder(checkpoint_dir, _facts(config, examples, summary))
+        facts = _facts(config, examples, summary)
+        run_record = run_folder(checkpoint_dir, facts, makes=crew.is_chief)
     shuffle_buffer_rows = min(config.shuffle_buffer_rows, summary.rows)
     if config.optimizer.learning_rate == "auto":
         plan = with_learning_rate(
@@ -146,11 +158,18 @@ def train(
         held_out = dataclasses.replace(examples, files=data.eval_files)
         rows = micro_batch * strategy.num_replicas_in_sync
         evaluate = Evaluation(
-            model, loss_fn, held_out.batches(rows), metrics=metrics, strategy=strategy
+            model,
+            loss_fn,
+            held_out.batches(rows),
+            metrics=metrics,
+            strategy=strategy,
+            # How the rows are cut into batches and over workers says nothing of the run.
+            data_facts={"files": files_identity(data.eval_files)},
         )
+    scalars_dir = run_dir if config.tensorboard and crew.is_chief else None
     actions = [
         progress or ProgressLog(),
-        *_actions(config, model, run_dir, strategy, has_eval=evaluate is not None),
+        *_actions(config, model, scalars_dir, strategy, has_eval=evaluate is not None),
     ]
     checkpoints = None
     if run_record is not None:
@@ -251,14 +270,14 @@ def _length(config: TrainerConfig, train_steps: int | None) -> tuple[int | None,
 def _actions(
     config: TrainerConfig,
     model: keras.Model,
-    run_dir: str | None,
+    scalars_dir: str | None,
     strategy: tf.distribute.Strategy,
     *,
     has_eval: bool,
 ) -> list[Action]:
     actions: list[Action] = []
-    if config.tensorboard and run_dir is not None:
-        actions.append(TensorBoardScalars(run_dir))
+    if scalars_dir is not None:
+        actions.append(TensorBoardScalars(scalars_dir))
     if config.early_stopping is not None:
         if not has_eval:
             raise ValueError(

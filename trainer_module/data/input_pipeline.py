@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.label_scale import LabelMoments, LabelScale
+from trainer_module.step.split import Replicas, Share
 
 _READ_BUFFER_BYTES = 8 << 20
 _FILES_AT_A_TIME = 8
@@ -36,6 +37,9 @@ class Examples:
         label: Feature that becomes the labels `[rows, ...]`.
         weight: Feature that becomes the weights `[rows]`, or None.
         label_scale: What labels are brought to; None for none.
+        replicas: Those of this worker, one of several: each batch is then the `Share` for them of a
+            global batch that is the same for any number of workers. All rows are read and put in
+            order, those of the share parsed. None: whole batches.
     """
 
     files: tuple[str, ...]
@@ -43,6 +47,7 @@ class Examples:
     label: str
     weight: str | None = None
     label_scale: LabelScale | None = None
+    replicas: Replicas | None = None
 
     def narrowed(self, inputs: Collection[str]) -> Examples:
         """Returns the examples with these features, label and weight only."""
@@ -56,8 +61,8 @@ class Examples:
         Several files are read at a time, a block of rows of each in turn. The last batch is as
         short as it is.
         """
-        blocks = self._parsed(self._records(tf.constant(self.files)))
-        return blocks.rebatch(batch_rows).prefetch(_BATCHES_AHEAD).with_options(_options())
+        blocks = self._ready(self._records(tf.constant(self.files)))
+        return self._global_batches(blocks, batch_rows).with_options(_options())
 
     def every(self, nth: int, batch_rows: int) -> tf.data.Dataset:
         """Returns batches as `batches` does, of each nth row alone; the others are not parsed."""
@@ -82,8 +87,8 @@ class Examples:
         structure: list[Any] = []
 
         def shuffled(files: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-            dataset = self._shuffled(files, seed, shuffle_buffer_rows)
-            dataset = dataset.rebatch(batch_rows).prefetch(_BATCHES_AHEAD)
+            blocks = self._shuffled(files, seed, shuffle_buffer_rows)
+            dataset = self._global_batches(blocks, batch_rows)
             structure.append(dataset.element_spec)
             return tf.data.experimental.to_variant(dataset)
 
@@ -107,16 +112,33 @@ class Examples:
         return epoch_batches
 
     def _shuffled(self, files: tf.Tensor, seed: tf.Tensor, buffer_rows: int) -> tf.data.Dataset:
-        """Returns parsed rows in random order, in blocks of any size."""
+        """Returns rows in random order, ready for `_global_batches`, in blocks of any size."""
         if buffer_rows >= _MANY_ROWS and buffer_rows * self._row_bytes <= _MOST_BYTES:
             held = buffer_rows // 2
-            blocks = self._parsed(self._records(files)).rebatch(buffer_rows - held)
+            blocks = self._ready(self._records(files)).rebatch(buffer_rows - held)
             return shuffle_blocks(blocks, held_rows=held, seed=seed).prefetch(1)
         # Few rows are shuffled before a graph for many is ready, large ones take longer to parse.
         tf.random.set_seed(1)  # of this graph: the order has nothing to do with the global seed
         rows = self._file(files) if len(self.files) == 1 else self._records(files).unbatch()
         rows = rows.shuffle(buffer_rows, seed=seed, reshuffle_each_iteration=False)
-        return self._parsed(rows.batch(self._block_rows))
+        return self._ready(rows.batch(self._block_rows))
+
+    def _ready(self, blocks: tf.data.Dataset) -> tf.data.Dataset:
+        """Returns parsed rows; on one of several workers serialized ones, in the same order."""
+        return self._parsed(blocks) if self.replicas is None else blocks
+
+    def _global_batches(self, blocks: tf.data.Dataset, batch_rows: int) -> tf.data.Dataset:
+        """Returns batches, or this worker's share of each, of blocks that are ready."""
+        batches = blocks.rebatch(batch_rows)
+        if self.replicas is not None:
+            batches = batches.map(self._share, num_parallel_calls=os.cpu_count() or 1)
+        return batches.prefetch(_BATCHES_AHEAD)
+
+    def _share(self, serialized: tf.Tensor) -> Share:
+        assert self.replicas is not None
+        rows = tf.shape(serialized, tf.int64)[0]
+        begin, end = self.replicas.cut(rows)
+        return Share(self._parse(serialized[begin:end]), rows)
 
     def _records(self, files: tf.Tensor) -> tf.data.Dataset:
         """Returns serialized rows in blocks, of several files in turn.

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Role = Literal["chief", "worker", "ps"]
+# Of a process that ends because another one was lost. EX_TEMPFAIL of sysexits.h: nothing is wrong
+# with it, and a start anew may end well.
+EXIT_WORKER_LOST = 75
+
 ROLES: tuple[Role, ...] = ("chief", "worker", "ps")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from trainer_module.devices.cluster import ROLES, Cluster
+from trainer_module.devices.cluster import EXIT_WORKER_LOST, ROLES, Cluster
 
 HOST = "127.0.0.1"
 # After a worker failed, so that the others can say themselves what they saw of it.
@@ -56,13 +56,14 @@ class WorkersFailed(RuntimeError):
     """The launched processes did not all end well.
 
     Attributes:
-        failed: Those that ended badly before the others were ended, in the order they did.
+        failed: Those that ended badly before the others were ended, in the order they did; after
+            them those that ended because another one was lost.
         code: What a launching program exits with: of the first, 128 + n for signal n.
     """
 
     def __init__(self, failed: Sequence[Failed]) -> None:
         """Makes the message of the first that failed."""
-        self.failed = tuple(failed)
+        self.failed = tuple(sorted(failed, key=lambda each: each.code == EXIT_WORKER_LOST))
         first = self.failed[0]
         self.code = first.code if first.code >= 0 else 128 - first.code
         how = f"with code {first.code}"

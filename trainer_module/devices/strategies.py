@@ -2,42 +2,77 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Literal
 
 import tensorflow as tf
+from absl import logging
 
 from trainer_module.common.names import nearest
+from trainer_module.devices.cluster import Cluster, cluster_of_environment
 
-STRATEGIES = ("auto", "one_device", "mirrored")
+STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker")
 DeviceKind = Literal["CPU", "GPU"]
-_NOT_YET = ("multi_worker", "parameter_server", "tpu")
+_NOT_YET = ("parameter_server", "tpu")
 
 
 def create_strategy(
-    name: str = "auto", *, logical_devices: int | None = None
+    name: str = "auto",
+    *,
+    logical_devices: int | None = None,
+    communication: Literal["auto", "ring", "nccl"] = "auto",
+    start_timeout_seconds: float = 60.0,
+    worker_timeout_seconds: float = 60.0,
 ) -> tf.distribute.Strategy:
-    """Returns the strategy of that name for the devices of this machine.
+    """Returns the strategy of that name for the devices of this machine, or of all workers.
 
     Args:
-        name: "one_device", "mirrored" (every GPU; without one, every logical CPU device), or
-            "auto": mirrored when there is more than one GPU, or when `logical_devices` asks for
-            more than one CPU device; else one_device.
-        logical_devices: Number of logical CPU devices for "mirrored" without GPUs; None takes
-            those that are configured. They share the machine's cores.
+        name: "one_device", "mirrored" (every GPU; without one, every logical CPU device),
+            "multi_worker" (those of each worker in TF_CONFIG; call it before anything else uses
+            TensorFlow), or "auto": multi_worker where TF_CONFIG has several workers; mirrored when
+            there is more than one GPU, or when `logical_devices` asks for more than one CPU device;
+            else one_device. What auto takes is told in the log.
+        logical_devices: Number of logical CPU devices of each process, for "mirrored" and
+            "multi_worker" without GPUs; None takes those that are configured. They share the
+            machine's cores.
+        communication: How several workers add up: "ring", "nccl" (GPUs only), or "auto": ring on
+            CPUs, TensorFlow's choice on GPUs.
+        start_timeout_seconds: How long to wait for all workers.
+        worker_timeout_seconds: How long one may be silent before the others end.
 
     Raises:
-        ValueError: An unknown name or one that this version does not have, TF_CONFIG with several
-            workers, or logical devices asked for after TensorFlow has started with others.
+        ValueError: An unknown name or one that this version does not have, one that does not go
+            with TF_CONFIG, workers that differ, or logical devices asked for after TensorFlow has
+            started with others.
+        WorkerLost: Not all workers came.
     """
     check_strategy(name)
+    cluster = cluster_of_environment()
     if logical_devices is not None:
         configure_logical_devices(logical_devices)
+    if name == "auto":
+        name, why = _picked(cluster, logical_devices)
+        logging.info("strategy: auto is %s: %s", name, why)
+    if name == "multi_worker":
+        if cluster is None:
+            raise ValueError(
+                "trainer.strategy='multi_worker' needs TF_CONFIG, which names the workers; the "
+                "platform sets it. For a trial on this machine: python -m trainer_module.launch "
+                "--workers 2 -- python my_program.py"
+            )
+        if len(cluster.workers) > 1:
+            from trainer_module.devices.multi_worker import multi_worker_strategy
+
+            return multi_worker_strategy(
+                logical_devices=logical_devices,
+                communication=communication,
+                start_timeout_seconds=start_timeout_seconds,
+                worker_timeout_seconds=worker_timeout_seconds,
+            )
+        name, why = _picked(None, logical_devices)
+        logging.info("strategy: TF_CONFIG has one worker, which trains by %s: %s", name, why)
     gpus = tf.config.list_logical_devices("GPU")
     cpus = tf.config.list_logical_devices("CPU")
-    if name == "auto":
-        name = "mirrored" if len(gpus) > 1 or (logical_devices or 1) > 1 else "one_device"
     if name == "one_device":
         return tf.distribute.OneDeviceStrategy("/gpu:0" if gpus else "/cpu:0")
     if gpus:
@@ -54,8 +89,8 @@ def check_strategy(name: str) -> None:
     """Refuses a strategy that cannot be made here; starts nothing.
 
     Raises:
-        ValueError: An unknown name or one that this version does not have, or TF_CONFIG with
-            several workers.
+        ValueError: An unknown name or one that this version does not have, or another than
+            multi_worker where TF_CONFIG has several workers.
     """
     if name in _NOT_YET:
         raise ValueError(
@@ -64,12 +99,26 @@ def check_strategy(name: str) -> None:
         )
     if name not in STRATEGIES:
         raise ValueError(f"trainer.strategy={name!r}: {nearest(name, STRATEGIES)}")
-    workers = _workers()
-    if workers > 1:
+    cluster = cluster_of_environment()
+    workers = 1 if cluster is None else len(cluster.workers)
+    if workers > 1 and name not in ("auto", "multi_worker"):
         raise ValueError(
-            f"trainer.strategy={name!r} with {workers} workers in TF_CONFIG: training on several "
-            "workers is not available yet; unset TF_CONFIG to train on this machine alone."
+            f"trainer.strategy={name!r} with {workers} workers in TF_CONFIG: each would train a "
+            "model of its own; use 'multi_worker' or 'auto', or unset TF_CONFIG to train on this "
+            "machine alone."
         )
+
+
+def _picked(cluster: Cluster | None, logical_devices: int | None) -> tuple[str, str]:
+    """Returns what "auto" stands for, and why."""
+    if cluster is not None and len(cluster.workers) > 1:
+        return "multi_worker", f"TF_CONFIG has {len(cluster.workers)} workers"
+    gpus = len(tf.config.list_logical_devices("GPU"))
+    if gpus > 1:
+        return "mirrored", f"TensorFlow sees {gpus} GPUs"
+    if (logical_devices or 1) > 1:
+        return "mirrored", f"logical_devices asks for {logical_devices} CPU devices"
+    return "one_device", "TensorFlow sees " + ("one GPU" if gpus else "no GPU")
 
 
 def configure_logical_devices(count: int) -> None:
@@ -150,17 +199,20 @@ def local_replicas(strategy: tf.distribute.Strategy) -> int:
 
 
 def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
-    """Returns "CPU:0", "CPU:1", ... or "GPU:0", ...: the device of each replica.
+    """Returns "CPU:0", "CPU:1", ... or "GPU:0", ...: the device of each replica of this process.
 
     Raises:
-        ValueError: The replicas are those of several processes, or on another kind of device.
+        ValueError: The replicas are on another kind of device, or none of this process'.
     """
     if _is_default(strategy):
         return ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)
     specs = [tf.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
     names = tuple(f"{spec.device_type.upper()}:{spec.device_index}" for spec in specs)
     kinds = {name.partition(":")[0] for name in names}
-    if len(names) != strategy.num_replicas_in_sync or kinds not in ({"CPU"}, {"GPU"}):
+    replicas = strategy.num_replicas_in_sync
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        replicas = len(names)
+    if len(names) != replicas or kinds not in ({"CPU"}, {"GPU"}):
         raise ValueError(
             f"the strategy's {strategy.num_replicas_in_sync} replicas are on "
             f"{', '.join(sorted(set(names)))} of this process: only those of one process, all CPU "
@@ -171,8 +223,3 @@ def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
 
 def _is_default(strategy: tf.distribute.Strategy) -> bool:
     return type(strategy.extended).__name__ == "_DefaultDistributionExtended"
-
-
-def _workers() -> int:
-    cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
-    return len(cluster.get("worker", [])) + len(cluster.get("chief", []))

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.facts import differences, told
 from trainer_module.common.remote import (
     PATIENCE_SECONDS,
     reason_of,
@@ -24,7 +25,7 @@ from trainer_module.common.remote import (
 )
 from trainer_module.common.whole_files import write_text
 from trainer_module.common.whole_numbers import whole_number
-from trainer_module.loop.run_facts import differences, told
+from trainer_module.devices.multi_worker import crew_of
 from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.train_step import TrainStep
 
@@ -41,7 +42,8 @@ class Checkpoints:
     """Saves and restores model, optimizer, EMA, loss scale, counters and data position.
 
     It is only ever called between optimizer steps, where gradients do not outlive their window.
-    Dropout needs no state of its own: its masks are a function of seeds and step.
+    Dropout needs no state of its own: its masks are a function of seeds and step. Of several
+    workers the chief saves; all restore what it names, from a folder that all see.
 
     The files are TensorFlow's (`tf.train.load_checkpoint` reads them), with the variables by their
     place (`model/0`): how Keras tracks them changes from version to version. They are written
@@ -88,6 +90,7 @@ class Checkpoints:
                 f"share_of_time={share_of_time}: use a number above 0 and at most 1, or None."
             )
         self.directory = directory
+        self._crew = crew_of(train_step.strategy)
         self.every_steps = None if every_steps is None else whole_number("every_steps", every_steps)
         self.facts = dict(facts or {})
         self._keep = whole_number("keep", keep)
@@ -118,13 +121,19 @@ class Checkpoints:
     def save(self, position: dict[str, Any], step: int) -> None:
         """Writes one checkpoint; until it is whole, the one before it is the latest.
 
+        Each of several workers calls it: to read a variable that replicas add up takes all.
+
         Raises:
             OSError: It cannot be written: what is wrong with the folder, and what training would
                 continue from.
         """
         started = time.monotonic()
+        with tf.device("/cpu:0"):
+            tensors = [tf.convert_to_tensor(variable) for variable in self._variables.values()]
+        if not self._crew.is_chief:
+            return
         try:
-            prefix = self._write(position, step)
+            prefix = self._write(position, step, tensors)
         except tf.errors.OpError as error:
             raise self._not_written(step, error) from error
         self._kept = [*self._kept, prefix][-self._keep :]
@@ -135,7 +144,7 @@ class Checkpoints:
         ended = time.monotonic()
         self._due_at = ended + (ended - started) * self._pause_per_second
 
-    def _write(self, position: dict[str, Any], step: int) -> str:
+    def _write(self, position: dict[str, Any], step: int, tensors: list[tf.Tensor]) -> str:
         self._patiently(lambda: tf.io.gfile.makedirs(self.directory), "making the folder")
         prefix = self._new_prefix(step)
         text = json.dumps({**position, "variables": self._described()})
@@ -146,7 +155,7 @@ class Checkpoints:
                     prefix=prefix,
                     tensor_names=[*self._variables, _POSITION],
                     shape_and_slices=[""] * (len(self._variables) + 1),
-                    tensors=[*map(tf.convert_to_tensor, self._variables.values()), text],
+                    tensors=[*tensors, text],
                 )
 
         self._patiently(write, f"writing the checkpoint of step {step} to")
@@ -182,20 +191,43 @@ class Checkpoints:
     ) -> dict[str, Any] | None:
         """Restores the latest checkpoint and returns its position, or None when there is none.
 
-        One that is damaged is told in the log, and the one before it restored.
+        One that is damaged is told in the log, and the one before it restored. On several workers
+        the chief says which.
 
         Args:
             check: Called with the position before a variable changes; may raise.
 
         Raises:
             ValueError: The checkpoint is of another model, optimizer or actions, or all that are
-                there are damaged.
+                there are damaged, or this worker does not see the chief's.
             OSError: The folder's file system does not answer.
         """
+        found = self._latest(check) if self._crew.is_chief else None
+        path = self._crew.chosen("the checkpoint to continue from", found and found[0])
+        if path is None:
+            return None
+        position, values = found[1] if found is not None else self._of_chief(path, check)
+        for variable, value in zip(self._variables.values(), values, strict=True):
+            variable.assign(value)
+        logging.info("Continuing from checkpoint %s", path)
+        return position
+
+    def _of_chief(self, path: str, check: Callable[[dict[str, Any]], None]) -> Any:
+        try:
+            return self._patiently(functools.partial(self._read, path, check), "reading from")
+        except tf.errors.OpError as error:
+            raise ValueError(
+                f"this worker cannot read the checkpoint {path}, from which the chief continues "
+                f"({reason_of(error)}): the folder for checkpoints (trainer.checkpoint_dir) has to "
+                "be one that all workers see."
+            ) from error
+
+    def _latest(self, check: Callable[[dict[str, Any]], None]) -> tuple[str, Any] | None:
+        """Returns path and content of the latest checkpoint that can be read."""
         while self._kept:
             latest = self._kept[-1]
             try:
-                position, values = self._patiently(
+                return latest, self._patiently(
                     functools.partial(self._read, latest, check), "reading from"
                 )
             except tf.errors.OpError as error:
@@ -219,11 +251,6 @@ class Checkpoints:
                     self._kept[-2],
                 )
                 self._kept.pop()
-                continue
-            for variable, value in zip(self._variables.values(), values, strict=True):
-                variable.assign(value)
-            logging.info("Continuing from checkpoint %s", latest)
-            return position
         return None
 
     def _read(self, path: str, check: Callable[[dict[str, Any]], None]) -> tuple[Any, list[Any]]:

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.model.metrics import check_labels, values_by_name
 from trainer_module.model.undefined import defined_result
 from trainer_module.step.graph_errors import told_plainly
@@ -35,19 +36,23 @@ class Evaluation:
         *,
         metrics: Sequence[keras.metrics.Metric] | Mapping[Any, Any] = (),
         strategy: tf.distribute.Strategy | None = None,
+        data_facts: Mapping[str, Any] | None = None,
     ) -> None:
         """Creates its variables.
 
         Args:
             model: The model, created in the strategy's scope.
             loss_fn: As `TrainStep` takes it.
-            batches: (features, labels) or (features, labels, weights); ragged is fine.
+            batches: (features, labels) or (features, labels, weights); ragged is fine. On several
+                workers the same on each, or the `Share` of each batch that is for this worker.
             metrics: Keras metrics, created in the strategy's scope: any whose variables are sums
                 over rows, as those of Keras are, and whose `result` can be part of a graph, as
                 Keras' `fit` wants it. For a model with several outputs a dict of lists of them by
                 output (or lists within lists, as the outputs are): such a metric is called
                 `{output}_{name}`. Rows of weight 0 may have any label.
             strategy: None is the current one.
+            data_facts: Names and JSON values that tell the rows from others, for checkpoints; None:
+                the steps, arrays and files of the dataset.
 
         Raises:
             ValueError: Two metrics have the same name.
@@ -59,9 +64,11 @@ class Evaluation:
         self.loss_fn = dataclasses.replace(loss, class_weight=None) if is_ours else loss
         tell_what_is_not_called(model, ("test_step", "compute_loss"), by="Evaluation")
         self.batches = batches
+        self.data_facts = data_facts
         self._metric_of = _by_result(metrics)
         self.metrics = [metric for _, metric in self._metric_of.values()]
         self.strategy = strategy or tf.distribute.get_strategy()
+        self._has_variables = False
         self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
@@ -73,6 +80,8 @@ class Evaluation:
                 model does not have.
         """
         with told_plainly():
+            if is_multi_worker(self.strategy) and not self._has_variables:
+                self._make_variables()
             *sums, results = self._results_of(iter(self.batches))
         numerator, denominator = (tensor.numpy() for tensor in sums)
         if not np.any(denominator):
@@ -85,40 +94,46 @@ class Evaluation:
             values.update(values_by_name(name, result))
         return values
 
+    def _make_variables(self) -> None:
+        """Lets metrics that make their variables at the first update do so outside of a graph.
+
+        A graph would be prepared without them, and with several workers cannot: their first values
+        are sent from the chief by collectives.
+        """
+        with self.strategy.scope():
+            for batch in self.batches.take(1):
+                self.strategy.run(self._on_replica, args=(per_replica(batch, self.strategy),))
+        self._has_variables = True
+
     def _results(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor, list[Any]]:
         """Starts the metrics, updates them and reads them in one graph: each costs little there."""
         with self.strategy.scope():
             for metric in self.metrics:
                 metric.reset_state()
-        numerator, denominator = self._sums(iterator)
+        sums = self._sums(iterator)
         with self.strategy.scope():
-            return numerator, denominator, [_result(metric) for metric in self.metrics]
+            return sums[0], sums[1], [_result(metric) for metric in self.metrics]
 
-    def _sums(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        zero = tf.zeros([1], tf.float64)
+    def _sums(self, iterator: Any) -> tf.Tensor:
+        def body(element: Any, sums: tf.Tensor) -> tuple[Any, tf.Tensor]:
+            return iterator.get_next_as_optional(), sums + self._batch(element.get_value())
 
-        def body(element: Any, numerator: Any, denominator: Any) -> tuple[Any, Any, Any]:
-            more = self._batch(element.get_value())
-            return iterator.get_next_as_optional(), numerator + more[0], denominator + more[1]
-
-        _, numerator, denominator = tf.while_loop(
-            lambda element, *_: element.has_value(),
+        _, sums = tf.while_loop(
+            lambda element, _: element.has_value(),
             body,
-            (iterator.get_next_as_optional(), zero, zero),
-            shape_invariants=(None, tf.TensorShape([None]), tf.TensorShape([None])),
+            (iterator.get_next_as_optional(), tf.zeros([2, 1], tf.float64)),
+            shape_invariants=(None, tf.TensorShape([2, None])),
             parallel_iterations=1,
         )
-        return numerator, denominator
+        return sums
 
-    def _batch(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def _batch(self, batch: Any) -> tf.Tensor:
+        """Returns numerator and denominator `[2, outputs]` of all replicas, float64."""
         with self.strategy.scope():
             sums = self.strategy.run(self._on_replica, args=(per_replica(batch, self.strategy),))
-            reduced = [
-                self.strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None) for value in sums
-            ]
-        return reduced[0], reduced[1]
+            return self.strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
 
-    def _on_replica(self, batch: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def _on_replica(self, batch: Any) -> tf.Tensor:
         features, labels, *rest = batch
         weight = rest[0] if rest else None
         outputs = self.model(features, training=False)
@@ -126,10 +141,9 @@ class Evaluation:
         for path, metric in self._metric_of.values():
             self._update(metric, labels, outputs, weight, path)
         # [1], or one for each output where these count different rows.
-        numerator, denominator = (
-            tf.reshape(tf.cast(x, tf.float64), [-1]) for x in (numerator, denominator)
+        return tf.stack(
+            [tf.reshape(tf.cast(x, tf.float64), [-1]) for x in (numerator, denominator)]
         )
-        return numerator, denominator
 
     def _update(self, metric: Any, labels: Any, outputs: Any, weight: Any, path: Path) -> None:
         labels, outputs, weight = (

@@ -9,11 +9,11 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.described import described
+from trainer_module.common.facts import differences, flat, told
 from trainer_module.data.dataset_steps import dataset_facts
 from trainer_module.data.in_memory import as_arrays
 from trainer_module.loop.actions import Action
 from trainer_module.loop.evaluation import Evaluation
-from trainer_module.loop.run_facts import differences, flat, told
 from trainer_module.loop.variable_names import layer_names
 from trainer_module.step.train_step import TrainStep
 
@@ -147,5 +147,5 @@ def _evaluation(evaluate: Any) -> Any:
     return {
         "loss": described(evaluate.loss_fn),
         "metrics": {metric.name: described(metric) for metric in evaluate.metrics},
-        "data": _data(evaluate.batches),
+        "data": _data(evaluate.batches) if evaluate.data_facts is None else evaluate.data_facts,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -11,17 +12,17 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.facts import differences, told
 from trainer_module.common.remote import with_patience
 from trainer_module.common.whole_files import write_text
-from trainer_module.loop.run_facts import differences, told
 
 _FACTS = "facts.json"
 _CHUNK_BYTES = 8 << 20
 _TAIL_BYTES = 64 << 10
 
 
-def run_folder(parent: str, facts: Mapping[str, Any]) -> str:
-    """Returns the folder below `parent` of the run with these facts; makes it.
+def run_folder(parent: str, facts: Mapping[str, Any], *, makes: bool = True) -> str:
+    """Returns the folder below `parent` of the run with these facts; makes it, if `makes`.
 
     Where other runs have been there and this one not, the log says how it differs from the last of
     them: it will train from its beginning.
@@ -31,7 +32,7 @@ def run_folder(parent: str, facts: Mapping[str, Any]) -> str:
     record = os.path.join(folder, _FACTS)
 
     def make() -> None:
-        if not tf.io.gfile.exists(record):
+        if makes and not tf.io.gfile.exists(record):
             others = tf.io.gfile.glob(os.path.join(parent, "*", _FACTS))
             if others:
                 last = max(others, key=lambda path: tf.io.gfile.stat(path).mtime_nsec)
@@ -48,11 +49,12 @@ def files_identity(files: Sequence[str]) -> list[str]:
     A `.gz` file ends with the checksum of its content: of it the end is read; others are read
     whole.
     """
-    return [_identity(path) for path in files]
+    found = [(path, tf.io.gfile.stat(path)) for path in files]
+    return [_identity(path, stat.length, stat.mtime_nsec) for path, stat in found]
 
 
-def _identity(path: str) -> str:
-    size = tf.io.gfile.stat(path).length
+@functools.lru_cache(maxsize=1024)
+def _identity(path: str, size: int, mtime_nsec: int) -> str:
     digest = hashlib.sha256()
     with tf.io.gfile.GFile(path, "rb") as stream:
         if path.endswith(".gz"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -10,8 +11,10 @@ from typing import Any
 import keras
 from absl import logging
 
+from trainer_module.common.facts import told
 from trainer_module.common.whole_numbers import whole_number
 from trainer_module.data.epoch_data import EpochData, as_batches
+from trainer_module.devices.multi_worker import crew_of
 from trainer_module.loop.actions import (
     Action,
     EpochEnd,
@@ -23,7 +26,7 @@ from trainer_module.loop.actions import (
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluate, Evaluation
 from trainer_module.loop.loop_facts import check_facts, loop_facts
-from trainer_module.loop.run_facts import told
+from trainer_module.loop.preemption import Preempted, Preemption
 from trainer_module.step.reports import LoopReport
 from trainer_module.step.train_step import TrainStep
 from trainer_module.window.several_optimizers import learning_rate_of
@@ -105,6 +108,8 @@ class TrainingLoop:
             if value is not None and value != "auto":
                 whole_number(name, value)
         self.train_step = train_step
+        self._crew = crew_of(train_step.strategy)
+        self._preemption = Preemption()
         self.batches = as_batches(batches, batch_size=batch_size, shuffle=shuffle, seed=seed)
         self._data_options = {"batch_size": batch_size, "shuffle": shuffle, "seed": seed}
         self._data_given = batches
@@ -113,12 +118,13 @@ class TrainingLoop:
         self.evaluate = evaluate
         self.checkpoints = checkpoints
         self.actions = self._as_actions(actions, progress=progress)
+        self._called = [a for a in self.actions if self._crew.is_chief or not a.on_chief_only]
         if checkpoints is not None:
             checkpoints.hold_actions([v for action in self.actions for v in action.variables()])
         self._data = EpochData(
             self.batches,
             steps_per_epoch=steps_per_epoch,
-            must_resume=checkpoints is not None,
+            must_resume=checkpoints is not None or self._crew.size > 1,
             needs_end=epochs is not None,
         )
         self._fits = 0
@@ -151,15 +157,21 @@ class TrainingLoop:
 
         Raises:
             NonFiniteError: See `TrainStep`.
+            Preempted: SIGTERM came, here or on another worker, and a checkpoint was saved; a
+                SystemExit with code 143. Without checkpoints the signal ends the process.
             ValueError: An epoch has no batch, or the checkpoint is of another run: what differs is
                 named.
+            Disagreement: Workers differ in model, data or options.
+            WorkerLost: One of several workers has gone.
         """
         given = epochs is not None or steps is not None
         length = _length(epochs, steps) if given else self._length
         number = self._fits
         if number == 0 or number == len(self._calls):
-            for action in self.actions:
+            for action in self._called:
                 action.on_begin()
+        if number == 0 and self._crew.size > 1:
+            self._crew.agree("program", self._own_facts())
         if number == 0 and self.checkpoints is not None:
             self._restore(self.checkpoints, length)
         if number < len(self._calls) - 1:
@@ -170,8 +182,9 @@ class TrainingLoop:
             self._begin_call(length)
         else:
             self._continue_call(length)
-        while self._stopped is None:
-            self._run_epoch()
+        with self._preemption if self.checkpoints is not None else contextlib.nullcontext():
+            while self._stopped is None:
+                self._run_epoch()
         self._fits += 1
         return self._finish()
 
@@ -237,7 +250,7 @@ class TrainingLoop:
         )
         if changed:
             self._last_weights = [v.numpy() for v in self.train_step.model.variables]
-        for action in self.actions:
+        for action in self._called:
             restored = action.before_export()
             if restored is not None:
                 self._metrics = restored
@@ -247,7 +260,7 @@ class TrainingLoop:
         assert self._stopped is not None
         result = self._result(self._stopped)
         self._calls[-1]["result"] = result._asdict()
-        for action in self.actions:
+        for action in self._called:
             action.on_end(result)
         return result
 
@@ -293,7 +306,7 @@ class TrainingLoop:
         if self._iterator is None:
             self._iterator = self._data.begin(self._epoch, self._step_in_epoch, self._step)
             if self._step_in_epoch == 0:
-                for action in self.actions:
+                for action in self._called:
                     action.on_epoch_begin(self._epoch + 1)
         stop, exhausted = False, False
         while not (stop or exhausted) and (wanted := self._steps_of_next_loop()):
@@ -321,7 +334,7 @@ class TrainingLoop:
         return max(0, wanted)
 
     def _run_loop(self, iterator: Any, wanted: int) -> tuple[LoopReport, bool]:
-        for action in self.actions:
+        for action in self._called:
             action.on_loop_begin()
         started = time.monotonic()
         report = self.train_step.run(iterator, wanted, loss_sums=self._epoch_loss)
@@ -336,10 +349,41 @@ class TrainingLoop:
         if report.steps:
             self._epoch_loss = list(report.loss_sums)
             stop = self._tell(report, seconds)
-            every = self.checkpoints.every_steps if self.checkpoints is not None else None
-            if every is not None and self._step % every == 0:
-                self._save()
+        stop, self._loop_size, preempted = self._agreed(stop, self._loop_size)
+        every = self.checkpoints.every_steps if self.checkpoints is not None else None
+        due = report.steps > 0 and every is not None and self._step % every == 0
+        # Where the epoch ends it is evaluated first: the checkpoint of its end holds that.
+        preempted = preempted and not (report.exhausted or stop or not self._steps_of_next_loop())
+        if due or preempted:
+            self._save()
+        if preempted:
+            self._leave()
         return report, stop
+
+    def _agreed(self, stop: bool, amount: Any) -> tuple[bool, Any, bool]:
+        """Returns what all workers do next: what one measures, or is asked, the others do not know.
+
+        Args:
+            stop: Whether an action here stops training; where one does, all stop.
+            amount: Of this worker; the chief's counts.
+
+        Returns:
+            Both, and whether SIGTERM has come to a worker.
+        """
+        told = self._crew.gather(f"step {self._step}", [stop, amount, self._preemption.asked])
+        stops, amounts, asked = zip(*told, strict=True)
+        return any(stops), amounts[0], any(asked)
+
+    def _leave(self) -> None:
+        """Ends the process after SIGTERM, once the checkpoint is whole."""
+        assert self.checkpoints is not None
+        self._crew.barrier("the checkpoint after SIGTERM")
+        words = (
+            f"SIGTERM: step {self._step} is saved in {self.checkpoints.directory}; started again, "
+            "training goes on there"
+        )
+        logging.warning("%s", words)
+        raise Preempted(words)
 
     def _tell(self, report: LoopReport, seconds: float) -> bool:
         progress = LoopProgress(
@@ -354,7 +398,7 @@ class TrainingLoop:
             rows=report.rows,
             seconds=seconds,
         )
-        stop = [action.on_loop(progress) for action in self.actions]
+        stop = [action.on_loop(progress) for action in self._called]
         return any(stop)
 
     def _end_epoch(self, *, whole: bool, stop: bool) -> None:
@@ -367,23 +411,28 @@ class TrainingLoop:
             self._iterator = None
         if self._steps_untold:
             stop = self._tell_epoch(number, loss) or stop
+        due = self.checkpoints is not None and self.checkpoints.due()
+        stop, due, preempted = self._agreed(stop, due)
         if self._steps is not None and self._step >= self._steps:
             self._stopped = "steps"
         elif self._epochs is not None and self._epoch >= self._epochs:
             self._stopped = "epochs"
         elif stop:
             self._stopped = "early_stopping"
-        if self.checkpoints is not None and (self._stopped is not None or self.checkpoints.due()):
+        if self.checkpoints is not None and (self._stopped is not None or due or preempted):
             self._save()
+            if preempted:
+                self._leave()
 
     def _tell_epoch(self, number: int, loss: float) -> bool:
         self._steps_untold = 0
         stop = False
         with self.train_step.averaged():
-            self._metrics = self.evaluate() if self.evaluate is not None else {}
+            found = self.evaluate() if self.evaluate is not None else {}
+            self._metrics = self._crew.chosen("evaluation", found)
             logs = {"loss": loss, **{f"val_{name}": v for name, v in self._metrics.items()}}
             end = EpochEnd(self._step, number, loss, self._metrics, logs)
-            for action in self.actions:
+            for action in self._called:
                 stop = action.on_epoch(end) or stop
         for name, value in logs.items():
             self._history.setdefault(name, []).append(float(value))
@@ -415,17 +464,14 @@ class TrainingLoop:
             if type(action).state is not Action.state
         ]
 
+    def _own_facts(self) -> dict[str, Any]:
+        given, options = self._data_given, self._data_options
+        return loop_facts(self.train_step, given, options, self.evaluate, self.actions)
+
     def _restore(self, checkpoints: Checkpoints, length: tuple[str, int]) -> None:
         follows: list[str] = []
         if not self._facts:
-            ours = loop_facts(
-                self.train_step,
-                self._data_given,
-                self._data_options,
-                self.evaluate,
-                self.actions,
-            )
-            self._facts = {**ours, **checkpoints.facts}
+            self._facts = {**self._own_facts(), **checkpoints.facts}
 
         def check(position: dict[str, Any]) -> None:
             kind, amount = position["calls"][-1]["length"]

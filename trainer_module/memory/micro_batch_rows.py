@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 from typing import Any
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from trainer_module.common.whole_files import write_text
 from trainer_module.data.input_pipeline import Examples
-from trainer_module.memory.micro_batch_size import MemoryBudgetError, find_micro_batch_size
+from trainer_module.devices.crew import Crew
+from trainer_module.devices.multi_worker import crew_of
+from trainer_module.memory.micro_batch_size import (
+    MemoryBudgetError,
+    MicroBatchSize,
+    find_micro_batch_size,
+)
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.model_inputs import inputs_of
 from trainer_module.model.plan import Plan, build_resolved
@@ -28,7 +36,7 @@ def micro_batch_rows(
     run_dir: str | None = None,
     record_dir: str | None = None,
 ) -> int:
-    """Returns the rows of a micro-batch on one replica.
+    """Returns the rows of a micro-batch on one replica; of several workers the least that fits all.
 
     Args:
         plan: What the configuration's names stand for.
@@ -48,6 +56,8 @@ def micro_batch_rows(
     if config.micro_batch_size != "auto":
         return config.micro_batch_size
 
+    crew = crew_of(strategy)
+
     def first_rows(model: keras.Model) -> Any:
         rows = train.narrowed(inputs_of(model, context)).batches(1)
         return next(rows.take(1).as_numpy_iterator())
@@ -59,15 +69,44 @@ def micro_batch_rows(
             arguments=(context, total_steps),
             global_batch_size=config.global_batch_size,
             strategy=strategy,
-            memory_budget=config.memory_budget,
+            memory_budget=_part_of(config.memory_budget, crew),
             cache_dir=config.memory_cache_dir,
-            record_dir=record_dir,
+            record_dir=record_dir if crew.is_chief else None,
             **plan.step_options,
         )
     except MemoryBudgetError as error:
         raise MemoryBudgetError(f"trainer.{error}") from None
     keras.utils.set_random_seed(config.seed)  # as it was: the search has built a model of its own
-    if run_dir is not None:
+    if run_dir is not None and crew.is_chief:
         note = json.dumps(found._asdict(), indent=1)
         write_text(os.path.join(run_dir, "micro_batch_size.json"), f"{note}\n")
-    return found.rows
+    if crew.size == 1:
+        return found.rows
+    return _least(found, crew, record_dir)
+
+
+def _part_of(budget: int | str, crew: Crew) -> int | str:
+    """Returns this worker's part of a share of what is free, where others are on its machine."""
+    if crew.size == 1 or not (isinstance(budget, str) and budget.endswith("%")):
+        return budget
+    here = crew.gather("machine", socket.gethostname())
+    return f"{float(budget[:-1]) / here.count(socket.gethostname()):g}%"
+
+
+def _least(found: MicroBatchSize, crew: Crew, record_dir: str | None) -> int:
+    """Returns the least of all workers, the same after a kill however much memory is free then."""
+    rows = min(crew.gather("micro_batch_size", found.rows))
+    record = record_dir and os.path.join(record_dir, f"micro_batch_size-{crew.size}-workers.json")
+    if crew.is_chief and record:
+        kept: dict[str, int] = {}
+        if found.source == "record" and tf.io.gfile.exists(record):
+            with tf.io.gfile.GFile(record) as stream:
+                kept = json.loads(stream.read())
+        if kept.get("chief") == found.rows:
+            rows = kept["rows"]
+        else:
+            write_text(record, json.dumps({"chief": found.rows, "rows": rows}))
+    rows = crew.chosen("micro_batch_size of all", rows)
+    if rows != found.rows:
+        logging.info("micro_batch_size: %d rows, which is what fits all workers", rows)
+    return rows

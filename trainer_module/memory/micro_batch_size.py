@@ -111,7 +111,10 @@ def find_micro_batch_size(
     # an error where the replicas are on GPUs (`_free_memory`).
     with contextlib.suppress(ValueError):
         grow_gpu_memory()
-    devices = replica_devices(strategy or tf.distribute.get_strategy())
+    over = strategy or tf.distribute.get_strategy()
+    devices = replica_devices(over)
+    # What this process holds of a global batch, where others have replicas, too.
+    rows = math.ceil(global_batch_size * len(devices) / over.num_replicas_in_sync)
     with tf.device("CPU:0"):
         model, optimizer, loss = _built(function(*arguments), path)
         example = _example(batch(model) if callable(batch) else batch)
@@ -122,8 +125,8 @@ def find_micro_batch_size(
         devices=devices,
         counter="resident" if devices[0].startswith("CPU") else "allocator",
         micro_batch_size=1,
-        global_batch_rows=global_batch_size,
-        window_rows=global_batch_size,
+        global_batch_rows=rows,
+        window_rows=rows,
         limit_bytes=None,
         step_options=step_options,
         keras_options={

@@ -8,19 +8,31 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from trainer_module.devices.crew import current_crew
+
 _LABEL = re.compile(r"Received a label value of (-?\d+) which is outside .* \[0, (\d+)\)")
 _INDEX = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")
 _NODE = re.compile(r"\{\{node (?:(?:while|cond)(?:_\d+)?/)*([^}]+)/[^/}]+\}\}")
 
 _OF_NAN = -(2**63)  # what x86 makes of a NaN as an integer; other processors may make 0 of it
+# What a collective that was broken off ends with, by how TensorFlow noticed.
+_OF_A_COLLECTIVE = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+)
 
 
 @contextlib.contextmanager
 def told_plainly() -> Iterator[None]:
     """Raises ValueError where TensorFlow found a class or an id that the model does not have.
 
-    Its own error, a stack of frames and the name of an operation, is the cause of that one; others
-    pass as they are.
+    And WorkerLost where a collective was broken off because a worker has gone. TensorFlow's own
+    error, a stack of frames and the name of an operation, is the cause of that one; others pass as
+    they are.
     """
     try:
         yield
@@ -29,6 +41,11 @@ def told_plainly() -> Iterator[None]:
         if explanation is None:
             raise
         raise ValueError(explanation) from error
+    except _OF_A_COLLECTIVE as error:
+        told = current_crew().lost(error)
+        if told is error:
+            raise
+        raise told from error
 
 
 def words_for(message: str) -> str | None:

@@ -1,35 +1,81 @@
-"""A global batch cut into one contiguous part per replica."""
+"""A global batch cut into one contiguous part per replica, whichever process has it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 
+class Replicas(NamedTuple):
+    """Which of all replicas are in this process: `first` to below `end` of `total`."""
+
+    first: int
+    end: int
+    total: int
+
+    def cut(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns where the parts of these replicas begin and end in a global batch, int64."""
+        return rows * self.first // self.total, rows * self.end // self.total
+
+
+class Share(NamedTuple):
+    """The rows of a global batch that are for the replicas of this process.
+
+    Attributes:
+        batch: Structure of tensors `[rows of the share, ...]`.
+        rows: Rows of the global batch, int64 scalar.
+    """
+
+    batch: Any
+    rows: tf.Tensor
+
+
+def replicas_here(strategy: tf.distribute.Strategy) -> Replicas:
+    """Returns which replicas of the strategy this process has; call it outside of them."""
+    total = strategy.num_replicas_in_sync
+    if total == 1:
+        return Replicas(0, 1, 1)
+    found: list[int] = []
+
+    def number(context: Any) -> tf.Tensor:
+        found.append(int(context.replica_id_in_sync_group))
+        return tf.zeros([])
+
+    strategy.experimental_distribute_values_from_function(number)
+    return Replicas(min(found), max(found) + 1, total)
+
+
 def per_replica(batch: Any, strategy: tf.distribute.Strategy) -> Any:
-    """Returns the batch with each tensor replaced by one part per replica.
+    """Returns the batch with each tensor replaced by one part per replica of this process.
 
     Rows stay in order; part sizes differ by at most one row, and are 0 where there are fewer rows
-    than replicas. A batch that is distributed already, or a single replica, passes unchanged.
+    than replicas. A batch that is distributed already, or a single replica, passes unchanged. The
+    part of a replica is the same whether all replicas are in one process or in several.
 
     Args:
-        batch: Structure of tensors `[rows, ...]`; None passes.
+        batch: Structure of tensors `[rows, ...]`, those of the global batch; None passes. Or the
+            `Share` of this process.
         strategy: Who the parts are for.
     """
+    share = batch if isinstance(batch, Share) else None
+    if share is not None:
+        batch = share.batch
     replicas = strategy.num_replicas_in_sync
     tensors = [t for t in tf.nest.flatten(batch) if t is not None]
     if replicas == 1 or any(isinstance(t, tf.distribute.DistributedValues) for t in tensors):
         return batch
+    start: Any = 0 if share is None else replicas_here(strategy).cut(share.rows)[0]
 
     def cut(tensor: Any) -> Any:
         if tensor is None:
             return None
-        rows = tf.shape(tensor, out_type=tf.int64)[0]
+        rows = tf.shape(tensor, out_type=tf.int64)[0] if share is None else share.rows
 
         def part(context: Any) -> tf.Tensor:
             index = context.replica_id_in_sync_group
-            return tensor[rows * index // replicas : rows * (index + 1) // replicas]
+            begin, end = rows * index // replicas, rows * (index + 1) // replicas
+            return tensor[begin - start : end - start]
 
         return strategy.experimental_distribute_values_from_function(part)
 

@@ -25,7 +25,7 @@ from trainer_module.step.reports import (
     StepReport,
     non_finite_error,
 )
-from trainer_module.step.split import per_replica
+from trainer_module.step.split import Share, per_replica
 from trainer_module.step.step_functions import StepFunctions
 from trainer_module.window.accumulation import accumulate_gradients
 from trainer_module.window.batch_checks import check_batch
@@ -176,7 +176,8 @@ class TrainStep:
         """Takes up to `num_steps` optimizer steps in one call of the graph.
 
         Args:
-            iterator: An iterator over a tf.data.Dataset of global batches, as `__call__` takes.
+            iterator: An iterator over a tf.data.Dataset of global batches, as `__call__` takes, on
+                each of several workers the same; or of the `Share` of each that is for this worker.
             num_steps: Windows to take; another number does not trace again.
             loss_sums: Those of the runs before that the report's are to go on from.
 
@@ -283,7 +284,7 @@ class TrainStep:
             sums: Any,
             last: StepReport,
         ) -> tuple[Any, ...]:
-            report = self._window(_three(element.get_value()))
+            report = self._window(_windows_batch(element.get_value()))
             took = tf.logical_not(report.failed)
             good = tf.logical_and(took, report.applied)
             weight = tf.where(good, tf.cast(report.weight_sum, dtype), zero)
@@ -312,7 +313,7 @@ class TrainStep:
         exhausted = tf.logical_and(count < num_steps, tf.logical_not(last.failed))
         return last, count, exhausted, loss, weights, rows, sums
 
-    def _window(self, batch: tuple[Any, Any, Any]) -> StepReport:
+    def _window(self, batch: Any) -> StepReport:
         """One window, in cross-replica context; every update of a variable is below this line."""
         parts = per_replica(batch, self.strategy)
         self._describe(parts)
@@ -426,6 +427,12 @@ class TrainStep:
                 added_losses=self.added_losses,
             )
         self._described_shapes = shapes
+
+
+def _windows_batch(element: Any) -> Any:
+    if isinstance(element, Share):
+        return Share(_three(element.batch), element.rows)
+    return _three(element)
 
 
 def _three(batch: Any) -> tuple[Any, Any, Any]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from typing import Any
+
+import tensorflow as tf
 
 from trainer_module.baselines.baselines import write_baselines
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
+from trainer_module.devices.crew import Crew
+from trainer_module.devices.multi_worker import crew_of
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
 from trainer_module.loop.actions import FitResult
-from trainer_module.model.data_context import unsized_ids
+from trainer_module.model.data_context import TransformedData, unsized_ids
 from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data, split_files
 from trainer_module.tfx.export import export_model
 from trainer_module.tfx.label_names import label_names, write_label
-from trainer_module.training import check_rows, keras_set_up, train
+from trainer_module.training import Trained, check_rows, keras_set_up, train
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
 
@@ -34,6 +39,9 @@ def run_fn(fn_args: Any) -> FitResult:
     With `fn_args.custom_config["baselines"]`, a split's name, what a constant and a linear model
     reach on its rows is written to `baselines.json` in the model_run folder.
 
+    On several workers (see `create_strategy`) each calls it with the same arguments: they train
+    one model together, the chief writes, and all return when what it exports is complete.
+
     Args:
         fn_args: TFX's FnArgs: train_files, eval_files, transform_output, model_run_dir,
             serving_model_dir, custom_config, hyperparameters.
@@ -41,13 +49,34 @@ def run_fn(fn_args: Any) -> FitResult:
     Raises:
         ValueError: A setting that is wrong or does not fit the data; raised before training starts.
         NonFiniteError: The loss or a gradient became NaN or infinite (see `non_finite`).
+        Preempted: SIGTERM came and a checkpoint was saved; a SystemExit with code 143.
+        WorkerLost: One of several workers did not come or has gone.
     """
     config = TrainerConfig.parse(trainer_settings(fn_args.custom_config))
     if getattr(fn_args, "hyperparameters", None):
         config = with_hyperparameters(config, fn_args.hyperparameters)
     prepare_process(config)
+    # Before anything uses TensorFlow: its server for several workers starts with it.
+    strategy = create_strategy(
+        config.strategy,
+        logical_devices=config.logical_devices,
+        communication=config.communication,
+        start_timeout_seconds=config.start_timeout_seconds,
+        worker_timeout_seconds=config.worker_timeout_seconds,
+    )
+    crew = crew_of(strategy)
+    with crew.telling():
+        crew.agree("settings", config.model_dump(mode="json"))
+        result = _run(fn_args, config, strategy, crew)
+        # TFX fails a worker whose serving folder is missing when it returns.
+        crew.barrier("the chief's export is complete")
+    return result
+
+
+def _run(
+    fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy, crew: Crew
+) -> FitResult:
     plan = resolve(config)
-    strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     summary = summarise(data.train, id_features=unsized_ids(data))
     check_rows(config, summary)
@@ -60,6 +89,9 @@ def run_fn(fn_args: Any) -> FitResult:
             run_dir=_run_dir(fn_args),
             train_steps=getattr(fn_args, "train_steps", None),
         )
+        if not crew.is_chief:
+            _join_export(trained, data)
+            return trained.result
         label = data.layout.label if data.layout is not None else None
         names = None
         if label is not None:
@@ -87,6 +119,23 @@ def run_fn(fn_args: Any) -> FitResult:
             _run_dir(fn_args), data._replace(eval_files=files), summary, config, trained.inputs
         )
     return trained.result
+
+
+def _join_export(trained: Trained, data: TransformedData) -> None:
+    """Reads, with the chief, the variables that replicas add up when they are read, if any are.
+
+    By exporting as well, to a folder that does not stay: so it is all that the chief reads.
+    """
+    on_read = tf.VariableSynchronization.ON_READ
+    if any(v.value.synchronization == on_read for v in trained.model.variables):
+        with tempfile.TemporaryDirectory(prefix="not-the-chief-") as folder:
+            export_model(
+                trained.model,
+                data.transform_output,
+                folder,
+                inputs=trained.inputs,
+                label_scale=trained.label_scale,
+            )
 
 
 def _run_dir(fn_args: Any) -> str:

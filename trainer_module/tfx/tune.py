@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
+from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
 from trainer_module.loop.actions import Action
@@ -54,7 +55,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     # A trial that measures memory asks the most of the process.
     prepare_process(next((c for c in combinations if c.micro_batch_size == "auto"), config))
     resolve_all(combinations)
-    strategy = create_strategy(config.strategy, logical_devices=config.logical_devices)
+    strategy = create_strategy(_strategy_name(config), logical_devices=config.logical_devices)
     data = open_data(fn_args, config)
     if not data.eval_files:
         raise ValueError(
@@ -89,3 +90,18 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     from trainer_module.tuning.tuner import SettingsTuner
 
     return TunerFnResult(SettingsTuner(config, tuning, train_trial, directory=directory), {})
+
+
+def _strategy_name(config: TrainerConfig) -> str:
+    """Returns the strategy of the trials, which are on one machine: the result is the same.
+
+    Raises:
+        ValueError: TF_CONFIG has several workers.
+    """
+    cluster = cluster_of_environment()
+    if cluster is not None and len(cluster.workers) > 1:
+        raise ValueError(
+            f"TF_CONFIG has {len(cluster.workers)} workers, and a search runs on one machine: "
+            "unset it for the Tuner; the Trainer takes what it found on all workers."
+        )
+    return "auto" if config.strategy == "multi_worker" else config.strategy

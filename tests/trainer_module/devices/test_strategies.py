@@ -18,7 +18,7 @@ from trainer_module.devices.strategies import replica_devices, replica_kind
         ("auto", None, tf.distribute.OneDeviceStrategy, 1),
         ("auto", 2, tf.distribute.MirroredStrategy, 2),
         ("one_device", None, tf.distribute.OneDeviceStrategy, 1),
-        ("mirrored", None, tf.distribute.MirroredStrategy, 3),  # all that conftest.py made
+        ("mirrored", None, tf.distribute.MirroredStrategy, 4),  # all that conftest.py made
         ("mirrored", 2, tf.distribute.MirroredStrategy, 2),
     ],
 )
@@ -55,14 +55,47 @@ def test_replicas_elsewhere_are_refused():
         replica_devices(strategy)
 
 
-def test_several_workers_are_refused_rather_than_ignored(monkeypatch):
+def test_a_strategy_of_one_process_is_refused_where_there_are_several_workers(monkeypatch):
     cluster = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
-    with pytest.raises(ValueError, match=r"2 workers in TF_CONFIG.*not available yet"):
+    for name in ("one_device", "mirrored"):
+        with pytest.raises(ValueError, match=r"2 workers in TF_CONFIG: each would train a model"):
+            create_strategy(name)
+
+
+def test_several_workers_want_a_tf_config_that_names_them(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ValueError, match=r"needs TF_CONFIG.*trainer_module\.launch --workers 2"):
+        create_strategy("multi_worker")
+
+
+def test_a_cluster_of_one_worker_trains_on_its_own_devices(monkeypatch):
+    cluster = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
+    strategy = create_strategy("multi_worker", logical_devices=2)
+    assert isinstance(strategy, tf.distribute.MirroredStrategy)
+    assert strategy.num_replicas_in_sync == 2
+
+
+@pytest.mark.parametrize("wrong", ["{", '{"cluster": {"worker": ["a:1"]}}', "[1]"])
+def test_a_tf_config_that_is_none_is_told(monkeypatch, wrong):
+    monkeypatch.setenv("TF_CONFIG", wrong)
+    with pytest.raises(ValueError, match=r"is not a cluster and a task .* or unset it to train"):
         create_strategy("auto")
 
 
-@pytest.mark.parametrize("name", ["multi_worker", "parameter_server", "tpu"])
+def test_auto_tells_what_it_takes_and_why(caplog):
+    with caplog.at_level("INFO", "absl"):
+        create_strategy("auto")
+        create_strategy("auto", logical_devices=2)
+    told = [r.getMessage() for r in caplog.records if "strategy: auto" in r.getMessage()]
+    assert told == [
+        "strategy: auto is one_device: TensorFlow sees no GPU",
+        "strategy: auto is mirrored: logical_devices asks for 2 CPU devices",
+    ]
+
+
+@pytest.mark.parametrize("name", ["parameter_server", "tpu"])
 def test_what_is_to_come_is_refused_by_name(name):
     with pytest.raises(ValueError, match=f"'{name}' is not available yet: use 'mirrored'"):
         create_strategy(name)

@@ -302,7 +302,7 @@ def test_settings_beside_their_key_are_refused(fn_args, custom, message):
         ({"metrics": ["acuracy"]}, r"trainer.metrics='acuracy' is not a Keras metric; did you"),
         ({"optimizer": {"name": "adamv"}}, r"trainer.optimizer.name='adamv'.*did you mean 'adam"),
         ({"optimizer": {"options": {"beta": 1}}}, r"trainer.optimizer.options=.*it takes"),
-        ({"strategy": "multi_worker"}, r"trainer.strategy='multi_worker' is not available yet"),
+        ({"strategy": "multi_worker"}, r"trainer.strategy='multi_worker' needs TF_CONFIG"),
         ({"strategy": "mirored"}, r"trainer.strategy='mirored': did you mean 'mirrored'"),
         ({"logical_devices": 64}, r"trainer.logical_devices=64, but TensorFlow already runs"),
         ({"intra_op_threads": 3}, r"trainer.intra_op_threads=3, but TensorFlow already runs in"),

@@ -95,7 +95,16 @@ class FitResult(NamedTuple):
 
 
 class Action:
-    """Called by the training loop between calls of the graph; does nothing by itself."""
+    """Called by the training loop between calls of the graph; does nothing by itself.
+
+    On several workers each has the same actions, so that all decide alike, and those that write
+    are called on the chief alone.
+
+    Attributes:
+        on_chief_only: Whether it writes, and neither stops training nor changes a weight.
+    """
+
+    on_chief_only: bool = False
 
     def on_begin(self) -> None:
         """At the beginning of each `fit`; `restore` follows where a checkpoint is there."""

@@ -20,6 +20,8 @@ class CsvLog(Action):
     that a run that continues from a checkpoint repeats no row.
     """
 
+    on_chief_only = True
+
     def __init__(self, path: str) -> None:
         """Creates the action; the file is written after the first epoch."""
         self.path = path

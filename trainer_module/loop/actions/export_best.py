@@ -22,6 +22,8 @@ class ExportBest(Action):
     the next is complete.
     """
 
+    on_chief_only = True
+
     def __init__(
         self,
         model: keras.Model,

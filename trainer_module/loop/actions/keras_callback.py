@@ -71,6 +71,7 @@ class KerasCallback(Action):
             ValueError: The callback cannot do its work here; it is named, with what can.
         """
         self.callback = callback
+        self.on_chief_only = isinstance(callback, _LOOKS_ON)
         self.name = type(callback).__name__
         self._check(train_step.optimizer, metrics)
         self._model = _ModelSeen(train_step.model, train_step.optimizer)

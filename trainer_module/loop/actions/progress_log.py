@@ -32,6 +32,8 @@ class ProgressLog(Action):
     before within an epoch.
     """
 
+    on_chief_only = True
+
     def __init__(
         self, every_seconds: float = 1.0, *, trial: tuple[int, int | None] | None = None
     ) -> None:

@@ -17,6 +17,8 @@ _SECONDS_UNTIL_SEEN = 10
 class TensorBoardScalars(Action):
     """Writes scalars to `<directory>/train` and `<directory>/eval`."""
 
+    on_chief_only = True
+
     def __init__(self, directory: str) -> None:
         """Creates the writers.
 

@@ -1,4 +1,4 @@
-"""What decides where a run ends, and how two runs differ in it."""
+"""Names and JSON values of what decides where a run ends, and how two runs differ in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ _LONGEST = 80
 
 
 def differences(
-    there: Mapping[str, Any], here: Mapping[str, Any], *, missing: str = "not there"
+    there: Mapping[str, Any],
+    here: Mapping[str, Any],
+    *,
+    missing: str = "not there",
+    text: str = "{name} was {there} and is {here}",
 ) -> list[str]:
     """Returns a text for each fact that differs: its name, what it was and what it is.
 
@@ -19,11 +23,12 @@ def differences(
         there: The facts of a checkpoint, as JSON gives them back; nested ones are named with dots.
         here: Those of this run.
         missing: How a fact is shown that only one of them has.
+        text: What is said of each.
     """
     was, now = flat(there), flat(json.loads(json.dumps(here)))
     names = [*now, *(name for name in was if name not in now)]
     return [
-        f"{name} was {_shown(name, was, missing)} and is {_shown(name, now, missing)}"
+        text.format(name=name, there=_shown(name, was, missing), here=_shown(name, now, missing))
         for name in names
         if name not in was or name not in now or was[name] != now[name]
     ]

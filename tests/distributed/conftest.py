@@ -1,0 +1,71 @@
+"""Launches of several workers, each of which many tests read."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+import files_of_rows
+import pytest
+import small_transform
+from on_workers import on_workers
+
+from trainer_module.devices.strategies import configure_logical_devices, create_strategy
+
+# Before the first operation of the process: the references have as many replicas as the workers.
+configure_logical_devices(4)
+
+ROWS = 101  # no number of replicas or files divides them
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """The same number of rows in 1, 3 and 8 files, by that number."""
+    parent = tmp_path_factory.mktemp("rows")
+    return {
+        files: files_of_rows.write(parent / str(files), files=files, rows=ROWS)
+        for files in (1, 3, 8)
+    }
+
+
+@pytest.fixture(scope="session")
+def one_process():
+    """Strategies of this process by their number of replicas."""
+    return {
+        1: create_strategy("one_device"),
+        **{n: create_strategy("mirrored", logical_devices=n) for n in (2, 4)},
+    }
+
+
+@pytest.fixture(scope="session")
+def several(folders):
+    """A function from (workers, devices of each) to what each worker told, by check."""
+    # What no other test needs to wait for runs once, with all that is asked of these workers.
+    checks = {
+        (2, 1): ["matrix:0:2", "whole_batches"],
+        (2, 2): ["matrix:1:4"],
+        (3, 1): ["matrix:3:4"],
+    }
+    for layout, names in checks.items():
+        names += [f"twenty_steps:{folders[3]}", f"evaluation:{folders[3]}"]
+        names += [f"seen:{folder}:{batch}:30" for folder in folders.values() for batch in (7, 40)]
+        if layout == (2, 1):
+            names.append(f"seen:{folders[3]}:7:0")
+
+    @functools.cache
+    def told(workers: int, devices: int):
+        found = on_workers("checks", devices, *checks[workers, devices], workers=workers)
+        return [dict(each) for each in found]
+
+    return told
+
+
+@pytest.fixture(scope="session")
+def packed(tmp_path_factory):
+    """A Transform output with packed features, as run_fn takes it: graph, train, eval."""
+    folder = tmp_path_factory.mktemp("packed")
+    made = small_transform.run_transform(folder, small_transform.packed_preprocessing_fn)
+    assets = Path(made.graph) / "transform_fn" / "assets"
+    (assets / "feature_layout").write_text(json.dumps(small_transform.PACKED_LAYOUT))
+    return {"graph": made.graph, "train": made.train, "eval": made.eval}

@@ -1,0 +1,134 @@
+"""What one worker of several does for the tests: `checks.py DEVICES CHECK[:ARGUMENT...] ...`.
+
+One launch runs many checks: TensorFlow's start takes longer than most of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import files_of_rows
+import full_batch
+import keras
+import numpy as np
+from exactness import SELECTION, check
+from on_workers import tell
+
+from trainer_module import TrainingLoop, TrainStep, create_strategy
+from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.model.metrics import create_metric
+from trainer_module.step.split import per_replica, replicas_here
+
+METRICS = ("auc", "f1_score", "mean_squared_error", "r2_score", "precision")
+
+
+class Same(dict):
+    """The strategy of all workers in place of each that a cell names."""
+
+    def __init__(self, strategy):
+        super().__init__()
+        self.strategy = strategy
+
+    def __missing__(self, name):
+        return self.strategy
+
+
+def matrix(strategy, first: str, step: str):
+    """Each STEPth cell of the exactness matrix, from FIRST on."""
+    found = {}
+    for cell in SELECTION[int(first) :: int(step)]:
+        keras.utils.set_random_seed(0)
+        found[str(cell)] = None
+        try:
+            check(dataclasses.replace(cell, strategy="all"), Same(strategy))
+        except AssertionError as error:
+            found[str(cell)] = str(error)
+    return found
+
+
+def examples_of(folder: str, strategy):
+    examples = files_of_rows.examples(Path(folder))
+    if is_multi_worker(strategy):
+        examples = dataclasses.replace(examples, replicas=replicas_here(strategy))
+    return examples
+
+
+def seen(strategy, folder: str, batch: str, buffer: str):
+    """The rows of each replica of this worker, by epoch and global batch."""
+    batches = examples_of(folder, strategy).shuffled_batches(
+        int(batch), shuffle_buffer_rows=int(buffer), seed=3
+    )
+    return [
+        [
+            [part.numpy().tolist() for part in strategy.experimental_local_results(ids)]
+            for features, _ in (per_replica(each, strategy) for each in batches(epoch))
+            for ids in [features["id"]]
+        ]
+        for epoch in range(2)
+    ]
+
+
+def twenty_steps(strategy, folder: str):
+    """float32 weights after 20 steps of SGD by the loop, on rows that no number divides."""
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        inputs = keras.Input((files_of_rows.WIDTH,), name="x")
+        hidden = keras.layers.Dense(8, activation="tanh")(inputs)
+        model = keras.Model({"x": inputs}, keras.layers.Dense(1)(hidden))
+        optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=3, strategy=strategy)
+    examples = examples_of(folder, strategy).narrowed(["x"])
+    batches = examples.shuffled_batches(23, shuffle_buffer_rows=50, seed=5)
+    TrainingLoop(step, batches, steps=20, progress=False).fit()
+    return [weight.tolist() for weight in model.get_weights()]
+
+
+def evaluation(strategy, folder: str):
+    """Loss and metrics of a model on rows in ragged batches."""
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        inputs = keras.Input((files_of_rows.WIDTH,), name="x")
+        model = keras.Model({"x": inputs}, keras.layers.Dense(1, activation="sigmoid")(inputs))
+        metrics = [create_metric(name, "binary") for name in METRICS]
+    batches = examples_of(folder, strategy).narrowed(["x"]).batches(17)
+    measure = Evaluation(model, "binary_crossentropy", batches, metrics=metrics, strategy=strategy)
+    return [measure(), measure()]
+
+
+def whole_batches(strategy):
+    """A step on batches that each worker has whole: it takes its own part of them."""
+    keras.utils.set_random_seed(2)
+    with strategy.scope():
+        model = full_batch.mlp()
+        optimizer = keras.optimizers.Adam(0.05)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=2, strategy=strategy)
+    data = [full_batch.batch("mlp", rows, seed) for seed, rows in enumerate((11, 1, 6))]
+    data = [tuple(np.asarray(part, "float32") for part in batch) for batch in data]
+    result = TrainingLoop(step, data, epochs=2, progress=False).fit()
+    return [[weight.tolist() for weight in model.get_weights()], result.history["loss"]]
+
+
+CHECKS: dict[str, Callable] = {
+    each.__name__: each for each in (matrix, seen, twenty_steps, evaluation, whole_batches)
+}
+
+
+def done(name: str, strategy):
+    """Runs a check by its name and arguments: `matrix:0:2`."""
+    name, *arguments = name.split(":")
+    return CHECKS[name](strategy, *arguments)
+
+
+def main(devices: int, checks: list[str]) -> None:
+    strategy = create_strategy("multi_worker", logical_devices=devices)
+    tell(["replicas", strategy.num_replicas_in_sync])
+    for each in checks:
+        tell([each, done(each, strategy)])
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,46 @@
+"""What workers say to each other, without TensorFlow: `talks.py CASE`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from on_workers import tell
+
+from trainer_module.devices.cluster import cluster_of_environment
+from trainer_module.devices.crew import join_crew
+
+cluster = cluster_of_environment()
+assert cluster is not None
+case, number = sys.argv[1], cluster.number
+if case == "never comes" and number == 1:
+    time.sleep(60)
+if case == "other cluster" and number == 1:
+    os.environ["TF_CONFIG"] = os.environ["TF_CONFIG"].replace("127.0.0.1", "localhost")
+crew = join_crew(start_timeout_seconds=3, worker_timeout_seconds=2)
+if case == "gathers":
+    tell(crew.gather("a list", [number, "text", None, 0.1]))
+    tell(crew.chosen("the chief's", {"by": number}))
+    for turn in range(20):
+        crew.gather(f"turn {turn}", turn)
+    tell(join_crew(start_timeout_seconds=3, worker_timeout_seconds=2) is crew)
+    crew.agree("settings", {"seed": 3, "optimizer": {"name": "sgd"}})
+if case == "differs":
+    crew.agree("settings", {"seed": number, "optimizer": {"name": "sgd"}})
+if case == "strays":
+    crew.barrier(f"place {number}")
+if number == 1:
+    if case == "is killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if case == "hangs":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if case == "fails":
+        raise KeyError("a column")
+    if case == "ends":
+        sys.exit(0)
+if case == "is killed" and number == 2:
+    time.sleep(60)  # as in a collective: the main thread asks no one
+if case in ("is killed", "hangs", "fails", "ends"):
+    crew.barrier("a place")

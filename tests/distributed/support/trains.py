@@ -1,0 +1,43 @@
+"""run_fn on one of several workers: `trains.py FOLDER JSON`, the data and settings as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+from pathlib import Path
+
+from absl import logging
+from on_workers import tell
+
+from trainer_module import run_fn
+from trainer_module.devices.crew import current_crew
+
+
+def fn_args(folder: str, data: dict[str, str], trainer: dict, **custom) -> types.SimpleNamespace:
+    return types.SimpleNamespace(
+        train_files=[data["train"]],
+        eval_files=[data["eval"]],
+        transform_output=data["graph"],
+        model_run_dir=f"{folder}/run",
+        serving_model_dir=f"{folder}/serving",
+        train_steps=0,
+        custom_config={"trainer": trainer, **custom},
+    )
+
+
+def main(folder: str, text: str) -> None:
+    asked = json.loads(text)
+    number = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    trainer = {**asked["trainer"], **asked.get("of_worker", {}).get(str(number), {})}
+    result = run_fn(fn_args(folder, asked["data"], trainer, baselines="eval"))
+    tell(["worker", current_crew().number])
+    tell(["result", result._asdict()])
+    tell(["there", (Path(folder) / "serving" / "saved_model.pb").exists()])
+    tell(["label", (Path(folder) / "serving" / "assets.extra" / "label.json").exists()])
+
+
+if __name__ == "__main__":
+    logging.set_verbosity(logging.INFO)
+    main(*sys.argv[1:])

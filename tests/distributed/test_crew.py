@@ -1,0 +1,87 @@
+"""Workers that say things to each other, and what they say when one is missing or differs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from on_workers import command, environment, on_workers
+
+from trainer_module.devices.launch import WorkersFailed, launch
+
+pytestmark = pytest.mark.distributed
+
+
+def failed(case: str, workers: int = 3) -> dict[str, tuple[int, str]]:
+    """Returns the code and the last words of each worker that ended badly."""
+    with pytest.raises(WorkersFailed) as caught:
+        launch(
+            command("talks", case),
+            workers=workers,
+            env=environment(),
+            on_line=lambda name, line: None,
+            grace_seconds=1,
+        )
+    return {each.name: (each.code, "\n".join(each.tail)) for each in caught.value.failed}
+
+
+def test_each_worker_gets_the_values_of_all():
+    for told in on_workers("talks", "gathers", workers=3):
+        values, chosen, same = told
+        assert values == [[number, "text", None, 0.1] for number in range(3)]
+        assert chosen == {"by": 0}
+        assert same is True
+
+
+def test_all_refuse_a_worker_that_differs_in_words():
+    found = failed("differs")
+    assert set(found) == {"worker 0", "worker 1", "worker 2"}
+    for code, words in found.values():
+        assert code == 1
+        assert "Disagreement: the workers differ in their settings" in words
+        for number in (1, 2):
+            assert f"worker {number} (127.0.0.1:" in words
+            assert f"seed is {number} there and 0 on worker 0 (127.0.0.1:" in words
+        assert "optimizer.name is" not in words  # the same on all
+
+
+def test_a_worker_that_never_comes_is_named_on_those_that_did():
+    started = time.monotonic()
+    found = failed("never comes")
+    assert time.monotonic() - started < 30
+    for name in ("worker 0", "worker 2"):
+        code, words = found[name]
+        assert code == 1
+        assert "WorkerLost: worker 1 (127.0.0.1:" in words
+        assert "did not come within 3 s (trainer.start_timeout_seconds)" in words
+
+
+def test_another_cluster_is_refused():
+    for code, words in failed("other cluster", workers=2).values():
+        assert code == 1
+        assert "worker number 1 has a TF_CONFIG with 2 workers (localhost:" in words
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("is killed", "has gone: its process ended; see its log."),
+        ("hangs", r"is silent since 2 s (trainer.worker_timeout_seconds=2): it hangs"),
+        ("fails", "failed: KeyError: 'a column'"),
+        ("ends", "ended while worker 0 (127.0.0.1:"),
+        ("strays", "is at 'place 1' and worker 0 (127.0.0.1:"),
+    ],
+)
+def test_the_others_end_with_what_became_of_one(case, words):
+    """Also one whose main thread waits for something else: it is ended, with code 75."""
+    found = failed(case)
+    if case == "is killed":
+        assert found["worker 1"][0] == -9
+    if case == "fails":
+        assert found["worker 1"][0] == 1
+    others = {"worker 0"} if case == "is killed" else {"worker 0", "worker 2"}
+    for name in others:
+        code, said = found[name]
+        assert code == 75
+        assert "worker 1 (127.0.0.1:" in said
+        assert words in said

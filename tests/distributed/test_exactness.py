@@ -1,0 +1,119 @@
+"""Several workers against one process: the exactness matrix, rows, steps and evaluation.
+
+Reference of the matrix: tests/trainer_module/support/exactness.py, a full batch on one device, with
+its tolerances. Reference of all else: the same in this process.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import checks
+import files_of_rows
+import numpy as np
+import pytest
+from exactness import SELECTION
+
+pytestmark = pytest.mark.distributed
+
+
+def joined(parts):
+    return list(itertools.chain.from_iterable(parts))
+
+
+LAYOUTS = [(2, 1), (2, 2), (3, 1)]  # workers, devices of each
+
+
+@pytest.mark.parametrize(
+    ("layout", "first", "step"), [((2, 1), 0, 2), ((2, 2), 1, 4), ((3, 1), 3, 4)]
+)
+def test_the_exactness_matrix_on_several_workers(several, layout, first, step):
+    for worker in several(*layout):
+        assert worker["replicas"] == layout[0] * layout[1]
+        found = worker[f"matrix:{first}:{step}"]
+        assert set(found) == {str(cell) for cell in SELECTION[first::step]}
+        assert {cell: why for cell, why in found.items() if why} == {}
+
+
+def test_replicas_reach_the_same_weights_in_one_process_or_in_several(
+    several, folders, one_process
+):
+    """Reference: one device. Tolerance 2e-6 of each variable's largest value, float32, 20 steps."""
+    name = f"twenty_steps:{folders[3]}"
+    expected = checks.done(name, one_process[1])
+    layouts = {f"{n} in this process": checks.done(name, one_process[n]) for n in (2, 4)}
+    for workers, devices in LAYOUTS:
+        first, *others = (worker[name] for worker in several(workers, devices))
+        assert all(other == first for other in others)  # bit for bit on all workers
+        layouts[f"{workers} x {devices}"] = first
+    for layout, weights in layouts.items():
+        for value, right in zip(weights, expected, strict=True):
+            error = np.abs(np.subtract(value, right)).max() / np.abs(right).max()
+            assert error < 2e-6, layout
+
+
+@pytest.mark.parametrize("files", [1, 3, 8])
+@pytest.mark.parametrize("batch", [7, 40])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_each_row_reaches_one_replica_of_the_same_global_batches(
+    several, folders, one_process, files, batch, layout
+):
+    """Also where workers have no row of the last batch, 101 % 40 % 7: nothing hangs."""
+    name = f"seen:{folders[files]}:{batch}:30"
+    whole = checks.done(name, one_process[1])
+    workers = [worker[name] for worker in several(*layout)]
+    for epoch, batches in enumerate(whole):
+        for place, (rows,) in enumerate(batches):
+            parts = [part for worker in workers for part in worker[epoch][place]]
+            assert joined(parts) == rows  # in order: so each once, and by the same cut
+            sizes = [len(part) for part in parts]
+            assert len(sizes) == layout[0] * layout[1]
+            assert max(sizes) - min(sizes) <= 1
+        everything = [row for (rows,) in batches for row in rows]
+        assert sorted(everything) == list(range(101))
+    assert whole[0] != whole[1]
+
+
+def test_the_order_of_the_files_is_cut_alike(several, folders, one_process):
+    """Without shuffling."""
+    name = f"seen:{folders[3]}:7:0"
+    whole = checks.done(name, one_process[1])
+    workers = [worker[name] for worker in several(2, 1)]
+    together = [
+        [joined(worker[epoch][place][0] for worker in workers) for place in range(len(batches))]
+        for epoch, batches in enumerate(whole)
+    ]
+    assert together == [[rows for (rows,) in batches] for batches in whole]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_metrics_are_of_all_rows_and_the_same_on_each_worker(several, folders, one_process, layout):
+    """Reference: one device. Tolerance 1e-6 relative: sums of float32 in another order."""
+    name = f"evaluation:{folders[3]}"
+    expected, again = checks.done(name, one_process[1])
+    assert expected == again
+    assert set(expected) == {"loss", *checks.METRICS}
+    first, *others = (worker[name] for worker in several(*layout))
+    assert all(other == first for other in others)
+    for found in first:  # also when it is called again
+        assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_batches_that_each_worker_has_whole_are_cut_too(several, one_process):
+    """Reference: one device. Tolerance 2e-5 relative, float32 and Adam."""
+    weights, losses = checks.done("whole_batches", one_process[1])
+    for worker in several(2, 1):
+        found, found_losses = worker["whole_batches"]
+        assert found_losses == pytest.approx(losses, rel=2e-5)
+        for value, right in zip(found, weights, strict=True):
+            np.testing.assert_allclose(value, right, rtol=2e-5, atol=1e-6)
+
+
+def test_the_rows_are_those_that_were_written(folders):
+    """What the tests above count."""
+    for folder in folders.values():
+        rows = [
+            int(row) for features, _ in files_of_rows.examples(folder).batches(9)
+            for row in features["id"]
+        ]  # fmt: skip
+        assert sorted(rows) == list(range(101))
