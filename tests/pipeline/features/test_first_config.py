@@ -164,3 +164,22 @@ def test_a_rare_class_is_split_by_class(tmp_path):
     data = load_config(output).data
     assert (data.source, data.split.by) == ("parquet", "stratified")
     assert "there are 73 rows" in output.read_text(encoding="utf-8")
+
+
+def test_rows_of_tfrecords_are_split_and_left_out_as_others(tmp_path):
+    import tensorflow as tf
+
+    with tf.io.TFRecordWriter(str(tmp_path / "rows.tfrecord")) as writer:
+        for i in range(300):
+            example = tf.train.Example()
+            example.features.feature["size"].float_list.value.append((i * 37 % 101) / 7)
+            if i % 10:
+                kind = b"rare" if i % 13 == 0 else (b"a", b"b")[i % 2]
+                example.features.feature["kind"].bytes_list.value.append(kind)
+            writer.write(example.SerializeToString())
+    output = tmp_path / "first.yaml"
+    command = ["init", "--data", str(tmp_path / "rows.tfrecord"), "--output", str(output)]
+    assert main([*command, "--label", "kind"]) == 0
+    data = load_config(output).data
+    assert (data.source, data.split.by) == ("tfrecord", "stratified")
+    assert data.drop_rows_without_label
