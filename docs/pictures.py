@@ -37,6 +37,7 @@ CHAINS: dict[str, Mapping[str, Any]] = {
         "clip": {"quantiles": [0.01, 0.99]},
     },
     "log1p": {"scale": "log1p"},
+    "power": {"scale": "power"},
     "gaussian": {"scale": "gaussian"},
 }
 BLUE, ORANGE, GREY = "#2b6cb0", "#c05621", "#718096"
@@ -103,8 +104,9 @@ def apply_chain(values: np.ndarray, chain: Mapping[str, Any]) -> np.ndarray:
 def draw_before_and_after(fares: np.ndarray, outputs: Mapping[str, np.ndarray], file: Path) -> None:
     """Histograms: the column, then each scaler's output, over the whole range of each."""
     panels = {"fare, as it is (dollars)": fares, **outputs}
-    figure, axes = plt.subplots(4, 2, figsize=(8.2, 8.6), layout="constrained")
-    for axis, (title, values) in zip(axes.flat, panels.items(), strict=True):
+    figure, axes = plt.subplots(5, 2, figsize=(8.2, 10.6), layout="constrained")
+    axes.flat[-1].set_axis_off()
+    for axis, (title, values) in zip(axes.flat, panels.items(), strict=False):
         raw = values is fares
         axis.hist(values, bins=80, color=ORANGE if raw else BLUE, log=True)
         axis.set_title(title)
@@ -129,14 +131,14 @@ def draw_curves(fares: np.ndarray, outputs: Mapping[str, np.ndarray], file: Path
     last = float(np.nanpercentile(fares, 99.5))
     order = np.argsort(fares)
     figure, axis = plt.subplots(figsize=(8.2, 3.6), layout="constrained")
-    for title in ("z_score", "min_max", "robust", "log1p", "gaussian"):
+    for title in ("z_score", "min_max", "robust", "log1p", "power", "gaussian"):
         inside = order[fares[order] <= last]
         axis.plot(fares[inside], outputs[title][inside], label=title, linewidth=1.6)
     _mark_quartiles(axis, fares)
     axis.axhline(0.0, color=GREY, linewidth=0.8)
     axis.set_xlabel("fare (dollars)")
     axis.set_ylabel("what the model sees")
-    axis.legend(frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.14))
+    axis.legend(frameon=False, ncols=6, loc="upper center", bbox_to_anchor=(0.5, 1.14))
     figure.savefig(file, dpi=110)
     plt.close(figure)
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.date_formats import guess_format
+from pipeline.features.powers import OUTLYING, bowley, power_of
 
 MOSTLY_MISSING = 0.95
 INDICATOR_SHARE = 0.01  # from here on, that a value is missing is told to the model
@@ -32,7 +33,6 @@ MANY = 1_000  # different values that get an id each, if none is shared
 CODES = 100  # different ints that count as codes where each is frequent
 ROWS_PER_CODE = 20
 SKEWED = 0.3
-OUTLYING = 6.0  # interquartile ranges beyond the quartiles
 FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
 LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is no unit for a network
 HASH_LARGEST = 1 << 16
@@ -259,7 +259,7 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
         return _flag(facts, numbers, table)
     p10, p25, p50, p75, p90 = (numbers.at(level) for level in (10, 25, 50, 75, 90))
     p1, p99 = numbers.at(1), numbers.at(99)
-    skew = _bowley(p10, p50, p90)
+    skew = bowley(p10, p50, p90)
     middle = p75 - p25
     if middle == 0:
         measured = (
@@ -272,17 +272,25 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
     spread = f"median {p50:.4g}, 99 % below {p99:.4g}, largest {numbers.maximum:.4g}"
     if abs(skew) >= SKEWED:
         if numbers.minimum >= 0 and math.log1p(p99) <= LOG_LARGEST:
-            logs = _bowley(*(math.log1p(value) for value in (p10, p50, p90)))
+            logs = bowley(*(math.log1p(value) for value in (p10, p50, p90)))
             if abs(logs) < SKEWED:
                 return _scaled(
                     facts, table, "skewed", {"scale": ["log1p", "z_score"]},
                     f"skew {skew:+.2f}, of log(1 + x) {logs:+.2f}; {spread}", "median",
                     f"Skew of {SKEWED} or more (0: symmetric), and less after log(1 + x).",
                 )  # fmt: skip
+        power = power_of(numbers)
+        if power is not None:
+            return _scaled(
+                facts, table, "powers", {"scale": "power"},
+                f"skew {skew:+.2f}, of the power {power[0]:.2g} {power[1]:+.2f}; {spread}",
+                "median",
+                f"Skew of {SKEWED} or more that a logarithm does not mend, and a power does.",
+            )  # fmt: skip
         return _scaled(
             facts, table, "ranked", {"scale": "gaussian"}, f"skew {skew:+.2f}; {spread}", "median",
-            f"Skew of {SKEWED} or more that a logarithm does not mend: by rank, to a normal "
-            "distribution.",
+            f"Skew of {SKEWED} or more that neither a logarithm nor a power mends: by rank, to a "
+            "normal distribution.",
         )  # fmt: skip
     beyond = max(numbers.maximum - p75, p25 - numbers.minimum) / middle
     if beyond > OUTLYING:
@@ -419,10 +427,6 @@ def _zero_or_one(facts: ColumnFacts, numbers: Numbers) -> bool:
     inside = numbers.minimum == 0 and numbers.maximum == 1
     ones = facts.present - numbers.zeros
     return inside and math.isclose(numbers.mean * facts.present, ones, rel_tol=1e-9)
-
-
-def _bowley(low: float, middle: float, high: float) -> float:
-    return (low + high - 2.0 * middle) / (high - low) if high > low else 0.0
 
 
 def _listed(texts: Texts) -> list[str]:

@@ -9,10 +9,16 @@ from typing import Any, cast
 from transform.analyzers.fitted import fitted_numbers
 from transform.analyzers.order import ORDER, OrderStatistics
 from transform.analyzers.per_key import MOMENTS_OF_KEYS
+from transform.analyzers.power import POWER, Powers
 from transform.analyzers.present import PRESENT
 from transform.analyzers.statistics import STATISTICS, FittedStatistics, Moments
 
-_RECORDS = {STATISTICS: FittedStatistics, ORDER: OrderStatistics, MOMENTS_OF_KEYS: Moments}
+_RECORDS = {
+    STATISTICS: FittedStatistics,
+    ORDER: OrderStatistics,
+    MOMENTS_OF_KEYS: Moments,
+    POWER: Powers,
+}
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,7 @@ class FittedColumn:
     Attributes:
         statistics: Of a scaled column.
         order: Of a scaled column, where any column wants quantiles.
+        power: Of a column that is scaled by a power.
         moments_of_keys: Float64 `[keys + 1]` each; the last are those of all rows.
         values: Everything else, by the word that it was kept under: `filling`, `most_frequent`,
             `boundaries`, `quantiles`, ...
@@ -29,6 +36,7 @@ class FittedColumn:
 
     statistics: FittedStatistics | None = None
     order: OrderStatistics | None = None
+    power: Powers | None = None
     moments_of_keys: Moments | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 

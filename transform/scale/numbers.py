@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from transform.analyzers.fitted import Record, keep, keep_record
 from transform.analyzers.order import ORDER, QUANTILES, Order, Wanted, order_statistics
-from transform.analyzers.statistics import STATISTICS, column_statistics
+from transform.analyzers.power import POWER, Powers, fitted_powers
+from transform.analyzers.statistics import STATISTICS, FittedStatistics, column_statistics
 from transform.columns.block import Block
 from transform.columns.grouped import INDICATOR_SUFFIX, ResolvedGroup
 from transform.columns.inputs import DenseColumns, take_columns
@@ -36,6 +37,7 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
     given = _functions_of(given, owners)
     missing = tf.math.is_nan(given)
     statistics = column_statistics(given)
+    powers = _analyzed_powers(given, owners, names, statistics)
     order = _analyzed_order(given, owners, names)
     low, high = order.statistics.low, order.statistics.high
     filling = keep(fill_values(given, owners, statistics, order.statistics), FILLING, names)
@@ -46,7 +48,17 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
     statistics = keep_record(statistics, STATISTICS, names)
     filled = tf.where(missing, filling, x)
     result = _by_scaler(
-        ToScale(names, owners, filled, given, statistics, order.statistics, order.quantiles, dense)
+        ToScale(
+            names,
+            owners,
+            filled,
+            given,
+            statistics,
+            order.statistics,
+            order.quantiles,
+            powers,
+            dense,
+        )
     )
     # Who explains a column asks for its statistics even where nothing is scaled by them.
     with tf.control_dependencies([statistics.count]):
@@ -85,6 +97,17 @@ def _analyzed_order(x: tf.Tensor, owners: Sequence[Group], names: Sequence[str])
     return Order(statistics, quantiles)
 
 
+def _analyzed_powers(
+    x: tf.Tensor, owners: Sequence[Group], names: Sequence[str], statistics: FittedStatistics
+) -> Powers | None:
+    """Powers of the columns that are scaled by one, in their order, kept under their names."""
+    members = [i for i, group in enumerate(owners) if SCALERS[group.kind].learns == "power"]
+    if not members:
+        return None
+    found = fitted_powers(take_columns(x, members), _taken(statistics, members))
+    return keep_record(found, POWER, [names[i] for i in members])
+
+
 def wanted_of(group: Group) -> Wanted:
     """What of a column's order its group has use for."""
     learns = SCALERS[group.kind].learns
@@ -120,6 +143,7 @@ def _part(columns: ToScale, kind: str, members: list[int]) -> ToScale:
         quantiles = columns.quantiles
         if members != ranked:
             quantiles = tf.gather(quantiles, [ranked.index(i) for i in members])
+    powers = columns.powers if learns == "power" else None
     return ToScale(
         names=tuple(columns.names[i] for i in members),
         groups=tuple(columns.groups[i] for i in members),
@@ -128,6 +152,7 @@ def _part(columns: ToScale, kind: str, members: list[int]) -> ToScale:
         statistics=statistics,
         order=order,
         quantiles=quantiles,
+        powers=powers,
         dense=columns.dense,
     )
 

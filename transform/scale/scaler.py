@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from transform.analyzers.fitted_column import FittedColumn
     from transform.analyzers.order import OrderStatistics
+    from transform.analyzers.power import Powers
     from transform.analyzers.statistics import FittedStatistics
     from transform.columns.inputs import DenseColumns
 
@@ -39,6 +40,7 @@ class ToScale:
         statistics: Of the clipped values, before imputation.
         order: The same, of a scaler that learns quartiles or quantiles; else None.
         quantiles: Float64 `[n, QUANTILE_GRID + 1]`, of a scaler that learns quantiles; else None.
+        powers: The same, of a scaler that learns a power; else None.
         dense: The columns of all groups, keys among them.
     """
 
@@ -49,6 +51,7 @@ class ToScale:
     statistics: FittedStatistics
     order: OrderStatistics | None
     quantiles: tf.Tensor | None
+    powers: Powers | None
     dense: DenseColumns
 
 
@@ -73,7 +76,7 @@ class Scaler:
     """
 
     name: str
-    learns: Literal["nothing", "extremes", "moments", "quartiles", "quantiles"]
+    learns: Literal["nothing", "extremes", "moments", "quartiles", "quantiles", "power"]
     apply: Callable[[ToScale], tf.Tensor]
     explain: Callable[[Group, FittedColumn], dict[str, Any]] = nothing_to_explain
     judged_as: Literal["z_score", "z_score_by_key", "min_max", "gaussian", "pointwise"] | None = (

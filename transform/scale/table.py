@@ -10,6 +10,7 @@ from transform.scale import (
     log1p,
     min_max,
     none,
+    power,
     robust,
     z_score,
     z_score_by_key,
@@ -20,7 +21,7 @@ from transform.spec.scalers import Chainable, Pointwise
 
 SCALERS: dict[str, Scaler] = {
     module.SCALER.name: module.SCALER
-    for module in (z_score, min_max, robust, gaussian, log1p, asinh, none, z_score_by_key)
+    for module in (z_score, min_max, robust, gaussian, power, log1p, asinh, none, z_score_by_key)
 }
 SCALERS |= {
     scaler.name: scaler

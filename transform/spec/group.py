@@ -11,6 +11,7 @@ from transform.spec.common import OTHERS, ColumnType, Model, Names, is_glob
 from transform.spec.encoders import Encode
 from transform.spec.scalers import (
     BY_MEAN,
+    BY_POWER,
     BY_RANK,
     AnyFilling,
     AnyScale,
@@ -119,9 +120,10 @@ class Group(Model):
 
     def _refuse_two_passes(self, where: str) -> None:
         """Mean and variance of values clipped at bounds that the same pass only finds."""
-        by_mean = self.by is not None or self._last in BY_MEAN
+        by_mean = self.by is not None or self._last in BY_MEAN | BY_POWER
         if by_mean or self.impute == "mean":
-            needs = "scale: z_score" if by_mean else "impute: mean"
+            scale = "power" if self._last in BY_POWER else "z_score"
+            needs = f"scale: {scale}" if by_mean else "impute: mean"
             raise ValueError(
                 f"{where}: {needs} needs the mean of the clipped values, which clip.quantiles "
                 "knows only after the one pass over the data; use scale: robust or min_max with "

@@ -9,10 +9,11 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from transform.spec.common import Model, NameOrOptions
 
-Scale = Literal["z_score", "min_max", "robust", "gaussian", "log1p", "asinh", "none"]
+Scale = Literal["z_score", "min_max", "robust", "gaussian", "power", "log1p", "asinh", "none"]
 Pointwise = Literal["log1p", "asinh"]  # functions of a number alone, which may begin a chain
 Chainable = Literal["z_score", "min_max", "robust"]  # scalers that may end one
 BY_MEAN = frozenset({"z_score"})  # scales that learn mean and variance
+BY_POWER = frozenset({"power"})  # scales that learn a power, and mean and variance after it
 BY_RANK = frozenset({"robust", "gaussian"})  # scales that learn medians or quantiles
 Filling = Literal["mean", "median", "most_frequent"]
 

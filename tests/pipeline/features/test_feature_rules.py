@@ -22,6 +22,7 @@ SHAPES: dict[str, np.ndarray] = {
     "large_skew": RNG.lognormal(12.0, 1.0, ROWS),
     "outliers": np.where(np.arange(ROWS) == 7, 1e6, RNG.normal(50.0, 10.0, ROWS)),
     "zeros": np.where(np.arange(ROWS) % 10 < 8, 0.0, RNG.normal(50.0, 10.0, ROWS)),
+    "two_humps": np.r_[RNG.normal(0, 1, ROWS * 3 // 4), RNG.normal(60, 1, ROWS // 4)],
     "flags": (np.arange(ROWS) % 3 == 0).astype(float),
 }
 
@@ -68,8 +69,9 @@ def options(facts: ColumnFacts, table: TableFacts = TABLE) -> dict[str, Any] | N
         ("normal", {"scale": "z_score"}),
         ("even", {"scale": "min_max"}),
         ("log_normal", {"scale": ["log1p", "z_score"]}),
-        ("negative_skew", {"scale": "gaussian"}),
-        ("large_skew", {"scale": "gaussian"}),
+        ("negative_skew", {"scale": "power"}),
+        ("large_skew", {"scale": "power"}),  # its logarithm is no unit for a network
+        ("two_humps", {"scale": "gaussian"}),  # which no power mends
         ("outliers", {"clip": {"quantiles": [0.001, 0.999]}, "scale": "robust"}),
         ("zeros", {"scale": "gaussian"}),
         ("flags", {"scale": "none"}),

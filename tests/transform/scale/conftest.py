@@ -14,6 +14,7 @@ def scaled_by() -> Callable[..., np.ndarray]:
     import tensorflow as tf
 
     from transform.analyzers.order import OrderStatistics
+    from transform.analyzers.power import Powers, yeo_johnson
     from transform.analyzers.statistics import FittedStatistics
     from transform.columns.inputs import DenseColumns
     from transform.scale.scaler import ToScale
@@ -33,6 +34,8 @@ def scaled_by() -> Callable[..., np.ndarray]:
         levels = np.linspace(0.0, 1.0, QUANTILE_GRID + 1)
         quantiles = np.quantile(fitted, levels, axis=0, method="inverted_cdf").T
         values = tf.constant(fitted if x is None else x)
+        power = tf.fill([n], np.float64(0.5))
+        powered = yeo_johnson(tf.constant(fitted), power).numpy()
         columns = ToScale(
             names=names,
             groups=(group,) * n,
@@ -41,6 +44,7 @@ def scaled_by() -> Callable[..., np.ndarray]:
             statistics=FittedStatistics._make(map(tf.constant, statistics)),
             order=OrderStatistics._make(map(tf.constant, (low, high, *quartiles))),
             quantiles=tf.constant(quantiles),
+            powers=Powers(power, tf.constant(powered.mean(0)), tf.constant(powered.var(0))),
             dense=DenseColumns({}, numbers=[], texts=[]),
         )
         return SCALERS[kind].apply(columns).numpy()

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 pytest.importorskip("tensorflow")
 
 from transform.scale.table import SCALERS
-from transform.spec.scalers import BY_MEAN, BY_RANK, Chainable, Pointwise, Scale
+from transform.spec.scalers import BY_MEAN, BY_POWER, BY_RANK, Chainable, Pointwise, Scale
 
 NAMES = get_args(Scale)
 ScaledBy = Callable[..., np.ndarray]
@@ -58,4 +58,5 @@ def test_every_scale_of_the_spec_has_a_record() -> None:
     assert all(name == scaler.name for name, scaler in SCALERS.items())
     learns = {name: SCALERS[name].learns for name in NAMES}
     assert {name for name in NAMES if learns[name] == "moments"} == BY_MEAN
+    assert {name for name in NAMES if learns[name] == "power"} == BY_POWER
     assert {name for name in NAMES if learns[name] in ("quartiles", "quantiles")} == BY_RANK

@@ -1,0 +1,166 @@
+"""Yeo and Johnson's power against scikit-learn and NumPy in float64.
+
+The power is within half a step of the grid, 0.02, of scikit-learn's PowerTransformer (where that
+one's is from -2 to 4); given the power, values are those of NumPy to 1e-6, and mean and deviation 0
+and 1 to 1e-6.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import yeojohnson
+from sklearn.preprocessing import PowerTransformer
+
+tf = pytest.importorskip("tensorflow")
+
+from transform import compat  # noqa: E402
+from transform.analyzers.power import GRID, fitted_powers, yeo_johnson  # noqa: E402
+from transform.analyzers.statistics import column_statistics  # noqa: E402
+
+ROWS = 3000
+COLUMNS = {
+    "normal": lambda rng: rng.normal(3.0, 2.0, ROWS),
+    "lognormal": lambda rng: rng.lognormal(1.0, 1.2, ROWS),
+    "exponential": lambda rng: rng.exponential(5.0, ROWS),
+    "left": lambda rng: 20.0 - rng.gamma(2.0, 3.0, ROWS),
+    "negative": lambda rng: -rng.lognormal(0.5, 1.0, ROWS),
+    "both_signs": lambda rng: rng.gamma(1.5, 4.0, ROWS) - 3.0,
+    "t3": lambda rng: rng.standard_t(3, ROWS),
+    "small": lambda rng: rng.gamma(2.0, 1.0, ROWS) * 1e-3,
+    "counts": lambda rng: rng.poisson(2.0, ROWS).astype(float),
+    "square_root": lambda rng: rng.normal(6.0, 1.0, ROWS) ** 2,
+}
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each analyzer is over all rows, which are one batch."""
+
+    def analyzed(combiner: Any, *tensors: Any, name: str) -> tuple[Any, ...]:
+        batch = [tensor.numpy() for tensor in tensors]
+        merged = combiner.add_input(combiner.create_accumulator(), batch)
+        return tuple(tf.constant(output) for output in combiner.extract_output(merged))
+
+    monkeypatch.setattr(compat, "combine", analyzed)
+
+
+def fitted(x: np.ndarray) -> Any:
+    values = tf.constant(x)
+    return fitted_powers(values, column_statistics(values))
+
+
+def test_powers_are_those_of_scikit_learn(at_once: None) -> None:
+    rng = np.random.default_rng(3)
+    x = np.stack([make(rng) for make in COLUMNS.values()], axis=1)
+    expected = PowerTransformer().fit(x)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    for i in range(x.shape[1]):  # missing values enter nothing
+        present = x[~np.isnan(x[:, i]), i]
+        expected.lambdas_[i] = PowerTransformer().fit(present[:, None]).lambdas_[0]
+    found = fitted(x)
+    inside = np.abs(expected.lambdas_ - 1.0) < 3.0
+    assert inside.sum() >= len(COLUMNS) - 1
+    apart = np.abs(found.power.numpy() - expected.lambdas_)[inside]
+    assert dict(zip(np.array(list(COLUMNS))[inside], apart > 0.021, strict=True)) == dict.fromkeys(
+        np.array(list(COLUMNS))[inside], False
+    )
+    assert (np.abs(found.power.numpy() - 1.0) <= 3.0).all()
+    for i, power in enumerate(found.power.numpy()):
+        values = yeojohnson(x[~np.isnan(x[:, i]), i], power)
+        assert found.mean.numpy()[i] == pytest.approx(values.mean(), rel=1e-9)
+        assert found.variance.numpy()[i] == pytest.approx(values.var(), rel=1e-9)
+
+
+def test_the_function_is_scipys_and_stays_finite() -> None:
+    x = np.r_[np.linspace(-40.0, 40.0, 201), 1e-300, -1e-300, 0.0]
+    for power in (-2.0, -0.5, 0.0, 1e-9, 1.0, 2.0, 2.5, 4.0):
+        found = yeo_johnson(tf.constant(x), tf.constant(power, tf.float64)).numpy()
+        np.testing.assert_allclose(found, yeojohnson(x, power), rtol=1e-9, atol=1e-300)
+        assert (np.diff(found[:201]) > 0).all()
+    far = tf.constant([1.7e308, -1.7e308, np.nan], tf.float64)
+    for power in GRID:
+        found = yeo_johnson(far, tf.constant(power, tf.float64)).numpy()
+        assert np.isfinite(found[:2]).all()
+        assert np.isnan(found[2])
+
+
+def test_hard_columns_give_numbers(at_once: None) -> None:
+    """Huge, far from 0, of two values, constant, without a value."""
+    rng = np.random.default_rng(0)
+    x = np.stack(
+        [
+            rng.lognormal(200.0, 50.0, 500),
+            rng.choice([-1.0, 1.0], 500) * 1e300,
+            1e9 + rng.normal(size=500),
+            1e9 + rng.integers(0, 3, 500),
+            rng.integers(0, 2, 500).astype(float),
+            np.full(500, 7.0),
+            np.full(500, np.nan),
+        ],
+        axis=1,
+    )
+    found = fitted(x)
+    for values in found:
+        assert np.isfinite(values.numpy()).all()
+    assert found.power.numpy()[5:].tolist() == [1.0, 1.0]
+    assert found.power.numpy()[0] == pytest.approx(0.0, abs=0.02)  # a logarithm
+    for i in range(5):
+        y = yeo_johnson(tf.constant(x[:, i]), found.power[i]).numpy()
+        y = (y - found.mean.numpy()[i]) / np.sqrt(found.variance.numpy()[i])
+        assert abs(y.mean()) < 1e-6
+        assert y.std() == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_on_beam_and_in_the_exported_graph(run_transform: Any) -> None:
+    """One run beside other scalers: Beam's output, the graph's, NumPy's and the explanation."""
+    from transform import column_chains
+
+    rng = np.random.default_rng(5)
+    skewed = [None if rng.random() < 0.1 else float(v) for v in rng.lognormal(0.0, 1.0, 300)]
+    columns = {
+        "skewed": skewed,
+        "both": (rng.gamma(1.5, 4.0, 300) - 3.0).tolist(),
+        "same": [4.0] * 300,
+        "plain": rng.normal(size=300).tolist(),
+    }
+    groups = [
+        {"name": "p", "columns": ["skewed", "both", "same"], "scale": "power"},
+        {"name": "z", "columns": ["plain"], "scale": "z_score"},
+    ]
+    result = run_transform({"groups": groups}, columns)
+    chains = {chain.column: chain for chain in column_chains(result.uri)}
+    layer = result.output.transform_features_layer()
+    served = layer(result.raw())
+    for name in ("skewed", "both"):
+        x = np.array([np.nan if v is None else np.float32(v) for v in columns[name]], np.float64)
+        scale = chains[name].steps[-1]
+        numbers = scale.numbers
+        assert scale.kind == "power"
+        present = x[~np.isnan(x)]
+        expected = PowerTransformer().fit(present[:, None]).lambdas_[0]
+        assert numbers["power"] == pytest.approx(expected, abs=0.021)
+        y = yeojohnson(np.where(np.isnan(x), present.mean(), x), numbers["power"])
+        of_present = y[~np.isnan(x)]
+        y = (y - of_present.mean()) / of_present.std()
+        np.testing.assert_allclose(result.column(name), y, rtol=1e-6, atol=1e-6)
+        mean = yeojohnson(present, numbers["power"]).mean()
+        assert numbers["mean"] == pytest.approx(mean, abs=1e-9)
+        (column,) = (c for c in result.layout.columns if c.name == name)
+        graph = served[column.output].numpy()[:, column.position]
+        np.testing.assert_allclose(graph, result.column(name), rtol=1e-6, atol=1e-6)
+        assert column.judged_as == "z_score"
+    assert (result.column("same") == 0.0).all()
+    assert chains["same"].steps[-1].numbers == {"note": "constant (4): 0 everywhere"}
+
+
+def test_learned_bounds_do_not_go_with_it() -> None:
+    from transform.spec.group import Group
+
+    with pytest.raises(ValueError, match="scale: power needs the mean of the clipped values"):
+        Group.model_validate(
+            {"name": "g", "columns": "x", "scale": "power", "clip": {"quantiles": [0.01, 0.99]}}
+        )
