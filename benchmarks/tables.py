@@ -25,7 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,6 +83,7 @@ def main() -> None:
             # After each seed: all of them take an hour.
             rows = [row for name, each in found.items() for row in as_rows(name, each)]
             notes = {name: told(name, each) for name, each in found.items()}
+            notes["behind"] = behind(rows)
             _report.publish(__file__, rows, quick=arguments.quick, notes=notes)
 
 
@@ -203,6 +204,16 @@ def as_rows(name: str, found: Found) -> list[Row]:
             limit=Limit(1.0),
         ),
     ]
+
+
+def behind(rows: Sequence[Row]) -> str:
+    """Returns a sentence that names the tables where a limit is missed."""
+    missed = [
+        f"{row.what} ({row.ratio:.2f} of {row.detail or row.baseline_name})"
+        for row in rows
+        if row.limit is not None and not row.limit.is_met(row.ratio)
+    ]
+    return f"Behind: {', '.join(missed)}." if missed else "Nothing is behind."
 
 
 def told(name: str, found: Found) -> str:

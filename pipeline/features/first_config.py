@@ -34,6 +34,8 @@ FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by thei
 FEW_OF_A_CLASS = 100  # rows: below, chance decides on its share of a split
 _TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
 _STEPS = 12_000  # optimizer steps of a training that is not stopped before
+_MANY = 10_000  # rows
+_ROWS_SEEN = 2_000_000  # of many rows, in all epochs
 
 
 @dataclass(frozen=True)
@@ -190,22 +192,31 @@ def likely_label(data: DataFacts) -> tuple[str, str]:
 
 
 def training(rows: int) -> list[str]:
-    """The lines of `training:`, by the number of training rows."""
-    batch = int(np.clip(2 ** round(np.log2(max(rows, 1) / 40)), 16, 1024))
-    batch = max(1, min(batch, rows))
+    """The lines of `training:`, by the number of training rows.
+
+    From `_MANY` rows on, a network of this size does not learn them by heart: no dropout, whose
+    noise becomes a shift where outputs are exponentials, a lower rate, and as many epochs as let
+    the schedule come to its end.
+    """
+    many = rows >= _MANY
+    batch = 2 ** round(np.log2(max(rows, 1) / 40))
+    batch = max(1, min(int(np.clip(batch, 16, 512 if rows < 100_000 else 1024)), rows))
     steps = -(-rows // batch)
-    epochs = int(np.clip(round(_STEPS / steps), 20, 200))
-    patience = max(5, epochs // 5)
+    epochs = _ROWS_SEEN / rows if many else _STEPS / steps
+    epochs = int(np.clip(round(epochs), 20, 200))
+    patience = max(5, epochs // (3 if many else 5))
     units = [64, 32] if rows < 2_000 else [128, 64]
+    dropout, rate = (0.0, 0.002) if many else (0.1, 0.003)
     return [
         "training:",
         f"  # For {rows:,} training rows: {steps:,} steps an epoch. The best epoch is kept, and",
         f"  # training ends where {patience} epochs brought nothing better.",
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
-        f"  model: {{hidden_units: {units}, dropout: 0.1, knots: 8}}",
+        f"  model: {{hidden_units: {units}, dropout: {dropout}, knots: 8}}",
         "  optimizer:",
-        "    {name: adamw, learning_rate: 0.003, weight_decay: 0.01, schedule: {name: cosine}}",
+        f"    {{name: adamw, learning_rate: {rate}, weight_decay: 0.01, "
+        "schedule: {name: cosine}}",
         f"  early_stopping: {{patience_epochs: {patience}}}",
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
@@ -106,6 +107,9 @@ def test_a_training_fits_the_rows(rows):
     text = "\n".join(training(rows))
     batch = int(text.partition("global_batch_size: ")[2].split()[0])
     assert 1 <= batch <= rows
+    values = yaml.safe_load(text)["training"]
+    assert values["early_stopping"]["patience_epochs"] < values["epochs"]
+    assert (values["model"]["dropout"] == 0) == (rows >= 10_000)
 
 
 def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
