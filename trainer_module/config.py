@@ -33,6 +33,7 @@ class Role:
     untunable: str | None = None
 
 
+SEVERAL_WORKERS = ("auto", "multi_worker", "parameter_server")
 HOW = Role(decides_end=False, untunable="it does not change what is learned")
 LENGTH = Role(decides_end=False, untunable="give a trial's length as epochs or steps beside search")
 JUDGED_BY = Role(untunable="trials that differ in it cannot be compared")
@@ -209,6 +210,11 @@ class TrainerConfig(_Frozen):
         description="one_device, mirrored or multi_worker; auto: multi_worker where TF_CONFIG has "
         "several workers, mirrored where there are several GPUs or logical devices.",
     )
+    workers: Annotated[int | None, HOW] = Field(
+        default=None,
+        description="Processes that train together, of this machine where TF_CONFIG does not name "
+        "them; null: this one, or those of TF_CONFIG.",
+    )
     communication: Annotated[Literal["auto", "ring", "nccl"], HOW] = Field(
         default="auto",
         description="How workers add up: ring, or nccl between GPUs; auto: ring on CPUs, "
@@ -317,6 +323,7 @@ class TrainerConfig(_Frozen):
         "epochs",
         "steps",
         "steps_per_loop",
+        "workers",
         "logical_devices",
         "intra_op_threads",
         "checkpoint_every_steps",
@@ -401,6 +408,11 @@ class TrainerConfig(_Frozen):
     def _fits_together(self) -> TrainerConfig:
         if self.epochs is not None and self.steps is not None:
             raise ValueError(f"epochs={self.epochs} and steps={self.steps}: give one of them")
+        if (self.workers or 1) > 1 and self.strategy not in SEVERAL_WORKERS:
+            raise ValueError(
+                f"workers={self.workers} with strategy={self.strategy!r}: each would train a model "
+                'of its own; use strategy "multi_worker", or leave workers out'
+            )
         if self.model.options and self.model_fn is None:
             raise ValueError(
                 f"model.options={self.model.options} are read by no one: the default model has "

@@ -14,6 +14,7 @@ from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
 from pipeline.preflight.preflight_rows import check_rows
+from trainer_module.devices.cluster import cluster_of_environment
 from transform import check_spec
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def check(config: PipelineConfig) -> DataPeek | None:
     for function, field in config.training_functions.items():
         _check_function(function, field)
     _check_names(config)
+    _check_workers(config)
     return seen
 
 
@@ -185,6 +187,17 @@ def _why_text(error: str, seen: DataPeek) -> str:
                     "point, as floats."
                 )
     return ""
+
+
+def _check_workers(config: PipelineConfig) -> None:
+    for training in config.trainings:
+        several = training.strategy in ("multi_worker", "parameter_server")
+        if several and training.workers is None and cluster_of_environment() is None:
+            raise ConfigError(
+                f"training.strategy={training.strategy}: say how many with training.workers, which "
+                "starts so many processes on this machine (2 for a trial); on a cluster the "
+                "platform names them in TF_CONFIG."
+            )
 
 
 def _check_names(config: PipelineConfig) -> None:

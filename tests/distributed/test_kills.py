@@ -2,7 +2,8 @@
 
 Reference: the run that was never killed, bit for bit: the exported variables, those of the last
 checkpoint (optimizer, moving average, best epoch), the metrics and their history. Equal bits of a
-shuffled run mean that each row was seen as often.
+shuffled run mean that each row was seen as often. Of two workers one is killed, and the other ends
+by itself.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ TRAINER = {
 PLACES = {
     "one_device": {"strategy": "one_device"},
     "mirrored": {"strategy": "mirrored", "logical_devices": 2},
+    "multi_worker": {"strategy": "multi_worker"},
 }
 
 
@@ -54,6 +56,7 @@ def test_a_run_that_is_killed_twenty_times_ends_with_the_same_bits(transformed, 
             *program,
             *("--transform", str(transformed), "--folder", str(tmp_path)),
             *("--trainer", json.dumps({**TRAINER, **PLACES[place]}), "--kills", str(KILLS)),
+            *("--workers", "2" if place == "multi_worker" else "1"),
         ],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TF_USE_LEGACY_KERAS": "0"},
         capture_output=True,

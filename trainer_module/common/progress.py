@@ -1,18 +1,21 @@
 """What trainer, search and components tell of their progress, for programs to read.
 
 A record travels on a line of absl's log: `logger.info(text, extra=attached(record))`, and
-`progress_of(log_record)` reads it back. Adding a kind is a class here.
+`progress_of(log_record)` reads it back. Adding a kind is a class here. From one process to another
+it travels as a line of text, which `ProgressLines` writes and `decoded` reads.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import asdict, dataclass, fields
+from typing import IO, Any, Literal, NamedTuple
 
 _ATTRIBUTE = "progress"
+_LINE = "progress: "
 
 
 class TrialNumber(NamedTuple):
@@ -156,3 +159,30 @@ def progress_of(line: logging.LogRecord) -> Progress | None:
     """Returns the record on a line of a log, if it carries one."""
     found = getattr(line, _ATTRIBUTE, None)
     return found if isinstance(found, Progress) else None
+
+
+class ProgressLines(logging.StreamHandler):
+    """Writes each progress record as a line that `decoded` reads; other lines of the log not."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        """Takes where to write."""
+        super().__init__(stream)
+        self.addFilter(lambda line: progress_of(line) is not None)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line."""
+        progress = progress_of(record)
+        told = {"kind": type(progress).__name__, "text": record.getMessage()}
+        return _LINE + json.dumps({**told, "fields": asdict(progress) if progress else {}})
+
+
+def decoded(line: str) -> tuple[str, Progress] | None:
+    """Returns the text and the record of a line that `ProgressLines` wrote; None of another."""
+    if not line.startswith(_LINE):
+        return None
+    told = json.loads(line.removeprefix(_LINE))
+    kind = next(each for each in Progress.__subclasses__() if each.__name__ == told["kind"])
+    values = told["fields"]
+    if values.get("trial") is not None:
+        values["trial"] = TrialNumber(*values["trial"])
+    return told["text"], kind(**{field.name: values[field.name] for field in fields(kind)})

@@ -195,6 +195,10 @@ class _Connected(Crew):
             yield
         except Exception as error:
             self.leave(error)
+            own = isinstance(error, (WorkerLost, Disagreement))
+            if self._failure is not None and not own:  # it is what the lost worker left behind
+                self._told.set()
+                raise WorkerLost(self._failure) from error
             raise
 
     def leave(self, error: BaseException | None = None) -> None:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from trainer_module.baselines.baselines import write_baselines
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
+from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.crew import Crew
 from trainer_module.devices.multi_worker import crew_of
 from trainer_module.devices.process import prepare_process
@@ -21,6 +22,7 @@ from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data, split_files
 from trainer_module.tfx.export import export_model
 from trainer_module.tfx.label_names import label_names, write_label
+from trainer_module.tfx.local_workers import train_on_local_workers
 from trainer_module.training import Trained, check_rows, keras_set_up, train
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
@@ -40,7 +42,8 @@ def run_fn(fn_args: Any) -> FitResult:
     reach on its rows is written to `baselines.json` in the model_run folder.
 
     On several workers (see `create_strategy`) each calls it with the same arguments: they train
-    one model together, the chief writes, and all return when what it exports is complete.
+    one model together, the chief writes, and all return when what it exports is complete. Where
+    `trainer.workers` asks for several and TF_CONFIG names none, they are processes of this machine.
 
     Args:
         fn_args: TFX's FnArgs: train_files, eval_files, transform_output, model_run_dir,
@@ -55,6 +58,10 @@ def run_fn(fn_args: Any) -> FitResult:
     config = TrainerConfig.parse(trainer_settings(fn_args.custom_config))
     if getattr(fn_args, "hyperparameters", None):
         config = with_hyperparameters(config, fn_args.hyperparameters)
+    if (config.workers or 1) > 1 and cluster_of_environment() is None:
+        return train_on_local_workers(
+            fn_args, config, log_dir=os.path.join(_run_dir(fn_args), "workers")
+        )
     prepare_process(config)
     # Before anything uses TensorFlow: its server for several workers starts with it.
     strategy = create_strategy(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import keras
 
 
@@ -47,6 +50,16 @@ def two_outputs(context) -> keras.Model:
     fare = keras.Input(context.feature_spec["fare_scaled"].shape, name="fare_scaled")
     heads = {n: keras.layers.Dense(1, activation="sigmoid", name=n)(fare) for n in ("tip", "tolls")}
     return keras.Model({"fare_scaled": fare}, heads)
+
+
+def fails_on_worker_1(context) -> keras.Model:
+    """As a function does that finds something else on another machine."""
+    if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 1:
+        raise FileNotFoundError("embeddings.npy is not on this machine")
+    numbers = keras.Input(context.feature_spec["packed_float"].shape, name="packed_float")
+    return keras.Model(
+        {"packed_float": numbers}, keras.layers.Dense(1, activation="sigmoid")(numbers)
+    )
 
 
 def both(labels, outputs, sample_weight):

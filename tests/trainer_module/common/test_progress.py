@@ -1,0 +1,38 @@
+"""Records of progress on a line of a log, and between processes."""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+
+import pytest
+
+from trainer_module.common import progress
+
+RECORDS = [
+    progress.RowsCounted("Trainer", 3),
+    progress.TrainingStep(2, None, 1, 3, 0.25, 10.5, None, progress.TrialNumber(2, None)),
+    progress.EvaluationEnded(1, {"auc": math.nan, "loss": 0.5}),
+    progress.TrainingEnded("steps", 7, {"empty": 1}),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_a_record_comes_out_of_another_process_as_it_went_in(record):
+    stream = io.StringIO()
+    logger = logging.Logger("of_this_test")
+    logger.addHandler(progress.ProgressLines(stream))
+    logger.info("others stay out")
+    logger.info("step %d\nof many", 2, extra=progress.attached(record))
+    (line,) = stream.getvalue().splitlines()
+    found = progress.decoded(line)
+    assert found is not None
+    text, back = found
+    assert text == "step 2\nof many"
+    assert repr(back) == repr(record)  # NaN is not equal to itself
+    assert type(back) is type(record)
+
+
+def test_other_lines_are_none():
+    assert progress.decoded("step 2/3 progress: 4") is None
