@@ -53,7 +53,7 @@ def test_a_worker_that_never_comes_is_named_on_those_that_did():
         code, words = found[name]
         assert code == 1
         assert "WorkerLost: worker 1 (127.0.0.1:" in words
-        assert "did not come within 3 s (trainer.start_timeout_seconds)" in words
+        assert "did not come within 6 s (trainer.start_timeout_seconds)" in words
 
 
 def test_another_cluster_is_refused():
@@ -66,7 +66,7 @@ def test_another_cluster_is_refused():
     ("case", "words"),
     [
         ("is killed", "has gone: its process ended; see its log."),
-        ("hangs", r"is silent since 2 s (trainer.worker_timeout_seconds=2): it hangs"),
+        ("hangs", r"is silent since 4 s (trainer.worker_timeout_seconds=4): it hangs"),
         ("fails", "failed: KeyError: 'a column'"),
         ("ends", "ended while worker 0 (127.0.0.1:"),
         ("strays", "is at 'place 1' and worker 0 (127.0.0.1:"),

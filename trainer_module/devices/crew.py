@@ -163,7 +163,7 @@ class _Connected(Crew):
         if self.is_chief:
             came = self._wait_for(turn, what, set(self._connections))
             others = {number: message["what"] for number, message in came.items()}
-            astray = next((n for n, theirs in others.items() if theirs != what), None)
+            astray = next((n for n in sorted(others) if others[n] != what), None)
             if astray is not None:
                 self._fail(
                     f"{self.name(astray)} is at {others[astray]!r} and {self.name(0)} at {what!r}: "

@@ -19,13 +19,17 @@ if case == "never comes" and number == 1:
     time.sleep(60)
 if case == "other cluster" and number == 1:
     os.environ["TF_CONFIG"] = os.environ["TF_CONFIG"].replace("127.0.0.1", "localhost")
-crew = join_crew(start_timeout_seconds=3, worker_timeout_seconds=2)
+# Short where a test waits for it, else long enough for a machine with much else to do.
+crew = join_crew(
+    start_timeout_seconds=6 if case == "never comes" else 60,
+    worker_timeout_seconds=4 if case == "hangs" else 60,
+)
 if case == "gathers":
     tell(crew.gather("a list", [number, "text", None, 0.1]))
     tell(crew.chosen("the chief's", {"by": number}))
     for turn in range(20):
         crew.gather(f"turn {turn}", turn)
-    tell(join_crew(start_timeout_seconds=3, worker_timeout_seconds=2) is crew)
+    tell(join_crew(start_timeout_seconds=60, worker_timeout_seconds=60) is crew)
     crew.agree("settings", {"seed": 3, "optimizer": {"name": "sgd"}})
 if case == "differs":
     crew.agree("settings", {"seed": number, "optimizer": {"name": "sgd"}})

@@ -16,6 +16,7 @@ from trainer_module import (
     mean_gradients,
     sum_over_replicas,
 )
+from trainer_module.window.reduction import buckets
 
 pytestmark = pytest.mark.usefixtures("passes_of_one")
 
@@ -98,3 +99,43 @@ def test_sums_of_several_calls_know_what_their_added_losses_are(float64, kind):
     expected = tape.gradient(wanted, [v.value for v in model.trainable_variables])
     assert full_batch.error([loss], [wanted]) < 1e-12
     assert full_batch.error(gradients, expected) < 1e-12
+
+
+def test_what_one_collective_takes_together():
+    """Small tensors of a dtype up to 4 MiB; what is 1 MiB or more, or of unknown size, alone."""
+    small, large = tf.zeros([1000]), tf.zeros([1 << 18])
+    most = tf.zeros([(1 << 18) - 1])
+    assert buckets([small, large, small, tf.zeros([3], tf.float64), small]) == [[0, 2, 4], [1], [3]]
+    assert buckets([most] * 9) == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
+    assert buckets([]) == []
+
+    @tf.function(input_signature=[tf.TensorSpec([None])])
+    def unknown(tensor):
+        assert buckets([tensor, small]) == [[0], [1]]
+
+    unknown.get_concrete_function()
+
+
+def test_an_optimizer_sums_again_for_others_after_a_step(strategies):
+    """Keras' own `apply` is as it was: what is taken from it is given back."""
+    strategy = strategies["mirrored2"]
+    with strategy.scope():
+        model = full_batch.mlp()
+        optimizer = keras.optimizers.SGD(1.0)
+        optimizer.build(model.trainable_variables)
+    before = [weight.copy() for weight in model.get_weights()]
+    variables = model.trainable_variables
+
+    def replica(apply):
+        apply(optimizer, [tf.ones_like(v.value) for v in variables], variables)
+
+    for apply, times in (
+        (apply_gradients, 1),
+        (lambda optimizer, g, v: optimizer.apply(g, v), 2),
+        (apply_gradients, 1),
+    ):
+        tf.function(strategy.run, autograph=False)(replica, args=(apply,))
+        for weight, was in zip(model.get_weights(), before, strict=True):
+            assert full_batch.error([was - weight], [tf.ones_like(was) * times]) < 1e-6
+        before = [weight.copy() for weight in model.get_weights()]
+    assert "_all_reduce_sum_gradients" not in vars(optimizer)
