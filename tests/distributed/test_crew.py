@@ -85,3 +85,11 @@ def test_the_others_end_with_what_became_of_one(case, words):
         assert code == 75
         assert "worker 1 (127.0.0.1:" in said
         assert words in said
+
+
+def test_all_take_the_smallest_micro_batch_that_one_found_and_keep_it(tmp_path):
+    """Also when they are started again with more memory; on one machine they share what is free."""
+    for told in on_workers("sizes", tmp_path, workers=3):
+        parts, *sizes = told
+        assert parts == ["26.6667%", "4GiB", 1000]
+        assert sizes == [16, 16, 128, 4]

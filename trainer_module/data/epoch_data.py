@@ -84,7 +84,8 @@ class EpochData:
         Args:
             batches: As `as_batches` returns them.
             steps_per_epoch: Of a dataset without end.
-            must_resume: Whether a checkpoint will have to find a place again.
+            must_resume: Whether a checkpoint will have to find a place again, or other workers the
+                same order.
             needs_end: Whether training ends after a number of epochs.
 
         Raises:
@@ -169,8 +170,8 @@ class EpochData:
         if unseeded_shuffle(dataset):
             raise ValueError(
                 "the training data is shuffled without a seed, so that a run that continues from a "
-                "checkpoint would train some rows twice and others not at all: write "
-                "dataset.shuffle(n, seed=0)."
+                "checkpoint, or another worker, would train some rows twice and others not at all: "
+                "write dataset.shuffle(n, seed=0)."
             )
         if not self._warned and (found := random_operations(dataset)):
             self._warned = True

@@ -307,3 +307,14 @@ def test_the_tuner_needs_a_search_and_an_eval_split(fn_args):
     args.eval_files = []
     with pytest.raises(ValueError, match="compares trials on the eval split"):
         tuner_fn(args)
+
+
+def test_a_search_is_on_one_machine_whatever_the_training_is_on(fn_args, monkeypatch):
+    """The trainer's `multi_worker` has the same scores; TF_CONFIG with several workers has none."""
+    args = fn_args(**{**TRAINER, "strategy": "multi_worker"})
+    args.custom_config["tuner"] = {"search": SEARCH}
+    assert tuner_fn(args).tuner is not None
+    cluster = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
+    with pytest.raises(ValueError, match=r"2 workers, and a search runs on one machine: unset"):
+        tuner_fn(args)
