@@ -48,7 +48,7 @@ def several(folders):
         (3, 1): ["matrix:3:4"],
     }
     for layout, names in checks.items():
-        names += [f"twenty_steps:{folders[3]}", f"evaluation:{folders[3]}"]
+        names += [f"twenty_steps:{folders[3]}", f"evaluation:{folders[3]}", "not_finite"]
         names += [f"seen:{folder}:{batch}:30" for folder in folders.values() for batch in (7, 40)]
         if layout == (2, 1):
             names.append(f"seen:{folders[3]}:7:0")

@@ -109,6 +109,14 @@ def test_batches_that_each_worker_has_whole_are_cut_too(several, one_process):
             np.testing.assert_allclose(value, right, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_a_window_that_is_not_finite_is_told_alike_with_its_replica(several, layout):
+    """By each worker, whichever has the row."""
+    words = {worker["not_finite"] for worker in several(*layout)}
+    assert len(words) == 1
+    assert f"is not finite on replica {layout[0] * layout[1] - 1} (loss nan)" in words.pop()
+
+
 def test_the_rows_are_those_that_were_written(folders):
     """What the tests above count."""
     for folder in folders.values():

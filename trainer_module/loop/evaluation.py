@@ -68,7 +68,7 @@ class Evaluation:
         self._metric_of = _by_result(metrics)
         self.metrics = [metric for _, metric in self._metric_of.values()]
         self.strategy = strategy or tf.distribute.get_strategy()
-        self._has_variables = False
+        self._total: tf.Variable | None = None
         self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
@@ -80,7 +80,7 @@ class Evaluation:
                 model does not have.
         """
         with told_plainly():
-            if is_multi_worker(self.strategy) and not self._has_variables:
+            if is_multi_worker(self.strategy) and self._total is None:
                 self._make_variables()
             *sums, results = self._results_of(iter(self.batches))
         numerator, denominator = (tensor.numpy() for tensor in sums)
@@ -98,20 +98,33 @@ class Evaluation:
         """Lets metrics that make their variables at the first update do so outside of a graph.
 
         A graph would be prepared without them, and with several workers cannot: their first values
-        are sent from the chief by collectives.
+        are sent from the chief by collectives. And makes one for the loss, so that it is reduced
+        once and not with each batch.
         """
+        zeros = tf.zeros([2, 1], tf.float64)
         with self.strategy.scope():
             for batch in self.batches.take(1):
-                self.strategy.run(self._on_replica, args=(per_replica(batch, self.strategy),))
-        self._has_variables = True
+                parts = per_replica(batch, self.strategy)
+                sums = self.strategy.run(self._on_replica, args=(parts,))
+                zeros = tf.zeros_like(self.strategy.experimental_local_results(sums)[0])
+            self._total = tf.Variable(
+                zeros,
+                trainable=False,
+                synchronization=tf.VariableSynchronization.ON_READ,
+                aggregation=tf.VariableAggregation.SUM,
+            )
 
     def _results(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor, list[Any]]:
         """Starts the metrics, updates them and reads them in one graph: each costs little there."""
         with self.strategy.scope():
             for metric in self.metrics:
                 metric.reset_state()
+            if self._total is not None:
+                self._total.assign(tf.zeros(self._total.shape, tf.float64))
         sums = self._sums(iterator)
         with self.strategy.scope():
+            if self._total is not None:
+                sums = self._total.read_value()
             return sums[0], sums[1], [_result(metric) for metric in self.metrics]
 
     def _sums(self, iterator: Any) -> tf.Tensor:
@@ -128,10 +141,21 @@ class Evaluation:
         return sums
 
     def _batch(self, batch: Any) -> tf.Tensor:
-        """Returns numerator and denominator `[2, outputs]` of all replicas, float64."""
+        """Returns numerator and denominator `[2, outputs]` of all replicas, float64.
+
+        On several workers it adds them to what each replica has, and returns zeros.
+        """
         with self.strategy.scope():
-            sums = self.strategy.run(self._on_replica, args=(per_replica(batch, self.strategy),))
+            parts = per_replica(batch, self.strategy)
+            if self._total is not None:
+                self.strategy.run(self._add_on_replica, args=(parts,))
+                return tf.zeros([2, 1], tf.float64)
+            sums = self.strategy.run(self._on_replica, args=(parts,))
             return self.strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+
+    def _add_on_replica(self, batch: Any) -> None:
+        assert self._total is not None
+        self._total.assign_add(self._on_replica(batch))
 
     def _on_replica(self, batch: Any) -> tf.Tensor:
         features, labels, *rest = batch

@@ -60,7 +60,12 @@ class NonFiniteError(ArithmeticError):
 
 
 def non_finite_error(
-    report: StepReport, variables: Sequence[Any], step: int, *, skipped: int = 0
+    report: StepReport,
+    variables: Sequence[Any],
+    step: int,
+    *,
+    replicas: Sequence[int] = (),
+    skipped: int = 0,
 ) -> NonFiniteError:
     """Returns the error of a failed window: where it is not finite, and what to look at.
 
@@ -68,9 +73,13 @@ def non_finite_error(
         report: Of the window.
         variables: The model's trainable variables, as `report.finite` counts them.
         step: Optimizer steps until then.
+        replicas: Numbers of those, of several, whose own sums are not finite.
         skipped: Windows right before it that were left out as not finite.
     """
     finite = report.finite.numpy()
+    culprits = ""
+    if replicas:
+        culprits = f" on replica{'s' * (len(replicas) > 1)} {', '.join(map(str, replicas))}"
     names = [v.path for v, ok in zip(variables, finite[1:], strict=True) if not ok]
     where = "the loss" if not finite[0] else "the gradient's norm"
     if names:
@@ -83,7 +92,7 @@ def non_finite_error(
         else "set clip_norm; or raise max_consecutive_skips."
     )
     return NonFiniteError(
-        f"step {step + 1}: {where} is not finite{_on_replicas(report)} (loss {float(report.loss)})"
+        f"step {step + 1}: {where} is not finite{culprits} (loss {float(report.loss)})"
         + (f", and {skipped} windows right before it were left out for that" if skipped else "")
         + "; the variables are those of the step before. Look for NaN or infinite values in the "
         "features, labels and weights, and for weights below 0; lower the learning rate or "
@@ -91,14 +100,8 @@ def non_finite_error(
     )
 
 
-def _on_replicas(report: StepReport) -> str:
-    """Returns " on replica 1", where there are several and this process has the culprit."""
+def culprits_here(report: StepReport) -> list[int]:
+    """Returns the numbers of this process' replicas whose own sums are not finite."""
     flags = report.finite_by_replica.numpy()
-    numbers = [
-        str(number)
-        for number, finite in zip(report.replicas.numpy(), flags, strict=True)
-        if not finite.all()
-    ]
-    if not numbers or (len(flags) == 1 and numbers == ["0"]):
-        return ""
-    return f" on replica{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
+    numbers = report.replicas.numpy().tolist()
+    return [number for number, finite in zip(numbers, flags, strict=True) if not finite.all()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.whole_numbers import whole_number
+from trainer_module.devices.multi_worker import crew_of
 from trainer_module.devices.strategies import local_replicas
 from trainer_module.stages.placement import update_beside_variables
 from trainer_module.stages.staged_model import stages_of
@@ -23,6 +25,7 @@ from trainer_module.step.reports import (
     LoopReport,
     NonFiniteError,
     StepReport,
+    culprits_here,
     non_finite_error,
 )
 from trainer_module.step.split import Share, per_replica
@@ -233,7 +236,11 @@ class TrainStep:
     def _non_finite_error(self, report: StepReport) -> NonFiniteError:
         skipped = int(self._consecutive_skips.numpy())
         step = int(self.step.numpy())
-        return non_finite_error(report, self._variables, step, skipped=skipped)
+        # All workers are here: what is not finite is so in the sums of all.
+        found = crew_of(self.strategy).gather("a window not finite", culprits_here(report))
+        several = self.strategy.num_replicas_in_sync > 1
+        replicas = sorted(itertools.chain.from_iterable(found)) if several else []
+        return non_finite_error(report, self._variables, step, replicas=replicas, skipped=skipped)
 
     def _check_variables(self) -> None:
         now = self.model.trainable_variables

@@ -21,6 +21,7 @@ from trainer_module import TrainingLoop, TrainStep, create_strategy
 from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import create_metric
+from trainer_module.step.reports import NonFiniteError
 from trainer_module.step.split import per_replica, replicas_here
 
 METRICS = ("auc", "f1_score", "mean_squared_error", "r2_score", "precision")
@@ -112,8 +113,24 @@ def whole_batches(strategy):
     return [[weight.tolist() for weight in model.get_weights()], result.history["loss"]]
 
 
+def not_finite(strategy):
+    """What is told of a window whose last row is not a number."""
+    with strategy.scope():
+        model = full_batch.mlp()
+        optimizer = keras.optimizers.SGD(0.05)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=2, strategy=strategy)
+    features, labels, _ = full_batch.batch("mlp", 8)
+    features[-1] = np.nan
+    try:
+        step((features, labels))
+    except NonFiniteError as error:
+        return str(error)
+    return None
+
+
 CHECKS: dict[str, Callable] = {
-    each.__name__: each for each in (matrix, seen, twenty_steps, evaluation, whole_batches)
+    each.__name__: each
+    for each in (matrix, seen, twenty_steps, evaluation, whole_batches, not_finite)
 }
 
 
