@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,27 @@ _MOST_BYTES = 128 << 20
 _SCAN_ROWS = 8192
 _BATCHES_AHEAD = 2
 _MOST_CLASSES = 10_000
+
+
+class _EpochBatches:
+    """Epoch's number -> its batches, which a checkpoint knows by what decides them.
+
+    Who reads which part of them is none of it: a run goes on with another number of workers. Files
+    have names of their own on each machine; `run_fn` compares their content.
+    """
+
+    def __init__(
+        self, batches: Callable[[int], tf.data.Dataset], config: Mapping[str, Any]
+    ) -> None:
+        self._batches = batches
+        self._config = dict(config)
+
+    def __call__(self, epoch: int) -> tf.data.Dataset:
+        return self._batches(epoch)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what decides the batches."""
+        return self._config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +103,16 @@ class Examples:
                 0 keeps the order of the files.
             seed: Of both.
         """
+        config = {
+            "batch_rows": batch_rows,
+            "shuffle_buffer_rows": shuffle_buffer_rows,
+            "seed": seed,
+            "features": sorted(self.feature_spec),
+            "label": self.label,
+            "weight": self.weight,
+        }
         if shuffle_buffer_rows == 0:
-            return lambda epoch: self.batches(batch_rows)
+            return _EpochBatches(lambda epoch: self.batches(batch_rows), config)
         structure: list[Any] = []
 
         def shuffled(files: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -109,7 +138,7 @@ class Examples:
             dataset = tf.data.experimental.from_variant(variant, structure[0])
             return dataset.with_options(_options())
 
-        return epoch_batches
+        return _EpochBatches(epoch_batches, config)
 
     def _shuffled(self, files: tf.Tensor, seed: tf.Tensor, buffer_rows: int) -> tf.data.Dataset:
         """Returns rows in random order, ready for `_global_batches`, in blocks of any size."""
