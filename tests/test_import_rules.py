@@ -37,8 +37,9 @@ FLOORS = {
         *("restarts", "layout", "compat"),
     ),
     "trainer_module": (
-        *("tfx", "training", "tuning", "memory", "loop", "baselines", "model", "data", "step"),
-        *("gradients", "window", "stages", "config", "launch", "devices", "common"),
+        *("tfx", "training", "tuning", "memory", "loop", "baselines", "model", "data"),
+        *("parameter_server", "step", "gradients", "window", "stages", "config", "launch"),
+        *("devices", "common"),
     ),
 }
 # Not part of the library: no package may rest on them.

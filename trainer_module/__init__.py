@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trainer_module.loop.training_loop import TrainingLoop
     from trainer_module.memory.micro_batch_size import MicroBatchSize, find_micro_batch_size
     from trainer_module.model.model_context import ModelContext
+    from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
     from trainer_module.stages.placement import stage_strategy
     from trainer_module.stages.recompute import recompute
     from trainer_module.stages.split_model import split_model
@@ -41,6 +42,7 @@ _MODULE_OF = {
     "MicroBatchSize": "trainer_module.memory.micro_batch_size",
     "ModelContext": "trainer_module.model.model_context",
     "RangeTest": "trainer_module.tuning.learning_rate",
+    "ParameterServerStep": "trainer_module.parameter_server.parameter_server_step",
     "StagedModel": "trainer_module.stages.staged_model",
     "TrainStep": "trainer_module.step.train_step",
     "TrainerConfig": "trainer_module.config",
@@ -70,6 +72,7 @@ __all__ = [
     "MicroBatchSize",
     "ModelContext",
     "RangeTest",
+    "ParameterServerStep",
     "StagedModel",
     "TrainStep",
     "TrainerConfig",

@@ -207,8 +207,9 @@ class TrainerConfig(_Frozen):
 
     strategy: Annotated[str, HOW] = Field(
         default="auto",
-        description="one_device, mirrored or multi_worker; auto: multi_worker where TF_CONFIG has "
-        "several workers, mirrored where there are several GPUs or logical devices.",
+        description="one_device, mirrored, multi_worker, parameter_server or tpu; auto: what "
+        "TF_CONFIG names (servers, else several workers), mirrored where there are several GPUs or "
+        "logical devices.",
     )
     workers: Annotated[int | None, HOW] = Field(
         default=None,

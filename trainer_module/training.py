@@ -36,6 +36,7 @@ from trainer_module.model.metrics import InOwnUnit
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.model_inputs import inputs_of
 from trainer_module.model.plan import Plan
+from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 from trainer_module.step.split import replicas_here
 from trainer_module.step.train_step import TrainStep
 from trainer_module.tuning.auto_learning_rate import with_learning_rate
@@ -89,6 +90,10 @@ def train(
     """
     config = plan.config
     crew = crew_of(strategy)
+    servers = strategy if isinstance(strategy, tf.distribute.ParameterServerStrategy) else None
+    if servers is not None:
+        check_for_servers(config)
+        strategy = tf.distribute.get_strategy()  # all that the chief itself computes
     if crew.size > 1:
         crew.agree("settings, code and data", _facts(config, data.train, summary))
     context = model_context(config, data, summary)
@@ -144,15 +149,12 @@ def train(
         )
         with strategy.scope():
             optimizer = plan.create_optimizer(total_steps)
-    step = TrainStep(
-        model,
-        optimizer,
-        loss_fn,
-        micro_batch_size=micro_batch,
-        strategy=strategy,
-        expected_rows=config.global_batch_size,
-        **plan.step_options,
-    )
+    options: dict[str, Any] = {"micro_batch_size": micro_batch, **plan.step_options}
+    if servers is None:
+        options |= {"strategy": strategy, "expected_rows": config.global_batch_size}
+        step = TrainStep(model, optimizer, loss_fn, **options)
+    else:
+        step = ParameterServerStep(model, optimizer, loss_fn, cluster=servers, **options)
     evaluate = None
     if data.eval_files:
         held_out = dataclasses.replace(examples, files=data.eval_files)
@@ -236,6 +238,15 @@ def _label_scale(context: ModelContext, summary: DataSummary, *, outputs: int) -
             "z-score" if scale.name == "z_score" else "z-score of its logarithm",
         )
     return scale
+
+
+def check_for_servers(config: TrainerConfig) -> None:
+    """Raises ValueError for a setting that has no meaning with parameter servers."""
+    if config.micro_batch_size == "auto":
+        raise ValueError(
+            'trainer.micro_batch_size="auto" measures the devices of this process, and with '
+            "trainer.strategy='parameter_server' workers take the windows: give a number of rows."
+        )
 
 
 def check_rows(config: TrainerConfig, summary: DataSummary) -> None:

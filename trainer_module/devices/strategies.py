@@ -10,10 +10,11 @@ from absl import logging
 
 from trainer_module.common.names import nearest
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
+from trainer_module.devices.served import parameter_server_strategy
+from trainer_module.devices.tpu import find_tpu, tpu_strategy
 
-STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker")
+STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")
 DeviceKind = Literal["CPU", "GPU"]
-_NOT_YET = ("parameter_server", "tpu")
 
 
 def create_strategy(
@@ -29,7 +30,10 @@ def create_strategy(
     Args:
         name: "one_device", "mirrored" (every GPU; without one, every logical CPU device),
             "multi_worker" (those of each worker in TF_CONFIG; call it before anything else uses
-            TensorFlow), or "auto": multi_worker where TF_CONFIG has several workers; mirrored when
+            TensorFlow), "parameter_server" (on the chief in TF_CONFIG: see `ParameterServerStep`;
+            workers and servers serve it in here, and the process ends with it), "tpu" (that of
+            TPU_NAME), or "auto": parameter_server where TF_CONFIG has servers, multi_worker where
+            it has several workers; mirrored when
             there is more than one GPU, or when `logical_devices` asks for more than one CPU device;
             else one_device. What auto takes is told in the log.
         logical_devices: Number of logical CPU devices of each process, for "mirrored" and
@@ -41,10 +45,11 @@ def create_strategy(
         worker_timeout_seconds: How long one may be silent before the others end.
 
     Raises:
-        ValueError: An unknown name or one that this version does not have, one that does not go
+        ValueError: An unknown name, one that does not go
             with TF_CONFIG, workers that differ, or logical devices asked for after TensorFlow has
             started with others.
         WorkerLost: Not all workers came.
+        SystemExit: 0, of a worker or a parameter server whose chief has ended.
     """
     check_strategy(name)
     cluster = cluster_of_environment()
@@ -53,6 +58,10 @@ def create_strategy(
     if name == "auto":
         name, why = _picked(cluster, logical_devices)
         logging.info("strategy: auto is %s: %s", name, why)
+    if name == "tpu":
+        return tpu_strategy()
+    if name == "parameter_server":
+        return parameter_server_strategy(cluster, start_timeout_seconds=start_timeout_seconds)
     if name == "multi_worker":
         if cluster is None:
             raise ValueError(
@@ -89,17 +98,21 @@ def check_strategy(name: str) -> None:
     """Refuses a strategy that cannot be made here; starts nothing.
 
     Raises:
-        ValueError: An unknown name or one that this version does not have, or another than
-            multi_worker where TF_CONFIG has several workers.
+        ValueError: An unknown name, "tpu" where there is none, or another than multi_worker or
+            parameter_server where TF_CONFIG has several tasks.
     """
-    if name in _NOT_YET:
-        raise ValueError(
-            f"trainer.strategy={name!r} is not available yet: use 'mirrored' for several devices "
-            "of one machine, or 'one_device'."
-        )
     if name not in STRATEGIES:
         raise ValueError(f"trainer.strategy={name!r}: {nearest(name, STRATEGIES)}")
     cluster = cluster_of_environment()
+    if cluster is not None and cluster.has_parameter_servers:
+        if name not in ("auto", "parameter_server"):
+            raise ValueError(
+                f"trainer.strategy={name!r} with parameter servers in TF_CONFIG, which would have "
+                "nothing to do: use 'parameter_server' or 'auto', or leave them out."
+            )
+        return
+    if name == "tpu":
+        find_tpu()
     workers = 1 if cluster is None else len(cluster.workers)
     if workers > 1 and name not in ("auto", "multi_worker"):
         raise ValueError(
@@ -111,6 +124,8 @@ def check_strategy(name: str) -> None:
 
 def _picked(cluster: Cluster | None, logical_devices: int | None) -> tuple[str, str]:
     """Returns what "auto" stands for, and why."""
+    if cluster is not None and cluster.has_parameter_servers:
+        return "parameter_server", "TF_CONFIG has parameter servers"
     if cluster is not None and len(cluster.workers) > 1:
         return "multi_worker", f"TF_CONFIG has {len(cluster.workers)} workers"
     gpus = len(tf.config.list_logical_devices("GPU"))

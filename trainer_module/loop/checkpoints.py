@@ -118,6 +118,11 @@ class Checkpoints:
         """Returns whether enough time went by to save at the end of an epoch."""
         return time.monotonic() >= self._due_at
 
+    @property
+    def latest(self) -> str | None:
+        """The path of the latest checkpoint that is whole; None before the first."""
+        return self._kept[-1] if self._kept else None
+
     def save(self, position: dict[str, Any], step: int) -> None:
         """Writes one checkpoint; until it is whole, the one before it is the latest.
 

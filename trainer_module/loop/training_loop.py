@@ -27,6 +27,7 @@ from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluate, Evaluation
 from trainer_module.loop.loop_facts import check_facts, loop_facts
 from trainer_module.loop.preemption import Preempted, Preemption
+from trainer_module.parameter_server.parameter_server_step import ServerLost
 from trainer_module.step.reports import LoopReport
 from trainer_module.step.train_step import TrainStep
 from trainer_module.window.several_optimizers import learning_rate_of
@@ -312,14 +313,22 @@ class TrainingLoop:
         while not (stop or exhausted) and (wanted := self._steps_of_next_loop()):
             try:
                 report, stop = self._run_loop(self._iterator, wanted)
-            except BaseException:
+            except BaseException as error:
                 self._iterator = None  # it may have given batches that were not trained on
+                if isinstance(error, ServerLost):
+                    raise ServerLost(f"{error}: {self._what_is_kept()}") from error
                 raise
             exhausted = report.exhausted
         if self._step_in_epoch == 0:
             raise ValueError("the training data has no batch: check the split and its files.")
         ended = exhausted or self._step_in_epoch == self._data.steps
         self._end_epoch(whole=ended, stop=stop)
+
+    def _what_is_kept(self) -> str:
+        latest = None if self.checkpoints is None else self.checkpoints.latest
+        if latest is None:
+            return "there is no checkpoint, so that a new start trains from the beginning."
+        return f"the last checkpoint is {latest}; start again, and training continues from it."
 
     def _steps_of_next_loop(self) -> int:
         """Returns how many steps to take before something else is due; 0 ends the epoch."""

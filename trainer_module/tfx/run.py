@@ -11,11 +11,12 @@ import tensorflow as tf
 from trainer_module.baselines.baselines import write_baselines
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
-from trainer_module.devices.cluster import cluster_of_environment
+from trainer_module.devices.cluster import Cluster, cluster_of_environment
 from trainer_module.devices.crew import Crew
 from trainer_module.devices.multi_worker import crew_of
 from trainer_module.devices.process import prepare_process
-from trainer_module.devices.strategies import create_strategy
+from trainer_module.devices.served import is_served, serve
+from trainer_module.devices.strategies import check_strategy, create_strategy
 from trainer_module.loop.actions import FitResult
 from trainer_module.model.data_context import TransformedData, unsized_ids
 from trainer_module.model.plan import resolve
@@ -27,7 +28,7 @@ from trainer_module.training import Trained, check_rows, keras_set_up, train
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
 
-def run_fn(fn_args: Any) -> FitResult:
+def run_fn(fn_args: Any) -> FitResult | None:
     """Trains on Transform's output and exports a SavedModel.
 
     Everything comes from `fn_args.custom_config["trainer"]`, a `TrainerConfig` as JSON. TFX's own
@@ -44,25 +45,34 @@ def run_fn(fn_args: Any) -> FitResult:
     On several workers (see `create_strategy`) each calls it with the same arguments: they train
     one model together, the chief writes, and all return when what it exports is complete. Where
     `trainer.workers` asks for several and TF_CONFIG names none, they are processes of this machine.
+    With parameter servers, workers and servers do what the chief asks for.
 
     Args:
         fn_args: TFX's FnArgs: train_files, eval_files, transform_output, model_run_dir,
             serving_model_dir, custom_config, hyperparameters.
+
+    Returns:
+        How training went; None of a parameter server, and of a worker beside one.
 
     Raises:
         ValueError: A setting that is wrong or does not fit the data; raised before training starts.
         NonFiniteError: The loss or a gradient became NaN or infinite (see `non_finite`).
         Preempted: SIGTERM came and a checkpoint was saved; a SystemExit with code 143.
         WorkerLost: One of several workers did not come or has gone.
+        ServerLost: A parameter server has gone.
     """
     config = TrainerConfig.parse(trainer_settings(fn_args.custom_config))
     if getattr(fn_args, "hyperparameters", None):
         config = with_hyperparameters(config, fn_args.hyperparameters)
-    if (config.workers or 1) > 1 and cluster_of_environment() is None:
+    cluster = cluster_of_environment()
+    if (config.workers or 1) > 1 and cluster is None:
         return train_on_local_workers(
             fn_args, config, log_dir=os.path.join(_run_dir(fn_args), "workers")
         )
     prepare_process(config)
+    if cluster is not None and is_served(cluster):
+        check_strategy(config.strategy)
+        return _serve(cluster, config, fn_args.serving_model_dir)
     # Before anything uses TensorFlow: its server for several workers starts with it.
     strategy = create_strategy(
         config.strategy,
@@ -78,6 +88,19 @@ def run_fn(fn_args: Any) -> FitResult:
         # TFX fails a worker whose serving folder is missing when it returns.
         crew.barrier("the chief's export is complete")
     return result
+
+
+def _serve(cluster: Cluster, config: TrainerConfig, serving_model_dir: str) -> None:
+    """Returns when the chief's export is complete, which TFX looks for in each process."""
+    exported = os.path.join(serving_model_dir, "saved_model.pb")
+    if tf.io.gfile.exists(exported):  # of a run before: only the chief's end counts
+        serve(cluster, start_timeout_seconds=config.start_timeout_seconds)
+        return
+    serve(
+        cluster,
+        start_timeout_seconds=config.start_timeout_seconds,
+        is_done=lambda: tf.io.gfile.exists(exported),
+    )
 
 
 def _run(

@@ -17,6 +17,7 @@ from trainer_module.window.gradient_sum import AddedLosses, GradientSum, default
 from trainer_module.window.loss import as_loss_function
 from trainer_module.window.micro_batch import (
     MicroBatchGradients,
+    Values,
     micro_batch_gradients,
 )
 from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
@@ -37,6 +38,7 @@ def accumulate_gradients(
     loss_scale: tf.Tensor | None = None,
     description: Description | None = None,
     expected_rows: int | None = None,
+    values: Values = (),
 ) -> GradientSum:
     """Returns the sums over all rows, holding one micro-batch's activations at a time.
 
@@ -63,6 +65,8 @@ def accumulate_gradients(
         expected_rows: Rows of most batches, where the tensors' shapes do not say it: if they are
             one pass, the graph has a way around the loops. The sums of any other number of rows are
             right too.
+        values: Tensors to take for the values of the model's variables, (variable, tensor) of each,
+            where the variables themselves may change meanwhile; none: they are read.
 
     Raises:
         ValueError: micro_batch_size below 1, a layer that updates state when called, text for XLA,
@@ -92,6 +96,7 @@ def accumulate_gradients(
             loss_scale=loss_scale,
             added_losses=added_losses,
             separate=description.separate,
+            values=values,
         )
 
     zeros = _zeros(model, description)

@@ -11,6 +11,9 @@ import tensorflow as tf
 from trainer_module.stages.own_gradient import own_gradients
 from trainer_module.window.loss import LossFunction, loss_sums
 
+# What to take for variables' values: a window has one of each, wherever the variables are.
+Values = Sequence[tuple[Any, tf.Tensor]]
+
 # One layer may draw this many times within a micro-batch before two micro-batches share a key.
 _DRAWS_PER_MICRO_BATCH = 1024
 
@@ -46,6 +49,7 @@ def micro_batch_gradients(
     loss_scale: tf.Tensor | None,
     added_losses: Literal["mean", "sum"] = "mean",
     separate: bool,
+    values: Values = (),
 ) -> MicroBatchGradients:
     """Returns the sums of one micro-batch and their gradients, changing no variable.
 
@@ -65,17 +69,25 @@ def micro_batch_gradients(
         separate: Whether to take the gradients of that too, and of each output that has a Σ w_i of
             its own; else those of all outputs' sum. A loop in the model then keeps all that each
             turn makes, in place of what one gradient needs.
+        values: Tensors to take for the values of the model's variables, all of them or none: the
+            gradients are those of the tensors then.
 
     Raises:
         ValueError: A layer updates state while it is called, as BatchNormalization does.
     """
-    variables = [variable.value for variable in model.trainable_variables]
+    given = {id(variable): value for variable, value in values}
+    variables = [given.get(id(v), v.value) for v in model.trainable_variables]
     seeds = _seed_states(model)
-    mapping = [(seed, _seed_at(seed.value, random_position)) for seed in seeds]
+    mapping = [
+        *values,
+        *((s, _seed_at(given.get(id(s), s.value), random_position)) for s in seeds),
+    ]
     # Seeds come from outside and updates are looked at, not applied: so the loop's body has no
     # side effect, runs under XLA, and is the same on every replica.
     scope = keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
     with tf.GradientTape(persistent=separate) as tape:
+        if values:
+            tape.watch(variables)
         with scope, own_gradients():
             outputs = model(features, training=True)
         numerator, denominator = loss_sums(loss_fn, labels, outputs, sample_weight)
@@ -95,7 +107,7 @@ def micro_batch_gradients(
             scaled_added = _scaled(added, loss_scale, added_divisor)
         else:
             scaled_added = None
-    _refuse_updates(model, scope, seeds)
+    _refuse_updates(model, scope, mapping, seeds)
 
     def gradients(target: Any, divisor: Any) -> list[Any]:
         return [_times(g, divisor) for g in tape.gradient(target, variables)]
@@ -128,14 +140,21 @@ def _stacked(of_outputs: list[list[Any]]) -> list[Any]:
     return [stack(gradients) for gradients in zip(*of_outputs, strict=True)]
 
 
-def regularisation_gradients(model: keras.Model) -> tuple[tf.Tensor | None, list[Any]]:
+def regularisation_gradients(
+    model: keras.Model, values: Values = ()
+) -> tuple[tf.Tensor | None, list[Any]]:
     """Returns R, the sum of the variables' own regularisers, and ∇R; (None, Nones) without any."""
     regularised = [v for v in model.trainable_variables if v.regularizer is not None]
     if not regularised:
         return None, [None] * len(model.trainable_variables)
+    given = {id(variable): value for variable, value in values}
+    variables = [given.get(id(v), v.value) for v in model.trainable_variables]
     with tf.GradientTape() as tape:
-        total = _sum([widened(v.regularizer(v)) for v in regularised])
-    return total, tape.gradient(total, [v.value for v in model.trainable_variables])
+        if values:
+            tape.watch(variables)
+        with keras.StatelessScope(values, initialize_variables=False):
+            total = _sum([widened(v.regularizer(v)) for v in regularised])
+    return total, tape.gradient(total, variables)
 
 
 def compute_dtypes(model: keras.Model) -> set[str]:
@@ -230,8 +249,10 @@ _UPDATES = (
 )
 
 
-def _refuse_updates(model: keras.Model, scope: Any, seeds: list[Any]) -> None:
-    updated = set(scope.state_mapping) - {id(seed) for seed in seeds}
+def _refuse_updates(model: keras.Model, scope: Any, mapping: Values, seeds: Sequence[Any]) -> None:
+    before = {id(variable): value for variable, value in mapping}
+    updated = {k for k, v in scope.state_mapping.items() if v is not before.get(k)}
+    updated -= {id(seed) for seed in seeds}
     if updated:
         known = {id(v): v.path for v in model.variables}
         for layer in model._flatten_layers():

@@ -15,7 +15,7 @@ import tensorflow as tf
 from trainer_module.stages.own_gradient import on_device
 from trainer_module.stages.staged_model import variable_devices
 from trainer_module.window.gradient_sum import GradientSum, sum_dtype
-from trainer_module.window.micro_batch import regularisation_gradients
+from trainer_module.window.micro_batch import Values, regularisation_gradients
 from trainer_module.window.reduction import sum_over_replicas
 
 
@@ -51,6 +51,7 @@ def window_update(
     *,
     loss_scale: tf.Tensor | None = None,
     clip_norm: float | None = None,
+    values: Values = (),
 ) -> Update:
     """Returns a window's update; called inside `strategy.run`, and changes no variable.
 
@@ -59,10 +60,11 @@ def window_update(
         model: The model, for its variables and their regularisers.
         loss_scale: The factor that the gradients of `local` have, or None.
         clip_norm: Largest global norm of g, that of all replicas and micro-batches together.
+        values: See `accumulate_gradients`.
     """
     dtype = sum_dtype(model)
     total = _unscaled(sum_over_replicas(local), loss_scale, model)
-    loss, gradients = mean_gradients(total, model)
+    loss, gradients = mean_gradients(total, model, values=values)
     # The division and the regularisers may overflow too: what is applied is what is checked.
     norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in gradients if g is not None])
     numerator, weight_sum = total.numerator, total.denominator
@@ -95,7 +97,9 @@ def window_update(
     )
 
 
-def mean_gradients(total: GradientSum, model: keras.Model) -> tuple[tf.Tensor, list[Any]]:
+def mean_gradients(
+    total: GradientSum, model: keras.Model, *, values: Values = ()
+) -> tuple[tf.Tensor, list[Any]]:
     """Returns the loss and g of docs/design.md §4.1 from sums over the whole global batch.
 
         g = ( Σ_i w_i ∇l_i ) / ( Σ_i w_i )  +  ∇R
@@ -107,6 +111,7 @@ def mean_gradients(total: GradientSum, model: keras.Model) -> tuple[tf.Tensor, l
     Args:
         total: Sums over all micro-batches and replicas. With Σ w = 0 the first term is 0.
         model: The model, for its regularisers.
+        values: See `accumulate_gradients`.
 
     Returns:
         The scalar loss, and one gradient per trainable variable (None where there is none).
@@ -119,7 +124,7 @@ def mean_gradients(total: GradientSum, model: keras.Model) -> tuple[tf.Tensor, l
         loss += total.added_loss / rows
         added = _each(model, lambda a: a / tf.cast(rows, a.dtype), total.added_gradients)
         gradients = _sums(model, gradients, added)
-    regularisation, slopes = regularisation_gradients(model)
+    regularisation, slopes = regularisation_gradients(model, values)
     if regularisation is not None:
         loss += tf.cast(regularisation, loss.dtype)
         gradients = _sums(model, gradients, slopes)

@@ -28,12 +28,14 @@ def fn_args(folder: str, data: dict[str, str], trainer: dict, **custom) -> types
 
 
 def main(folder: str, text: str) -> None:
+    tell(["pid", os.getpid()])
     asked = json.loads(text)
     number = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     trainer = {**asked["trainer"], **asked.get("of_worker", {}).get(str(number), {})}
     result = run_fn(fn_args(folder, asked["data"], trainer, baselines="eval"))
     tell(["worker", current_crew().number])
-    tell(["result", result._asdict()])
+    if result is not None:  # of one that trains
+        tell(["result", result._asdict()])
     tell(["there", (Path(folder) / "serving" / "saved_model.pb").exists()])
     tell(["label", (Path(folder) / "serving" / "assets.extra" / "label.json").exists()])
 

@@ -95,7 +95,15 @@ def test_auto_tells_what_it_takes_and_why(caplog):
     ]
 
 
-@pytest.mark.parametrize("name", ["parameter_server", "tpu"])
-def test_what_is_to_come_is_refused_by_name(name):
-    with pytest.raises(ValueError, match=f"'{name}' is not available yet: use 'mirrored'"):
-        create_strategy(name)
+def test_parameter_servers_want_a_tf_config_that_names_them(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ValueError, match=r"names a chief, workers and.*--parameter-servers"):
+        create_strategy("parameter_server")
+    addresses = {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": ["127.0.0.1:3"]}
+    chief = {"cluster": addresses, "task": {"type": "chief", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(chief))
+    missing = r"ps 0 \(127.0.0.1:3\), worker 0 \(127.0.0.1:2\) did not come within 0.5 s"
+    with pytest.raises(ValueError, match=missing):
+        create_strategy("auto", start_timeout_seconds=0.5)
+    with pytest.raises(ValueError, match=r"'mirrored' with parameter servers in TF_CONFIG"):
+        create_strategy("mirrored")

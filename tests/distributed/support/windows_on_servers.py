@@ -1,0 +1,92 @@
+"""Windows with parameter servers: one at a time against one process, then many at once.
+
+`windows_on_servers.py BACK`: the test makes the file BACK when the worker that it killed is there
+again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+from on_workers import tell
+
+from trainer_module import ParameterServerStep, TrainStep, create_strategy
+
+ROWS = (12, 7, 11, 1)
+SCHEDULE = keras.optimizers.schedules.CosineDecay(0.02, 5000)
+
+
+def model_and_optimizer():
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((5,)),
+            layers.Dense(16, activation="tanh", kernel_regularizer="l2", activity_regularizer="l2"),
+            layers.Dropout(0.2, seed=1),
+            layers.Dense(1, kernel_constraint="non_neg"),
+        ]
+    )
+    return model, keras.optimizers.AdamW(SCHEDULE)
+
+
+def batches():
+    random = np.random.default_rng(0)
+    for rows in itertools.cycle(ROWS):
+        x = random.normal(size=(rows, 5)).astype("float32")
+        yield x, np.abs(x.sum(1, keepdims=True)), random.uniform(size=rows).astype("float32")
+
+
+def dataset():
+    specs = tuple(tf.TensorSpec([None, *shape], tf.float32) for shape in ((5,), (1,), ()))
+    return tf.data.Dataset.from_generator(batches, output_signature=specs)
+
+
+def main(back: str) -> None:
+    tell(["pid", os.getpid()])
+    strategy = create_strategy("auto", start_timeout_seconds=90)
+    options = {"micro_batch_size": 4, "clip_norm": 0.5}
+    step = ParameterServerStep(
+        *model_and_optimizer(),
+        "mse",
+        cluster=strategy,
+        partitioner=tf.distribute.experimental.partitioners.FixedShardsPartitioner(2),
+        **options,
+    )
+    alone = TrainStep(*model_and_optimizer(), "mse", **options)
+    ours, theirs = iter(dataset()), iter(dataset())
+    for _ in range(8):
+        report = step.run(ours, 1)
+        expected = alone.run(theirs, 1)
+        assert report.rows == expected.rows
+        np.testing.assert_allclose(report.loss, expected.loss, rtol=1e-6)
+    variables = [*step.model.variables, *step.optimizer.variables]
+    others = [*alone.model.variables, *alone.optimizer.variables]
+    errors = [
+        float(np.max(np.abs(a.numpy() - b.numpy()), initial=0) / max(np.max(np.abs(b.numpy())), 1))
+        for a, b in zip(variables, others, strict=True)
+    ]
+    tell(["largest_error", max(errors)])
+    shards = step._variables_there._trained[0].there
+    tell(["shards", [list(shard.shape) for shard in shards]])
+    tell(["kill", None])
+    rows = 0
+    loops = 0
+    while not Path(back).exists() or loops < 3:
+        rows += step.run(ours, 40).rows
+        loops += 1
+    step.run(ours, 100)
+    steps = 8 + 40 * loops + 100
+    tell(["taken", [int(step.step.numpy()), int(step.optimizer.iterations.numpy()), steps]])
+    learning_rate = float(step.optimizer.learning_rate)
+    tell(["learning_rate", [learning_rate, float(SCHEDULE(steps))]])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

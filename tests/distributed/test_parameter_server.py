@@ -1,0 +1,126 @@
+"""Chief, workers and parameter servers as real processes, and what the loss of one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from on_workers import HERE, command, environment, told_by
+
+from trainer_module.devices.launch import WorkersFailed, launch
+
+pytestmark = pytest.mark.distributed
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
+    """Windows one at a time, their variables cut in two, against `TrainStep` in one process: 2e-6.
+
+    Then as many at once as there is room for; a worker is killed in the middle and started again.
+    """
+    back, told, pids = tmp_path / "back", {}, {}
+
+    def on_line(name: str, line: str) -> None:
+        value = told_by(line)
+        if value is None:
+            return
+        kind, what = value
+        if kind == "pid":
+            if name in pids:
+                back.touch()
+            pids[name] = what
+        elif kind == "kill":
+            os.kill(pids["worker 0"], signal.SIGKILL)
+        else:
+            told[kind] = what
+
+    launch(
+        command("windows_on_servers", back),
+        workers=2,
+        parameter_servers=2,
+        worker_restarts=1,
+        env=environment(),
+        on_line=on_line,
+    )
+    assert back.exists(), "the worker came back"
+    assert told["largest_error"] < 2e-6
+    assert told["shards"] == [[3, 16], [2, 16]]
+    steps, updates, expected = told["taken"]
+    assert (steps, updates) == (expected, expected), "Keras' own counter loses what workers add"
+    assert told["learning_rate"][0] == pytest.approx(told["learning_rate"][1], rel=1e-6)
+
+
+@pytest.fixture(scope="module")
+def taxi_data(tmp_path_factory):
+    """What the taxi example's Transform wrote: graph, train, eval."""
+    folder = tmp_path_factory.mktemp("taxi")
+    options = [f"output.folder={folder}", "training.epochs=1", "evaluation.thresholds={}"]
+    run = [sys.executable, "-m", "pipeline", "run", "--config", "examples/taxi/pipeline.yaml"]
+    run += [f"--set={option}" for option in options]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    transform = folder / "artifacts" / "Transform"
+    number = max((path.name for path in (transform / "transform_graph").iterdir()), key=int)
+    splits = transform / "transformed_examples" / number
+    return {
+        "graph": str(transform / "transform_graph" / number),
+        "train": str(splits / "Split-train" / "*.gz"),
+        "eval": str(splits / "Split-eval" / "*.gz"),
+    }
+
+
+def test_the_taxi_model_is_trained_though_a_server_is_lost(taxi_data, tmp_path):
+    """The first run loses its server and says what is kept; the second one continues from that."""
+    trainer = {
+        "strategy": "parameter_server",
+        "global_batch_size": 256,
+        "micro_batch_size": 64,
+        "epochs": 10,
+        "optimizer": {"name": "adamw", "learning_rate": 0.002, "weight_decay": 0.0001},
+        "metrics": ["auc"],
+        "checkpoint_every_steps": 20,
+        "start_timeout_seconds": 120,
+    }
+    asked = json.dumps({"data": taxi_data, "trainer": trainer})
+    told, lines = {}, []
+
+    def run(until: str | None) -> None:
+        killed = []
+
+        def on_line(name: str, line: str) -> None:
+            value = told_by(line)
+            if value is not None:
+                told.setdefault(name, {})[value[0]] = value[1]
+            elif name == "chief":
+                lines.append(line)
+                if until is not None and until in line and not killed:
+                    killed.append(os.kill(told["ps 0"]["pid"], signal.SIGKILL))
+
+        launch(
+            [sys.executable, str(HERE / "trains.py"), str(tmp_path), asked],
+            workers=2,
+            parameter_servers=1,
+            env=environment(),
+            on_line=on_line,
+        )
+
+    with pytest.raises(WorkersFailed):
+        run(until="epoch 3/10")
+    words = next(line for line in reversed(lines) if "ServerLost: " in line)
+    assert "parameter server 0 (127.0.0.1:" in words
+    assert "has gone after step" in words
+    assert f"the last checkpoint is {tmp_path}/run/checkpoints" in words
+    assert not (tmp_path / "serving").exists()
+    run(until=None)
+    result = told["chief"]["result"]
+    assert (result["stopped"], result["epochs"]) == ("epochs", 10)
+    assert any("Continuing from checkpoint" in line for line in lines)
+    assert result["metrics"]["auc"] >= 0.94
+    for name in ("chief", "worker 0", "worker 1", "ps 0"):
+        assert told[name]["there"] is True, "TFX fails a process that returns without an export"

@@ -1,0 +1,131 @@
+"""Workers and parameter servers: they do what the chief asks for, until it has gone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+import tensorflow as tf
+from absl import logging
+
+from trainer_module.devices.cluster import Cluster
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+# A chief that does not listen for so long has ended: its server listens as long as it lives.
+_LOOKS_UNTIL_GONE = 3
+
+
+class ChiefMissing(RuntimeError):
+    """The chief never came."""
+
+
+def is_served(cluster: Cluster | None) -> bool:
+    """Returns whether this process is a worker or a server of a chief, which drives it."""
+    return cluster is not None and cluster.has_parameter_servers and cluster.role != "chief"
+
+
+def parameter_server_strategy(
+    cluster: Cluster | None, *, start_timeout_seconds: float
+) -> tf.distribute.Strategy:
+    """Returns the chief's strategy; workers and servers serve it, and end the process with it.
+
+    Raises:
+        ValueError: There is no chief or server in TF_CONFIG, or not all tasks came in time.
+        ChiefMissing: On a worker or server, the chief did not.
+        SystemExit: 0, on those, when the chief has ended.
+    """
+    roles = ("chief", "worker", "ps")
+    if cluster is None or not all(cluster.addresses.get(role) for role in roles):
+        raise ValueError(
+            "trainer.strategy='parameter_server' needs TF_CONFIG, which names a chief, workers and "
+            "servers (ps); the platform sets it. For a trial on this machine: python -m "
+            "trainer_module.launch --workers 2 --parameter-servers 1 -- python my_program.py"
+        )
+    if is_served(cluster):
+        serve(cluster, start_timeout_seconds=start_timeout_seconds)
+        sys.exit(0)
+    report_lost_tasks()
+    wait_for_tasks(cluster, start_timeout_seconds)
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    return tf.distribute.ParameterServerStrategy(resolver)
+
+
+def serve(
+    cluster: Cluster,
+    *,
+    start_timeout_seconds: float = 60.0,
+    is_done: Callable[[], bool] = lambda: False,
+) -> None:
+    """Serves the chief; returns when it has ended, or when `is_done` says that its work is.
+
+    Args:
+        cluster: Of TF_CONFIG; this process is a worker or a server of it.
+        start_timeout_seconds: How long to wait for the chief.
+        is_done: Asked every second.
+
+    Raises:
+        ChiefMissing: It did not come in time.
+    """
+    report_lost_tasks()
+    addresses = {role: list(found) for role, found in cluster.addresses.items()}
+    server = tf.distribute.Server(
+        tf.train.ClusterSpec(addresses), job_name=cluster.role, task_index=cluster.index
+    )
+    chief = cluster.addresses["chief"][0]
+    logging.info("%s %d serves the chief, %s", cluster.role, cluster.index, chief)
+    deadline = time.monotonic() + start_timeout_seconds
+    while not listens(chief):
+        if time.monotonic() > deadline:
+            raise ChiefMissing(
+                f"the chief ({chief}) did not come within {start_timeout_seconds:g} s "
+                "(start_timeout_seconds): see its log, whether it started at all, and whether this "
+                "process reaches its address."
+            )
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    missed = 0
+    while missed < _LOOKS_UNTIL_GONE and not is_done():
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        missed = 0 if listens(chief) else missed + 1
+    del server
+    logging.info("The chief has ended, and so does %s %d", cluster.role, cluster.index)
+
+
+def report_lost_tasks() -> None:
+    """Lets TensorFlow tell of a task that has gone, rather than wait for it without end."""
+    os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
+
+
+def listens(address: str) -> bool:
+    """Returns whether something listens at `host:port`."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
+    """Returns when all workers and servers listen; TensorFlow itself would wait without end.
+
+    Raises:
+        ValueError: Some did not come in time.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    missing = [
+        (role, index, address)
+        for role in ("ps", "worker")
+        for index, address in enumerate(cluster.addresses.get(role, ()))
+    ]
+    while missing := [task for task in missing if not listens(task[2])]:
+        if time.monotonic() > deadline:
+            names = ", ".join(f"{role} {index} ({address})" for role, index, address in missing)
+            raise ValueError(
+                f"{names} did not come within {timeout_seconds:g} s "
+                "(trainer.start_timeout_seconds): see its log, whether it started at all, and "
+                "whether this process reaches its address; then start all again."
+            )
+        time.sleep(0.2)

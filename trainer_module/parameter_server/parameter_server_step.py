@@ -1,0 +1,304 @@
+"""Windows on workers: each exact by itself, all of them in no order."""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+from trainer_module.devices.cluster import cluster_of_environment
+from trainer_module.parameter_server.server_variables import Partitioner, ServerVariables
+from trainer_module.step.reports import LoopReport, StepReport, non_finite_error
+from trainer_module.step.train_step import TrainStep
+from trainer_module.window.accumulation import accumulate_gradients
+from trainer_module.window.batch_checks import check_batch
+from trainer_module.window.update import window_update
+
+_UNDER_WAY_PER_WORKER = 3
+
+
+class ServerLost(RuntimeError):
+    """A parameter server has gone, and with it the variables that it had."""
+
+
+class ParameterServerStep(TrainStep):
+    """A `TrainStep` whose windows are taken by workers, each of them by one, while others go on.
+
+        for window k (in no order):  v = the servers' variables, read once
+                                     g = the exact gradient of the whole window at v
+                                     the servers' variables are updated by g, as step k
+
+    What is promised is another thing than with other strategies: each global batch is read once and
+    becomes one window, whose gradient is exact whatever the size of its micro-batches, and one
+    update, with the learning rate of its number. But the variables have changed meanwhile, by as
+    many updates as there are other workers, and no two runs are equal. A worker that is lost in the
+    middle of an update leaves it there in part, and another worker takes the window again.
+
+    The chief's model and optimizer are brought up to date at the end of each `run`: they are
+    what is evaluated, checkpointed and exported, and what the next run goes on from.
+
+    Example:
+        strategy = create_strategy("parameter_server")    # workers and servers stay in here
+        step = ParameterServerStep(model, optimizer, "mse", micro_batch_size=64, cluster=strategy)
+        TrainingLoop(step, dataset.batch(256), epochs=3).fit()
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        loss_fn: Any,
+        *,
+        micro_batch_size: int,
+        cluster: tf.distribute.ParameterServerStrategy,
+        partitioner: Partitioner | None = None,
+        **options: Any,
+    ) -> None:
+        """Checks the options and creates the variables on the servers.
+
+        Args:
+            model: A built Keras model, made outside of the strategy's scope: the chief's.
+            optimizer: Made there too.
+            loss_fn: See `TrainStep`.
+            micro_batch_size: Rows of one micro-batch on a worker.
+            cluster: The strategy of chief, workers and servers.
+            partitioner: Which variables are cut by rows and spread over the servers, of
+                tf.distribute.experimental.partitioners; None: those above 256 KiB, one part for
+                each server at most.
+            **options: See `TrainStep`.
+
+        Raises:
+            ValueError: See `TrainStep`; or an option that has no meaning without an order of steps.
+        """
+        if options.get("ema_momentum") is not None:
+            raise ValueError(
+                f"ema_momentum={options['ema_momentum']} with parameter servers: workers update at "
+                "the same time, and an average of the variables has no steps; leave it out."
+            )
+        super().__init__(model, optimizer, loss_fn, micro_batch_size=micro_batch_size, **options)
+        if self.loss_scale is not None:
+            raise ValueError(
+                "mixed_float16 with parameter servers: a loss scale is one decision per step, and "
+                "steps have no order here; use mixed_bfloat16 or float32."
+            )
+        tasks = cluster_of_environment()
+        assert tasks is not None, "the strategy was made from TF_CONFIG"
+        self._workers = len(tasks.addresses["worker"])
+        self._servers = tasks.addresses["ps"]
+        self._cluster = cluster
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(cluster)
+        self._variables_there = ServerVariables(
+            model,
+            optimizer,
+            cluster,
+            partitioner
+            or tf.distribute.experimental.partitioners.MinSizePartitioner(
+                min_shard_bytes=256 << 10, max_shards=len(self._servers)
+            ),
+        )
+        self._functions: dict[Any, Any] = {}
+
+    def __call__(self, batch: Sequence[Any]) -> StepReport:
+        """Refuses: a single step has one worker, and all others wait.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "a ParameterServerStep takes many steps at once: call run(iterator, num_steps), as "
+            "TrainingLoop does."
+        )
+
+    def run(
+        self,
+        iterator: Iterator[Any],
+        num_steps: int,
+        *,
+        loss_sums: Sequence[float] = (0.0, 0.0),
+    ) -> LoopReport:
+        """Takes up to `num_steps` windows, and returns when all of them are done.
+
+        Args:
+            iterator: Over a tf.data.Dataset of global batches, which the chief reads.
+            num_steps: Windows to take.
+            loss_sums: See `TrainStep.run`.
+
+        Raises:
+            NonFiniteError: A window was not finite: see `TrainStep`. The windows that were under
+                way are done, so that the variables are those of later steps.
+            ServerLost: A parameter server has gone.
+        """
+        self._check_variables()
+        try:
+            self._variables_there.push()
+            done, exhausted = self._take(iterator, num_steps)
+            self._variables_there.pull()
+        except tf.errors.OpError as error:
+            raise self._told(error) from error
+        return self._count_all(done, exhausted, loss_sums)
+
+    def _take(self, iterator: Any, num_steps: int) -> tuple[list[_Done | None], bool]:
+        """Schedules windows, few more than there are workers at a time, and waits for all."""
+        first_step, first_update = int(self.step.numpy()), int(self.optimizer.iterations.numpy())
+        under_way: collections.deque[Any] = collections.deque()
+        done: list[_Done | None] = []
+        exhausted = failed = False
+        for number in range(num_steps):
+            batch = next(iterator, None)
+            if batch is None:
+                exhausted = True
+                break
+            under_way.append(self._schedule(batch, first_step + number, first_update + number))
+            if len(under_way) >= _UNDER_WAY_PER_WORKER * self._workers:
+                done.append(_fetched(under_way.popleft()))
+                failed = done[-1] is not None and bool(done[-1].failed)
+            if failed:
+                break
+        self._coordinator.join()
+        return done + [_fetched(value) for value in under_way], exhausted
+
+    def _schedule(self, batch: Any, step: int, update: int) -> Any:
+        features, labels, *rest = batch
+        batch = (features, labels, rest[0] if rest else None)
+        check_batch(*batch)
+        tensors = [tf.convert_to_tensor(t) for t in tf.nest.flatten(batch) if t is not None]
+        shapes = tuple((t.dtype, tuple(t.shape[1:])) for t in tensors)
+        places = tf.nest.map_structure(lambda tensor: tensor is not None, batch)
+        key = (str(places), shapes)
+        if key not in self._functions:
+            self._describe(batch)
+            self._functions[key] = self._function(places, tensors)
+        numbers = (tf.constant(step, tf.int64), tf.constant(update, tf.int64))
+        return self._coordinator.schedule(self._functions[key], args=(*numbers, *tensors))
+
+    def _function(self, places: Any, tensors: list[tf.Tensor]) -> Any:
+        description = self._description
+
+        def window(step: tf.Tensor, update: tf.Tensor, *tensors: tf.Tensor) -> _Done:
+            rest = iter(tensors)
+            batch = tf.nest.map_structure(lambda place: next(rest) if place else None, places)
+            return self._window_on_worker(step, update, batch, description)
+
+        specs = [tf.TensorSpec([], tf.int64)] * 2
+        specs += [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in tensors]
+        return tf.function(window, specs, autograph=False)
+
+    def _window_on_worker(
+        self, step: tf.Tensor, update_number: tf.Tensor, batch: Any, description: Any
+    ) -> _Done:
+        values = self._variables_there.values()
+
+        def update_of() -> Any:
+            local = accumulate_gradients(
+                self.model,
+                self.loss_fn,
+                *batch,
+                micro_batch_size=self.micro_batch_size,
+                jit_compile=self.jit_compile,
+                added_losses=self.added_losses,
+                random_position=(step, 0),
+                description=description,
+                values=values,
+            )
+            return window_update(local, self.model, clip_norm=self.clip_norm, values=values)
+
+        update = self._cluster.run(update_of)
+        applied = tf.logical_and(update.is_finite, tf.logical_not(update.is_empty))
+
+        def apply() -> tf.Tensor:
+            self._cluster.run(self._variables_there.apply, args=(update.gradients, update_number))
+            return tf.constant(0)
+
+        tf.cond(applied, apply, lambda: tf.constant(0))
+        not_finite = tf.logical_not(tf.logical_or(update.is_finite, update.is_empty))
+        return _Done(
+            loss=update.loss,
+            gradient_norm=update.gradient_norm,
+            weight_sum=update.weight_sum,
+            rows=update.rows,
+            applied=applied,
+            empty=update.is_empty,
+            failed=tf.logical_and(not_finite, self.non_finite == "raise"),
+            finite=update.finite,
+        )
+
+    def _count_all(
+        self, done: list[_Done | None], exhausted: bool, loss_sums: Sequence[float]
+    ) -> LoopReport:
+        """Counts on the chief, where nothing is lost: a step for each window."""
+        known = [one for one in done if one is not None]
+        if len(known) < len(done):
+            logging.warning(
+                "%d windows were done by workers that have gone since: their loss is not known.",
+                len(done) - len(known),
+            )
+        failed = [one for one in known if one.failed]
+        applied = [one for one in known if one.applied]
+        empty = sum(bool(one.empty) for one in known)
+        steps = len(done) - len(failed)
+        not_finite = len(known) - len(applied) - empty - len(failed)
+        self.step.assign_add(steps)
+        self.skipped_empty.assign_add(empty)
+        self.skipped_non_finite.assign_add(not_finite)
+        self.optimizer.iterations.value.assign_add(steps - empty - not_finite)
+        if failed:
+            report = failed[0].as_report()
+            raise non_finite_error(report, self._variables, int(self.step.numpy()))
+        weights = sum(float(one.weight_sum) for one in applied)
+        loss = sum(float(one.loss) * float(one.weight_sum) for one in applied)
+        return LoopReport(
+            steps=steps,
+            loss=loss / weights if weights else float("nan"),
+            loss_sums=(loss_sums[0] + loss, loss_sums[1] + weights),
+            gradient_norm=float(known[-1].gradient_norm) if known else 0.0,
+            rows=int(sum(float(one.rows) for one in known)),
+            exhausted=exhausted,
+        )
+
+    def _told(self, error: tf.errors.OpError) -> BaseException:
+        """Returns the error in words where a server has gone, else itself."""
+        found = re.search(r"/job:ps/replica:0/task:(\d+)", str(error))
+        gone = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
+        if found is None or not isinstance(error, gone):
+            return error
+        number = int(found[1])
+        return ServerLost(
+            f"parameter server {number} ({self._servers[number]}) has gone after step "
+            f"{int(self.step.numpy())}, and with it the variables that it had"
+        )
+
+
+class _Done(NamedTuple):
+    """What a window tells of itself, as scalars, and a bool for the loss and each gradient."""
+
+    loss: Any
+    gradient_norm: Any
+    weight_sum: Any
+    rows: Any
+    applied: Any
+    empty: Any
+    failed: Any
+    finite: Any
+
+    def as_report(self) -> StepReport:
+        tensors = {name: tf.convert_to_tensor(value) for name, value in self._asdict().items()}
+        del tensors["empty"]
+        return StepReport(
+            **tensors,
+            finite_by_replica=tensors["finite"][tf.newaxis],
+            replicas=tf.zeros([1], tf.int32),
+        )
+
+
+def _fetched(value: Any) -> _Done | None:
+    """Waits for a window; None where its worker has gone after it, and with it what it told."""
+    try:
+        return value.fetch()
+    except tf.errors.OpError as error:
+        logging.info("A window's report is lost: %s", error)
+        return None
