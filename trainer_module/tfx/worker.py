@@ -26,7 +26,8 @@ def main(arguments: str, result: str) -> None:
     fn_args = types.SimpleNamespace(**json.loads(Path(arguments).read_text()))
     trained = run_fn(fn_args)
     cluster = cluster_of_environment()
-    if cluster is not None and cluster.role != "ps" and cluster.number == 0:
+    # What serves a chief, beside parameter servers, has trained nothing itself.
+    if trained is not None and cluster is not None and cluster.number == 0:
         Path(result).write_text(json.dumps(trained._asdict()))
 
 
