@@ -184,8 +184,9 @@ def test_a_searched_name_that_stands_for_nothing(write, tmp_path):
 
 
 def test_several_workers_are_refused_before_any_node_runs(write, monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}}')
-    assert "with 2 workers in TF_CONFIG" in refusal(write())
+    task = '"task": {"type": "worker", "index": 0}'
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}, %s}' % task)
+    assert "with 2 workers in TF_CONFIG" in refusal(write(), "training.strategy=mirrored")
 
 
 def test_eval_file_that_lacks_a_column(write, tmp_path):
