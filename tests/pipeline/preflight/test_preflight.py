@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -184,8 +185,9 @@ def test_a_searched_name_that_stands_for_nothing(write, tmp_path):
 
 
 def test_several_workers_are_refused_before_any_node_runs(write, monkeypatch):
-    task = '"task": {"type": "worker", "index": 0}'
-    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}, %s}' % task)
+    task = {"type": "worker", "index": 0}
+    cluster = {"cluster": {"worker": ["a:1", "b:1"]}, "task": task}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
     assert "with 2 workers in TF_CONFIG" in refusal(write(), "training.strategy=mirrored")
 
 
