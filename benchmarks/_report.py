@@ -121,7 +121,8 @@ def _summary(results: Sequence[Result], programs: Path) -> str:
     are on the benchmark's page, and here only where it has no others.
     """
     sections = [INTRODUCTION]
-    for on, found in itertools.groupby(results, key=lambda result: result.machine):
+    for on in dict.fromkeys(result.machine for result in results):
+        found = [result for result in results if result.machine == on]
         lines = [SUMMARY_HEADINGS, ("---",) * len(SUMMARY_HEADINGS)]
         for result in found:
             title, _ = description(programs / f"{result.name}.py")

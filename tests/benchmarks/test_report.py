@@ -92,6 +92,18 @@ def test_a_benchmark_without_a_target_is_in_the_summary_too(program, tmp_path):
     assert "(../benchmarks/results/example.md) | graph | 0.080 |  |  |" in page
 
 
+def test_the_summary_has_one_table_per_machine(tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.py").write_text('"""Ours against theirs.\n\nIn turns.\n"""\n')
+    machines = {"a": "one machine", "b": "another machine", "c": "one machine"}
+    results = [Result(name, machine, ROWS[:1]) for name, machine in machines.items()]
+    page = _report.pages(results, tmp_path)[_report.PAGE]
+    assert [line for line in page.splitlines() if line.startswith("On ")] == [
+        *("On one machine.", "On another machine.")
+    ]
+    assert page.index("results/c.md") < page.index("On one machine") < page.index("results/b.md")
+
+
 def test_every_program_has_a_section():
     programs = list(_report.PROGRAMS.glob("[!_]*.py"))
     assert len(programs) >= 6
