@@ -17,7 +17,7 @@ from trainer_module.window.several_optimizers import is_several
 
 # Whose update of an element knows no other element of the variable: it may be cut anywhere.
 _BY_ELEMENT = frozenset(
-    ["SGD", "Adam", "AdamW", "Adamax", "Nadam", "RMSprop", "Adagrad", "Adadelta", "Ftrl", "Lion"]
+    ["SGD", "Adam", "AdamW", "Adamax", "RMSprop", "Adagrad", "Adadelta", "Ftrl", "Lion"]
 )
 
 Partitioner = Callable[..., Sequence[int]]
@@ -54,7 +54,7 @@ class ServerVariables:
                 rows a variable becomes.
 
         Raises:
-            ValueError: An optimizer that has others within it.
+            ValueError: An optimizer that has others within it, Nadam, or weight decay by name.
         """
         _check(optimizer)
         trained = {id(variable) for variable in model.trainable_variables}
@@ -138,6 +138,11 @@ def _check(optimizer: keras.optimizers.Optimizer) -> None:
         raise ValueError(
             f"optimizer {optimizer.name!r} has others within it, which parameter servers do not "
             "take: use one optimizer for all variables."
+        )
+    if isinstance(optimizer, keras.optimizers.Nadam):
+        raise ValueError(
+            "Nadam keeps a product over steps, which it reads, multiplies and assigns: of two "
+            "workers at once one factor would be lost; use Adam or AdamW."
         )
     if getattr(optimizer, "_exclude_from_weight_decay_pattern", None) or getattr(
         optimizer, "_exclude_from_weight_decay", None

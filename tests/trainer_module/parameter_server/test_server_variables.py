@@ -1,0 +1,101 @@
+"""Variables in parts, and the optimizer on them, in one process: tests/distributed has the servers.
+
+Reference: the optimizer's own `apply` on the whole variables; equal to 1e-6.
+"""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import ParameterServerStep
+from trainer_module.parameter_server.server_variables import _BY_ELEMENT, ServerVariables
+
+IN_TWO = tf.distribute.experimental.partitioners.FixedShardsPartitioner(2)
+
+
+def built(name, **options):
+    model = full_batch.mlp()
+    optimizer = getattr(keras.optimizers, name)(
+        keras.optimizers.schedules.PolynomialDecay(0.1, 5), **options
+    )
+    optimizer.build(model.trainable_variables)
+    return model, optimizer
+
+
+def gradients(model, seed):
+    random = np.random.default_rng(seed)
+    return [tf.constant(random.normal(size=v.shape), "float32") for v in model.trainable_variables]
+
+
+@pytest.mark.parametrize("name", sorted(_BY_ELEMENT))
+def test_updates_of_parts_are_those_of_the_whole(strategies, name):
+    model, optimizer = built(name)
+    there = ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
+    assert [part.shape for part in there._trained[0].there] == [(3, 6), (2, 6)]
+    expected, whole = built(name)
+    expected.set_weights(model.get_weights())
+    for number in range(3):
+        there.apply(gradients(model, number), tf.constant(number, tf.int64))
+        whole.apply(gradients(model, number), expected.trainable_variables)
+    there.pull()
+    optimizer.iterations.assign(3)  # the chief's part
+    assert full_batch.error(model.get_weights(), expected.get_weights()) < 1e-6
+    found = zip(optimizer.variables, whole.variables, strict=True)
+    for ours, theirs in found:
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6, atol=1e-7)
+    assert int(there.optimizer.iterations.numpy()) == 0, "nobody counts on the servers"
+
+
+def test_an_optimizer_that_looks_at_a_variable_as_a_whole_gets_it_whole(strategies):
+    model, optimizer = built("Lamb")
+    there = ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
+    assert {len(pair.there) for pair in there._all} == {1}
+
+
+def test_what_changed_on_the_chief_reaches_the_servers_and_back(strategies):
+    model, optimizer = built("Adam")
+    there = ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
+    restored = [np.full(v.shape, 2.0, "float32") for v in model.variables]
+    model.set_weights(restored)
+    momentum = next(v for v in optimizer.variables if "momentum" in v.path)
+    momentum.assign(tf.ones_like(momentum) * 3)
+    there.push()
+    for variable in (*model.variables, momentum):
+        variable.assign(tf.zeros_like(variable))
+    there.pull()
+    np.testing.assert_array_equal(model.get_weights()[0], restored[0])
+    np.testing.assert_array_equal(momentum.numpy(), 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ema_momentum": 0.9}, r"ema_momentum=0.9 with parameter servers.*leave it out"),
+        ({"micro_batch_size": 0}, r"micro_batch_size=0: use at least 1 row"),
+    ],
+)
+def test_what_has_no_meaning_without_an_order_of_steps_is_refused(options, message):
+    model, optimizer = built("SGD")
+    with pytest.raises(ValueError, match=message):
+        ParameterServerStep(
+            model, optimizer, "mse", **{"micro_batch_size": 1, "cluster": None, **options}
+        )
+
+
+def test_weight_decay_that_leaves_variables_out_is_refused(strategies):
+    model = full_batch.mlp()
+    optimizer = keras.optimizers.AdamW(0.1)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    optimizer.build(model.trainable_variables)
+    with pytest.raises(ValueError, match="leave exclude_from_weight_decay out"):
+        ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
+
+
+def test_nadam_is_refused(strategies):
+    model, optimizer = built("Nadam")
+    with pytest.raises(ValueError, match=r"Nadam.*product over steps.*use Adam or AdamW"):
+        ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
