@@ -88,11 +88,15 @@ SPEC: dict[str, Any] = {
             "impute": "most_frequent",
             "encode": {"one_hot": {"values": ["red", "blue"]}},
         },
-        {"name": "time", "columns": "epoch", "encode": {"date": {"parts": ["hour", "weekday"]}}},
+        {
+            "name": "time",
+            "columns": "epoch",
+            "encode": {"date": {"parts": ["hour", "weekday"], "elapsed": True}},
+        },
         {
             "name": "day",
             "columns": "iso",
-            "encode": {"date": {"parts": ["month"], "cyclic": True}},
+            "encode": {"date": {"parts": ["month"], "cyclic": True, "elapsed": True}},
         },
         {
             "name": "there",
@@ -208,6 +212,29 @@ def test_dates(run: Any) -> None:
     weekdays = [7 if d is None else d.weekday() for d in dates]
     assert run.column("epoch_weekday").tolist() == weekdays
     assert _size(run, "epoch_weekday") == 8
+
+
+@pytest.mark.parametrize("name", ["epoch", "iso"])
+def test_elapsed_time_is_a_z_score_of_days_over_trains_rows(run: Any, name: str) -> None:
+    """Reference: NumPy in float64; minutes count, seconds do not."""
+
+    def day(value: Any) -> float:
+        if value is None or value == "no date":
+            return NAN
+        seconds = (
+            value
+            if isinstance(value, int)
+            else datetime.datetime.fromisoformat(f"{value}+00:00").timestamp()
+        )
+        return seconds // 60 / (24 * 60)
+
+    days = np.asarray([day(value) for value in BOTH[name]])
+    train = days[:ROWS][~np.isnan(days[:ROWS])]
+    expected = np.where(np.isnan(days), 0.0, (days - train.mean()) / train.std())
+    found = run.column(f"{name}_elapsed")
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    kinds = {c.name: c.kind for c in run.layout.columns}
+    assert kinds[f"{name}_elapsed"] == "elapsed"
     angle = np.asarray([NAN if t == "no date" else int(t[5:7]) - 1 for t in BOTH["iso"]])
     angle *= 2 * np.pi / 12
     for ending, wave in (("_sin", np.sin), ("_cos", np.cos)):

@@ -156,6 +156,12 @@ def part_of(date: Calendar, part: DatePart) -> tf.Tensor:
     return _week(date, day_of_year) if part == "week" else day_of_year
 
 
+def days_of(date: Calendar) -> tf.Tensor:
+    """Days since 1970-01-01 with the time as a fraction; float64, any value where missing."""
+    whole = tf.cast(_days(date.year, date.month, date.day), tf.float64)
+    return whole + tf.cast(date.hour * 60 + date.minute, tf.float64) / (24 * 60)
+
+
 def _weekday(date: Calendar) -> tf.Tensor:
     return tf.math.floormod(_days(date.year, date.month, date.day) + 3, 7)  # 1970: a Thursday
 

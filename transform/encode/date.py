@@ -1,7 +1,7 @@
 """encode: date. Parts of a date as ids, or as points on the circle; calendar.py has the parts.
 
 With `cyclic`, a part p of period n becomes sin(2 pi p / n) and cos(2 pi p / n); missing is 0 and 0,
-which no part is.
+which no part is. With `elapsed`, the days since 1970 become a z-score; missing is 0, their mean.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _PER_SECOND = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
 _CYCLIC_SUFFIXES = ("_sin", "_cos")
+_ELAPSED = "_elapsed"
 
 
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
     """Encodes each group by its own options: one block for its texts, one for its ints."""
     import tensorflow as tf
 
-    from transform.analyzers.unread import with_unread
     from transform.encode.calendar import of_epoch, of_text
     from transform.encode.date_format import to_iso
 
@@ -41,18 +41,52 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
             raw = inputs.dense.texts(texts)
             iso = raw if option.format is None else to_iso(raw, option.format)
             date = of_text(iso, time_zone=option.time_zone)
-            block = _block(texts, date, option)
-            blocks.append(with_unread(block, raw, tf.not_equal(raw, ""), date.missing, texts))
+            given = tf.not_equal(raw, "")
+            blocks += _unread_told(_blocks(texts, date, option), raw, given, date, texts)
         if numbers:
             raw = inputs.dense.numbers(numbers)
             if option.format is None:
                 date = of_epoch(raw / _PER_SECOND[option.unit], time_zone=option.time_zone)
             else:
                 date = of_text(to_iso(_digits(raw), option.format), time_zone=option.time_zone)
-            block = _block(numbers, date, option)
             given = tf.logical_not(tf.math.is_nan(raw))
-            blocks.append(with_unread(block, raw, given, date.missing, numbers))
+            blocks += _unread_told(_blocks(numbers, date, option), raw, given, date, numbers)
     return blocks
+
+
+def _unread_told(
+    blocks: list[Block], raw: tf.Tensor, given: tf.Tensor, date: Calendar, names: tuple[str, ...]
+) -> list[Block]:
+    """The blocks, the first of which counts the values that were no date."""
+    from transform.analyzers.unread import with_unread
+
+    return [with_unread(blocks[0], raw, given, date.missing, names), *blocks[1:]]
+
+
+def _blocks(names: tuple[str, ...], date: Calendar, option: Date) -> list[Block]:
+    found = [_parts(names, date, option)] if option.parts else []
+    return [*found, _elapsed(names, date)] if option.elapsed else found
+
+
+def _elapsed(names: tuple[str, ...], date: Calendar) -> Block:
+    """The time of `[batch, columns]` dates as a number."""
+    import tensorflow as tf
+
+    from transform.analyzers.statistics import column_statistics
+    from transform.encode.calendar import days_of
+    from transform.scale.linear import linear
+
+    days = days_of(date)
+    not_there = tf.fill(tf.shape(days), tf.constant(math.nan, tf.float64))
+    fitted = column_statistics(tf.where(date.missing, not_there, days), name="elapsed_statistics")
+    scaled = linear(days, fitted.mean, tf.sqrt(fitted.variance), fitted.varies)
+    return Block(
+        names=tuple(name + _ELAPSED for name in names),
+        values=tf.cast(tf.where(date.missing, tf.zeros_like(scaled), scaled), tf.float32),
+        sources=names,
+        missing=date.missing,
+        sizes=(None,) * len(names),
+    )
 
 
 def _digits(numbers: tf.Tensor) -> tf.Tensor:
@@ -64,7 +98,7 @@ def _digits(numbers: tf.Tensor) -> tf.Tensor:
     return tf.where(missing, tf.constant(""), tf.strings.as_string(whole))
 
 
-def _block(names: tuple[str, ...], date: Calendar, option: Date) -> Block:
+def _parts(names: tuple[str, ...], date: Calendar, option: Date) -> Block:
     """The parts of `[batch, columns]` dates, part by part."""
     import tensorflow as tf
 
@@ -97,9 +131,16 @@ def _block(names: tuple[str, ...], date: Calendar, option: Date) -> Block:
 
 
 def _endings(option: Date) -> list[str]:
-    """`_hour`, or `_hour_sin` and `_hour_cos`."""
+    """`_hour`, or `_hour_sin` and `_hour_cos`; then `_elapsed`."""
     suffixes = _CYCLIC_SUFFIXES if option.cyclic else ("",)
-    return [f"_{part}{suffix}" for part in option.parts for suffix in suffixes]
+    parts = [f"_{part}{suffix}" for part in option.parts for suffix in suffixes]
+    return [*parts, _ELAPSED] if option.elapsed else parts
+
+
+def _kind_of(option: Date, ending: str) -> str:
+    if ending == _ELAPSED:
+        return "elapsed"
+    return "cyclic" if option.cyclic else "date"
 
 
 ENCODER = Encoder(
@@ -108,7 +149,7 @@ ENCODER = Encoder(
     reads="own type",
     apply=_apply,
     endings=_endings,
-    kind_of=lambda option: "cyclic" if option.cyclic else "date",
+    kind_of=_kind_of,
     explain=nothing_more,
     is_aspect=True,
 )

@@ -123,7 +123,7 @@ class Encoder:
             column is one), or not at all: `lists`, of any number of values in a row.
         apply: Encodes all columns of this kind at once.
         endings: Options -> what is appended to a column's name, one per output.
-        kind_of: Options -> `Column.kind`.
+        kind_of: Options and an ending -> `Column.kind` of that output.
         has_indicator: Whether each column has an output for missing values, behind all others.
         names_file: Whether its columns may learn vocabularies, which are files.
         of_texts: Ids of texts `[batch]` and their number, from (texts, options, file of the
@@ -140,7 +140,7 @@ class Encoder:
     reads: Literal["numbers", "texts", "own type", "lists"]
     apply: Callable[[Inputs, Members], list[Block]]
     endings: Callable[[Any], list[str]] = _itself
-    kind_of: Callable[[Any], str] | None = None
+    kind_of: Callable[[Any, str], str] | None = None
     has_indicator: bool = False
     names_file: bool = False
     of_texts: Callable[[tf.Tensor, Any, str], tuple[tf.Tensor, IdCount]] | None = None

@@ -41,17 +41,21 @@ def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
         sources = tuple(each for name in sources for each in positions(name, group.length))
     endings, kind, has_indicator = [""], group.kind, group.missing_indicator
     judged_as, is_aspect = None, False
+    kinds = [kind]
     if group.encode is None:
         judged_as = SCALERS[kind].judged_as
     else:
         encoder, option = ENCODERS[kind], option_of(resolved)
         endings, has_indicator = encoder.endings(option), encoder.has_indicator
-        kind = encoder.kind_of(option) if encoder.kind_of is not None else kind
+        kinds = [
+            encoder.kind_of(option, ending) if encoder.kind_of is not None else kind
+            for ending in endings
+        ]
         is_aspect = encoder.is_aspect
     columns = tuple(
-        OutputColumn(name + ending, name, kind, group.name, judged_as, is_aspect)
+        OutputColumn(name + ending, name, each, group.name, judged_as, is_aspect)
         for name in sources
-        for ending in endings
+        for ending, each in zip(endings, kinds, strict=True)
     )
     indicators = tuple(
         OutputColumn(name + INDICATOR_SUFFIX, name, _INDICATOR, group.name, is_aspect=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zoneinfo
 from collections import Counter
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -176,11 +176,21 @@ class Date(Options):
     encode: {date: {parts: [hour, weekday], cyclic: true}}   floats <name>_hour_sin, _hour_cos, ...
     encode: {date: {parts: [hour], time_zone: Europe/Oslo}}  the hour there
     encode: {date: {parts: [month], format: "%d.%m.%Y"}}     of texts as 06.05.2013
+    encode: {date: {parts: [month], elapsed: true}}          and the float <name>_elapsed
     """
 
-    own_missing: ClassVar[str | None] = "an id of its own (or 0 and 0 on the circle)"
+    own_missing: ClassVar[str | None] = (
+        "an id of its own (or 0 and 0 on the circle; the mean of elapsed time)"
+    )
 
-    parts: Annotated[tuple[DatePart, ...], BeforeValidator(as_list)] = Field(min_length=1)
+    parts: Annotated[tuple[DatePart, ...], BeforeValidator(as_list)] = Field(
+        default=(), description="which parts of it"
+    )
+    elapsed: bool = Field(
+        default=False,
+        description="also the time as a number: days since 1970, as a z-score over all rows; what "
+        "comes later than all of them is beyond them",
+    )
     cyclic: bool = Field(
         default=False, description="sine and cosine of the part's share of its period"
     )
@@ -211,6 +221,15 @@ class Date(Options):
     def _distinct(cls, parts: tuple[DatePart, ...]) -> tuple[DatePart, ...]:
         _distinct_texts("date.parts", parts)
         return parts
+
+    @model_validator(mode="after")
+    def _something(self) -> Date:
+        if not self.parts and not self.elapsed:
+            raise ValueError(
+                f"date gives nothing: name parts, of {', '.join(get_args(DatePart))}, or "
+                "elapsed: true, or both"
+            )
+        return self
 
     @field_validator("time_zone")
     @classmethod

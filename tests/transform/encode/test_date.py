@@ -65,7 +65,7 @@ def test_dates_in_a_format_of_the_users(block: Any) -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"parts": []}, "at least 1 item"),
+        ({"parts": []}, "date gives nothing: name parts, of minute, hour,.* or elapsed: true"),
         ({"parts": ["hour", "hour"]}, "date.parts holds 'hour' twice"),
         ({"parts": "decade"}, "'minute', 'hour', 'weekday', 'day', 'week', 'month'"),
         ({"parts": ["month", "year"], "cyclic": True}, "no year comes again"),
