@@ -209,7 +209,7 @@ def as_rows(name: str, found: Found) -> list[Row]:
 def behind(rows: Sequence[Row]) -> str:
     """Returns a sentence that names the tables where a limit is missed."""
     missed = [
-        f"{row.what} ({row.ratio:.2f} of {row.detail or row.baseline_name})"
+        f"{row.what} ({row.ratio:.3f} of {row.detail or row.baseline_name})"
         for row in rows
         if row.limit is not None and not row.limit.is_met(row.ratio)
     ]

@@ -94,7 +94,7 @@ def test_the_baseline_is_the_better_of_the_others_over_all_seeds(name, better, m
     assert quality.limit is not None
     assert quality.limit.is_met(quality.ratio) == met
     assert time.ratio == 0.25
-    told = f"Behind: {name} ({quality.ratio:.2f} of {better})."
+    told = f"Behind: {name} ({quality.ratio:.3f} of {better})."
     assert tables.behind([quality, time]) == ("Nothing is behind." if met else told)
 
 
