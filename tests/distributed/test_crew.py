@@ -27,10 +27,11 @@ def failed(case: str, workers: int = 3) -> dict[str, tuple[int, str]]:
 
 def test_each_worker_gets_the_values_of_all():
     for told in on_workers("talks", "gathers", workers=3):
-        values, chosen, same = told
+        values, chosen, same, left = told
         assert values == [[number, "text", None, 0.1] for number in range(3)]
         assert chosen == {"by": 0}
         assert same is True
+        assert left.startswith("has left the others, and asks them for 'after'")
 
 
 def test_all_refuse_a_worker_that_differs_in_words():

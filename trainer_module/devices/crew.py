@@ -159,6 +159,11 @@ class _Connected(Crew):
         return worker_name(number, self._cluster)
 
     def gather(self, what: str, value: Any) -> list[Any]:
+        if self._over:
+            raise WorkerLost(
+                f"{self.name(self.number)} has left the others, and asks them for {what!r}: after "
+                "an error all workers have to be started again."
+            )
         turn, self._turn = self._turn, self._turn + 1
         if self.is_chief:
             came = self._wait_for(turn, what, set(self._connections))
@@ -376,7 +381,7 @@ def join_crew(*, start_timeout_seconds: float, worker_timeout_seconds: float) ->
     if _crew is not ALONE or cluster is None or len(cluster.workers) < 2:
         return _crew
     logging.info(
-        "%s waits for the %d others", worker_name(cluster.number, cluster), len(cluster.workers) - 1
+        "%s of %d waits for the others", worker_name(cluster.number, cluster), len(cluster.workers)
     )
     connections = meet(cluster, start_timeout_seconds)
     crew = _Connected(cluster, connections, worker_timeout_seconds)

@@ -124,7 +124,8 @@ def _join(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.s
         if connection.getsockname() != connection.getpeername():
             with contextlib.suppress(OSError):
                 send(connection, hello)
-                connection.settimeout(max(0.01, deadline - time.monotonic()))
+                # The chief, which has begun at the latest now, gives up first and says for whom.
+                connection.settimeout(timeout_seconds + _SECONDS_FOR_HELLO)
                 answer = _read(connection)
         if answer is not None and "start" in answer:
             return connection

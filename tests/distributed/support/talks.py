@@ -11,6 +11,7 @@ from on_workers import tell
 
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.crew import join_crew
+from trainer_module.devices.rendezvous import WorkerLost
 
 cluster = cluster_of_environment()
 assert cluster is not None
@@ -31,6 +32,11 @@ if case == "gathers":
         crew.gather(f"turn {turn}", turn)
     tell(join_crew(start_timeout_seconds=60, worker_timeout_seconds=60) is crew)
     crew.agree("settings", {"seed": 3, "optimizer": {"name": "sgd"}})
+    crew.leave()
+    try:
+        crew.barrier("after")
+    except WorkerLost as error:
+        tell(str(error).partition(" (")[2].partition(") ")[2])
 if case == "differs":
     crew.agree("settings", {"seed": number, "optimizer": {"name": "sgd"}})
 if case == "strays":
