@@ -10,7 +10,8 @@ weekday.
 
 The baseline is the better of the two, over all seeds: AUC for two classes, accuracy for more (ours
 should be 0.98 of it or more), mean absolute error for numbers (1.1 of it or less). A round is a
-seed. The time is that of `init` and `run` as a user starts them, each in a process of its own, once
+seed. What `init` writes was chosen while looking at the first seed's rows; the others are a check
+of that, though of the same tables. The time is that of `init` and `run` as a user starts them, each in a process of its own, once
 per table, in seconds of all processors: more than the clock shows where nothing else runs.
 """
 
@@ -222,7 +223,8 @@ def told(name: str, found: Found) -> str:
         f"{model} {statistics.mean(values):.4g}" for model, values in found.scores.items()
     )
     return (
-        f"{name}, {found.rows:,} rows of {found.columns} columns and a label: {means} on average."
+        f"{name}, {found.rows:,} rows of {found.columns} columns and a label: {means} on average "
+        f"over {len(found.scores[OURS])} seeds."
     )
 
 
