@@ -11,8 +11,9 @@ weekday.
 The baseline is the better of the two, over all seeds: AUC for two classes, accuracy for more (ours
 should be 0.98 of it or more), mean absolute error for numbers (1.1 of it or less). A round is a
 seed. What `init` writes was chosen while looking at the first seed's rows; the others are a check
-of that, though of the same tables. The time is that of `init` and `run` as a user starts them, each in a process of its own, once
-per table, in seconds of all processors: more than the clock shows where nothing else runs.
+of that, though of the same tables. The time is that of `init` and `run` as a user starts them, each
+in a process of its own, once per table, in seconds of all processors: more than the clock shows
+where nothing else runs.
 """
 
 from __future__ import annotations
