@@ -87,18 +87,6 @@ def test_pipeline_commands(line, taxi, readme_command, request, tmp_path):
 
 
 @pytest.mark.slow
-def test_python_deploys(tmp_path, monkeypatch):
-    (code,) = [block for block in blocks(README, "python") if "KubeflowV2DagRunner" in block]
-    code = code.replace("examples/taxi", str(ROOT / "examples" / "taxi"))
-    monkeypatch.chdir(tmp_path)
-    exec(code, {})
-    text = (tmp_path / "taxi.json").read_text()
-    for node in ("ArrowExampleGen", "Transform", "NormalizationValidator", "Trainer", "Pusher"):
-        assert node in text
-    assert "gs://my-bucket/taxi" in text
-
-
-@pytest.mark.slow
 def test_python_reuses_the_trainer():
     from tfx import v1 as tfx
 

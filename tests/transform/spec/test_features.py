@@ -81,7 +81,7 @@ def test_json_round_trip() -> None:
         (_groups({**SCALED, "sclae": "z_score"}), r"groups.0.sclae\n\s+Extra inputs"),
         (
             _groups({**SCALED, "scale": "zscore"}),
-            r"1 validation error.*\n.*\n.*'robust', 'gaussian', 'log1p', 'asinh' or 'none'",
+            r"1 validation error.*\n.*\n.*'gaussian', 'power', 'log1p', 'asinh' or 'none'",
         ),
         (_groups({"name": "g", "columns": "a"}), "'g' has neither scale nor encode"),
         (_groups({**SCALED, "encode": {"hash": {"buckets": 2}}}), "has both scale and encode"),

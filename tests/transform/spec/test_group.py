@@ -44,7 +44,7 @@ def test_the_mean_of_values_clipped_by_learned_bounds_is_refused(scale: Any) -> 
 
 
 def test_neither_scale_nor_encode_names_what_there_is() -> None:
-    scales = r"z_score \| min_max \| robust \| gaussian \| log1p \| asinh \| none"
+    scales = r"z_score \| min_max \| robust \| gaussian \| power \| log1p \| asinh \| none"
     scales += r" \| \[log1p, z_score\] \| \{z_score: \{by"
     with pytest.raises(ValidationError, match=rf"give exactly one: scale: {scales}"):
         _group()
