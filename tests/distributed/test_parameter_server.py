@@ -60,6 +60,7 @@ def test_a_lost_server_is_told_with_what_is_kept_and_a_new_start_goes_on(packed,
         "micro_batch_size": 7,
         "epochs": 12,
         "checkpoint_every_steps": 5,
+        "steps_per_loop": 1,
         "start_timeout_seconds": 120,
     }
     asked = json.dumps({"data": packed, "trainer": trainer})
@@ -81,12 +82,12 @@ def test_a_lost_server_is_told_with_what_is_kept_and_a_new_start_goes_on(packed,
             [sys.executable, str(HERE / "trains.py"), str(tmp_path), asked],
             workers=2,
             parameter_servers=1,
-            env=environment(),
+            env=environment(TRAINS_SLOWLY="0.1" if until else "0"),
             on_line=on_line,
         )
 
     with pytest.raises(WorkersFailed):
-        run(until="epoch 2/12")
+        run(until="epoch 2 eval")
     words = next(line for line in reversed(lines) if "ServerLost: " in line)
     assert "parameter server 0 (127.0.0.1:" in words
     assert "has gone after step" in words

@@ -154,7 +154,7 @@ def test_after_sigterm_on_one_worker_both_save_and_the_next_start_ends_as_if_nev
             *("--", *command("trains", stopped, text)),
         ],
         cwd=HERE.parents[2],
-        env=environment(),
+        env=environment(TRAINS_SLOWLY="0.1"),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -163,7 +163,7 @@ def test_after_sigterm_on_one_worker_both_save_and_the_next_start_ends_as_if_nev
     lines, sent = [], False
     for line in launcher.stdout:
         lines.append(line)
-        if not sent and "epoch 2/40" in line:
+        if not sent and "epoch 2 eval" in line:
             (other,) = children(launcher.pid, "worker", 1)
             other.send_signal(signal.SIGTERM)
             sent = True
@@ -193,7 +193,7 @@ def test_a_worker_killed_while_training_ends_the_other_in_words(packed, tmp_path
     killed = []
 
     def watch(name: str, line: str) -> None:
-        if "epoch 2/" in line and not killed:
+        if "epoch 2 eval" in line and not killed:
             (other,) = children(os.getpid(), "worker", 1)
             other.kill()
             killed.append(True)
@@ -202,7 +202,7 @@ def test_a_worker_killed_while_training_ends_the_other_in_words(packed, tmp_path
         launch(
             command("trains", tmp_path, asked(packed, steps_per_loop=1, epochs=400)),
             workers=2,
-            env=environment(),
+            env=environment(TRAINS_SLOWLY="0.1"),
             on_line=watch,
         )
     (other,) = caught.value.failed[1:]

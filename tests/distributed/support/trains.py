@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import types
 from pathlib import Path
+from typing import Any
 
 from absl import logging
 from on_workers import tell
 
 from trainer_module import run_fn
 from trainer_module.devices.crew import current_crew
+from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
+from trainer_module.step.train_step import TrainStep
 
 
 def fn_args(folder: str, data: dict[str, str], trainer: dict, **custom) -> types.SimpleNamespace:
@@ -27,7 +31,23 @@ def fn_args(folder: str, data: dict[str, str], trainer: dict, **custom) -> types
     )
 
 
+def slowly(seconds: float) -> None:
+    """Lets each call of the graph last so long: training must not be over before a signal comes."""
+
+    def paused(run: Any) -> Any:
+        def run_paused(*args: Any, **options: Any) -> Any:
+            time.sleep(seconds)
+            return run(*args, **options)
+
+        return run_paused
+
+    for step in (TrainStep, ParameterServerStep):
+        step.run = paused(step.__dict__["run"])
+
+
 def main(folder: str, text: str) -> None:
+    if pause := float(os.environ.get("TRAINS_SLOWLY", "0")):
+        slowly(pause)
     tell(["pid", os.getpid()])
     asked = json.loads(text)
     number = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
