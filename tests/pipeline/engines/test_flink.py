@@ -133,14 +133,20 @@ def test_a_job_for_which_nobody_waits_any_more_is_cancelled(flink, write, monkey
     config = load_config(write(), overrides(flink, "beam.parallelism=9", "beam.probe_seconds=120"))
     assert isinstance(config.beam, Flink)
 
+    ended = threading.Event()
+
     def interrupt():
         wait_for_slots(flink, 0)
         os.kill(os.getpid(), signal.SIGINT)
+        # Python loses one that comes while a finalizer or a callback from C runs.
+        while not ended.wait(30):
+            os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         check_workers(config.beam, folders_of(config))
+    ended.set()
     thread.join()
     wait_for_slots(flink)
 
