@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,12 +14,9 @@ from pipeline.graph.build import create_pipeline
 from pipeline.targets import kubeflow, vertex
 
 Target = Literal["kubeflow", "vertex"]
-TARGETS: tuple[Target, ...] = ("kubeflow", "vertex")
 _TAGGED = re.compile(r"^[^\s:@]+(:\d+/[^\s:@]+)?(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$")
 # Kubeflow and Vertex give a run's objects names of the pipeline's and more.
 _LONGEST_NAME = 52
-# Of Beam in one process, whose Transform holds a node's memory.
-_LARGE_DATA_ENGINES = ("dataflow", "flink", "spark", "portable", "multi_processing")
 
 
 def compile_pipeline(config: PipelineConfig, target: Target) -> str:
@@ -50,7 +46,7 @@ def compile_pipeline(config: PipelineConfig, target: Target) -> str:
         return kubeflow.compiled(graph, profile)
     graph = create_pipeline(there)
     _check_nodes(graph, profile, target)
-    workers = getattr(config.training, "workers", None) or 1
+    workers = config.training.workers or 1
     return vertex.compiled(graph, profile, trainer_workers=workers)
 
 
@@ -116,21 +112,19 @@ def _common_refusals(
             f"{section}.pipeline_root={profile.pipeline_root}: a folder of this machine, which no "
             "pod has; use gs://, s3:// or another place that tf.io.gfile knows."
         )
-    for field, path in (
-        ("data.path", config.data.path),
-        ("data.eval_path", config.data.eval_path),
-        ("schema.path", config.data_schema.path),
-        ("serving.push_folder", config.serving.push_folder),
+    for field, path, own in (
+        ("data.path", config.data.path, f"{section}.data_path"),
+        ("data.eval_path", config.data.eval_path, f"{section}.eval_path"),
+        ("schema.path", config.data_schema.path, f"{section}.schema_path"),
+        ("serving.push_folder", config.serving.push_folder, None),
     ):
-        own = f"{section}.{field.replace('data.path', 'data_path').replace('.', '_')}"
-        own = own.replace("data_eval_path", "eval_path")
+        fix = f"name a remote place as {own}" if own else "name a remote folder"
         if path and path.startswith(PACKAGE_SCHEME):
             found.append(
                 f"{field}={path}: a file inside a Python package of this machine; copy it to a "
-                f"place that the cluster reads and name that as {own}."
+                f"place that the cluster reads and {fix}."
             )
         elif path and not is_remote(path):
-            fix = f"name a remote place as {own}" if "push" not in field else "name a remote folder"
             found.append(f"{field}={path}: a path of this machine, which no pod has; {fix}.")
     if len(config.name) > _LONGEST_NAME:
         found.append(
@@ -143,7 +137,7 @@ def _common_refusals(
 
 def _workers(config: PipelineConfig, target: Target) -> list[str]:
     training = config.training
-    workers = getattr(training, "workers", None) or 1
+    workers = training.workers or 1
     if target == "kubeflow" and workers > 1:
         return [
             f"training.workers={workers}: a node of Kubeflow is one pod, in which {workers} "
@@ -180,8 +174,3 @@ def _check_nodes(graph: Any, profile: KubeflowConfig | VertexConfig, target: Tar
             f"cluster.{target}.resources.{unknown[0]}: no node has this name; there are "
             f"{', '.join(names)}, and `{DEFAULT_NODE}`."
         )
-
-
-def names_of(targets: Sequence[str] = TARGETS) -> str:
-    """Returns the targets' names, for a message."""
-    return ", ".join(targets)
