@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.encode.calendar import PERIODS, of_epoch, of_text, part_of  # noqa: E402
+from transform.encode.calendar import PERIODS, days_of, of_epoch, of_text, part_of  # noqa: E402
 from transform.encode.time_zones import clock  # noqa: E402
 
 UTC = datetime.timezone.utc
@@ -118,3 +118,11 @@ def test_a_text_with_an_offset_is_at_an_instant_and_one_without_is_there() -> No
     _assert_parts(of_text(tf.constant(there), time_zone="Europe/Oslo"), expected)
     missing = of_text(tf.constant(["", "soon", "2024-13-01T00:00Z"]), time_zone="Europe/Oslo")
     assert missing.missing.numpy().all()
+
+
+def test_elapsed_days_count_minutes_as_fractions() -> None:
+    """Reference: Python's datetime; exact in float64 where the fraction is."""
+    texts = ["1970-01-02T12:00", "1969-12-31T18:00:59", "2024-02-29"]
+    found = days_of(of_text(tf.constant(texts))).numpy().tolist()
+    leap_day = datetime.date(2024, 2, 29) - datetime.date(1970, 1, 1)
+    assert found == [1.5, -0.25, leap_day.days]
