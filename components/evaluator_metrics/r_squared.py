@@ -16,6 +16,8 @@ import apache_beam as beam
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 
+from components.evaluator_metrics.of_rows import computations_of
+
 NAME = "r2"
 
 
@@ -69,43 +71,17 @@ class RSquared(metric_types.Metric):
 
     def __init__(self, name: str = NAME):
         """Is called `name` in TFMA's results."""
-        super().__init__(metric_util.merge_per_key_computations(_computations), name=name)
+        computations = computations_of(NAME, _computation)
+        super().__init__(metric_util.merge_per_key_computations(computations), name=name)
 
 
 metric_types.register_metric(RSquared)
 
 
-def _computations(
-    name: str = NAME,
-    eval_config: Any = None,
-    model_name: str = "",
-    output_name: str = "",
-    sub_key: Any = None,
-    aggregation_type: Any = None,
-    class_weights: dict[int, float] | None = None,
-    example_weighted: bool = False,
-) -> list[Any]:
-    key = metric_types.MetricKey(
-        name=name,
-        model_name=model_name,
-        output_name=output_name,
-        sub_key=sub_key,
-        example_weighted=example_weighted,
+def _computation(key: Any, options: dict[str, Any]) -> Any:
+    return metric_types.MetricComputation(
+        keys=[key], preprocessors=None, combiner=_Combiner(key, options)
     )
-    options = {
-        "eval_config": eval_config,
-        "model_name": model_name,
-        "output_name": output_name,
-        "sub_key": sub_key,
-        "aggregation_type": aggregation_type,
-        "class_weights": class_weights,
-        "example_weighted": example_weighted,
-    }
-    return [
-        metric_types.MetricComputation(
-            keys=[key], preprocessors=None, combiner=_Combiner(key, options)
-        )
-    ]
 
 
 class _Combiner(beam.CombineFn):

@@ -1,0 +1,45 @@
+"""What TFMA asks of a metric that is computed of rows: its key, and how a row's values are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow_model_analysis.metrics import metric_types
+
+
+def computations_of(name: str, compute: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
+    """Returns what `metric_util.merge_per_key_computations` takes.
+
+    Args:
+        name: of the metric, where TFMA gives none.
+        compute: the MetricComputation, from the metric's key and the options that
+            `metric_util.to_label_prediction_example_weight` reads a row by.
+    """
+
+    # TFMA looks at the names of the arguments.
+    def computations(
+        name: str = name,
+        eval_config: Any = None,
+        model_name: str = "",
+        output_name: str = "",
+        sub_key: Any = None,
+        aggregation_type: Any = None,
+        class_weights: dict[int, float] | None = None,
+        example_weighted: bool = False,
+    ) -> list[Any]:
+        of_key = {
+            "model_name": model_name,
+            "output_name": output_name,
+            "sub_key": sub_key,
+            "example_weighted": example_weighted,
+        }
+        options = {
+            **of_key,
+            "eval_config": eval_config,
+            "aggregation_type": aggregation_type,
+            "class_weights": class_weights,
+        }
+        return [compute(metric_types.MetricKey(name=name, **of_key), options)]
+
+    return computations
