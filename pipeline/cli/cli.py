@@ -18,6 +18,7 @@ from pipeline.cli import engines, targets
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import SOURCES
+from pipeline.run.interrupts import interrupts_kept
 
 _EPILOG = """\
 examples:
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     try:
-        return arguments.command(arguments)
+        with interrupts_kept():
+            return arguments.command(arguments)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return exit_codes.WRONG_INPUT

@@ -23,6 +23,7 @@ from pipeline.report.progress import ProgressHandler, RunState, duration
 from pipeline.report.records import latest_run
 from pipeline.run import logs
 from pipeline.run.folder_lock import Holder, InUse, only_run
+from pipeline.run.interrupts import interrupts_kept
 from trainer_module import prepare_process
 
 _LEGACY_KERAS = (
@@ -97,7 +98,7 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
         state = RunState.of(node.id for node in pipeline.components)
         handler = _watch(state, config)
         try:
-            with views.view(state, console, plain=plain):
+            with views.view(state, console, plain=plain), interrupts_kept():
                 runner.run(pipeline)
         except BaseException as error:
             state.stop("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
