@@ -8,9 +8,6 @@ for artifacts and a file of records for what was made.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import Any, NamedTuple
 from pipeline.common.errors import ConfigError
 from pipeline.targets.artifact_records import ArtifactRecords
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
+from pipeline.targets.node_command import NodeCommand, Runner, ended, on_this_machine
 from pipeline.targets.placeholders import filled
 
 _TAIL_LINES = 25
@@ -57,7 +55,7 @@ class Replay:
         root: Path,
         *,
         parameters: Mapping[str, Any] | None = None,
-        runs: Callable[[list[str], Path], int] | None = None,
+        runner: Runner = on_this_machine,
         on_start: Callable[[str], None] = lambda name: None,
         on_end: Callable[[Node], None] = lambda node: None,
     ) -> None:
@@ -68,8 +66,7 @@ class Replay:
             root: folder of artifacts, logs and records; of several replays of one pipeline the
                 same, so that one finds what those before it made.
             parameters: values of the pipeline's own parameters.
-            runs: runs a command line and writes what it says to a file; returns its code. None: a
-                process of this Python.
+            runner: the process that stands for a node's container.
             on_start: called with the name of each node before it runs.
             on_end: called with each node that ran.
         """
@@ -81,7 +78,7 @@ class Replay:
             self._folder = root / compiled.name / self._run_id
         self._records = ArtifactRecords(root / compiled.name / "artifacts.jsonl")
         self._parameters = {**compiled.parameters, **(parameters or {})}
-        self._runs = runs or run_here
+        self._runner = runner
         self._on_start, self._on_end = on_start, on_end
 
     def run(self) -> list[Node]:
@@ -225,7 +222,13 @@ class Replay:
         before = container.get("lifecycle", {}).get("preCacheCheck")
         for part in [*([before] if before else []), container]:
             words = [*part.get("command", []), *part.get("args", [])]
-            code = self._runs([filled(word, told) for word in words], log)
+            command = NodeCommand(
+                name,
+                container.get("image") or container.get("imageUri", ""),
+                tuple(filled(word, told) for word in words),
+                {each["name"]: each.get("value", "") for each in container.get("env", [])},
+            )
+            code = ended(self._runner(command), log)
             if code:
                 raise NodeFailed(name, code, log)
         written = Path(told["outputs"]["outputFile"])
@@ -266,25 +269,6 @@ class Replay:
             "metadata": importer.get("metadata", {}),
         }
         return {key: {"artifacts": [artifact]}}
-
-
-def run_here(command: list[str], log: Path) -> int:
-    """Runs a container's command line as a process of this machine's Python."""
-    words = [sys.executable, *command[1:]] if command[0] in ("python", "python3") else command
-    here = [os.path.abspath(entry) for entry in sys.path if entry]
-    with log.open("ab") as stream:
-        return subprocess.run(
-            words,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={
-                **os.environ,
-                "TF_USE_LEGACY_KERAS": "0",
-                "PYTHONPATH": os.pathsep.join([os.getcwd(), *here]),
-            },
-            check=False,
-        ).returncode
 
 
 def _container(executor: Mapping[str, Any]) -> Mapping[str, Any] | None:
