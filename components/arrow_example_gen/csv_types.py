@@ -161,7 +161,7 @@ def numbers(cells: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[i
         fits = pc.fill_null(short, True)
     else:
         fits = pc.fill_null(_numbers(plain, decimal), True)
-    kept = pc.if_else(fits, cells, pa.scalar(None, pa.string()))
+    kept = pc.replace_with_mask(cells, pc.invert(fits), pa.scalar(None, pa.string()))
     faulty = pc.invert(fits).to_numpy(zero_copy_only=False).nonzero()[0].tolist()
     return CsvTypes({"": kind}, decimal).converted("", kept), faulty
 
