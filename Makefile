@@ -51,7 +51,7 @@ flink-status: setup  ## its processes, slots and jobs
 flink-stop: setup  ## end it
 	@$(BIN)/python -m pipeline flink stop $(ARGS)
 
-golden: setup  ## write the golden files of compiled pipelines anew, for this stack; read the change
+golden: setup  ## write the golden files of compiled pipelines anew; read the change
 	@WRITE_GOLDEN=1 $(BIN)/python -m pytest -q -k golden tests/pipeline/targets
 
 lint: setup  ## ruff and pyright

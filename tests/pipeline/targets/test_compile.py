@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,7 @@ from pipeline.targets.compile import compile_pipeline
 
 ROOT = Path(__file__).resolve().parents[3]
 TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
-STACK = ".".join(version("tfx").split(".")[:2])
-GOLDEN = Path(__file__).with_name("golden") / STACK
+GOLDEN = Path(__file__).with_name("golden")
 BUCKETS = {"kubeflow": "s3://bucket", "vertex": "gs://bucket"}
 SUFFIXES = {"kubeflow": ".yaml", "vertex": ".json"}
 
@@ -52,9 +50,10 @@ def spec_of(text):
 
 
 def comparable(text):
-    """Without what every commit, or every patch of a package, changes."""
+    """Without what every commit, or another stack, changes: the rest is the same on both."""
     text = re.sub(r'(code\\*": \\*")[0-9a-f]{16}', r"\1<fingerprint>", text)
-    return re.sub(r"tfx-\d+\.\d+\.\d+", f"tfx-{STACK}", text)
+    text = re.sub(r"tfx-\d+\.\d+\.\d+", "tfx-<version>", text)
+    return re.sub(r'("tfx_(?:py_)?version": ")[\d-]+', r"\1<version>", text)
 
 
 @pytest.mark.parametrize("target", BUCKETS)
@@ -64,7 +63,6 @@ def test_the_compiled_taxi_pipeline_is_the_golden_one(target):
     if os.environ.get("WRITE_GOLDEN"):
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text)
-    assert golden.exists(), f"no golden file for TFX {STACK}: run `make golden` and read it"
     assert text == golden.read_text(), "run `make golden` and read what has changed"
 
 
