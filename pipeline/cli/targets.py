@@ -45,7 +45,8 @@ def add_commands(commands: Any) -> None:
         help="execute a compiled file on this machine",
         description=(
             "Executes what `compile` wrote, as the platform would: each container's own command "
-            "with its placeholders filled, one process per node, in the order of the spec. "
+            "with its placeholders filled, one process per node (per worker of a CustomJob), in "
+            "the order of the spec, with its conditions, exit handlers, retries and timeouts. "
             "Artifacts go to a folder of this machine; remote places that the pipeline reads are "
             "mapped to local ones with --map."
         ),
@@ -78,7 +79,7 @@ def add_commands(commands: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter of the pipeline itself; repeatable",
+        help="a parameter of the pipeline itself, of the type that the file declares; repeatable",
     )
     replay.set_defaults(command=_replay)
 

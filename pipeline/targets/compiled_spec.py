@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import graphlib
 import json
 from collections.abc import Mapping
@@ -23,12 +24,14 @@ class CompiledSpec:
         spec: the pipelineSpec.
         root: the pipeline root that it names; "" for none.
         parameters: values of the job's own parameters.
+        platform: what a second document says for Kubernetes, by executor.
     """
 
     target: Literal["kubeflow", "vertex"]
     spec: dict[str, Any]
     root: str
     parameters: dict[str, Any]
+    platform: dict[str, Any]
 
     @classmethod
     def read(cls, path: Path) -> CompiledSpec:
@@ -38,13 +41,13 @@ class CompiledSpec:
             ConfigError: it cannot be read, or is no compiled pipeline.
         """
         try:
-            first = next(iter(yaml.safe_load_all(path.read_text(encoding="utf-8"))), None)
+            documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigError(
                 f"--spec {path}: cannot read it ({str(error).splitlines()[0]}). Name a file that "
                 "`python -m pipeline compile` wrote."
             ) from None
-        job = first if isinstance(first, dict) else {}
+        job, second = (*(d if isinstance(d, dict) else {} for d in documents), {}, {})[:2]
         spec = job.get("pipelineSpec", job)
         if "root" not in spec or "deploymentSpec" not in spec:
             raise ConfigError(
@@ -52,11 +55,13 @@ class CompiledSpec:
                 "file that `python -m pipeline compile` wrote."
             )
         runtime = job.get("runtimeConfig", {})
+        kubernetes = second.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
         return cls(
             "vertex" if "pipelineSpec" in job else "kubeflow",
             spec,
             runtime.get("gcsOutputDirectory") or spec.get("defaultPipelineRoot", ""),
             runtime.get("parameterValues", {}),
+            kubernetes.get("executors", {}),
         )
 
     @property
@@ -68,33 +73,57 @@ class CompiledSpec:
         """Returns how a component is executed."""
         return self.spec["deploymentSpec"]["executors"][component["executorLabel"]]
 
+    def timeout(self, component: Mapping[str, Any]) -> float | None:
+        """Returns the seconds that the target gives a component; None: any."""
+        label = component["executorLabel"]
+        if seconds := self.platform.get(label, {}).get("activeDeadlineSeconds"):
+            return float(seconds)
+        job = self.executor(component).get("customJob", {}).get("customJob", {}).get("jobSpec", {})
+        seconds = job.get("scheduling", {}).get("timeout")
+        return float(seconds.removesuffix("s")) if seconds else None
+
     def renamed(self, prefixes: Mapping[str, str]) -> CompiledSpec:
         """Returns it with each prefix of a path replaced, in whatever names one."""
         text = json.dumps(self.spec)
         for old, new in sorted(prefixes.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(old, new)
-        return CompiledSpec(self.target, json.loads(text), self.root, self.parameters)
+        return dataclasses.replace(self, spec=json.loads(text))
 
 
 def in_order(tasks: Mapping[str, Any]) -> list[str]:
-    """Returns the tasks' names, each after those that it depends on."""
-    needs: dict[str, set[str]] = {}
-    for name, task in tasks.items():
-        inputs = task.get("inputs", {})
-        sources = [*inputs.get("artifacts", {}).values(), *inputs.get("parameters", {}).values()]
-        producers = {
-            source[key]["producerTask"]
-            for source in sources
-            for key in ("taskOutputArtifact", "taskOutputParameter")
-            if key in source
-        }
-        needs[name] = {*task.get("dependentTasks", []), *producers}
-        if task.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED":
-            needs[name] |= set(tasks) - {name}
+    """Returns the tasks' names, each after those that it depends on.
+
+    Raises:
+        ConfigError: one waits for what is no task, or they wait for each other.
+    """
+    needs = {name: needed(tasks, name) for name in tasks}
     unknown = {need for each in needs.values() for need in each} - set(tasks)
     if unknown:
         raise ConfigError(
             f"the compiled pipeline has a task that waits for {', '.join(sorted(unknown))}, which "
             f"is none of its tasks ({', '.join(tasks)}): compile it again."
         )
-    return list(graphlib.TopologicalSorter(needs).static_order())
+    try:
+        return list(graphlib.TopologicalSorter(needs).static_order())
+    except graphlib.CycleError as error:
+        raise ConfigError(
+            f"the compiled pipeline has tasks that wait for each other: {', '.join(error.args[1])}."
+        ) from None
+
+
+def needed(tasks: Mapping[str, Any], name: str) -> set[str]:
+    """Returns the tasks that one waits for: an exit handler that names none waits for all."""
+    task = tasks[name]
+    inputs = task.get("inputs", {})
+    sources = [*inputs.get("artifacts", {}).values(), *inputs.get("parameters", {}).values()]
+    kinds = ("taskOutputArtifact", "taskOutputParameter")
+    producers = {s[kind]["producerTask"] for s in sources for kind in kinds if kind in s}
+    found = {*task.get("dependentTasks", []), *producers}
+    if not found and is_exit_handler(task):
+        return {other for other in tasks if not is_exit_handler(tasks[other])}
+    return found
+
+
+def is_exit_handler(task: Mapping[str, Any]) -> bool:
+    """Whether a task runs however those ended that it waits for."""
+    return task.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"

@@ -9,9 +9,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from trainer_module.devices.launch import WorkersFailed, launch
+
+_TIMED_OUT = 124  # of coreutils' timeout
 
 
 class NodeCommand(NamedTuple):
@@ -60,14 +64,69 @@ def on_this_machine(command: NodeCommand) -> Process:
     return Process(words, env)
 
 
-def ended(process: Process, log: Path) -> int:
-    """Runs it, what it says at the end of a file; returns its code."""
+def run(process: Process, log: Path, *, timeout: float | None = None) -> str:
+    """Runs it, what it says at the end of a file; returns how it failed, "" where it did not.
+
+    Args:
+        process: what to start.
+        log: the file.
+        timeout: seconds after which it gets SIGTERM, and SIGKILL 10 seconds later; None: never.
+    """
     with log.open("ab") as stream:
-        return subprocess.run(
-            process.words,
+        code = subprocess.run(
+            _limited(process.words, timeout),
             stdout=stream,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             env=process.env,
             check=False,
         ).returncode
+    return _how(code, timeout)
+
+
+def run_workers(
+    process: Process, replicas: Sequence[int], log: Path, *, timeout: float | None = None
+) -> str:
+    """Runs it as every replica of a CustomJob's worker pools, with TF_CONFIG as Vertex sets it.
+
+    The first pool is the chief, the second the workers, the third parameter servers.
+
+    Args:
+        process: what to start, the same for each.
+        replicas: how many, pool by pool.
+        log: the file of the lines of all; each has its own in a folder beside it.
+        timeout: as of `run`.
+
+    Returns:
+        How it failed, "" where it did not.
+    """
+    chiefs, workers, servers = (*replicas, 0, 0)[:3]
+    if chiefs != 1 or workers < 1 or len(replicas) > 3:
+        return f"has worker pools of {replicas} replicas; known are 1 chief, workers, servers"
+    with log.open("a", encoding="utf-8") as stream:
+        try:
+            launch(
+                _limited(process.words, timeout),
+                workers=workers,
+                chief=True,
+                parameter_servers=servers,
+                log_dir=log.parent / "workers",
+                env=process.env,
+                on_line=lambda name, line: print(f"[{name}] {line}", file=stream, flush=True),
+            )
+        except WorkersFailed as error:
+            first = error.failed[0]
+            return f"{_how(first.code, timeout)} (its {first.name})"
+    return ""
+
+
+def _limited(words: list[str], timeout: float | None) -> list[str]:
+    if timeout is None:
+        return words
+    return ["timeout", "--foreground", "--kill-after=10", f"{timeout:f}", *words]
+
+
+def _how(code: int, timeout: float | None) -> str:
+    if timeout is not None and code == _TIMED_OUT:
+        return f"was ended after its timeout of {timeout:g} s"
+    return f"ended with code {code}" if code else ""

@@ -12,8 +12,9 @@ from typing import Any
 
 _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
 _STEP = re.compile(r"\.(\w+)|\['([^']*)'\]")
-# Where ExecutorInput's JSON names differ from the placeholder's.
-_NAMES = {"output_file": "outputFile", "parameters": "parameterValues"}
+# Where ExecutorInput's JSON names differ from the placeholder's; `path` is where a platform mounts
+# what is at `uri`, which is the same place here.
+_NAMES = {"output_file": "outputFile", "path": "uri"}
 
 
 def filled(text: str, executor_input: Mapping[str, Any]) -> str:
@@ -33,18 +34,20 @@ def _value(path: str, executor_input: Mapping[str, Any]) -> str:
     if not path:
         return json.dumps(executor_input)
     node: Any = executor_input
-    steps = [plain or quoted for plain, quoted in _STEP.findall(path)]
+    steps = [_NAMES.get(plain, plain) or quoted for plain, quoted in _STEP.findall(path)]
+    if steps[:2] == ["inputs", "parameters"]:
+        steps[1] = "parameterValues"
     try:
         for place, step in enumerate(steps):
             if step == "value" and place == len(steps) - 1 and "uri" in node:
                 with open(node["uri"], encoding="utf-8") as stream:
                     return stream.read()
-            node = node[_NAMES.get(step, step)]
+            node = node[step]
             if isinstance(node, Mapping) and set(node) == {"artifacts"} and place > 1:
                 node = node["artifacts"][0]
     except (KeyError, IndexError, TypeError):
         raise ValueError(
             f"the placeholder {{{{${path}}}}} names nothing: there are "
-            f"{', '.join(map(repr, node)) if isinstance(node, Mapping) else node!r}."
+            f"{(', '.join(map(repr, node)) or 'none') if isinstance(node, Mapping) else node!r}."
         ) from None
     return node if isinstance(node, str) else json.dumps(node)

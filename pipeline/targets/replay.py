@@ -7,43 +7,65 @@ for artifacts and a file of records for what was made.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pipeline.common.errors import ConfigError
+from pipeline.targets import execution
 from pipeline.targets.artifact_records import ArtifactRecords
-from pipeline.targets.compiled_spec import CompiledSpec, in_order
-from pipeline.targets.node_command import NodeCommand, Runner, ended, on_this_machine
-from pipeline.targets.placeholders import filled
+from pipeline.targets.compiled_spec import CompiledSpec, in_order, is_exit_handler, needed
+from pipeline.targets.conditions import Condition, ConditionError, parsed
+from pipeline.targets.node_command import Runner, on_this_machine
+from pipeline.targets.run_parameters import values_of
+from pipeline.targets.scope import Scope, Values
 
 _TAIL_LINES = 25
-# What open-source Kubeflow's driver makes of every type that it does not know.
-_KUBEFLOW_TYPE = {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"}
+_ROOT = "root"
+_EXECUTORS = ("container", "customJob", "resolver", "importer")
 
 
 class NodeFailed(Exception):
-    """A node of a replayed pipeline did not end well."""
+    """A node of a replayed pipeline did not end well.
 
-    def __init__(self, name: str, code: int, log: Path) -> None:
-        """Takes what its process ended with and where its words are."""
-        super().__init__(f"{name} ended with code {code}; its log is {log}")
-        self.name, self.code, self.log = name, code, log
+    Attributes:
+        name: the node.
+        log: what it wrote; None where nothing of it ran.
+    """
+
+    def __init__(self, name: str, words: str, log: Path | None = None) -> None:
+        """Takes how its process ended and where its words are."""
+        super().__init__(f"{name} {words}" + (f"; its log is {log}" if log else ""))
+        self.name, self.log = name, log
 
     def last_lines(self) -> list[str]:
-        """Returns what the node wrote last."""
+        """Returns what the node wrote last, or what is to be said in its place."""
+        if self.log is None:
+            return [str(self)]
         return self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
 
 
 class Node(NamedTuple):
-    """A task that ran: its name, seconds, and outputs by key."""
+    """A task that ran, or was skipped.
+
+    Attributes:
+        name: the task's.
+        state: how it ended.
+        seconds: that it took.
+        artifacts: its outputs by key.
+        log: what it wrote; None where it is no container.
+        attempts: how often it was started.
+        why: what made it be skipped.
+    """
 
     name: str
-    seconds: float
-    artifacts: dict[str, Any]
-    log: Path | None
+    state: Literal["done", "skipped"]
+    seconds: float = 0.0
+    artifacts: Mapping[str, Any] = {}
+    log: Path | None = None
+    attempts: int = 1
+    why: str = ""
 
 
 class Replay:
@@ -54,10 +76,11 @@ class Replay:
         compiled: CompiledSpec,
         root: Path,
         *,
-        parameters: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, str] | None = None,
         runner: Runner = on_this_machine,
         on_start: Callable[[str], None] = lambda name: None,
         on_end: Callable[[Node], None] = lambda node: None,
+        on_retry: Callable[[str, str], None] = lambda name, words: None,
     ) -> None:
         """Nothing runs yet.
 
@@ -65,217 +88,175 @@ class Replay:
             compiled: the pipeline, its places on this machine.
             root: folder of artifacts, logs and records; of several replays of one pipeline the
                 same, so that one finds what those before it made.
-            parameters: values of the pipeline's own parameters.
+            parameters: values of the pipeline's own parameters, as texts.
             runner: the process that stands for a node's container.
             on_start: called with the name of each node before it runs.
-            on_end: called with each node that ran.
+            on_end: called with each node that ran or was skipped.
+            on_retry: called with the name of a node that failed and is started again, and how it
+                failed.
+
+        Raises:
+            ConfigError: The spec has something that is not known here, or a parameter is wrong.
         """
         self._compiled = compiled
+        self._parameters = values_of(compiled, parameters or {})
+        self._conditions: dict[str, Condition] = {}
+        for component in (compiled.spec[_ROOT], *compiled.spec["components"].values()):
+            if "dag" in component:
+                self._check_tasks(component["dag"]["tasks"])
+            else:
+                self._check_executor(component)
         self._run_id = time.strftime("%Y%m%d-%H%M%S")
-        self._folder = root / compiled.name / self._run_id
-        while self._folder.exists():
+        while (root / compiled.name / self._run_id).exists():
             self._run_id += "x"
-            self._folder = root / compiled.name / self._run_id
+        self._folder = root / compiled.name / self._run_id
         self._records = ArtifactRecords(root / compiled.name / "artifacts.jsonl")
-        self._parameters = {**compiled.parameters, **(parameters or {})}
         self._runner = runner
-        self._on_start, self._on_end = on_start, on_end
+        self._on_start, self._on_end, self._on_retry = on_start, on_end, on_retry
 
     def run(self) -> list[Node]:
         """Runs all tasks, one after another.
 
+        Returns:
+            Those that ran and those that were skipped, in their order.
+
         Raises:
             NodeFailed: One did not end well; exit handlers have run.
-            ConfigError: The spec has something that is not known here.
         """
         self._folder.mkdir(parents=True)
-        root = self._compiled.spec["root"]
-        given = {
-            name: self._parameters.get(name, declared.get("defaultValue"))
-            for name, declared in root.get("inputDefinitions", {}).get("parameters", {}).items()
-        }
         nodes: list[Node] = []
-        self._run_graph(root["dag"]["tasks"], given, nodes)
+        root = self._compiled.spec[_ROOT]
+        self._run_graph(root["dag"], Values({}, self._parameters), self._folder, nodes)
         return nodes
 
+    def _check_executor(self, component: Mapping[str, Any]) -> None:
+        executor = self._compiled.executor(component)
+        if not executor.keys() & set(_EXECUTORS):
+            raise ConfigError(
+                f"{component['executorLabel']} is of the kind {', '.join(executor)}, which replay "
+                f"does not know; it knows {', '.join(_EXECUTORS)}."
+            )
+
+    def _check_tasks(self, tasks: Mapping[str, Any]) -> None:
+        for name, task in tasks.items():
+            for kind in ("parameterIterator", "artifactIterator"):
+                if kind in task:
+                    raise ConfigError(
+                        f"{name} runs once for each item ({kind}, KFP's ParallelFor), which replay "
+                        "does not know: replay the pipeline without it."
+                    )
+            text = task.get("triggerPolicy", {}).get("condition")
+            try:
+                if text:
+                    self._conditions[text] = parsed(text)
+            except ConditionError as error:
+                raise ConfigError(f"{name}: {error} Replay the pipeline without it.") from None
+
     def _run_graph(
-        self, tasks: Mapping[str, Any], given: Mapping[str, Any], nodes: list[Node]
-    ) -> None:
-        outputs: dict[str, dict[str, Any]] = {}
+        self, dag: Mapping[str, Any], given: Values, folder: Path, nodes: list[Node]
+    ) -> Values:
+        tasks, scope = dag["tasks"], Scope(self._compiled.target, given)
         failure: NodeFailed | None = None
         for name in in_order(tasks):
-            task = tasks[name]
-            policy = task.get("triggerPolicy", {})
-            is_exit_handler = policy.get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
-            if failure is not None and not is_exit_handler:
+            ends = is_exit_handler(tasks[name])
+            if failure is not None and not ends:
+                continue  # the platforms may start what does not depend on it
+            missing = [n for n in sorted(needed(tasks, name)) if n not in scope.made]
+            if missing and not ends:
+                self._skip(name, f"{missing[0]} was skipped", scope, nodes)
                 continue
-            if "condition" in policy:
-                raise ConfigError(
-                    f"{name} runs on the condition {policy['condition']!r}, which replay does not "
-                    "know how to judge: replay the pipeline without it."
-                )
-            component = self._compiled.spec["components"][task["componentRef"]["name"]]
             try:
-                if "dag" in component:
-                    self._run_graph(component["dag"]["tasks"], given, nodes)
-                    continue
-                status = "FAILED" if failure else "SUCCEEDED"
-                self._on_start(name)
-                node, parameters = self._run_task(name, task, component, given, outputs, status)
-            except NodeFailed as error:
+                self._run_task(name, tasks[name], scope, folder / name, nodes)
+            except (NodeFailed, ValueError) as error:
+                if not isinstance(error, NodeFailed):  # a placeholder or a query names nothing
+                    error = NodeFailed(name, f"was not started: {error}")
                 failure = failure or error
-                continue
-            outputs[name] = {"artifacts": node.artifacts, "parameters": parameters}
-            nodes.append(node)
-            self._on_end(node)
+                scope.states[name] = "FAILED"
+                scope.errors[name] = str(error)
         if failure is not None:
             raise failure
+        return scope.outputs(dag)
 
     def _run_task(
+        self, name: str, task: Mapping[str, Any], scope: Scope, folder: Path, nodes: list[Node]
+    ) -> None:
+        component = self._compiled.spec["components"][task["componentRef"]["name"]]
+        given = scope.inputs(task, component)
+        inputs = {"artifacts": given.artifacts, "parameterValues": given.parameters}
+        if text := task.get("triggerPolicy", {}).get("condition"):
+            try:
+                holds = self._conditions[text].holds({"inputs": inputs})
+            except ConditionError as error:
+                raise NodeFailed(name, f"was not started: {error}") from None
+            if not holds:
+                self._skip(name, f"not {text}", scope, nodes)
+                return
+        if "dag" in component:
+            made = self._run_graph(component["dag"], given, folder, nodes)
+        else:
+            node, made = self._execute(name, task, component, inputs, folder)
+            nodes.append(node)
+            self._on_end(node)
+        scope.made[name], scope.states[name] = made, "SUCCEEDED"
+
+    def _execute(
         self,
         name: str,
         task: Mapping[str, Any],
         component: Mapping[str, Any],
-        given: Mapping[str, Any],
-        outputs: Mapping[str, Any],
-        status: str,
-    ) -> tuple[Node, dict[str, Any]]:
-        started = time.monotonic()
-        folder = self._folder / name
+        inputs: Mapping[str, Any],
+        folder: Path,
+    ) -> tuple[Node, Values]:
+        self._on_start(name)
+        started, attempts = time.monotonic(), 1
         folder.mkdir(parents=True)
-        told = {
-            "inputs": self._inputs(task, component, given, outputs, status),
-            "outputs": self._outputs(name, component),
-        }
+        outputs = execution.output_values(folder, f"{self._run_id}/{name}", component)
+        told = {"inputs": inputs, "outputs": outputs}
         executor = self._compiled.executor(component)
-        log: Path | None = None
-        parameters: dict[str, Any] = {}
+        log = folder / "log.txt"
         if "resolver" in executor:
-            artifacts = self._resolved(executor["resolver"], component, told)
+            made = execution.resolved(executor["resolver"], component, told, self._records)
         elif "importer" in executor:
-            artifacts = self._imported(executor["importer"], component, told)
-        elif container := _container(executor):
-            log = folder / "log.txt"
-            artifacts, parameters = self._contained(name, container, told, log)
+            made = execution.imported(executor["importer"], component, told)
         else:
-            raise ConfigError(f"{name} is executed by {', '.join(executor)}, unknown to replay.")
-        for found in artifacts.values():
+            attempts, made = self._attempted(name, task, component, told, log)
+        for found in made.artifacts.values():
             for artifact in found["artifacts"]:
                 self._records.add(artifact)
-        return Node(name, time.monotonic() - started, artifacts, log), parameters
+        seconds = time.monotonic() - started
+        wrote = log if log.exists() else None
+        return Node(name, "done", seconds, made.artifacts, wrote, attempts), made
 
-    def _inputs(
+    def _attempted(
         self,
+        name: str,
         task: Mapping[str, Any],
         component: Mapping[str, Any],
-        given: Mapping[str, Any],
-        outputs: Mapping[str, Any],
-        status: str,
-    ) -> dict[str, Any]:
-        wanted = task.get("inputs", {})
-        artifacts = {}
-        for key, source in wanted.get("artifacts", {}).items():
-            place = source["taskOutputArtifact"]
-            found = outputs[place["producerTask"]]["artifacts"][place["outputArtifactKey"]]
-            artifacts[key] = {"artifacts": [self._handed_over(a) for a in found["artifacts"]]}
-        values: dict[str, Any] = {}
-        for key, source in wanted.get("parameters", {}).items():
-            if "runtimeValue" in source:
-                values[key] = source["runtimeValue"]["constant"]
-            elif "componentInputParameter" in source:
-                values[key] = given[source["componentInputParameter"]]
-            elif "taskOutputParameter" in source:
-                place = source["taskOutputParameter"]
-                produced = outputs[place["producerTask"]]["parameters"]
-                values[key] = produced[place["outputParameterKey"]]
-            elif "taskFinalStatus" in source:
-                values[key] = json.dumps({"state": status})
-        declared = component.get("inputDefinitions", {}).get("parameters", {})
-        for key, each in declared.items():
-            if key not in values and "defaultValue" in each:
-                values[key] = each["defaultValue"]
-        return {"artifacts": artifacts, "parameterValues": values}
+        told: Mapping[str, Any],
+        log: Path,
+    ) -> tuple[int, Values]:
+        """Runs a container until it ends well, as often as the spec says, without its pauses."""
+        most = 1 + int(task.get("retryPolicy", {}).get("maxRetryCount", 0))
+        for attempt in range(1, most + 1):
+            try:
+                return attempt, execution.contained(
+                    name,
+                    self._compiled.executor(component),
+                    component,
+                    told,
+                    runner=self._runner,
+                    log=log,
+                    timeout=self._compiled.timeout(component),
+                )
+            except execution.CommandFailed as error:
+                if attempt == most:
+                    again = f" {most} times" if most > 1 else ""
+                    raise NodeFailed(name, f"{error}{again}", log) from None
+                self._on_retry(name, str(error))
+        raise AssertionError(most)
 
-    def _handed_over(self, artifact: dict[str, Any]) -> dict[str, Any]:
-        if self._compiled.target == "vertex":
-            return artifact
-        return {**artifact, "type": _KUBEFLOW_TYPE}
-
-    def _outputs(self, name: str, component: Mapping[str, Any]) -> dict[str, Any]:
-        declared = component.get("outputDefinitions", {})
-        artifacts = {}
-        for key, each in declared.get("artifacts", {}).items():
-            uri = str(self._folder / name / key)
-            kind = each["artifactType"]
-            artifact = {"name": f"{self._run_id}/{name}/{key}", "uri": uri, "type": kind}
-            artifacts[key] = {"artifacts": [{**artifact, "metadata": {}}]}
-        values = {
-            key: {"outputFile": str(self._folder / name / f"{key}.parameter")}
-            for key in declared.get("parameters", {})
-        }
-        output_file = str(self._folder / name / "executor_output.json")
-        return {"artifacts": artifacts, "parameters": values, "outputFile": output_file}
-
-    def _contained(
-        self, name: str, container: Mapping[str, Any], told: dict[str, Any], log: Path
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        before = container.get("lifecycle", {}).get("preCacheCheck")
-        for part in [*([before] if before else []), container]:
-            words = [*part.get("command", []), *part.get("args", [])]
-            command = NodeCommand(
-                name,
-                container.get("image") or container.get("imageUri", ""),
-                tuple(filled(word, told) for word in words),
-                {each["name"]: each.get("value", "") for each in container.get("env", [])},
-            )
-            code = ended(self._runner(command), log)
-            if code:
-                raise NodeFailed(name, code, log)
-        written = Path(told["outputs"]["outputFile"])
-        output = json.loads(written.read_text()) if written.exists() else {}
-        artifacts = told["outputs"]["artifacts"]
-        for key, found in output.get("artifacts", {}).items():
-            for artifact, changed in zip(
-                artifacts[key]["artifacts"], found["artifacts"], strict=True
-            ):
-                artifact["uri"] = changed.get("uri") or artifact["uri"]
-                artifact["metadata"] = {**artifact["metadata"], **changed.get("metadata", {})}
-        return artifacts, output.get("parameterValues", {})
-
-    def _resolved(
-        self, resolver: Mapping[str, Any], component: Mapping[str, Any], told: dict[str, Any]
-    ) -> dict[str, Any]:
-        found = {}
-        for key in component.get("outputDefinitions", {}).get("artifacts", {}):
-            query = resolver["outputArtifactQueries"][key]["filter"]
-            if any(not i["artifacts"] for i in told["inputs"]["artifacts"].values()):
-                artifact = None  # it asks for what belongs to an artifact that there is not
-            else:
-                artifact = self._records.latest(filled(query, told))
-            found[key] = {"artifacts": [] if artifact is None else [artifact]}
-        return found
-
-    def _imported(
-        self, importer: Mapping[str, Any], component: Mapping[str, Any], told: dict[str, Any]
-    ) -> dict[str, Any]:
-        (key,) = component["outputDefinitions"]["artifacts"]
-        uri = importer["artifactUri"]
-        values = told["inputs"]["parameterValues"]
-        place = uri["constant"] if "constant" in uri else values[uri["runtimeParameter"]]
-        artifact = {
-            "name": place,
-            "uri": place,
-            "type": importer["typeSchema"],
-            "metadata": importer.get("metadata", {}),
-        }
-        return {key: {"artifacts": [artifact]}}
-
-
-def _container(executor: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Returns the command of a container, or that of a CustomJob's first worker pool."""
-    if "container" in executor:
-        return executor["container"]
-    if "customJob" in executor:
-        pools = executor["customJob"]["customJob"]["jobSpec"]["workerPoolSpecs"]
-        return pools[0]["containerSpec"]
-    return None
+    def _skip(self, name: str, why: str, scope: Scope, nodes: list[Node]) -> None:
+        scope.states[name] = "SKIPPED"
+        node = Node(name, "skipped", why=why)
+        nodes.append(node)
+        self._on_end(node)

@@ -30,7 +30,7 @@ def replay_file(
         spec: what `compile` wrote.
         root: folder in the pipeline root's place.
         maps: `remote prefix=local folder`, of what the pipeline reads.
-        parameters: `name=value` of the pipeline's own parameters.
+        parameters: `name=value` of the pipeline's own parameters, of the types it declares.
 
     Returns:
         The exit code: as of `run`.
@@ -57,7 +57,11 @@ def replay_file(
 
     def ended(node: Node) -> None:
         nodes.append(node)
-        console.print(f"{node.name}: done in {duration(node.seconds)}")
+        if node.state == "skipped":
+            console.print(f"{node.name}: skipped, since {node.why}")
+            return
+        again = f", at attempt {node.attempts}" if node.attempts > 1 else ""
+        console.print(f"{node.name}: done in {duration(node.seconds)}{again}")
 
     replay = Replay(
         here,
@@ -65,6 +69,7 @@ def replay_file(
         parameters=dict(_pair(each, "--parameter", "name=value") for each in parameters),
         on_start=lambda name: console.print(f"{name}: start"),
         on_end=ended,
+        on_retry=lambda name, words: console.print(f"{name}: {words}; started again"),
     )
     try:
         replay.run()
@@ -72,7 +77,8 @@ def replay_file(
         console.print(f"\n{failure.name} failed:", style="bold red")
         for line in failure.last_lines():
             print(f"  {line}", file=sys.stderr)
-        console.print(f"Log: {failure.log}")
+        if failure.log:
+            console.print(f"Log: {failure.log}")
         return exit_codes.FAILED
     return _summary(nodes, console)
 
@@ -83,7 +89,8 @@ def _summary(nodes: Sequence[Node], console: Console) -> int:
         table.add_column(title)
     for node in nodes:
         uris = [a["uri"] for found in node.artifacts.values() for a in found["artifacts"]]
-        table.add_row(node.name, duration(node.seconds), ", ".join(uris))
+        took = "skipped" if node.state == "skipped" else duration(node.seconds)
+        table.add_row(node.name, took, ", ".join(uris))
     console.print()
     console.print(table)
     blessing = _artifact(nodes, "Evaluator", "blessing")

@@ -74,10 +74,12 @@ def test_kubeflow_pushes_a_blessed_model_and_compares_a_worse_one_with_it(tmp_pa
     assert len(pushed(tmp_path)) == 1
 
 
-def test_vertex_resolves_its_baseline_and_runs_the_driver(tmp_path):
-    code, told = replay("vertex", tmp_path)
+def test_vertex_resolves_its_baseline_runs_the_driver_and_trains_on_two_workers(tmp_path):
+    code, told = replay("vertex", tmp_path, "training.workers=2")
     assert code == 0, told
     assert {"LatestBlessedModel-model-resolver", "ArrowExampleGen", "Pusher"} <= set(nodes(told))
     assert len(pushed(tmp_path)) == 1
     (log,) = tmp_path.glob("root/chicago-taxi/*/ArrowExampleGen/log.txt")
     assert "Calculated fingerprint" in log.read_text(errors="replace")
+    workers = tmp_path.glob("root/chicago-taxi/*/Trainer/workers/*.log")
+    assert sorted(path.name for path in workers) == ["chief.log", "worker-0.log"]

@@ -175,7 +175,7 @@ def test_parameters_artifacts_importer_and_exit_handler_are_executed(tmp_path):
     assert list(nodes) == ["first", "import", "second", "at-exit"]
     assert nodes["first"].log.read_text() == "says hi\n"
     assert nodes["second"].log.read_text() == "says hi!\n"
-    assert nodes["at-exit"].log.read_text() == 'says {"state": "SUCCEEDED"}\n'
+    assert nodes["at-exit"].log.read_text().startswith('says {"state": "SUCCEEDED"')
     made = nodes["first"].artifacts["out"]["artifacts"][0]
     assert made["metadata"] == {"n": 1}
     assert nodes["import"].artifacts["got"]["artifacts"][0]["uri"] == "/there"
@@ -188,7 +188,7 @@ def test_a_node_that_fails_shows_its_words_and_exit_handlers_still_run(tmp_path)
         replayed(tmp_path, small_spec("fail")).run()
     assert caught.value.last_lines() == ["says fail"]
     (log,) = (tmp_path / "root" / "small").glob("*/at-exit/log.txt")
-    assert log.read_text() == 'says {"state": "FAILED"}\n'
+    assert log.read_text().startswith('says {"state": "FAILED"')
     assert not list((tmp_path / "root" / "small").glob("*/second"))
 
 

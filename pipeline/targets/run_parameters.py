@@ -1,0 +1,68 @@
+"""A pipeline's own parameters: which it declares, and the values that a run gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.common.errors import ConfigError
+from pipeline.targets.compiled_spec import CompiledSpec
+
+_TRUTHS = {"true": True, "false": False}
+
+
+def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the value of every parameter: given now, by the compiled job, or its default.
+
+    Args:
+        compiled: the pipeline; its root declares the parameters.
+        texts: name -> text of those that are given now.
+
+    Raises:
+        ConfigError: one that the pipeline does not have, a text that is not of its type, or one
+            that has neither a value nor a default.
+    """
+    root = compiled.spec["root"].get("inputDefinitions", {})
+    declared = root.get("parameters", {})
+    unknown = [name for name in texts if name not in declared]
+    if unknown:
+        there = f"it has {', '.join(declared)}" if declared else "it has none of its own"
+        raise ConfigError(
+            f"--parameter {unknown[0]}: the pipeline has no parameter of this name; {there}."
+        )
+    values = {}
+    for name, each in declared.items():
+        if name in texts:
+            values[name] = _typed(name, texts[name], each.get("parameterType", "STRING"))
+        elif name in compiled.parameters:
+            values[name] = compiled.parameters[name]
+        elif "defaultValue" in each:
+            values[name] = each["defaultValue"]
+        elif not each.get("isOptional"):
+            kind = each.get("parameterType", "STRING")
+            raise ConfigError(
+                f"the pipeline's parameter {name} ({kind}) has no value and no default; give it "
+                f"with --parameter {name}=VALUE."
+            )
+    return values
+
+
+def _typed(name: str, text: str, kind: str) -> Any:
+    try:
+        if kind == "NUMBER_INTEGER":
+            return int(text)
+        if kind == "NUMBER_DOUBLE":
+            return float(text)
+        if kind == "BOOLEAN":
+            return _TRUTHS[text.lower()]
+        if kind in ("LIST", "STRUCT"):
+            return json.loads(text)
+    except (ValueError, KeyError):
+        examples = {"NUMBER_INTEGER": "3", "NUMBER_DOUBLE": "0.5", "BOOLEAN": "true"}
+        example = examples.get(kind, "'[1, 2]'" if kind == "LIST" else "'{\"a\": 1}'")
+        raise ConfigError(
+            f"--parameter {name}={text}: the pipeline's parameter is of type {kind}; write it as "
+            f"in --parameter {name}={example}."
+        ) from None
+    return text

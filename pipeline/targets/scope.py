@@ -1,0 +1,110 @@
+"""What the tasks of one graph take from each other, and from the graph that theirs is a part of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+State = Literal["SUCCEEDED", "FAILED", "SKIPPED"]
+# What open-source Kubeflow's driver makes of every type that it does not know.
+_KUBEFLOW_TYPE = {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"}
+
+
+class Values(NamedTuple):
+    """Artifacts and parameters by key: what a task or a graph was given, or has made.
+
+    An artifact's value is ExecutorInput's `{"artifacts": [...]}`.
+    """
+
+    artifacts: dict[str, Any]
+    parameters: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One graph while it runs.
+
+    Attributes:
+        target: whose pipeline it is: Kubeflow's driver hands artifacts over without their types.
+        given: what the graph was given.
+        made: task -> what it made, of those that succeeded.
+        states: task -> how it ended.
+        errors: task that failed -> why.
+    """
+
+    target: str
+    given: Values
+    made: dict[str, Values] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def inputs(self, task: Mapping[str, Any], component: Mapping[str, Any]) -> Values:
+        """Returns what a task is given.
+
+        Of a task that failed or was skipped there is nothing: an exit handler gets what there is.
+        """
+        wanted, artifacts, parameters = task.get("inputs", {}), {}, {}
+        for key, source in wanted.get("artifacts", {}).items():
+            if "componentInputArtifact" in source:
+                found = self.given.artifacts.get(source["componentInputArtifact"])
+            else:
+                place = source["taskOutputArtifact"]
+                made = self.made.get(place["producerTask"])
+                found = made.artifacts[place["outputArtifactKey"]] if made else None
+            if found is not None:
+                handed = [self._handed_over(a) for a in found["artifacts"]]
+                artifacts[key] = {"artifacts": handed}
+        declared = component.get("inputDefinitions", {}).get("parameters", {})
+        for key, source in wanted.get("parameters", {}).items():
+            as_struct = declared.get(key, {}).get("parameterType") == "TASK_FINAL_STATUS"
+            found = self._parameter(source, as_struct=as_struct)
+            if found is not None:
+                parameters[key] = found
+        for key, each in declared.items():
+            if "defaultValue" in each:
+                parameters.setdefault(key, each["defaultValue"])
+        return Values(artifacts, parameters)
+
+    def outputs(self, dag: Mapping[str, Any]) -> Values:
+        """Returns what the graph gives to those around it: outputs of its tasks that ran."""
+        wanted, artifacts, parameters = dag.get("outputs", {}), {}, {}
+        for key, each in wanted.get("artifacts", {}).items():
+            for selector in each.get("artifactSelectors", []):
+                if made := self.made.get(selector["producerSubtask"]):
+                    artifacts[key] = made.artifacts[selector["outputArtifactKey"]]
+        for key, each in wanted.get("parameters", {}).items():
+            one_of = each.get("valueFromOneof", {}).get("parameterSelectors", [])
+            for selector in [*one_of, *filter(None, [each.get("valueFromParameter")])]:
+                if made := self.made.get(selector["producerSubtask"]):
+                    parameters[key] = made.parameters.get(selector["outputParameterKey"])
+        return Values(artifacts, parameters)
+
+    def _parameter(self, source: Mapping[str, Any], *, as_struct: bool) -> Any:
+        if "runtimeValue" in source:
+            return source["runtimeValue"]["constant"]
+        if "componentInputParameter" in source:
+            return self.given.parameters.get(source["componentInputParameter"])
+        if "taskOutputParameter" in source:
+            place = source["taskOutputParameter"]
+            made = self.made.get(place["producerTask"])
+            return made.parameters.get(place["outputParameterKey"]) if made else None
+        if "taskFinalStatus" in source:
+            status = self._final_status(source["taskFinalStatus"]["producerTask"])
+            return status if as_struct else json.dumps(status)
+        return None
+
+    def _final_status(self, name: str) -> dict[str, Any]:
+        """PipelineTaskFinalStatus as JSON: what an exit handler is told."""
+        error = self.errors.get(name)
+        return {
+            "state": self.states.get(name) or ("FAILED" if self.errors else "SUCCEEDED"),
+            "error": {"code": 9, "message": error} if error else {},
+            "pipelineTaskName": name,
+        }
+
+    def _handed_over(self, artifact: dict[str, Any]) -> dict[str, Any]:
+        if self.target == "vertex":
+            return artifact
+        return {**artifact, "type": _KUBEFLOW_TYPE}
