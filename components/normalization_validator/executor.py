@@ -183,10 +183,12 @@ def write_report(report: Report, folder: str) -> None:
 def write_file(path: str, text: str) -> None:
     """Writes a whole file or none: a reader never sees half of it."""
     fileio.makedirs(os.path.dirname(path))
-    unfinished = f"{path}.{uuid.uuid4().hex}"
+    # An empty file is whole at once, and S3's file system takes it for a folder, which cannot move.
+    unfinished = f"{path}.{uuid.uuid4().hex}" if text else path
     with fileio.open(unfinished, "w") as file:
         file.write(text)
-    fileio.rename(unfinished, path, overwrite=True)
+    if unfinished != path:
+        fileio.rename(unfinished, path, overwrite=True)
 
 
 def _log_end(report: Report) -> None:
