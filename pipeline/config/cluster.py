@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,10 +27,18 @@ class NodeResources(_Section):
         "`NVIDIA_TESLA_T4` on Vertex.",
     )
     accelerator_count: int = Field(default=1, ge=1, description="How many, with `accelerator`.")
+    timeout_minutes: float | None = Field(
+        default=None,
+        gt=0,
+        description="After which each attempt of the node is ended, in minutes; null: any time. On "
+        "Vertex for a Trainer on several workers alone.",
+    )
 
 
 class TargetConfig(_Section):
     """What both targets have."""
+
+    section: ClassVar[str]  # as it is called in the YAML
 
     image: str = Field(
         description="Container image with this package and yours, with a tag or a digest: "
@@ -43,6 +51,12 @@ class TargetConfig(_Section):
     data_path: str | None = Field(
         default=None,
         description="In place of `data.path` there: a place that the cluster reads.",
+    )
+    data_gib: float | None = Field(
+        default=None,
+        gt=0,
+        description="Size of the data there, in GiB: what Beam's own runner holds in memory is "
+        "compared with `resources`. null: that of `data.path` on this machine, where it is here.",
     )
     eval_path: str | None = Field(default=None, description="In place of `data.eval_path` there.")
     schema_path: str | None = Field(default=None, description="In place of `schema.path` there.")
@@ -72,6 +86,8 @@ class TargetConfig(_Section):
 class KubeflowConfig(TargetConfig):
     """Kubeflow Pipelines, open source, from 2.0 on."""
 
+    section = "cluster.kubeflow"
+
     baseline_model: str | None = Field(
         default=None,
         description="Folder of the model that a new one is compared with; null: the latest blessed "
@@ -82,12 +98,32 @@ class KubeflowConfig(TargetConfig):
 class VertexConfig(TargetConfig):
     """Vertex AI Pipelines."""
 
+    section = "cluster.vertex"
+
     project: str | None = Field(default=None, description="Google Cloud project, for `submit`.")
     region: str | None = Field(default=None, description="Such as europe-west4, for `submit`.")
     machine_type: str = Field(
         default="n1-standard-8",
         description="Machine of each Trainer's worker, where `training.workers` is above 1.",
     )
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _dataflow_is_of_this_profile(cls, value: Any) -> Any:
+        """Dataflow's workers run the same image, in the same project, as the same account."""
+        beam = value.get("beam") if isinstance(value, dict) else None
+        if not isinstance(beam, dict) or beam.get("engine") != "dataflow":
+            return value
+        root = str(value.get("pipeline_root", "")).rstrip("/")
+        own = {
+            "project": value.get("project"),
+            "region": value.get("region"),
+            "temp_location": f"{root}/beam-temp" if root else None,
+            "sdk_container_image": value.get("image"),
+            "service_account": value.get("service_account"),
+        }
+        given = {name: each for name, each in own.items() if each is not None}
+        return {**value, "beam": {**given, **beam}}
 
 
 def _not_empty(value: Any) -> Any:

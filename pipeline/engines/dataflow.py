@@ -24,6 +24,15 @@ class Dataflow(Engine):
     max_workers: int | None = Field(
         default=None, ge=1, description="Most machines at a time; Dataflow's default otherwise."
     )
+    machine_type: str | None = Field(
+        default=None, description="Of each worker, `n1-standard-4`; Dataflow's default otherwise."
+    )
+    disk_gb: int | None = Field(
+        default=None, ge=1, description="Disk of each worker in GB; Dataflow's default otherwise."
+    )
+    service_account: str | None = Field(
+        default=None, description="Account that workers have; null: the project's default."
+    )
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -63,8 +72,14 @@ class Dataflow(Engine):
         if self.sdk_container_image:
             why = "beam.sdk_container_image: workers with TFX and this project"
             options.append(Option("sdk_container_image", self.sdk_container_image, why))
-        if self.max_workers:
-            options.append(Option("max_num_workers", str(self.max_workers), "beam.max_workers"))
+        for name, value, field in (
+            ("max_num_workers", self.max_workers, "max_workers"),
+            ("machine_type", self.machine_type, "machine_type"),
+            ("disk_size_gb", self.disk_gb, "disk_gb"),
+            ("service_account_email", self.service_account, "service_account"),
+        ):
+            if value is not None:
+                options.append(Option(name, str(value), f"beam.{field}"))
         return tuple(options)
 
     def objections(self, validator: Any, options: Any) -> list[str]:

@@ -12,10 +12,14 @@ from typing import Any
 import yaml
 
 from pipeline.config.cluster import KubeflowConfig
-from pipeline.config.config import PipelineConfig
+from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.targets.spec import each_container, executors, job_of, tasks
 
 SUFFIX = ".yaml"
+# Argo labels pods with the run's name, which is this one, a hyphen and five letters: 63 at most.
+_LONGEST_NAME = 57
+_LABEL_KEY = re.compile(r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$")
+_LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?$")
 _SPAN = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD)\}")
 # A node that looks outside of what it is given is never what it was.
 _NEVER_CACHED = ("LatestBlessedModel", "BlessedModelRecord")
@@ -29,6 +33,27 @@ def records_folder(target: KubeflowConfig, name: str) -> str:
 def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
     """Returns what this target cannot do, one sentence each."""
     found = []
+    if len(config.name) > _LONGEST_NAME:
+        found.append(
+            f"name={config.name}: {len(config.name)} characters; Kubeflow's runs and their pods "
+            f"are called this and 6 more, of 63 at most: use {_LONGEST_NAME} or fewer."
+        )
+    if (workers := config.training.workers or 1) > 1:
+        found.append(
+            f"training.workers={workers}: a node of Kubeflow is one pod, in which {workers} "
+            "processes would share its resources; leave it out and use mirrored, or Vertex."
+        )
+    for key, value in target.labels.items():
+        if not (_LABEL_KEY.match(key) and _LABEL_VALUE.match(value)):
+            found.append(
+                f"cluster.kubeflow.labels.{key}={value}: no label of Kubernetes; use letters, "
+                "digits, - _ and . between them, 63 at most."
+            )
+    if target.baseline_model and not is_remote(target.baseline_model):
+        found.append(
+            f"cluster.kubeflow.baseline_model={target.baseline_model}: a folder of this machine, "
+            "which no pod has; copy the model to a remote place."
+        )
     if spans := _SPAN.search(config.data.path):
         found.append(
             f"data.path={config.data.path}: {spans[0]} is resolved by ExampleGen's driver, which "
@@ -78,8 +103,13 @@ def compiled(pipeline: Any, target: KubeflowConfig) -> str:
 
 def _platform(spec: dict[str, Any], target: KubeflowConfig) -> dict[str, Any]:
     """What only Kubernetes knows, as KFP's SDK writes it behind the pipelineSpec."""
-    if not target.labels:
-        return {}
-    metadata = {"podMetadata": {"labels": dict(sorted(target.labels.items()))}}
-    labelled = {label: metadata for label, e in executors(spec).items() if "container" in e}
-    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": labelled}}}}
+    found: dict[str, Any] = {}
+    for name, component in spec["components"].items():
+        own: dict[str, Any] = {}
+        if target.labels:
+            own["podMetadata"] = {"labels": dict(sorted(target.labels.items()))}
+        if minutes := target.of_node(name).timeout_minutes:
+            own["activeDeadlineSeconds"] = str(max(1, round(60 * minutes)))
+        if own:
+            found[component["executorLabel"]] = own
+    return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": found}}}} if found else {}

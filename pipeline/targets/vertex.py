@@ -3,40 +3,124 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.targets.spec import executors, job_of, tasks
+from trainer_module import TrainerConfig
 
 SUFFIX = ".json"
+ACCELERATORS = {
+    "NVIDIA_TESLA_T4": "n1-standard-8",
+    "NVIDIA_L4": "g2-standard-8",
+    "NVIDIA_TESLA_A100": "a2-highgpu-1g",
+    "NVIDIA_A100_80GB": "a2-ultragpu-1g",
+    "NVIDIA_H100_80GB": "a3-highgpu-8g",
+    "NVIDIA_H100_MEGA_80GB": "a3-megagpu-8g",
+    "NVIDIA_H200_141GB": "a3-ultragpu-8g",
+    "NVIDIA_B200": "a4-highgpu-8g",
+    "NVIDIA_TESLA_V100": "n1-standard-8",
+    "NVIDIA_TESLA_P100": "n1-standard-8",
+    "NVIDIA_TESLA_P4": "n1-standard-8",
+    "TPU_V2": "cloud-tpu",
+    "TPU_V3": "cloud-tpu",
+}
+"""Vertex' AcceleratorType -> a machine of the series that has it."""
+
+_COUNTS = (1, 2, 4, 8, 16)
+_TPU_CORES = (8, 32, 64, 128)
+_LABEL_KEY = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
+_LABEL_VALUE = re.compile(r"^[a-z0-9_-]{0,63}$")
+# The machines of a CustomJob do not start together: each gets the image first.
+_START_SECONDS = 900.0
 
 
 def refusals(config: PipelineConfig, target: VertexConfig) -> list[str]:
     """Returns what this target cannot do, one sentence each."""
-    found = []
+    return [*_places(target), *_devices(config, target), *_trainer(config, target)]
+
+
+def _places(target: VertexConfig) -> Iterator[str]:
     if not target.pipeline_root.startswith("gs://"):
-        found.append(
+        yield (
             f"cluster.vertex.pipeline_root={target.pipeline_root}: Vertex writes to Cloud Storage "
             "alone; use gs://bucket/folder."
         )
-    for name, node in target.resources.items():
-        kind = node.accelerator
-        if kind is not None and "/" in kind:
-            found.append(
-                f"cluster.vertex.resources.{name}.accelerator={kind}: Vertex names a device by its "
-                "model; use NVIDIA_TESLA_T4, NVIDIA_L4, NVIDIA_TESLA_A100, ..."
+    for key, value in target.labels.items():
+        if not (_LABEL_KEY.match(key) and _LABEL_VALUE.match(value)):
+            yield (
+                f"cluster.vertex.labels.{key}={value}: no label of Google Cloud; use small "
+                "letters, digits, - and _, 63 at most, a letter first in the name."
             )
-    return found
 
 
-def compiled(pipeline: Any, target: VertexConfig, *, trainer_workers: int = 1) -> str:
+def _devices(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
+    for name, node in target.resources.items():
+        field, kind, count = (
+            f"cluster.vertex.resources.{name}",
+            node.accelerator,
+            node.accelerator_count,
+        )
+        if kind is None:
+            continue
+        if kind not in ACCELERATORS:
+            yield (
+                f"{field}.accelerator={kind}: Vertex names a device by its model; use "
+                f"{', '.join(ACCELERATORS)}."
+            )
+        elif count not in (counts := _TPU_CORES if kind.startswith("TPU") else _COUNTS):
+            yield (
+                f"{field}.accelerator_count={count}: a machine has {', '.join(map(str, counts))} "
+                f"of {kind}."
+            )
+
+
+def _trainer(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
+    """What is asked of a Trainer on several workers, and of a node that is none."""
+    several = (config.training.workers or 1) > 1
+    for name, node in target.resources.items():
+        field = f"cluster.vertex.resources.{name}"
+        if node.timeout_minutes and not (several and name == "Trainer"):
+            yield (
+                f"{field}.timeout_minutes={node.timeout_minutes:g}: Vertex has no time limit of a "
+                "node, but of a Trainer on several workers (training.workers); leave it out."
+            )
+        if several and name == "Trainer" and (node.cpu or node.memory_gib):
+            yield (
+                f"{field}: cpu and memory_gib are not asked for by the machines of a Trainer on "
+                f"several workers; leave them out and name cluster.vertex.machine_type (now "
+                f"{target.machine_type})."
+            )
+    kind = target.of_node("Trainer").accelerator
+    if several and kind in ACCELERATORS:
+        series = ACCELERATORS[kind].split("-")[0]
+        if target.machine_type.split("-")[0] != series:
+            yield (
+                f"cluster.vertex.machine_type={target.machine_type}: has no {kind}; use "
+                f"{ACCELERATORS[kind]}."
+            )
+
+
+def with_time_to_start(config: PipelineConfig) -> PipelineConfig:
+    """Returns the configuration for machines that start minutes apart, where it does not say."""
+    training = config.training
+    if (training.workers or 1) == 1 or "start_timeout_seconds" in training.model_fields_set:
+        return config
+    longer = training.model_copy(update={"start_timeout_seconds": _START_SECONDS})
+    return config.model_copy(update={"training": longer})
+
+
+def compiled(pipeline: Any, target: VertexConfig, *, pools: tuple[int, ...] = (1,)) -> str:
     """Returns the JSON; the same bytes for the same configuration.
 
     Args:
         pipeline: of `create_pipeline`.
         target: its profile.
-        trainer_workers: Machines that the Trainer trains on, as a CustomJob if there are several.
+        pools: machines that the Trainer trains on, of `worker_pools`; a CustomJob if there are
+            several.
     """
     job = job_of(pipeline, target)
     spec = job["pipelineSpec"]
@@ -45,16 +129,29 @@ def compiled(pipeline: Any, target: VertexConfig, *, trainer_workers: int = 1) -
     job["labels"] = {**job.get("labels", {}), **target.labels}
     if target.service_account:
         job["serviceAccount"] = target.service_account
-    if trainer_workers > 1:
+    if sum(pools) > 1:
         label = spec["components"]["Trainer"]["executorLabel"]
-        executors(spec)[label] = _custom_job(executors(spec)[label], target, trainer_workers)
+        executors(spec)[label] = _custom_job(executors(spec)[label], target, pools)
     for task in tasks(spec).values():
         task.setdefault("cachingOptions", {})
     return json.dumps(job, indent=1, sort_keys=True) + "\n"
 
 
-def _custom_job(executor: dict[str, Any], target: VertexConfig, workers: int) -> dict[str, Any]:
-    """One pool of the chief, one of all others: the platform gives each TF_CONFIG."""
+def worker_pools(training: TrainerConfig) -> tuple[int, ...]:
+    """Returns how many machines each pool has: the chief, other workers, parameter servers.
+
+    With parameter servers the chief does not train, and all workers are others.
+    """
+    workers = training.workers or 1
+    if workers == 1:
+        return (1,)
+    return (1, workers, 1) if training.strategy == "parameter_server" else (1, workers - 1)
+
+
+def _custom_job(
+    executor: dict[str, Any], target: VertexConfig, pools: tuple[int, ...]
+) -> dict[str, Any]:
+    """A pool of machines for each role: the platform gives each TF_CONFIG."""
     container = executor["container"]
     node = target.of_node("Trainer")
     machine: dict[str, Any] = {"machineType": target.machine_type}
@@ -69,8 +166,11 @@ def _custom_job(executor: dict[str, Any], target: VertexConfig, workers: int) ->
             "args": container["args"],
         },
     }
-    pools = [{**pool, "replicaCount": "1"}, {**pool, "replicaCount": str(workers - 1)}]
-    job: dict[str, Any] = {"workerPoolSpecs": pools}
+    job: dict[str, Any] = {
+        "workerPoolSpecs": [{**pool, "replicaCount": str(count)} for count in pools]
+    }
+    if node.timeout_minutes:
+        job["scheduling"] = {"timeout": f"{max(1, round(60 * node.timeout_minutes))}s"}
     if target.service_account:
         job["serviceAccount"] = target.service_account
     return {"customJob": {"customJob": {"jobSpec": job}}}

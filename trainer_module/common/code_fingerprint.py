@@ -58,7 +58,7 @@ def code_digests(modules: Iterable[str], *, without: Iterable[str] = ()) -> dict
                 name=name,
             )
         package = name.partition(".")[0]
-        if package not in without and _is_installed(spec):
+        if package not in without and is_installed(spec):
             found[package] = _digest_of_package(package)
         else:
             waiting.append(name)
@@ -69,7 +69,7 @@ def code_digests(modules: Iterable[str], *, without: Iterable[str] = ()) -> dict
             continue
         seen.add(name)
         spec = _spec(name)
-        if spec is None or (_is_installed(spec) and name != "__main__"):
+        if spec is None or (is_installed(spec) and name != "__main__"):
             continue
         waiting += _parents(name)
         source = _source(spec)
@@ -119,7 +119,8 @@ def _parents(name: str) -> list[str]:
     return [".".join(parts[:n]) for n in range(1, len(parts))]
 
 
-def _is_installed(spec: ModuleSpec) -> bool:
+def is_installed(spec: ModuleSpec) -> bool:
+    """Returns whether a module is Python's or an installed package's."""
     if spec.origin in ("built-in", "frozen"):
         return True
     places = [*(spec.submodule_search_locations or ()), spec.origin]

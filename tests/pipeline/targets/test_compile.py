@@ -168,7 +168,7 @@ def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
             ["cluster.vertex.resources.Trainr.cpu=1"],
             r"resources\.Trainr: no node has this name; there are ArrowExampleGen,",
         ),
-        ("kubeflow", [f"name={'a' * 60}"], r"60 characters; kubeflow makes names.*52 or fewer"),
+        ("kubeflow", [f"name={'a' * 60}"], r"60 characters; Kubeflow's runs.*use 57 or fewer"),
         (
             "vertex",
             [
@@ -177,11 +177,153 @@ def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
             ],
             r"beam.workers=8 exceeds.*Transform gets 4 cores",
         ),
+        (
+            "kubeflow",
+            [
+                "cluster.kubeflow.beam={extra_args: [--direct_num_workers=3]}",
+                "cluster.kubeflow.resources.default.cpu=2",
+            ],
+            r"beam.extra_args: --direct_num_workers=3 exceeds.*: ArrowExampleGen gets 2 cores",
+        ),
+        (
+            "vertex",
+            ["cluster.vertex.resources.Trainer.accelerator=NVIDIA_T4"],
+            r"accelerator=NVIDIA_T4: Vertex names a device by its model; use NVIDIA_TESLA_T4",
+        ),
+        (
+            "vertex",
+            ["cluster.vertex.resources.Trainer={accelerator: NVIDIA_L4, accelerator_count: 3}"],
+            r"accelerator_count=3: a machine has 1, 2, 4, 8, 16 of NVIDIA_L4",
+        ),
+        ("kubeflow", ["training.workers=2"], r"workers=2: a node of Kubeflow is one pod"),
+        ("vertex", ["training.strategy=multi_worker"], r"multi_worker with one worker: give"),
+        ("kubeflow", ["training.strategy=tpu"], r"strategy=tpu, and .*has no accelerator: ask"),
+        (
+            "vertex",
+            ["training.workers=2", "cluster.vertex.resources.Trainer.accelerator=NVIDIA_L4"],
+            r"machine_type=n1-standard-8: has no NVIDIA_L4; use g2-standard-8",
+        ),
+        (
+            "vertex",
+            ["training.workers=2", "cluster.vertex.resources.Trainer.cpu=4"],
+            r"Trainer: cpu and memory_gib are not asked for by.*name cluster\.vertex\.machine_type",
+        ),
+        (
+            "vertex",
+            ["cluster.vertex.resources.Transform.timeout_minutes=5"],
+            r"timeout_minutes=5: Vertex has no time limit of a node, but of a Trainer on several",
+        ),
+        ("vertex", ["cluster.vertex.labels.Team=a"], r"labels\.Team=a: no label of Google Cloud"),
+        ("kubeflow", ["cluster.kubeflow.labels.team=-a"], r"labels\.team=-a: no label of Kuber"),
+        (
+            "kubeflow",
+            ["cluster.kubeflow.baseline_model=/models/1"],
+            r"baseline_model=/models/1: a folder of this machine",
+        ),
+        (
+            "kubeflow",
+            ["cluster.kubeflow.data_gib=4", "cluster.kubeflow.resources.default.memory_gib=8"],
+            r"data_gib=4.* keeps in the memory of one container.*ArrowExampleGen gets 8: give",
+        ),
+        ("vertex", ["cluster.vertex.data_gib=40"], r"40.*ArrowExampleGen is not said to get more"),
     ],
 )
 def test_what_the_target_cannot_do_is_refused_with_its_fix(target, overrides, message):
     with pytest.raises(ConfigError, match=message):
         compile_pipeline(taxi(target, *overrides), target)
+
+
+def test_the_size_of_data_that_are_here_is_seen(tmp_path):
+    """A file with a hole of 20 GiB in it takes no room."""
+    with (tmp_path / "data.csv").open("wb") as stream:
+        stream.truncate(20 * 2**30)
+    here = f"data.path={tmp_path / 'data.csv'}"
+    with pytest.raises(
+        ConfigError, match=r"data\.csv has 20\.0 GiB on this machine, which Beam's own"
+    ):
+        compiled("kubeflow", here)
+    elsewhere = "cluster.kubeflow.beam={engine: portable, job_endpoint: 'jobs:8099'}"
+    assert "jobs:8099" in compiled("kubeflow", here, elsewhere)
+    enough = "cluster.kubeflow.resources.ArrowExampleGen.memory_gib=256"
+    assert "memoryLimit" in compiled("kubeflow", here, enough)
+
+
+def test_a_function_that_no_package_holds_is_in_no_image(tmp_path, monkeypatch):
+    module = tmp_path / "my_columns.py"
+    module.write_text("def derive(inputs):\n    return {}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = "features.derive=my_columns.derive"
+    with pytest.raises(ConfigError, match=r"my_columns.py is part of no package.*--with") as caught:
+        compiled("kubeflow", mine)
+    assert f"pyproject.toml into {tmp_path} ([project]" in str(caught.value)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "my_columns"\nversion = "1.0"\n')
+    assert "my_columns.derive" in compiled("kubeflow", mine)
+    with pytest.raises(ConfigError, match=r"training.loss=nowhere.loss: there is no Python module"):
+        compiled("vertex", "training.loss=nowhere.loss")
+
+
+def test_timeouts_are_of_pods_on_kubeflow_and_of_the_custom_job_on_vertex():
+    given = "resources.Trainer.timeout_minutes=90"
+    documents = list(yaml.safe_load_all(compiled("kubeflow", f"cluster.kubeflow.{given}")))
+    pods = documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert pods == {"Trainer_executor": {"activeDeadlineSeconds": "5400"}}
+    job = custom_job(compiled("vertex", f"cluster.vertex.{given}", "training.workers=3"))
+    assert job["scheduling"] == {"timeout": "5400s"}
+
+
+def custom_job(text):
+    executors = json.loads(text)["pipelineSpec"]["deploymentSpec"]["executors"]
+    return executors["Trainer_executor"]["customJob"]["customJob"]["jobSpec"]
+
+
+def test_several_workers_are_pools_of_a_custom_job():
+    text = compiled(
+        "vertex",
+        "training.workers=3",
+        "cluster.vertex.machine_type=g2-standard-8",
+        "cluster.vertex.resources.Trainer={accelerator: NVIDIA_L4, accelerator_count: 2}",
+    )
+    pools = custom_job(text)["workerPoolSpecs"]
+    assert [pool["replicaCount"] for pool in pools] == ["1", "2"]
+    assert (
+        pools[0]["machineSpec"]
+        == pools[1]["machineSpec"]
+        == {
+            "machineType": "g2-standard-8",
+            "acceleratorType": "NVIDIA_L4",
+            "acceleratorCount": 2,
+        }
+    )
+    assert pools[0]["containerSpec"]["command"][-1] == "pipeline.targets.entry_point"
+    # Its machines get the image one after the other, and wait for each other.
+    assert re.search(r"start_timeout_seconds\W+900", text)
+    servers = compiled("vertex", "training.workers=2", "training.strategy=parameter_server")
+    counts = [pool["replicaCount"] for pool in custom_job(servers)["workerPoolSpecs"]]
+    assert counts == ["1", "2", "1"]
+
+
+def test_dataflow_runs_the_same_image_in_the_same_project():
+    text = compiled(
+        "vertex",
+        "cluster.vertex.project=my-project",
+        "cluster.vertex.region=europe-west4",
+        "cluster.vertex.service_account=runs@my-project.iam.gserviceaccount.com",
+        "cluster.vertex.beam={engine: dataflow, max_workers: 8, machine_type: n1-highmem-4}",
+    )
+    executors = spec_of(text)["deploymentSpec"]["executors"]
+    given = executors["Transform_executor"]["container"]["args"]
+    assert {
+        "--runner=DataflowRunner",
+        "--project=my-project",
+        "--region=europe-west4",
+        "--temp_location=gs://bucket/root/beam-temp",
+        "--sdk_container_image=registry.example/tfx-largebatch:1.0",
+        "--max_num_workers=8",
+        "--machine_type=n1-highmem-4",
+        "--service_account_email=runs@my-project.iam.gserviceaccount.com",
+    } <= set(given)
+    with pytest.raises(ConfigError, match="dataflow needs project, region"):
+        compiled("vertex", "cluster.vertex.beam={engine: dataflow}")
 
 
 def test_all_reasons_are_told_at_once():

@@ -1,0 +1,183 @@
+"""What no target can do, told when a pipeline is compiled: a sentence each, with field and fix."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline.common.errors import ConfigError
+from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
+from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
+from pipeline.data.data_sources import files
+from trainer_module.common.code_fingerprint import is_installed
+
+_TAGGED = re.compile(r"^[^\s:@]+(:\d+/[^\s:@]+)?(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$")
+_PROCESSES = "--direct_num_workers="
+_BUILD_FILES = ("pyproject.toml", "setup.py")
+_GIB = 2**30
+_READER = "ArrowExampleGen"
+# Its peak: imports, then what Beam's runner keeps of each byte of a CSV to shuffle it.
+_GIB_OF_A_PROCESS = 1.0
+_GIB_PER_GIB = 10.0
+# What a container is taken to have where nothing is asked for: a common node's.
+_GIB_OF_A_POD = 16.0
+# TPUs as both targets call them: google.com/tpu, TPU_V3.
+_TPU = re.compile(r"tpu", re.IGNORECASE)
+
+
+def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfig) -> list[str]:
+    """Returns what is wrong for any target.
+
+    Args:
+        config: as it is on this machine: the size of its data can be seen.
+        there: with the target's own places in it.
+        profile: the target's section of `cluster:`.
+    """
+    return [
+        *_image(profile),
+        *_places(there, profile),
+        *_functions(there),
+        *_workers(there, profile),
+        *_data_in_memory(config, there, profile),
+    ]
+
+
+def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> list[str]:
+    """Returns what is wrong about the resources of the nodes of a graph."""
+    from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
+
+    names = [node.id for node in graph.components]
+    found = [
+        f"{profile.section}.resources.{name}: no node has this name; there are "
+        f"{', '.join(names)}, and `{DEFAULT_NODE}`."
+        for name in profile.resources
+        if name not in (*names, DEFAULT_NODE)
+    ]
+    given = [arg for arg in there.beam.pipeline_args() if arg.startswith(_PROCESSES)]
+    processes = int(given[-1].removeprefix(_PROCESSES)) if given else 1
+    field = f"beam.workers={processes}"
+    if there.beam.engine != "multi_processing":
+        field = f"beam.extra_args: {_PROCESSES}{processes}"
+    for node in graph.components:
+        cpu = profile.of_node(node.id).cpu
+        if isinstance(node, BaseBeamComponent) and cpu is not None and processes > cpu:
+            return [
+                *found,
+                f"{field} exceeds {profile.section}.resources: {node.id} gets {cpu:g} cores; ask "
+                f"for {processes} there, or use {max(1, int(cpu))} workers.",
+            ]
+    return found
+
+
+def _image(profile: TargetConfig) -> Iterator[str]:
+    if not _TAGGED.match(profile.image):
+        yield (
+            f"{profile.section}.image={profile.image}: no tag, so that another run may get another "
+            "image; use name:1.0, or name@sha256:..."
+        )
+
+
+def _places(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
+    section = profile.section
+    if not is_remote(profile.pipeline_root):
+        yield (
+            f"{section}.pipeline_root={profile.pipeline_root}: a folder of this machine, which no "
+            "pod has; use gs://, s3:// or another place that tf.io.gfile knows."
+        )
+    for field, path, own in (
+        ("data.path", there.data.path, f"{section}.data_path"),
+        ("data.eval_path", there.data.eval_path, f"{section}.eval_path"),
+        ("schema.path", there.data_schema.path, f"{section}.schema_path"),
+        ("serving.push_folder", there.serving.push_folder, None),
+    ):
+        fix = f"name a remote place as {own}" if own else "name a remote folder"
+        if path and path.startswith(PACKAGE_SCHEME):
+            yield (
+                f"{field}={path}: a file inside a Python package of this machine; copy it to a "
+                f"place that the cluster reads and {fix}."
+            )
+        elif path and not is_remote(path):
+            yield f"{field}={path}: a path of this machine, which no pod has; {fix}."
+
+
+def _functions(there: PipelineConfig) -> Iterator[str]:
+    """An image holds what is installed: a module that is a mere file here, it will not have."""
+    derive = {there.features.derive: "features.derive"} if there.features.derive else {}
+    for function, field in {**derive, **there.training_functions}.items():
+        module = function.partition(".")[0]
+        try:
+            spec = importlib.util.find_spec(module)
+        except (ImportError, ValueError):
+            spec = None
+        if spec is None:
+            yield (
+                f"{field}={function}: there is no Python module {module!r} here, and so none in an "
+                "image that is built here; install its package."
+            )
+            continue
+        if is_installed(spec):
+            continue
+        inside = next(iter(spec.submodule_search_locations or ()), None) or spec.origin or module
+        place = Path(inside)
+        folders = [place.parent, *([place.parents[1]] if place.parent.name == "src" else [])]
+        if not any((folder / name).is_file() for folder in folders for name in _BUILD_FILES):
+            yield (
+                f"{field}={function}: {place} is part of no package, and an image has what is "
+                f"installed alone. Put a pyproject.toml into {place.parent} ([project], name = "
+                f'"{module}", version = "1.0") and build the image with --with {place.parent}.'
+            )
+
+
+def _workers(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
+    training = there.training
+    if (training.workers or 1) == 1 and training.strategy in ("multi_worker", "parameter_server"):
+        yield (
+            f"training.strategy={training.strategy} with one worker: give training.workers, or "
+            "use mirrored or one_device."
+        )
+    accelerator = profile.of_node("Trainer").accelerator
+    if training.strategy == "tpu" and not _TPU.search(accelerator or ""):
+        yield (
+            f"training.strategy=tpu, and {profile.section}.resources.Trainer has "
+            f"{f'accelerator={accelerator}' if accelerator else 'no accelerator'}: ask for a TPU "
+            "there, or use mirrored."
+        )
+
+
+def _data_in_memory(
+    config: PipelineConfig, there: PipelineConfig, profile: TargetConfig
+) -> list[str]:
+    """Beam's own runner keeps what it shuffles, all rows, in the memory of one container."""
+    if there.beam.engine not in ("in_memory", "multi_processing"):
+        return []
+    gib, how = profile.data_gib, f"{profile.section}.data_gib={profile.data_gib}"
+    if gib is None:
+        gib = _gib_here(config)
+        how = f"data.path={config.data.path} has {gib or 0:.1f} GiB on this machine"
+    if gib is None:
+        return []
+    needed = _GIB_OF_A_PROCESS + _GIB_PER_GIB * gib
+    asked = profile.of_node(_READER).memory_gib
+    if needed <= (asked or _GIB_OF_A_POD):
+        return []
+    has = f"gets {asked:g}" if asked else f"is not said to get more than {_GIB_OF_A_POD:g}"
+    return [
+        f"beam.engine={there.beam.engine}: {how}, which Beam's own runner keeps in the memory of "
+        f"one container, about {needed:.0f} GiB, and {_READER} {has}: give "
+        f"{profile.section}.resources.{_READER}.memory_gib, or {profile.section}.beam with another "
+        "engine (flink, dataflow)."
+    ]
+
+
+def _gib_here(config: PipelineConfig) -> float | None:
+    """The size of the data on this machine; None where they are not here."""
+    if is_remote(config.data.path):
+        return None
+    try:
+        found = files(config.data.path, "data.path", source=config.data.source)
+    except ConfigError:
+        return None  # that is for `run` to tell
+    return sum(file.stat().st_size for file in found) / _GIB
