@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import gc
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
+
+from pipeline.common.process_end import end_process
 
 _EXTRA = {"apache_beam": "apache-beam", "rich": "rich", "tfx": "tfx", "yaml": "pyyaml"}
 """What the extra `pipeline` brings: module -> how its package is called."""
@@ -39,14 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def main_and_exit() -> NoReturn:
     """Runs the command line as the whole of this process, and ends it with the exit code."""
-    code = main()
-    atexit._run_exitfuncs()
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    # At once: threads in C++ that still wait, for a job server that died for example, abort a
-    # process that is taken down in order, and its exit code is then that of a signal.
-    os._exit(code)
+    end_process(main())
 
 
 if __name__ == "__main__":

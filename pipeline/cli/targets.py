@@ -75,6 +75,12 @@ def add_commands(commands: Any) -> None:
         "one compares with the model of the first",
     )
     replay.add_argument(
+        "--remote",
+        action="store_true",
+        help="nothing stands for remote places but what --map says: artifacts go to the pipeline "
+        "root itself, with this machine's credentials; --root has the logs",
+    )
+    replay.add_argument(
         "--parameter",
         action="append",
         default=[],
@@ -105,4 +111,5 @@ def _replay(arguments: argparse.Namespace) -> int:
         root=arguments.root,
         maps=arguments.map,
         parameters=arguments.parameter,
+        remote=arguments.remote,
     )

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
+from pipeline.common.object_stores import register_file_systems
 from pipeline.config.config import PipelineConfig
 from pipeline.preflight import preflight
 from pipeline.preflight.preflight_engine import check_engine
@@ -91,6 +92,7 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
             # Of trainings that a search may try, one that measures memory asks for the most.
             auto = (one for one in config.trainings if one.micro_batch_size == "auto")
             prepare_process(next(auto, config.training))
+            register_file_systems(config.model_dump_json())
             preflight.check(config)
             runner, pipeline = _prepare(config)
         with views.waiting(f"asking Beam's engine ({config.beam.name})", console):

@@ -15,7 +15,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
+
+from pipeline.common.errors import ConfigError
+from pipeline.common.object_stores import register_file_systems
+from pipeline.common.process_end import end_process
 
 INVOCATION = "--json_serialized_invocation_args"
 INPUTS_SPEC = "--json_serialized_inputs_spec_args"
@@ -74,6 +78,7 @@ def main(argv: Sequence[str]) -> None:
     from absl import app
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor as tfx_entry
 
+    register_file_systems(" ".join(argv))
     app.run(
         tfx_entry.main,
         argv=[argv[0], *arguments_of(argv[1:])],
@@ -81,5 +86,17 @@ def main(argv: Sequence[str]) -> None:
     )
 
 
+def main_and_exit(argv: Sequence[str]) -> NoReturn:
+    """Runs it as the whole of this process, and ends it with the exit code."""
+    try:
+        main(argv)
+        code: object = 0
+    except SystemExit as end:
+        code = end.code
+    except ConfigError as error:
+        code = str(error)
+    end_process(code)
+
+
 if __name__ == "__main__":
-    main(sys.argv)
+    main_and_exit(sys.argv)

@@ -28,17 +28,20 @@ class CommandFailed(Exception):
         self.log = log
 
 
-def output_values(folder: Path, name: str, component: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns ExecutorInput's outputs: a place in the folder for each.
+def output_values(
+    folder: Path, place: str, name: str, component: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns ExecutorInput's outputs: a place for each.
 
     Args:
-        folder: the task's own.
+        folder: the task's own, of parameters and of what the executor says.
+        place: that of its artifacts, which may be remote.
         name: what its artifacts' names begin with.
         component: whose outputs they are.
     """
     declared, artifacts = component.get("outputDefinitions", {}), {}
     for key, each in declared.get("artifacts", {}).items():
-        artifact = {"name": f"{name}/{key}", "uri": str(folder / key), "type": each["artifactType"]}
+        artifact = {"name": f"{name}/{key}", "uri": f"{place}/{key}", "type": each["artifactType"]}
         artifacts[key] = {"artifacts": [{**artifact, "metadata": {}}]}
     parameters = {
         key: {"outputFile": str(folder / f"{key}.parameter")}

@@ -76,6 +76,7 @@ class Replay:
         compiled: CompiledSpec,
         root: Path,
         *,
+        remote: str | None = None,
         parameters: Mapping[str, str] | None = None,
         runner: Runner = on_this_machine,
         on_start: Callable[[str], None] = lambda name: None,
@@ -88,6 +89,7 @@ class Replay:
             compiled: the pipeline, its places on this machine.
             root: folder of artifacts, logs and records; of several replays of one pipeline the
                 same, so that one finds what those before it made.
+            remote: place of artifacts; None: in `root`.
             parameters: values of the pipeline's own parameters, as texts.
             runner: the process that stands for a node's container.
             on_start: called with the name of each node before it runs.
@@ -110,6 +112,7 @@ class Replay:
         while (root / compiled.name / self._run_id).exists():
             self._run_id += "x"
         self._folder = root / compiled.name / self._run_id
+        self._root, self._place = root, (remote or str(root)).rstrip("/")
         self._records = ArtifactRecords(root / compiled.name / "artifacts.jsonl")
         self._runner = runner
         self._on_start, self._on_end, self._on_retry = on_start, on_end, on_retry
@@ -210,7 +213,8 @@ class Replay:
         self._on_start(name)
         started, attempts = time.monotonic(), 1
         folder.mkdir(parents=True)
-        outputs = execution.output_values(folder, f"{self._run_id}/{name}", component)
+        place = f"{self._place}/{folder.relative_to(self._root)}"
+        outputs = execution.output_values(folder, place, f"{self._run_id}/{name}", component)
         told = {"inputs": inputs, "outputs": outputs}
         executor = self._compiled.executor(component)
         log = folder / "log.txt"

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
+from pipeline.common.object_stores import register_file_systems
 from pipeline.report.progress import duration
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.replay import Node, NodeFailed, Replay
@@ -22,7 +23,12 @@ _REMOTE = re.compile(r"\b(?:gs|s3|minio)://[^\s\"'\\]+")
 
 
 def replay_file(
-    spec: Path, *, root: Path, maps: Sequence[str] = (), parameters: Sequence[str] = ()
+    spec: Path,
+    *,
+    root: Path,
+    maps: Sequence[str] = (),
+    parameters: Sequence[str] = (),
+    remote: bool = False,
 ) -> int:
     """Replays a compiled pipeline and tells how it goes.
 
@@ -31,6 +37,8 @@ def replay_file(
         root: folder in the pipeline root's place.
         maps: `remote prefix=local folder`, of what the pipeline reads.
         parameters: `name=value` of the pipeline's own parameters, of the types it declares.
+        remote: leave artifacts and what is not mapped where the file says, reached with this
+            machine's credentials.
 
     Returns:
         The exit code: as of `run`.
@@ -43,16 +51,20 @@ def replay_file(
     root = root.resolve()
     places = dict(_pair(each, "--map", "s3://bucket/data=./data") for each in maps)
     places = {prefix.rstrip("/"): str(Path(folder).resolve()) for prefix, folder in places.items()}
-    if compiled.root:
+    if compiled.root and not remote:
         places[compiled.root.rstrip("/")] = str(root)
     here = compiled.renamed(places)
-    if left := _REMOTE.search(json.dumps(_values(here.spec))):
+    if remote:
+        register_file_systems(compiled.root)
+    elif left := _REMOTE.search(json.dumps(_values(here.spec))):
         raise ConfigError(
             f"--spec {spec}: the pipeline reads {left[0]}, which is not on this machine; say what "
-            f"stands for it with --map {left[0].rpartition('/')[0]}=FOLDER."
+            f"stands for it with --map {left[0].rpartition('/')[0]}=FOLDER, or let --remote use "
+            "the places themselves."
         )
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {root}")
+    place = compiled.root if remote else root
+    console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {place}")
     nodes: list[Node] = []
 
     def ended(node: Node) -> None:
@@ -66,6 +78,7 @@ def replay_file(
     replay = Replay(
         here,
         root,
+        remote=compiled.root if remote else None,
         parameters=dict(_pair(each, "--parameter", "name=value") for each in parameters),
         on_start=lambda name: console.print(f"{name}: start"),
         on_end=ended,
@@ -98,13 +111,21 @@ def _summary(nodes: Sequence[Node], console: Console) -> int:
     if blessing is None:
         return exit_codes.DONE
     compared = _artifact(nodes, "LatestBlessedModel", "model")
-    has_baseline = compared is not None and Path(compared["uri"], "Format-Serving").is_dir()
+    has_baseline = compared is not None and _exists(f"{compared['uri']}/Format-Serving")
     against = "the latest blessed model" if has_baseline else "nothing: none was blessed before"
-    blessed = Path(blessing["uri"], "BLESSED").exists()
+    blessed = _exists(f"{blessing['uri']}/BLESSED")
     console.print(f"\n{'blessed' if blessed else 'not blessed'}; compared with {against}")
     if pushed is not None and (place := pushed["metadata"].get("pushed_destination")):
         console.print(f"pushed to {place}")
     return exit_codes.DONE if blessed else exit_codes.NOT_BLESSED
+
+
+def _exists(path: str) -> bool:
+    if "://" not in path:
+        return Path(path).exists()
+    from tensorflow.io import gfile  # seconds, for a remote place alone
+
+    return gfile.exists(path)
 
 
 def _artifact(nodes: Sequence[Node], start: str, key: str) -> dict[str, Any] | None:

@@ -1,0 +1,44 @@
+"""Object stores that TensorFlow does not know by itself: `s3://` comes with tensorflow-io.
+
+Google's `gs://` is built in. Beam reads and writes S3 with boto3. Both are the extra `s3`, and both
+take credentials, region and endpoint (MinIO, SeaweedFS, Ceph) from AWS's own environment variables.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+from pipeline.common.errors import ConfigError
+
+_S3 = "s3://"
+
+
+def register_file_systems(text: str) -> None:
+    """Makes the file systems known that a text names, before any file is opened.
+
+    Args:
+        text: what a node is told, or a configuration: any place in it counts.
+
+    Raises:
+        ConfigError: `s3://` is named and its packages are not installed.
+    """
+    if _S3 not in text:
+        return
+    # tensorflow-io takes the endpoint from a variable of its own.
+    if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
+        os.environ.setdefault("S3_ENDPOINT", endpoint)
+    if region := os.environ.get("AWS_DEFAULT_REGION"):
+        os.environ.setdefault("AWS_REGION", region)
+    lacking = []
+    for module, package in (("boto3", "boto3"), ("tensorflow_io", "tensorflow-io")):
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            lacking.append(package)
+    if lacking:
+        raise ConfigError(
+            f"s3:// needs {' and '.join(lacking)}, which are not installed here: pip install "
+            "'tfx-largebatch[s3]', in an image too. tensorflow-io has wheels for TFX 1.16 (Python "
+            "3.10 and 3.11) alone; on TFX 1.21 use gs://."
+        )
