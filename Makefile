@@ -8,7 +8,7 @@ CONFIG ?= examples/taxi/pipeline.yaml
 ARGS ?=
 BIN := .venv/bin
 TWO = -n 2 --dist loadgroup --no-loadscope-reorder
-LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra pipeline --extra dev pyproject.toml -o lock.txt
+LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra pipeline --extra s3 --extra dev pyproject.toml -o lock.txt
 
 export PYTHON
 

@@ -85,7 +85,7 @@ def test_predict_gives_the_rows_with_a_probability_each(taxi, capsys, tmp_path):
     with output.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     predicted = np.array([float(row["probability_1"]) for row in rows])
-    assert [row["prediction"] for row in rows] == ["01"[p >= 0.5] for p in predicted]
+    assert [row["prediction"] for row in rows] == ["01"[int(p >= 0.5)] for p in predicted]
     truth = np.array([float(row["tips"]) > 0.2 * float(row["fare"]) for row in rows])
     assert len(rows) == 15_002
     assert ((predicted >= 0) & (predicted <= 1)).all()
