@@ -16,6 +16,12 @@ ROOT = Path(__file__).resolve().parents[2]
 TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
 DATA = Path(tfx.__file__).parent / "examples" / "chicago_taxi_pipeline" / "data" / "simple"
 BUCKETS = {"kubeflow": "s3://bucket", "vertex": "gs://bucket"}
+# Alone it would be good enough; beside the one before it is not.
+WORSE = (
+    "training.epochs=1",
+    "evaluation.thresholds.auc.lower_bound=0.5",
+    "evaluation.thresholds.binary_accuracy.lower_bound=0.5",
+)
 
 
 def pipeline(*arguments):
@@ -64,17 +70,13 @@ def test_kubeflow_pushes_a_blessed_model_and_compares_a_worse_one_with_it(tmp_pa
     assert "blessed; compared with nothing: none was blessed before" in told
     assert len(pushed(tmp_path)) == 1
     assert {"LatestBlessedModel", "Transform", "Trainer", "BlessedModelRecord"} <= set(nodes(told))
-    # Alone it would be good enough; beside the one before it is not.
-    worse = ["training.epochs=1", "evaluation.thresholds.auc.lower_bound=0.5"]
-    code, told = replay(
-        "kubeflow", tmp_path, *worse, "evaluation.thresholds.binary_accuracy.lower_bound=0.5"
-    )
+    code, told = replay("kubeflow", tmp_path, *WORSE)
     assert code == 3, told
     assert "not blessed; compared with the latest blessed model" in told
     assert len(pushed(tmp_path)) == 1
 
 
-def test_vertex_resolves_its_baseline_runs_the_driver_and_trains_on_two_workers(tmp_path):
+def test_vertex_trains_on_two_workers_runs_the_driver_and_resolves_its_baseline(tmp_path):
     code, told = replay("vertex", tmp_path, "training.workers=2")
     assert code == 0, told
     assert {"LatestBlessedModel-model-resolver", "ArrowExampleGen", "Pusher"} <= set(nodes(told))
@@ -83,3 +85,7 @@ def test_vertex_resolves_its_baseline_runs_the_driver_and_trains_on_two_workers(
     assert "Calculated fingerprint" in log.read_text(errors="replace")
     workers = tmp_path.glob("root/chicago-taxi/*/Trainer/workers/*.log")
     assert sorted(path.name for path in workers) == ["chief.log", "worker-0.log"]
+    code, told = replay("vertex", tmp_path, *WORSE)
+    assert code == 3, told
+    assert "not blessed; compared with the latest blessed model" in told
+    assert len(pushed(tmp_path)) == 1
