@@ -21,7 +21,7 @@ _GIB = 2**30
 _READER = "ArrowExampleGen"
 # Its peak: imports, then what Beam's runner keeps of each byte of a CSV to shuffle it.
 _GIB_OF_A_PROCESS = 1.0
-_GIB_PER_GIB = 10.0
+_GIB_PER_GIB = 8.0
 # What a container is taken to have where nothing is asked for: a common node's.
 _GIB_OF_A_POD = 16.0
 # TPUs as both targets call them: google.com/tpu, TPU_V3.
