@@ -6,15 +6,14 @@ Only argparse is imported here: `--help` answers at once. A command imports what
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.cli import engines, targets
+from pipeline.cli import engines, submit, targets
+from pipeline.cli.quiet import quiet
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import SOURCES
@@ -32,6 +31,7 @@ examples:
   python -m pipeline schema > pipeline.schema.json     # completion and checks in your editor
   python -m pipeline compile --target kubeflow --config my.yaml
   python -m pipeline replay --spec my-kubeflow.yaml --map s3://bucket/data=./data
+  python -m pipeline submit --target kubeflow --config my.yaml --wait
   python -m pipeline flink start                       # then: run ... --set beam.engine=flink
 """
 
@@ -198,6 +198,7 @@ def _parser() -> argparse.ArgumentParser:
         features.add_subparsers(title="commands", required=True, metavar="COMMAND")
     )
     targets.add_commands(commands)
+    submit.add_command(commands)
     engines.add_commands(commands)
     return parser
 
@@ -276,7 +277,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _predict(arguments: argparse.Namespace) -> int:
-    _quiet()
+    quiet()
     from pipeline.run.predict import predict
 
     options = None
@@ -296,7 +297,7 @@ def _predict(arguments: argparse.Namespace) -> int:
 
 
 def _init(arguments: argparse.Namespace) -> int:
-    _quiet()
+    quiet()
     from pipeline.features.first_config import init_file
 
     written = init_file(
@@ -314,7 +315,7 @@ def _init(arguments: argparse.Namespace) -> int:
 
 
 def _suggest(arguments: argparse.Namespace) -> int:
-    _quiet()
+    quiet()
     from pipeline.features.features_suggest import suggest_file
 
     suggest_file(
@@ -328,7 +329,7 @@ def _suggest(arguments: argparse.Namespace) -> int:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    _quiet()
+    quiet()
     from pipeline.config.config_file import load_config
     from pipeline.features import features_explain
 
@@ -338,14 +339,6 @@ def _explain(arguments: argparse.Namespace) -> int:
         records = features_explain.run_of_folder(arguments.run)
     features_explain.show(features_explain.explain_columns(records), as_json=arguments.json)
     return 0
-
-
-def _quiet() -> None:
-    """TensorFlow's greeting is no news to somebody who wants an answer."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    warnings.filterwarnings("ignore", category=FutureWarning, module="google")
-    # Beam says on import that a package for checksums lacks; it has others, which take longer.
-    logging.getLogger().addFilter(lambda record: "crcmod" not in record.getMessage())
 
 
 def _schema(arguments: argparse.Namespace) -> int:

@@ -19,3 +19,12 @@ OF_A_RUN = {
     INTERRUPTED: "interrupted; the same command goes on",
 }
 """What `run` ends with."""
+
+OF_SUBMIT = {
+    DONE: "a run was started; with --wait: every node ran, and no Evaluator refused the model",
+    FAILED: "with --wait: a node failed, the run was stopped, or the platform answers no more",
+    WRONG_INPUT: "the YAML, the arguments, host or credentials are wrong; no run was started",
+    NOT_BLESSED: "with --wait: every node ran, and the model fails a threshold (Vertex tells it)",
+    INTERRUPTED: "interrupted; a run that was started goes on",
+}
+"""What `submit` ends with."""

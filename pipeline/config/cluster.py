@@ -100,8 +100,19 @@ class VertexConfig(TargetConfig):
 
     section = "cluster.vertex"
 
-    project: str | None = Field(default=None, description="Google Cloud project, for `submit`.")
-    region: str | None = Field(default=None, description="Such as europe-west4, for `submit`.")
+    project: str | None = Field(
+        default=None,
+        description="Google Cloud project, for `submit`; null: that of your Google Cloud settings.",
+    )
+    region: str | None = Field(
+        default=None,
+        description="Such as europe-west4, for `submit`; null: GOOGLE_CLOUD_REGION.",
+    )
+    network: str | None = Field(
+        default=None,
+        description="VPC network that the job is peered with: "
+        "`projects/12345/global/networks/name`.",
+    )
     machine_type: str = Field(
         default="n1-standard-8",
         description="Machine of each Trainer's worker, where `training.workers` is above 1.",

@@ -129,6 +129,8 @@ def compiled(pipeline: Any, target: VertexConfig, *, pools: tuple[int, ...] = (1
     job["labels"] = {**job.get("labels", {}), **target.labels}
     if target.service_account:
         job["serviceAccount"] = target.service_account
+    if target.network:
+        job["network"] = target.network
     if sum(pools) > 1:
         label = spec["components"]["Trainer"]["executorLabel"]
         executors(spec)[label] = _custom_job(executors(spec)[label], target, pools)

@@ -1,0 +1,76 @@
+"""`submit --wait`: a run elsewhere, seen as a local one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+
+from rich.console import Console
+
+from pipeline.report import console as views
+from pipeline.report.progress import NodeState, RunState
+from pipeline.targets.platform import PlatformError, RunNow, SubmittedRun, TaskNow
+
+_TRIES = 10
+"""So often a platform that does not answer is asked again before one gives up."""
+
+
+def wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll: float) -> RunNow:
+    """Shows the nodes of a run until it ends.
+
+    Args:
+        run: what was submitted.
+        names: the nodes, in an order in which they may run.
+        console: where they are shown.
+        poll: seconds between two questions.
+
+    Returns:
+        The run as it ended.
+
+    Raises:
+        PlatformError: the platform does not answer any more.
+        KeyboardInterrupt: it was interrupted; the run goes on.
+    """
+    state = RunState.of(names)
+    failures = 0
+    with views.view(state, console, plain=False):
+        while True:
+            try:
+                now = run.now()
+                failures = 0
+            except PlatformError as error:
+                failures += 1
+                if not error.passes or failures == _TRIES:
+                    raise
+            else:
+                _show(state, now.tasks)
+                if now.state != "running":
+                    return now
+            time.sleep(poll)
+
+
+def _show(state: RunState, tasks: Mapping[str, TaskNow]) -> None:
+    for node in state.nodes:
+        task = tasks.get(node.name)
+        if task is None or task.status in ("waiting", node.status):
+            continue
+        if node.status == "waiting":
+            node.started = _here(task.started)
+            node.status = "running"
+            state.on_change(node, "start")
+        if task.status != "running":
+            _finish(node, task)
+            state.on_change(node, "finish")
+
+
+def _finish(node: NodeState, task: TaskNow) -> None:
+    if task.started is not None:
+        node.started = _here(task.started)  # of the last attempt, where it was tried again
+    node.ended = max(node.started, _here(task.ended))
+    node.status = task.status
+
+
+def _here(seconds: float | None) -> float:
+    """A time of the platform by this process's clock."""
+    now = time.monotonic()
+    return now if seconds is None else min(now, now - (time.time() - seconds))
