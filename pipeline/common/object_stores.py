@@ -38,7 +38,7 @@ def register_file_systems(text: str) -> None:
             lacking.append(package)
     if lacking:
         raise ConfigError(
-            f"s3:// needs {' and '.join(lacking)}, which are not installed here: pip install "
+            f"s3:// needs packages that are not installed here: {', '.join(lacking)}. Install "
             "'tfx-largebatch[s3]', in an image too. tensorflow-io has wheels for TFX 1.16 (Python "
             "3.10 and 3.11) alone; on TFX 1.21 use gs://."
         )

@@ -92,7 +92,7 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
             # Of trainings that a search may try, one that measures memory asks for the most.
             auto = (one for one in config.trainings if one.micro_batch_size == "auto")
             prepare_process(next(auto, config.training))
-            register_file_systems(config.model_dump_json())
+            register_file_systems(config.model_dump_json(exclude={"cluster"}))
             preflight.check(config)
             runner, pipeline = _prepare(config)
         with views.waiting(f"asking Beam's engine ({config.beam.name})", console):
