@@ -93,6 +93,16 @@ class KubeflowConfig(TargetConfig):
         description="Folder of the model that a new one is compared with; null: the latest blessed "
         "one in `pipeline_root`.",
     )
+    environment: dict[str, str] = Field(
+        default_factory=dict,
+        description="Environment variables of every node, such as AWS_ENDPOINT_URL for s3:// of "
+        "MinIO.",
+    )
+    secrets: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="Kubernetes secrets as environment variables of every node, by the secret's "
+        "name: `{mlpipeline-minio-artifact: {accesskey: AWS_ACCESS_KEY_ID, ...}}`.",
+    )
 
 
 class VertexConfig(TargetConfig):

@@ -66,6 +66,22 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
                 f"cluster.kubeflow.resources.{name}.accelerator={kind}: Kubernetes names a device "
                 "by its plugin; use nvidia.com/gpu."
             )
+    if target.pipeline_root.startswith("minio://"):
+        found.append(
+            f"cluster.kubeflow.pipeline_root={target.pipeline_root}: no TensorFlow has a file "
+            "system for minio://; write s3://, give MinIO's address as "
+            "cluster.kubeflow.environment.AWS_ENDPOINT_URL, and see docs/kubeflow.md for its "
+            "secret."
+        )
+    if target.pipeline_root.startswith("s3://") and config.beam.engine not in (
+        "in_memory",
+        "dataflow",
+    ):
+        found.append(
+            f"beam.engine={config.beam.engine}: TensorFlow in Beam's workers does not know s3://, "
+            "only in the node's own process; give cluster.kubeflow.beam={engine: in_memory}, or "
+            "use gs://."
+        )
     if config.beam.engine == "dataflow":
         found.append(
             "beam.engine=dataflow is Google Cloud's: give cluster.kubeflow.beam, such as "
@@ -84,6 +100,9 @@ def compiled(pipeline: Any, target: KubeflowConfig) -> str:
     spec = job_of(pipeline, target)["pipelineSpec"]
     spec["defaultPipelineRoot"] = target.pipeline_root
     each_container(spec, lambda name, container: container.pop("lifecycle", None))
+    if target.environment:
+        variables = [{"name": k, "value": v} for k, v in sorted(target.environment.items())]
+        each_container(spec, lambda name, container: container.update(env=variables))
     for name, task in tasks(spec).items():
         # Without a driver no one sees that the files of a path have changed.
         if name in _NEVER_CACHED or name.endswith("ExampleGen"):
@@ -108,8 +127,20 @@ def _platform(spec: dict[str, Any], target: KubeflowConfig) -> dict[str, Any]:
         own: dict[str, Any] = {}
         if target.labels:
             own["podMetadata"] = {"labels": dict(sorted(target.labels.items()))}
+        if target.secrets:
+            own["secretAsEnv"] = _secrets(target)
         if minutes := target.of_node(name).timeout_minutes:
             own["activeDeadlineSeconds"] = str(max(1, round(60 * minutes)))
         if own:
             found[component["executorLabel"]] = own
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": found}}}} if found else {}
+
+
+def _secrets(target: KubeflowConfig) -> list[dict[str, Any]]:
+    return [
+        {
+            "secretName": secret,
+            "keyToEnv": [{"secretKey": k, "envVar": v} for k, v in sorted(keys.items())],
+        }
+        for secret, keys in sorted(target.secrets.items())
+    ]

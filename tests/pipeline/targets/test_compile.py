@@ -120,6 +120,24 @@ def test_resources_reach_every_node_by_its_name(target):
     assert spec["root"]["dag"]["tasks"]["Trainer"]["retryPolicy"] == {"maxRetryCount": 2}
 
 
+def test_every_node_on_kubeflow_gets_the_environment_and_the_secrets():
+    spec, kubernetes = yaml.safe_load_all(
+        compiled(
+            "kubeflow",
+            "cluster.kubeflow.environment={AWS_ENDPOINT_URL: 'http://minio:9000'}",
+            "cluster.kubeflow.secrets={minio: {accesskey: AWS_ACCESS_KEY_ID}}",
+        )
+    )
+    nodes = spec["deploymentSpec"]["executors"]
+    pods = kubernetes["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert nodes.keys() == pods.keys()
+    for node in nodes:
+        variables = nodes[node]["container"]["env"]
+        assert variables == [{"name": "AWS_ENDPOINT_URL", "value": "http://minio:9000"}]
+        key = {"secretKey": "accesskey", "envVar": "AWS_ACCESS_KEY_ID"}
+        assert pods[node]["secretAsEnv"] == [{"secretName": "minio", "keyToEnv": [key]}]
+
+
 def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
     documents = list(
         yaml.safe_load_all(compiled("kubeflow", "cluster.kubeflow.labels={team: taxi}"))
@@ -225,6 +243,16 @@ def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
             ["cluster.kubeflow.data_gib=4", "cluster.kubeflow.resources.default.memory_gib=8"],
             r"data_gib=4.* keeps in the memory of one container.*ArrowExampleGen gets 8: give",
         ),
+        (
+            "kubeflow",
+            ["cluster.kubeflow.pipeline_root=minio://mlpipeline/root"],
+            r"no TensorFlow has a file system for minio://; write s3://",
+        ),
+        (
+            "kubeflow",
+            ["cluster.kubeflow.beam={engine: multi_processing, workers: 1}"],
+            r"engine=multi_processing: TensorFlow in Beam's workers does not know s3://",
+        ),
         ("vertex", ["cluster.vertex.data_gib=40"], r"40.*ArrowExampleGen is not said to get more"),
     ],
 )
@@ -243,7 +271,8 @@ def test_the_size_of_data_that_are_here_is_seen(tmp_path):
     ):
         compiled("kubeflow", here)
     elsewhere = "cluster.kubeflow.beam={engine: portable, job_endpoint: 'jobs:8099'}"
-    assert "jobs:8099" in compiled("kubeflow", here, elsewhere)
+    google = "cluster.kubeflow.pipeline_root=gs://bucket/root"
+    assert "jobs:8099" in compiled("kubeflow", here, elsewhere, google)
     enough = "cluster.kubeflow.resources.ArrowExampleGen.memory_gib=256"
     assert "memoryLimit" in compiled("kubeflow", here, enough)
 
