@@ -16,10 +16,15 @@ from pipeline.targets.refusals import node_refusals, refusals
 Target = Literal["kubeflow", "vertex"]
 
 
-def compile_pipeline(config: PipelineConfig, target: Target) -> str:
+def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = None) -> str:
     """Returns the text of the compiled file.
 
     No cloud is asked, and no package of a cloud imported.
+
+    Args:
+        config: the checked configuration.
+        target: where it is to run.
+        runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
 
     Raises:
         ConfigError: the target has no profile in the YAML, or cannot do what the pipeline asks:
@@ -44,8 +49,9 @@ def compile_pipeline(config: PipelineConfig, target: Target) -> str:
     if found := node_refusals(there, profile, graph):
         raise ConfigError("\n".join(found))
     if isinstance(profile, KubeflowConfig):
-        return kubeflow.compiled(graph, profile)
-    return vertex.compiled(graph, profile, pools=vertex.worker_pools(config.training))
+        return kubeflow.compiled(graph, profile, runner=runner)
+    pools = vertex.worker_pools(config.training)
+    return vertex.compiled(graph, profile, pools=pools, runner=runner)
 
 
 def compile_file(config: PipelineConfig, target: Target, output: Path | None) -> Path:
@@ -57,11 +63,16 @@ def compile_file(config: PipelineConfig, target: Target, output: Path | None) ->
         output: the file; None: the pipeline's name, here.
     """
     text = compile_pipeline(config, target)
-    suffix = kubeflow.SUFFIX if target == "kubeflow" else vertex.SUFFIX
-    path = output or Path(f"{config.name}-{target}{suffix}")
+    path = output or Path(file_name(config, target))
     with whole_file(path) as stream:
         stream.write(text)
     return path
+
+
+def file_name(config: PipelineConfig, target: Target) -> str:
+    """Returns what the compiled file is called where nobody says: `name-vertex.json`."""
+    suffix = kubeflow.SUFFIX if target == "kubeflow" else vertex.SUFFIX
+    return f"{config.name}-{target}{suffix}"
 
 
 def at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> PipelineConfig:

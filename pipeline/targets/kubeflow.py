@@ -90,14 +90,15 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
     return found
 
 
-def compiled(pipeline: Any, target: KubeflowConfig) -> str:
+def compiled(pipeline: Any, target: KubeflowConfig, *, runner: Any = None) -> str:
     """Returns the YAML; the same bytes for the same configuration.
 
     Args:
         pipeline: of `create_pipeline`, without resolvers.
         target: its profile.
+        runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
     """
-    spec = job_of(pipeline, target)["pipelineSpec"]
+    spec = job_of(pipeline, target, runner)["pipelineSpec"]
     spec["defaultPipelineRoot"] = target.pipeline_root
     each_container(spec, lambda name, container: container.pop("lifecycle", None))
     if target.environment:

@@ -144,13 +144,18 @@ class _Kubeflow:
             made = self.ask(
                 "upload the pipeline",
                 lambda client: client.upload_pipeline(
-                    str(it.file), pipeline_name=it.name, namespace=namespace
+                    str(it.file),
+                    pipeline_name=it.name,
+                    description=f"Its first version is {it.digest}.",
+                    namespace=namespace,
                 ),
             )
             first = self._versions(made.pipeline_id)
             return made.pipeline_id, first.pipeline_version_id, f"Uploaded: pipeline {it.name}, new"
         pipeline = found.pipelines[0].pipeline_id
-        name = f"{it.name} {it.digest}"
+        # The server calls a first version like the pipeline.
+        is_first = it.digest in (found.pipelines[0].description or "")
+        name = it.name if is_first else f"{it.name} {it.digest}"
         known = self._versions(pipeline, name)
         if known is not None:
             return pipeline, known.pipeline_version_id, f"Pipeline {it.name} has this file already"

@@ -18,6 +18,7 @@ from pipeline.common.object_stores import register_file_systems
 from pipeline.report.progress import duration
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.replay import Node, NodeFailed, Replay
+from pipeline.targets.run_parameters import name_and_value
 
 _REMOTE = re.compile(r"\b(?:gs|s3|minio)://[^\s\"'\\]+")
 
@@ -49,7 +50,7 @@ def replay_file(
     """
     compiled = CompiledSpec.read(spec)
     root = root.resolve()
-    places = dict(_pair(each, "--map", "s3://bucket/data=./data") for each in maps)
+    places = dict(name_and_value(each, "--map", "s3://bucket/data=./data") for each in maps)
     places = {prefix.rstrip("/"): str(Path(folder).resolve()) for prefix, folder in places.items()}
     if compiled.root and not remote:
         places[compiled.root.rstrip("/")] = str(root)
@@ -79,7 +80,7 @@ def replay_file(
         here,
         root,
         remote=compiled.root if remote else None,
-        parameters=dict(_pair(each, "--parameter", "name=value") for each in parameters),
+        parameters=dict(name_and_value(each, "--parameter", "name=value") for each in parameters),
         on_start=lambda name: console.print(f"{name}: start"),
         on_end=ended,
         on_retry=lambda name, words: console.print(f"{name}: {words}; started again"),
@@ -143,10 +144,3 @@ def _values(node: Any) -> list[str]:
     if isinstance(node, list):
         return [v for each in node for v in _values(each)]
     return [node] if isinstance(node, str) else []
-
-
-def _pair(text: str, flag: str, example: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise ConfigError(f"{flag} {text}: give two parts with = between, as in {flag} {example}.")
-    return name, value

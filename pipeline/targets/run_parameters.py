@@ -48,6 +48,23 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> dict[str, Any
     return values
 
 
+def name_and_value(text: str, flag: str, example: str) -> tuple[str, str]:
+    """Returns the two parts of `name=value`.
+
+    Args:
+        text: what was given.
+        flag: by which option.
+        example: as it is written.
+
+    Raises:
+        ConfigError: a part lacks.
+    """
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ConfigError(f"{flag} {text}: give two parts with = between, as in {flag} {example}.")
+    return name, value
+
+
 def _typed(name: str, text: str, kind: str) -> Any:
     try:
         if kind == "NUMBER_INTEGER":

@@ -10,6 +10,7 @@ from pipeline.config.cluster import NodeResources, TargetConfig
 from pipeline.targets.entry_point import OUTPUTS_SPEC
 
 if TYPE_CHECKING:
+    from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner
     from tfx.orchestration.pipeline import Pipeline
 
 ENTRY_POINT = ("python", "-m", "pipeline.targets.entry_point")
@@ -17,23 +18,30 @@ _TASK_SUFFIX = "_task"
 _GIB_IN_GB = 1.073741824
 
 
-def job_of(pipeline: Pipeline, target: TargetConfig) -> dict[str, Any]:
+def dag_runner(target: TargetConfig, *, output_filename: str | None = None) -> KubeflowV2DagRunner:
+    """Returns TFX's compiler for a target; its `output_filename` is of use to TFX's `tfx` alone."""
+    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as tfx_runner
+
+    return tfx_runner.KubeflowV2DagRunner(
+        config=tfx_runner.KubeflowV2DagRunnerConfig(
+            default_image=target.image,
+            default_commands=list(ENTRY_POINT),
+            use_pipeline_spec_2_1=True,
+        ),
+        output_filename=output_filename,
+    )
+
+
+def job_of(
+    pipeline: Pipeline, target: TargetConfig, runner: KubeflowV2DagRunner | None = None
+) -> dict[str, Any]:
     """Returns a PipelineJob as JSON values, schema 2.1.0; nothing is written, no cloud is asked.
 
     Beyond TFX: every container runs our entry point and knows the types of its outputs; each node
     has its resources (TFX drops those of file-based ExampleGens) and retries; the producer of a
     dynamic execution property is a task that exists (TFX writes `<id>_task`).
     """
-    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as tfx_runner
-
-    runner = tfx_runner.KubeflowV2DagRunner(
-        config=tfx_runner.KubeflowV2DagRunnerConfig(
-            default_image=target.image,
-            default_commands=list(ENTRY_POINT),
-            use_pipeline_spec_2_1=True,
-        )
-    )
-    job = runner.run(pipeline, write_out=False)
+    job = (runner or dag_runner(target)).run(pipeline, write_out=False)
     spec = job["pipelineSpec"]
     for name, component in spec["components"].items():
         executor = executors(spec).get(component.get("executorLabel", ""), {})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,19 +15,12 @@ from pipeline.common.errors import ConfigError
 from pipeline.report.progress import duration
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.platform import PlatformError, RunNow, Submission, SubmittedRun
+from pipeline.targets.run_parameters import name_and_value, values_of
 from pipeline.targets.waiting import wait_for
 
 if TYPE_CHECKING:
     from pipeline.config.config import PipelineConfig
     from pipeline.targets.compile import Target
-
-_KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
-    "NUMBER_INTEGER": ("a whole number", (int,)),
-    "NUMBER_DOUBLE": ("a number", (int, float)),
-    "BOOLEAN": ("true or false", (bool,)),
-    "LIST": ("a list as JSON", (list,)),
-    "STRUCT": ("an object as JSON", (dict,)),
-}
 
 
 @dataclass(frozen=True)
@@ -78,9 +70,9 @@ def submit(
         if spec is None:
             if config is None or target is None:
                 raise ConfigError("submit: give --target and --config, or --spec with a file.")
-            from pipeline.targets.compile import compile_file  # TFX: seconds
+            from pipeline.targets.compile import compile_file, file_name  # TFX: seconds
 
-            spec = compile_file(config, target, Path(folder) / f"{config.name}{_suffix(target)}")
+            spec = compile_file(config, target, Path(folder) / file_name(config, target))
             say(f"Compiled {config.name} for {target}")
         compiled = CompiledSpec.read(spec)
         if target is not None and compiled.target != target:
@@ -106,39 +98,14 @@ def submit(
 
 
 def parameters(compiled: CompiledSpec, given: Sequence[str]) -> dict[str, Any]:
-    """Returns the values of a pipeline's own parameters, each of the type that it declares.
+    """Returns the values of the pipeline's own parameters that are given, of their types.
 
     Raises:
-        ConfigError: there is no such parameter, or a value is of another type.
+        ConfigError: there is no such parameter, a value is of another type, or one lacks.
     """
-    declared = compiled.spec["root"].get("inputDefinitions", {}).get("parameters", {})
-    found = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or name not in declared:
-            there = ", ".join(declared) or "none: what varies is in the YAML, use --set there"
-            raise ConfigError(
-                f"--parameter {text}: the pipeline has no parameter {name!r}; there are {there}."
-            )
-        found[name] = _value(text, value, declared[name].get("parameterType", "STRING"))
-    return found
-
-
-def _value(text: str, value: str, kind: str) -> Any:
-    if kind not in _KINDS:
-        return value
-    words, types = _KINDS[kind]
-    try:
-        found = json.loads(value)
-    except ValueError:
-        found = None
-    if not isinstance(found, types) or (isinstance(found, bool) and kind != "BOOLEAN"):
-        raise ConfigError(f"--parameter {text}: the pipeline wants {words}.")
-    return found
-
-
-def _suffix(target: Target) -> str:
-    return ".yaml" if target == "kubeflow" else ".json"
+    texts = dict(name_and_value(each, "--parameter", "name=value") for each in given)
+    values = values_of(compiled, texts)
+    return {name: values[name] for name in texts}
 
 
 def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], SubmittedRun]:

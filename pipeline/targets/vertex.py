@@ -113,7 +113,9 @@ def with_time_to_start(config: PipelineConfig) -> PipelineConfig:
     return config.model_copy(update={"training": longer})
 
 
-def compiled(pipeline: Any, target: VertexConfig, *, pools: tuple[int, ...] = (1,)) -> str:
+def compiled(
+    pipeline: Any, target: VertexConfig, *, pools: tuple[int, ...] = (1,), runner: Any = None
+) -> str:
     """Returns the JSON; the same bytes for the same configuration.
 
     Args:
@@ -121,8 +123,9 @@ def compiled(pipeline: Any, target: VertexConfig, *, pools: tuple[int, ...] = (1
         target: its profile.
         pools: machines that the Trainer trains on, of `worker_pools`; a CustomJob if there are
             several.
+        runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
     """
-    job = job_of(pipeline, target)
+    job = job_of(pipeline, target, runner)
     spec = job["pipelineSpec"]
     spec["defaultPipelineRoot"] = target.pipeline_root
     job["runtimeConfig"]["gcsOutputDirectory"] = target.pipeline_root

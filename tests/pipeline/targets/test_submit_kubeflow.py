@@ -76,10 +76,11 @@ def test_a_known_pipeline_gets_a_version_and_a_known_file_is_not_sent_again(
     changed.write_text(GOLDEN.read_text().replace("s3://bucket/root", "s3://bucket/other"))
     assert submit(spec=changed) == 0
     assert submit(spec=changed) == 0
+    assert submit() == 0
     assert len(server.got(f"POST {API}/pipelines/upload_version")) == 1
     assert len(server.pipelines) == 1
     versions = [run.pipeline_version_reference.pipeline_version_id for run in server.runs.values()]
-    assert versions == ["version-1", "version-2", "version-2"]
+    assert versions == ["version-1", "version-2", "version-2", "version-1"]
     assert server.uploaded["version-2"] == changed.read_bytes()
     assert "Pipeline chicago-taxi has this file already" in capsys.readouterr().out
     assert server.versions["version-2"].display_name.startswith("chicago-taxi ")
@@ -95,7 +96,9 @@ def test_parameters_reach_the_run_with_their_types(server, tmp_path, capsys):
     spec = yaml.safe_load(GOLDEN.read_text())
     kinds = {"rows": "NUMBER_INTEGER", "rate": "NUMBER_DOUBLE", "name": "STRING", "dry": "BOOLEAN"}
     spec["root"]["inputDefinitions"] = {
-        "parameters": {name: {"parameterType": kind} for name, kind in kinds.items()}
+        "parameters": {
+            name: {"parameterType": kind, "isOptional": True} for name, kind in kinds.items()
+        }
     }
     file = tmp_path / "with-parameters.yaml"
     file.write_text(yaml.safe_dump(spec))
@@ -104,9 +107,10 @@ def test_parameters_reach_the_run_with_their_types(server, tmp_path, capsys):
     (run,) = server.runs.values()
     assert run.runtime_config.parameters == {"rows": 3, "rate": 1, "name": "a=b", "dry": True}
     assert submit("--parameter=rows=many", spec=file) == 2
-    assert "--parameter rows=many: the pipeline wants a whole number." in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "--parameter rows=many: the pipeline's parameter is of type NUMBER_INTEGER" in told
     assert submit("--parameter=x=1", spec=file) == 2
-    assert "no parameter 'x'; there are dry, name, rate, rows." in capsys.readouterr().err
+    assert "no parameter of this name; it has dry, name, rate, rows." in capsys.readouterr().err
 
 
 def test_wait_shows_a_line_per_node_and_ends_with_the_run(server, capsys):

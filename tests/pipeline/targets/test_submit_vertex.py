@@ -220,7 +220,7 @@ def test_no_answer_is_told(server, capsys):
 
 def test_what_is_lacking_on_this_machine_is_told(server, capsys, monkeypatch, tmp_path):
     assert submit("--parameter=x=1") == 2
-    assert "no parameter 'x'; there are none" in capsys.readouterr().err
+    assert "no parameter of this name; it has none of its own" in capsys.readouterr().err
     assert submit("--experiment", "taxi") == 2
     assert "jobs of Vertex are grouped by cluster.vertex.labels" in capsys.readouterr().err
     monkeypatch.delenv("GOOGLE_CLOUD_REGION")

@@ -77,7 +77,10 @@ class KubeflowServer(Loopback):
             return error(409, "Already exist error: pipeline " + request.query["name"])
         name = f"pipeline-{len(self.pipelines) + 1}"
         self.pipelines[name] = api.V2beta1Pipeline(
-            pipeline_id=name, display_name=request.query["name"], created_at=START
+            pipeline_id=name,
+            display_name=request.query["name"],
+            description=request.query.get("description"),
+            created_at=START,
         )
         self._version(name, request.query["name"], request)
         return self.say(self.pipelines[name])
