@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.targets.artifact_records import ArtifactRecords
 from pipeline.targets.node_command import NodeCommand, Runner, run, run_workers
-from pipeline.targets.placeholders import filled
+from pipeline.targets.placeholders import filled, words_of
 from pipeline.targets.scope import Values
 
 _LISTS = ("LIST", "STRUCT")
@@ -86,7 +86,7 @@ def contained(
             NodeCommand(
                 name,
                 container.get("image") or container.get("imageUri", ""),
-                tuple(filled(word, told) for word in words),
+                tuple(each for word in words for each in words_of(word, told)),
                 {each["name"]: each.get("value", "") for each in container.get("env", [])},
             )
         )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
+_STRUCTURED = ('{"IfPresent":', '{"Concat":')
 _STEP = re.compile(r"\.(\w+)|\['([^']*)'\]")
 # Where ExecutorInput's JSON names differ from the placeholder's; `path` is where a platform mounts
 # what is at `uri`, which is the same place here.
@@ -28,6 +29,35 @@ def filled(text: str, executor_input: Mapping[str, Any]) -> str:
         ValueError: a placeholder names what is not there, or is of an unknown form.
     """
     return _PLACEHOLDER.sub(lambda found: _value(found[1], executor_input), text)
+
+
+def words_of(text: str, executor_input: Mapping[str, Any]) -> list[str]:
+    """Returns what an argument stands for: one word, or as many as KFP's IfPresent and Concat say.
+
+    Args:
+        text: the argument; `{"IfPresent": {"InputName": "x", "Then": [...]}}` is one of KFP's.
+        executor_input: ExecutorInput as JSON.
+
+    Raises:
+        ValueError: as of `filled`.
+    """
+    if text.startswith(_STRUCTURED):
+        return _expanded(json.loads(text), executor_input)
+    return [filled(text, executor_input)]
+
+
+def _expanded(node: Any, executor_input: Mapping[str, Any]) -> list[str]:
+    if isinstance(node, str):
+        return [filled(node, executor_input)]
+    if isinstance(node, list):
+        return [word for each in node for word in _expanded(each, executor_input)]
+    if "Concat" in node:
+        return ["".join(_expanded(node["Concat"], executor_input))]
+    condition, inputs = node["IfPresent"], executor_input["inputs"]
+    is_there = any(
+        condition["InputName"] in inputs[kind] for kind in ("parameterValues", "artifacts")
+    )
+    return _expanded(condition.get("Then" if is_there else "Else", []), executor_input)
 
 
 def _value(path: str, executor_input: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import json  # and no annotations from __future__: KFP reads those of components as types
 from pathlib import Path
+from typing import Optional
 
 import pytest
 import yaml
@@ -137,6 +138,31 @@ def test_a_timeout_of_kubernetes_ends_the_node(by_kfp, tmp_path):
     path.write_text(yaml.safe_dump_all([spec, {"platforms": {"kubernetes": platform}}]))
     with pytest.raises(NodeFailed, match=r"say was ended after its timeout of 1 s"):
         replayed(path, tmp_path, n=1, first="late")
+
+
+def test_optional_arguments_are_left_out_where_their_input_is_not_given(tmp_path):
+    from kfp import compiler, dsl
+
+    @dsl.container_component
+    def tell(word: str, name: Optional[str] = None):  # noqa: UP045
+        named = dsl.IfPresentPlaceholder(input_name="name", then=["by", name], else_=["by no one"])
+        mark = dsl.IfPresentPlaceholder(input_name="name", then=dsl.ConcatPlaceholder([name, "!"]))
+        told = dsl.ConcatPlaceholder(["says ", word])
+        command = ["python", "-c", "import sys; print('|'.join(sys.argv[1:]))"]
+        return dsl.ContainerSpec(image="x:1", command=command, args=[told, named, mark])
+
+    @dsl.pipeline(name="optional")
+    def optional(word: str = "hi"):
+        tell(word=word)
+        tell(word=word, name="me")
+
+    path = tmp_path / "optional.yaml"
+    compiler.Compiler().compile(optional, str(path))
+    nodes = Replay(CompiledSpec.read(path), tmp_path / "root").run()
+    assert [node.log.read_text() for node in nodes if node.log] == [
+        "says hi|by no one\n",
+        "says hi|by|me|me!\n",
+    ]
 
 
 MAKES = """
