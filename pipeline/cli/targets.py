@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pipeline.cli.quiet import quiet
+
 TARGETS = ("kubeflow", "vertex")
 
 
@@ -91,6 +93,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _compile(arguments: argparse.Namespace) -> int:
+    quiet()
     from pipeline.config.config_file import load_config
     from pipeline.run.runner import add_import_paths
     from pipeline.targets.compile import compile_file
