@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
+from pipeline.config.cluster import DEFAULT_NODE, KubeflowConfig, TargetConfig
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.data.data_sources import files
 from trainer_module.common.code_fingerprint import is_installed
@@ -168,7 +168,7 @@ def _data_in_memory(
         f"beam.engine={there.beam.engine}: {how}, which Beam's own runner keeps in the memory of "
         f"one container, about {needed:.0f} GiB, and {_READER} {has}: give "
         f"{profile.section}.resources.{_READER}.memory_gib, or {profile.section}.beam with another "
-        "engine (flink, dataflow)."
+        f"engine ({'flink' if isinstance(profile, KubeflowConfig) else 'dataflow'})."
     ]
 
 
