@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common.fingerprint import fingerprint
-from pipeline.config.config import PipelineConfig
+from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data import data_sources
 
 if TYPE_CHECKING:
@@ -32,19 +32,20 @@ def create_pipeline(
         baseline_model: with `blessed_models`, a model to compare with in place of the latest one.
 
     Returns:
-        A pipeline for any TFX runner; building it reads no data and writes nothing.
+        A pipeline for any TFX runner. Building it reads no data and writes nothing but, of a local
+        run, the folder of its metadata.
     """
     from tfx.orchestration import metadata
     from tfx.orchestration.pipeline import Pipeline
 
+    # It makes the folder, which of a remote place would be one called `gs:`, here.
+    sqlite = None if is_remote(config.output.folder) else metadata.sqlite_metadata_connection_config
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=config.pipeline_root,
         components=_nodes(config, blessed_models, baseline_model),
         enable_cache=config.metadata.cache,
-        metadata_connection_config=metadata.sqlite_metadata_connection_config(
-            str(config.metadata_path)
-        ),
+        metadata_connection_config=sqlite and sqlite(str(config.metadata_path)),
         beam_pipeline_args=config.beam.pipeline_args(),
     )
 

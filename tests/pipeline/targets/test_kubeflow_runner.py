@@ -58,6 +58,8 @@ def test_pipeline_compile_writes_the_bytes_of_compile(config, target, file, monk
     assert done.exit_code == 0, told
     assert "Pipeline chicago-taxi compiled successfully." in told
     assert (tmp_path / file).read_text() == compile_pipeline(config, target)
+    # Nothing else is written; TFX would make a folder of metadata, called `gs:` or `s3:` here.
+    assert {each.name for each in tmp_path.iterdir()} == {"pipeline.yaml", file}
 
 
 def test_pipeline_create_keeps_it_for_run_create(config, monkeypatch, tmp_path):
