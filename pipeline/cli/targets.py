@@ -102,7 +102,8 @@ def _compile(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, arguments.set)
     path = compile_file(config, arguments.target, arguments.output)
     print(f"{path}: {config.name} for {arguments.target}. Try it on this machine with")
-    print(f"  python -m pipeline replay --spec {path} --map REMOTE=FOLDER")
+    there = getattr(config.cluster, arguments.target).data_path or config.data.path
+    print(f"  python -m pipeline replay --spec {path} --map {there.rpartition('/')[0]}=FOLDER")
     return 0
 
 

@@ -117,6 +117,11 @@ class Replay:
         self._runner = runner
         self._on_start, self._on_end, self._on_retry = on_start, on_end, on_retry
 
+    @property
+    def place(self) -> str:
+        """Where this run's artifacts go, a folder for each node."""
+        return f"{self._place}/{self._compiled.name}/{self._run_id}"
+
     def run(self) -> list[Node]:
         """Runs all tasks, one after another.
 

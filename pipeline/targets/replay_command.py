@@ -94,15 +94,20 @@ def replay_file(
         if failure.log:
             console.print(f"Log: {failure.log}")
         return exit_codes.FAILED
-    return _summary(nodes, console)
+    return _summary(nodes, replay.place, console)
 
 
-def _summary(nodes: Sequence[Node], console: Console) -> int:
+def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
     table = Table(box=None, pad_edge=False)
-    for title in ("node", "time", "outputs"):
-        table.add_column(title)
+    for title in ("node", "time"):
+        table.add_column(title, no_wrap=True)
+    table.add_column(f"outputs in {place}", overflow="fold")
     for node in nodes:
-        uris = [a["uri"] for found in node.artifacts.values() for a in found["artifacts"]]
+        uris = [
+            a["uri"].removeprefix(f"{place}/")
+            for found in node.artifacts.values()
+            for a in found["artifacts"]
+        ]
         took = "skipped" if node.state == "skipped" else duration(node.seconds)
         table.add_row(node.name, took, ", ".join(uris))
     console.print()
