@@ -307,6 +307,10 @@ def _refusal(doing: str, error: Any) -> PlatformError:
             "(kubectl logs -n kubeflow deployment/ml-pipeline).",
             passes=True,
         )
+    if "namespace" in said.lower():
+        told += (
+            '. Of several users, yours is named by ~/.config/kfp/context.json: {"namespace": ...}'
+        )
     return PlatformError(f"{told}.")
 
 

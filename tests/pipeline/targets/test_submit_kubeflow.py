@@ -175,6 +175,19 @@ def test_a_server_that_is_away_for_a_moment_does_not_end_the_waiting(server, cap
     assert "Every node ran." in capsys.readouterr().out
 
 
+def test_a_token_that_expires_while_one_waits_is_taken_anew(server, capsys):
+    server.polls = [run_now("SUCCEEDED")]
+    tries = iter([error(401, "token has expired")])
+    server.answer = lambda request: (
+        next(tries, None) or server.get_run(request, "run-1")
+        if request.path == f"{API}/runs/run-1"
+        else server._answer(request)
+    )
+    assert submit("--wait") == 0
+    assert "Every node ran." in capsys.readouterr().out
+    assert len(server.got(f"GET {API}/healthz")) == 2  # connected anew
+
+
 def test_a_server_that_stays_away_ends_it_and_the_run_goes_on(server, capsys):
     server.failures[f"GET {API}/runs/"] = error(500, "database is locked")
     assert submit("--wait") == 1
@@ -204,6 +217,11 @@ def test_a_server_that_stays_away_ends_it_and_the_run_goes_on(server, capsys):
             f"POST {API}/pipelines/upload",
             error(400, "Failed to load the spec: unknown template format"),
             ["cannot upload the pipeline: 400 Bad Request: Failed to load the spec"],
+        ),
+        (
+            f"GET {API}/experiments",
+            error(400, "Invalid input error: In multi-user mode, namespace is empty"),
+            ["multi-user mode, namespace is empty", 'context.json: {"namespace": ...}.'],
         ),
         (
             f"POST {API}/pipelines/upload",
@@ -268,6 +286,41 @@ def test_a_configuration_is_compiled_and_sent_as_compile_writes_it(server, tmp_p
     assert main(["submit", *given, "--set=cluster.kubeflow.image=registry.example/x"]) == 2
     assert "cluster.kubeflow.image=registry.example/x: no tag" in capsys.readouterr().err
     assert len(server.runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "package", "command"),
+    [
+        ("taxi-kubeflow.yaml", "kfp", "pip install 'tfx-largebatch[pipeline]'"),
+        (
+            "taxi-vertex.json",
+            "google.cloud.aiplatform_v1",
+            "pip install google-cloud-aiplatform",
+        ),
+    ],
+)
+def test_a_client_that_is_not_installed_is_told_with_its_command(
+    monkeypatch, capsys, file, package, command
+):
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    parent, _, name = package.rpartition(".")
+    if parent in sys.modules:
+        monkeypatch.delattr(sys.modules[parent], name, raising=False)
+    assert submit(spec=GOLDEN.with_name(file)) == 2
+    assert command in capsys.readouterr().err
+
+
+def test_no_client_of_a_platform_is_imported_before_it_is_used():
+    rooms = ("submit", "kubeflow_client", "vertex_client", "waiting")
+    clouds = ("kfp", "kfp_server_api", "google.api_core", "google.auth", "kubernetes", "tfx")
+    code = (
+        "import sys, pipeline.cli.cli\n"
+        f"import {', '.join(f'pipeline.targets.{room}' for room in rooms)}\n"
+        f"print(*sorted(set(sys.modules) & set({clouds!r})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_files_of_another_target_and_no_file_are_refused(server, tmp_path, capsys):
