@@ -13,3 +13,7 @@ def quiet() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module="google")
     # Beam says on import that a package for checksums lacks; it has others, which take longer.
     logging.getLogger().addFilter(lambda record: "crcmod" not in record.getMessage())
+    # TFT says on import that Keras 3 is not for it; what of it is for Keras 2 alone is not used.
+    logging.getLogger("absl").addFilter(
+        lambda record: "TF_USE_LEGACY_KERAS is set to 0" not in record.getMessage()
+    )

@@ -75,19 +75,25 @@ def add_command(commands: Any) -> None:
     )
     submit.add_argument(
         "--poll",
-        type=float,
+        type=_seconds,
         default=10.0,
         metavar="SECONDS",
         help="between two questions of --wait (default: 10)",
     )
     submit.add_argument(
         "--timeout",
-        type=float,
+        type=_seconds,
         default=30.0,
         metavar="SECONDS",
         help="that one request may take (default: 30)",
     )
     submit.set_defaults(command=_submit)
+
+
+def _seconds(text: str) -> float:
+    if not (seconds := float(text)) > 0:
+        raise argparse.ArgumentTypeError(f"{text}: give a number of seconds above 0")
+    return seconds
 
 
 def _submit(arguments: argparse.Namespace) -> int:

@@ -104,6 +104,7 @@ def _compile(arguments: argparse.Namespace) -> int:
     print(f"{path}: {config.name} for {arguments.target}. Try it on this machine with")
     there = getattr(config.cluster, arguments.target).data_path or config.data.path
     print(f"  python -m pipeline replay --spec {path} --map {there.rpartition('/')[0]}=FOLDER")
+    print(f"and start it there with\n  python -m pipeline submit --spec {path} --wait")
     return 0
 
 

@@ -353,3 +353,9 @@ def test_ctrl_c_leaves_the_run_and_the_context_file_has_the_cookie(server, tmp_p
     assert f"The run goes on: {server.url}/#/runs/details/run-1" in told
     assert 'kfp.Client().terminate_run("run-1")' in told
     assert "Traceback" not in told
+
+
+def test_seconds_are_above_zero(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        submit("--wait", "--poll", "0")
+    assert "0: give a number of seconds above 0" in capsys.readouterr().err
