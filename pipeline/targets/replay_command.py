@@ -99,19 +99,15 @@ def replay_file(
 
 def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
     table = Table(box=None, pad_edge=False)
-    for title in ("node", "time"):
-        table.add_column(title, no_wrap=True)
-    table.add_column(f"outputs in {place}", overflow="fold")
+    for title in ("node", "time", "outputs"):
+        table.add_column(title)
     for node in nodes:
-        uris = [
-            a["uri"].removeprefix(f"{place}/")
-            for found in node.artifacts.values()
-            for a in found["artifacts"]
-        ]
+        outputs = [key for key, found in node.artifacts.items() if found["artifacts"]]
         took = "skipped" if node.state == "skipped" else duration(node.seconds)
-        table.add_row(node.name, took, ", ".join(uris))
+        table.add_row(node.name, took, ", ".join(outputs))
     console.print()
     console.print(table)
+    console.print(f"\noutputs: {place}/NODE/OUTPUT")
     blessing = _artifact(nodes, "Evaluator", "blessing")
     pushed = _artifact(nodes, "Pusher", "pushed_model")
     if blessing is None:
@@ -120,7 +116,7 @@ def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
     has_baseline = compared is not None and _exists(f"{compared['uri']}/Format-Serving")
     against = "the latest blessed model" if has_baseline else "nothing: none was blessed before"
     blessed = _exists(f"{blessing['uri']}/BLESSED")
-    console.print(f"\n{'blessed' if blessed else 'not blessed'}; compared with {against}")
+    console.print(f"{'blessed' if blessed else 'not blessed'}; compared with {against}")
     if pushed is not None and (place := pushed["metadata"].get("pushed_destination")):
         console.print(f"pushed to {place}")
     return exit_codes.DONE if blessed else exit_codes.NOT_BLESSED
