@@ -19,7 +19,3 @@ def quiet() -> None:
     absl.logging.get_absl_logger().addFilter(
         lambda record: "TF_USE_LEGACY_KERAS" not in record.getMessage()
     )
-    # TFT says on import that Keras 3 is not for it; what of it is for Keras 2 alone is not used.
-    logging.getLogger("absl").addFilter(
-        lambda record: "TF_USE_LEGACY_KERAS is set to 0" not in record.getMessage()
-    )
