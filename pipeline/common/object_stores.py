@@ -42,3 +42,10 @@ def register_file_systems(text: str) -> None:
             "'tfx-largebatch[s3]', in an image too. tensorflow-io has wheels for TFX 1.16 (Python "
             "3.10 and 3.11) alone; on TFX 1.21 use gs://."
         )
+    import tensorflow as tf
+
+    if "s3" not in tf.io.gfile.get_registered_schemes():
+        raise ConfigError(
+            f"s3:// is not known to TensorFlow {tf.__version__} though tensorflow-io is installed: "
+            "it is made for TensorFlow 2.16, that of TFX 1.16. On TFX 1.21 use gs://."
+        )

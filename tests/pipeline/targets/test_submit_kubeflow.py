@@ -231,7 +231,7 @@ def test_a_server_that_stays_away_ends_it_and_the_run_goes_on(server, capsys):
         (
             f"POST {API}/pipelines/upload",
             Answer(b"<html>413</html>", 413, kind="text/html"),
-            ["cannot upload the pipeline: 413 Request Entity Too Large."],
+            ["cannot upload the pipeline: 413 ", " Too Large."],
         ),
         (
             f"POST {API}/runs",
