@@ -96,13 +96,15 @@ class KubeflowRun:
         """Where a person looks at it."""
         place = os.environ.get(UI_ENDPOINT) or os.environ.get(ENDPOINT)
         if not place:
-            return f"/#/runs/details/{self.run_id} of Kubeflow's pages"
+            return f"/#/runs/details/{self.run_id} of Kubeflow's pages, which {UI_ENDPOINT} names"
         place = place if place.startswith("http") else f"http://{place}"
         return f"{place.rstrip('/')}/#/runs/details/{self.run_id}"
 
     @property
     def stop(self) -> str:
         """A command that ends it."""
+        if not os.environ.get(ENDPOINT):
+            return "Terminate, on its page"  # the client alone does not find it: see _guard
         return f"python -c 'import kfp; kfp.Client().terminate_run(\"{self.run_id}\")'"
 
     def now(self) -> RunNow:
@@ -218,14 +220,14 @@ class _Kubeflow:
 
             def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
                 api = self._healthz_api
-                _guard(api.api_client.rest_client, timeout)
+                _guard(api.api_client, timeout)
                 # Called get_healthz before kfp-server-api 2.1.
                 name = "healthz_service_get_healthz"
                 return getattr(api, name if hasattr(api, name) else "get_healthz")()
 
         with _in_words("connect"):
             client = Client()
-        _guard(client._run_api.api_client.rest_client, timeout)
+        _guard(client._run_api.api_client, timeout)
         return client
 
 
@@ -233,11 +235,22 @@ class _Refused(PlatformError):
     """Credentials are not taken, or not any more."""
 
 
-def _guard(rest: Any, timeout: float) -> None:
+def _guard(api: Any, timeout: float) -> None:
     """Lets no request of the client wait for ever, and takes no login page for an answer."""
+    rest, settings = api.rest_client, api.configuration
     ask = rest.request
     if hasattr(ask, "guarded"):
         return
+    if (refresh := settings.refresh_api_key_hook) is not None:
+        host = settings.host
+
+        def refresh_token(configuration: Any) -> None:
+            # Where kubectl's configuration has a token, this sets host and hook anew, too: the
+            # host to that of Kubernetes, without the way to Kubeflow that KFP's client had added.
+            refresh(configuration)
+            configuration.host, configuration.refresh_api_key_hook = host, refresh_token
+
+        settings.refresh_api_key_hook = refresh_token
 
     def request(method: str, url: str, **options: Any) -> Any:
         options["_request_timeout"] = options.get("_request_timeout") or (timeout, timeout)

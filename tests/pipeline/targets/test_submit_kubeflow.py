@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -353,6 +354,37 @@ def test_ctrl_c_leaves_the_run_and_the_context_file_has_the_cookie(server, tmp_p
     assert f"The run goes on: {server.url}/#/runs/details/run-1" in told
     assert 'kfp.Client().terminate_run("run-1")' in told
     assert "Traceback" not in told
+
+
+def test_kubectls_configuration_leads_to_the_server_through_kubernetes(server, tmp_path):
+    """In a process of its own: Kubernetes' client reads KUBECONFIG when it is imported."""
+    proxy = "/api/v1/namespaces/kubeflow/services/ml-pipeline:http/proxy/"
+    answer = server.answer
+    server.answer = lambda request: (
+        answer(replace(request, path=request.path.removeprefix(proxy)))
+        if request.path.startswith(proxy) and request.headers["authorization"] == "Bearer secret"
+        else error(401, "Unauthorized")
+    )
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "submit", "--spec", str(GOLDEN)],
+        env={"HOME": str(tmp_path), "KUBECONFIG": str(file), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(server.runs) == 1
+    assert (
+        "Its page: /#/runs/details/run-1 of Kubeflow's pages, which KF_PIPELINES_UI" in done.stdout
+    )
 
 
 def test_seconds_are_above_zero(capsys):
