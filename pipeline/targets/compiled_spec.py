@@ -96,7 +96,8 @@ def in_order(tasks: Mapping[str, Any]) -> list[str]:
     Raises:
         ConfigError: one waits for what is no task, or they wait for each other.
     """
-    needs = {name: needed(tasks, name) for name in tasks}
+    # Sorted: sets of texts have another order in each process, and so would the tasks.
+    needs = {name: sorted(needed(tasks, name)) for name in tasks}
     unknown = {need for each in needs.values() for need in each} - set(tasks)
     if unknown:
         raise ConfigError(
