@@ -9,11 +9,13 @@ ARGS ?=
 BIN := .venv/bin
 TWO = -n 2 --dist loadgroup --no-loadscope-reorder
 LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra pipeline --extra s3 --extra dev pyproject.toml -o lock.txt
+# What an image holds of it: without tools, for one Python, and with hashes.
+LOCK_IMAGE = uv pip compile --quiet --generate-hashes --no-annotate --custom-compile-command "make lock" --constraint lock.txt ../../pyproject.toml --extra pipeline --extra s3 pyproject.toml -o image.txt
 
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster flink flink-status flink-stop golden lint docs bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image flink flink-status flink-stop golden lint docs bench lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -28,7 +30,7 @@ test: setup  ## every test, in two processes
 	@$(BIN)/python -m pytest $(TWO) --durations=15 $(ARGS)
 
 test-fast: setup  ## the tests that take seconds
-	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed and not cluster" $(ARGS)
+	@$(BIN)/python -m pytest $(TWO) -m "not slow and not flink and not gpu and not distributed and not cluster and not image" $(ARGS)
 
 test-flink: setup  ## the tests that start a Flink cluster (needs Java and Maven)
 	@$(BIN)/python -m pytest -m flink tests/pipeline/engines $(ARGS)
@@ -41,6 +43,10 @@ test-gpu: setup  ## the tests on a GPU (needs NVIDIA's driver and TensorFlow's C
 
 test-cluster: setup  ## the tests that replay pipelines compiled for Kubeflow and Vertex
 	@$(BIN)/python -m pytest -m cluster tests/cluster --durations=5 $(ARGS)
+
+test-image: setup  ## the tests that build images of both stacks and run in them (needs root, or Debian's buildah)
+	@sh scripts/debian_base.sh bookworm && sh scripts/debian_base.sh trixie
+	@$(BIN)/python -m pytest -m image tests/image --durations=8 $(ARGS)
 
 flink: setup  ## start a Flink cluster on this machine, for beam.engine=flink
 	@$(BIN)/python -m pipeline flink start $(ARGS)
@@ -67,7 +73,9 @@ bench: setup  ## every benchmark (ARGS="step_time": that one) -> docs/benchmarks
 
 lock: setup  ## resolve both stacks anew, keeping pins that still fit (ARGS=--upgrade: the newest)
 	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK) --python-version 3.10 $(ARGS)
+	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.11.2 --python-platform x86_64-manylinux_2_36
 	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK) --python-version 3.11 $(ARGS)
+	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.13.5 --python-platform x86_64-manylinux_2_40
 
 clean:  ## remove .venv, caches and builds; models in output/ stay
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -3,6 +3,7 @@
 Its rooms, from the top floor to the ground:
 
 * `cli`: `python -m pipeline ...`.
+* `targets`: Kubeflow and Vertex; `image`: the container image that they run.
 * `run`: the graph on this machine, with a log file; the pushed model on raw rows.
 * `preflight`: everything that can be known to be wrong before anything expensive runs.
 * `features`: a `features:` section from data, and what became of it.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.cli import engines, submit, targets
+from pipeline.cli import engines, image, submit, targets
 from pipeline.cli.quiet import quiet
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
@@ -29,6 +29,7 @@ examples:
   python -m pipeline features explain --config my.yaml
   python -m pipeline predict --model output/taxi/serving_model --input rows.csv
   python -m pipeline schema > pipeline.schema.json     # completion and checks in your editor
+  python -m pipeline image build --tag registry.example/my-pipeline:1.0 --with ./my_package
   python -m pipeline compile --target kubeflow --config my.yaml
   python -m pipeline replay --spec my-kubeflow.yaml --map s3://bucket/data=./data
   python -m pipeline submit --target kubeflow --config my.yaml --wait
@@ -197,6 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_features_commands(
         features.add_subparsers(title="commands", required=True, metavar="COMMAND")
     )
+    image.add_commands(commands)
     targets.add_commands(commands)
     submit.add_command(commands)
     engines.add_commands(commands)

@@ -50,11 +50,14 @@ def add_commands(commands: Any) -> None:
             "with its placeholders filled, one process per node (per worker of a CustomJob), in "
             "the order of the spec, with its conditions, exit handlers, retries and timeouts. "
             "Artifacts go to a folder of this machine; remote places that the pipeline reads are "
-            "mapped to local ones with --map."
+            "mapped to local ones with --map. With --image the commands run in containers of an "
+            "image, one for each, with what is installed there: what is deployed has been run."
         ),
         epilog=(
-            "example:\n"
-            "  python -m pipeline replay --spec my-kubeflow.yaml --map s3://bucket/data=./data"
+            "examples:\n"
+            "  python -m pipeline replay --spec my-kubeflow.yaml --map s3://bucket/data=./data\n"
+            "  python -m pipeline replay --spec my-kubeflow.yaml --map s3://bucket/data=./data "
+            "--image"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -89,6 +92,19 @@ def add_commands(commands: Any) -> None:
         metavar="NAME=VALUE",
         help="a parameter of the pipeline itself, of the type that the file declares; repeatable",
     )
+    replay.add_argument(
+        "--image",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="run each command in this image (built by `image build`), not with this machine's "
+        "Python; without a name: in the image that the file names",
+    )
+    replay.add_argument(
+        "--builder",
+        choices=("docker", "podman", "buildah"),
+        help="what runs the image; default: the one that has it",
+    )
     replay.set_defaults(command=_replay)
 
 
@@ -117,4 +133,6 @@ def _replay(arguments: argparse.Namespace) -> int:
         maps=arguments.map,
         parameters=arguments.parameter,
         remote=arguments.remote,
+        image=arguments.image,
+        builder=arguments.builder,
     )

@@ -17,6 +17,8 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.report.progress import duration
 from pipeline.targets.compiled_spec import CompiledSpec
+from pipeline.targets.in_image import runner_in_image
+from pipeline.targets.node_command import on_this_machine
 from pipeline.targets.replay import Node, NodeFailed, Replay
 from pipeline.targets.run_parameters import name_and_value
 
@@ -30,6 +32,8 @@ def replay_file(
     maps: Sequence[str] = (),
     parameters: Sequence[str] = (),
     remote: bool = False,
+    image: str | None = None,
+    builder: str | None = None,
 ) -> int:
     """Replays a compiled pipeline and tells how it goes.
 
@@ -40,13 +44,15 @@ def replay_file(
         parameters: `name=value` of the pipeline's own parameters, of the types it declares.
         remote: leave artifacts and what is not mapped where the file says, reached with this
             machine's credentials.
+        image: where commands run: "" in the image that each node names; None: on this machine.
+        builder: docker, podman or buildah, with an image; None: the one that has it.
 
     Returns:
         The exit code: as of `run`.
 
     Raises:
         ConfigError: The file is no compiled pipeline, or names a remote place that nothing stands
-            for.
+            for; or the image is not on this machine.
     """
     compiled = CompiledSpec.read(spec)
     root = root.resolve()
@@ -63,6 +69,9 @@ def replay_file(
             f"stands for it with --map {left[0].rpartition('/')[0]}=FOLDER, or let --remote use "
             "the places themselves."
         )
+    runner = on_this_machine
+    if image is not None:
+        runner = runner_in_image(image, builder=builder, root=root, mapped=places.values())
     console = Console(highlight=False, soft_wrap=True)
     place = compiled.root if remote else root
     console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {place}")
@@ -81,6 +90,7 @@ def replay_file(
         root,
         remote=compiled.root if remote else None,
         parameters=dict(name_and_value(each, "--parameter", "name=value") for each in parameters),
+        runner=runner,
         on_start=lambda name: console.print(f"{name}: start"),
         on_end=ended,
         on_retry=lambda name, words: console.print(f"{name}: {words}; started again"),

@@ -1,0 +1,149 @@
+"""docker, podman and buildah: which of them answers here, and how each is told the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pipeline.common.errors import ConfigError
+from pipeline.image.settings import Secrets
+
+Name = Literal["docker", "podman", "buildah"]
+NAMES: tuple[Name, ...] = ("docker", "podman", "buildah")
+"""In the order in which they are looked for."""
+
+# Neither name spaces nor a daemon: this works in a container and on a CI machine too.
+CHROOT = "--isolation=chroot"
+
+
+class Facts(NamedTuple):
+    """What an image is: bytes or a text with a unit, and how many layers."""
+
+    size: str
+    layers: int
+
+
+class Builder(NamedTuple):
+    """A tool that builds images and runs what is in them."""
+
+    name: Name
+
+    def answer(self) -> str:
+        """Returns "" where it is at work, else why it is not: a client may have no engine."""
+        if shutil.which(self.name) is None:
+            return "not installed"
+        done = subprocess.run(
+            [self.name, "info"], capture_output=True, text=True, check=False, timeout=60
+        )
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        return "" if done.returncode == 0 else (said or ["it gives no reason"])[-1]
+
+    def build(
+        self,
+        context: Path,
+        tags: Sequence[str],
+        secrets: Secrets,
+        *,
+        target: str,
+        fresh: bool = False,
+    ) -> list[str]:
+        """Returns the command that builds `Containerfile` of a folder.
+
+        Args:
+            context: the folder.
+            tags: names of the image.
+            secrets: for the commands of the build.
+            target: the stage that is the image.
+            fresh: whether layers of earlier builds are left aside.
+        """
+        if self.name == "docker":
+            command = ["docker", "build", "--progress=plain"]
+        elif self.name == "podman":
+            command = ["podman", "build", "--layers", "--force-rm"]
+        else:
+            command = ["buildah", "bud", CHROOT, "--network=host", "--layers", "--force-rm"]
+        if self.name != "docker":
+            command.append("--pull=missing" if self.name == "podman" else "--pull=false")
+        for name, path in secrets._asdict().items():
+            command += [f"--secret=id={name},src={path}"] if path else []
+        command += ["--no-cache"] if fresh else []
+        command += [f"--target={target}", *(f"--tag={tag}" for tag in tags)]
+        return [*command, f"--file={context / 'Containerfile'}", str(context)]
+
+    def has(self, image: str) -> bool:
+        """Whether the image is on this machine, for this tool."""
+        kind = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
+        done = subprocess.run([self.name, *kind, image], capture_output=True, check=False)
+        return done.returncode == 0
+
+    def facts(self, image: str) -> Facts:
+        """Returns size and layers of an image of this machine."""
+        if self.name == "buildah":
+            layers = "{{len .OCIv1.RootFS.DiffIDs}}"
+            counted = self._said("inspect", "--type", "image", "--format", layers, image)
+            size = self._said("images", "--format", "{{.Size}}", image)
+            return Facts(size.splitlines()[0].strip(), int(counted))
+        told = self._said("image", "inspect", "--format", "{{.Size}} {{len .RootFS.Layers}}", image)
+        size, layers = told.split()
+        return Facts(f"{int(size) / 1e9:.1f} GB", int(layers))
+
+    def environment(self) -> dict[str, str]:
+        """Returns the environment of its commands."""
+        return {**os.environ, "DOCKER_BUILDKIT": "1"}
+
+    def _said(self, *words: str) -> str:
+        return subprocess.run(
+            [self.name, *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+
+def find_builder(name: str | None = None) -> Builder:
+    """Returns the tool of that name, or the first that answers.
+
+    Raises:
+        ConfigError: it does not answer, or none does: with the command that installs one.
+    """
+    if name is not None:
+        builder = Builder(next(each for each in NAMES if each == name))
+        if why := builder.answer():
+            raise ConfigError(f"--builder {name}: {why}; {_install(name)}")
+        return builder
+    why = {}
+    for each in NAMES:
+        why[each] = Builder(each).answer()
+        if not why[each]:
+            return Builder(each)
+    told = "; ".join(f"{each}: {reason}" for each, reason in why.items())
+    raise ConfigError(f"No tool for images answers here ({told}); {_install('buildah')}")
+
+
+def builder_with(image: str, name: str | None = None) -> Builder:
+    """Returns the tool that has an image on this machine.
+
+    Raises:
+        ConfigError: none has.
+    """
+    builders = [Builder(each) for each in NAMES if not Builder(each).answer()]
+    builders = [find_builder(name)] if name else builders or [find_builder()]
+    for builder in builders:
+        if builder.has(image):
+            return builder
+    names = " and ".join(builder.name for builder in builders)
+    raise ConfigError(
+        f"--image {image}: {names} {'have' if len(builders) > 1 else 'has'} no image of this name "
+        f"on this machine; build it with `python -m pipeline image build --tag {image}`, or get it "
+        f"with `{builders[0].name} pull {image}`."
+    )
+
+
+def _install(name: str) -> str:
+    as_root = "" if os.geteuid() == 0 else "sudo "
+    package = {"docker": "docker.io"}.get(name, name)
+    if shutil.which("dnf"):
+        package = {"docker.io": "moby-engine"}.get(package, package)
+        return f"install it with `{as_root}dnf install -y {package}`."
+    return f"install it with `{as_root}apt-get update && {as_root}apt-get install -y {package}`."

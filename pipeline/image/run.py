@@ -1,0 +1,167 @@
+"""One command in a container of an image: started, told to end, and taken away.
+
+    python -m pipeline.image.run --builder buildah --image NAME --write FOLDER --read FOLDER \
+        --env NAME=VALUE -- python -m ...
+
+Paths are the same inside and outside. What asks this process to end (SIGTERM, Ctrl-C) reaches the
+command, which then has the time that it takes; the exit code is the command's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import psutil
+
+from pipeline.image.builders import CHROOT, Builder
+from pipeline.image.containerfile import USER_ID
+
+_FROM_WITHIN = "TF_CONFIG"
+"""Who sets it does so for each worker's process alone: it goes on as it is found here."""
+
+
+class Run(NamedTuple):
+    """What to run.
+
+    Attributes:
+        image: its name.
+        words: the command, in the entry point's place.
+        write: folders of this machine that it may write to.
+        read: folders and files that it only reads.
+        env: variables beside the image's own.
+    """
+
+    image: str
+    words: Sequence[str]
+    write: Sequence[str] = ()
+    read: Sequence[str] = ()
+    env: Mapping[str, str] = {}
+
+    def command_line(self, builder: Builder) -> list[str]:
+        """Returns what starts it."""
+        given = [f"--write={each}" for each in self.write]
+        given += [f"--read={each}" for each in self.read]
+        given += [f"--env={name}={value}" for name, value in self.env.items()]
+        start = [sys.executable, "-m", "pipeline.image.run", f"--builder={builder.name}"]
+        return [*start, f"--image={self.image}", *given, "--", *self.words]
+
+
+def run(builder: Builder, wanted: Run) -> int:
+    """Runs it to its end; returns its exit code."""
+    owner = Owner.here()
+    for folder in wanted.write:
+        owner.hand_over(Path(folder))
+    options = [f"--volume={each}:{each}" for each in wanted.write]
+    options += [f"--volume={each}:{each}:ro" for each in wanted.read]
+    options += [f"--env={name}={value}" for name, value in {**owner.env, **wanted.env}.items()]
+    options += [f"--user={owner.user}"]
+    if builder.name == "buildah":
+        return _with_buildah(wanted, options)
+    shared = ["--rm", "--network=host", "--ipc=host", "--entrypoint="]
+    if builder.name == "podman":
+        shared += ["--userns=keep-id"] if os.geteuid() else []
+    command = [builder.name, "run", *shared, *options, wanted.image, *wanted.words]
+    return _until_it_ends(command, lambda process, number: process.send_signal(number))
+
+
+class Owner(NamedTuple):
+    """Who the command is: the image's own user for root, else whoever runs this here.
+
+    So nothing runs as root, and what it writes is readable outside, and removable.
+    """
+
+    user: str
+    env: Mapping[str, str]
+
+    @classmethod
+    def here(cls) -> Owner:
+        """Returns it for this process."""
+        if os.geteuid() == 0:
+            return cls(f"{USER_ID}:0", {})
+        return cls(f"{os.geteuid()}:{os.getegid()}", {"HOME": "/tmp"})
+
+    def hand_over(self, folder: Path) -> None:
+        """Lets it write where root has made folders and files."""
+        if os.geteuid():
+            return
+        for path in (folder, *folder.rglob("*")):
+            if path.lstat().st_uid == 0:
+                os.chown(path, USER_ID, -1, follow_symlinks=False)
+
+
+def _with_buildah(wanted: Run, options: Sequence[str]) -> int:
+    """Its containers are made and taken away by commands of their own."""
+    done = subprocess.run(
+        ["buildah", "from", "--pull=never", wanted.image],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        print(done.stderr, file=sys.stderr)
+        return done.returncode
+    container = done.stdout.strip()
+    command = ["buildah", "run", CHROOT, "--network=host", *options, container, "--"]
+    try:
+        return _until_it_ends([*command, *wanted.words], _signal_the_command)
+    finally:
+        subprocess.run(["buildah", "rm", container], stdout=subprocess.DEVNULL, check=False)
+
+
+def _until_it_ends(
+    command: Sequence[str], tell: Callable[[subprocess.Popen[bytes], int], None]
+) -> int:
+    # In a session of its own: a terminal's Ctrl-C would reach the tool too, and kill what it runs.
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        tell(process, number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, pass_on)
+    return process.wait()
+
+
+def _signal_the_command(process: subprocess.Popen[bytes], number: int) -> None:
+    """Without a name space of its own it is a process like others; buildah itself would kill it."""
+    try:
+        below = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return
+    for each in below:  # parents first
+        try:
+            name = (each.cmdline() or [""])[0]
+            if not Path(name).name.startswith("buildah"):
+                each.send_signal(number)
+                return
+        except psutil.NoSuchProcess:
+            continue
+    process.send_signal(number)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs what the arguments say."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline.image.run")
+    parser.add_argument("--builder", required=True, choices=("docker", "podman", "buildah"))
+    parser.add_argument("--image", required=True)
+    for name in ("--write", "--read", "--env"):
+        parser.add_argument(name, action="append", default=[])
+    parser.add_argument("words", nargs="+")
+    given = parser.parse_args(argv)
+    env = dict(each.split("=", 1) for each in given.env)
+    if _FROM_WITHIN in os.environ:
+        env[_FROM_WITHIN] = os.environ[_FROM_WITHIN]
+    wanted = Run(given.image, given.words, given.write, given.read, env)
+    return run(Builder(given.builder), wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

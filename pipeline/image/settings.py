@@ -1,0 +1,75 @@
+"""How this machine reaches package indexes, for the commands of a build and for no layer.
+
+A build gets two secrets: a file of `export` lines, and certificates. An index's address may hold a
+password; neither file is in an image, nor in its history.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+_CERTIFICATES_THERE = "/run/secrets/certificates"
+_CERTIFICATE_NAMES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+# Of pip's settings those that say where packages are; a folder of this machine is not there.
+_FOR_BOTH = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_EXTRA_INDEX_URL"}
+_HANDED_ON = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
+_HANDED_ON += ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
+_HANDED_ON += ("UV_INDEX_STRATEGY", "UV_INSECURE_HOST", "UV_HTTP_TIMEOUT", "UV_SYSTEM_CERTS")
+_HANDED_ON += ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+
+
+class Secrets(NamedTuple):
+    """Files for `--secret`; None: nothing to say."""
+
+    settings: Path | None
+    certificates: Path | None
+
+
+def write_secrets(folder: Path) -> Secrets:
+    """Writes them, for this user alone.
+
+    Args:
+        folder: gets the settings; the certificates stay where they are.
+    """
+    configured = _pip_config()
+    variables = {name: os.environ[name] for name in _HANDED_ON if os.environ.get(name)}
+    for option, name in _FOR_BOTH.items():
+        pip_name = f"PIP_{option.upper().replace('-', '_')}"
+        if address := variables.get(pip_name) or configured.get(option):
+            variables.setdefault(pip_name, address)
+            variables.setdefault(name, address)
+    certificates = _certificates(os.environ, configured)
+    if certificates:
+        variables |= dict.fromkeys(_CERTIFICATE_NAMES, _CERTIFICATES_THERE)
+    if not variables:
+        return Secrets(None, None)
+    path = folder / "settings"
+    path.touch(mode=0o600)
+    path.write_text(
+        "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    )
+    return Secrets(path, certificates)
+
+
+def _certificates(environment: Mapping[str, str], configured: Mapping[str, str]) -> Path | None:
+    named = [environment.get(name) for name in _CERTIFICATE_NAMES] + [configured.get("cert")]
+    return next((Path(path) for path in named if path and Path(path).is_file()), None)
+
+
+def _pip_config() -> dict[str, str]:
+    """Returns what pip's files say; uv reads none of them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    return dict(re.findall(r"^[\w:]+\.([\w-]+)='(.*)'$", done.stdout, re.MULTILINE))

@@ -1,0 +1,171 @@
+"""The packages that an image gets beside its dependencies: this one, and those of the user."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from pipeline.common.errors import ConfigError
+
+DISTRIBUTION = "tfx-largebatch"
+_PACKAGES = ("pipeline", "components", "transform", "trainer_module")
+_OF_A_CHECKOUT = ("pyproject.toml", "README.md", "LICENSE", "requirements")
+_BUILD_FILES = ("pyproject.toml", "setup.py")
+_NEVER = {".git", "__pycache__", ".venv", "venv", ".tox", "node_modules"}
+_NEVER_SUFFIXES = (".pyc", ".egg-info", "_cache")
+_NOT_OF_A_PROJECT = ("build", "dist", "output")
+
+
+def add_this_package(folder: Path) -> None:
+    """Puts this package there: its sources where it is a checkout, else the wheel that it came as.
+
+    Args:
+        folder: of packages to build; it gets `tfx-largebatch` or a wheel.
+    """
+    root = _checkout()
+    if root is None:
+        _pack_installed(metadata.distribution(DISTRIBUTION), folder)
+        return
+    target = folder / DISTRIBUTION
+    target.mkdir(parents=True)
+    for name in (*_OF_A_CHECKOUT, *_PACKAGES):
+        source = root / name
+        if source.is_dir():
+            _copy(source, target / name, _walk(source))
+        else:
+            shutil.copyfile(source, target / name)
+
+
+def check_packages(given: Sequence[Path]) -> None:
+    """Refuses what cannot be built.
+
+    Raises:
+        ConfigError: there is no such folder, or nothing in it says how it is built.
+    """
+    for path in given:
+        if path.is_file() and path.suffix == ".whl":
+            continue
+        if not path.is_dir():
+            raise ConfigError(
+                f"--with {path}: {'no folder' if path.exists() else 'there is no such folder'}; "
+                "name the folder of a Python package (with its pyproject.toml), or a wheel."
+            )
+        if not any((path / name).is_file() for name in _BUILD_FILES):
+            raise ConfigError(f"--with {path}: {_no_build_file(path)}")
+
+
+def add_package(path: Path, folder: Path) -> None:
+    """Puts a package of the user's there: a wheel as it is, of a folder what git would keep."""
+    if path.is_file():
+        shutil.copyfile(path, folder / path.name)
+        return
+    root = path.resolve()
+    target = folder / f"{len(list(folder.iterdir()))}-{root.name}"
+    _copy(root, target, _tracked(root) or _walk(root, but=_NOT_OF_A_PROJECT))
+
+
+def version() -> str:
+    """Returns this package's version."""
+    return metadata.version(DISTRIBUTION)
+
+
+def digest(folder: Path, files: str = "**/*") -> str:
+    """Returns what files of a folder are, names and contents, as one number."""
+    found = hashlib.sha256()
+    for path in sorted(each for each in folder.glob(files) if each.is_file()):
+        found.update(str(path.relative_to(folder)).encode() + b"\0")
+        found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def _checkout() -> Path | None:
+    root = Path(__file__).resolve().parents[2]
+    return (
+        root if (root / "requirements").is_dir() and (root / "pyproject.toml").is_file() else None
+    )
+
+
+def _no_build_file(path: Path) -> str:
+    inner = [each.name for each in sorted(path.iterdir()) if (each / "__init__.py").is_file()]
+    if (path / "__init__.py").is_file():
+        return (
+            "it is a Python package without a pyproject.toml, which belongs beside it, in the "
+            f'folder above: \'[project]\\nname = "{path.resolve().name}"\\nversion = "1.0"\'; name '
+            "that folder."
+        )
+    named = f" with the package{'s' if len(inner) > 1 else ''} {', '.join(inner)}" if inner else ""
+    return (
+        f"a folder{named}, but no pyproject.toml or setup.py says how it is built; three lines "
+        f"are enough: '[project]', 'name = \"{path.resolve().name}\"', 'version = \"1.0\"'."
+    )
+
+
+def _tracked(root: Path) -> list[Path]:
+    """Returns the files that git has or would add; none where git is not at work."""
+    try:
+        done = subprocess.run(
+            [
+                "git",
+                "-C",
+                str(root),
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ],
+            capture_output=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    names = [name for name in done.stdout.decode().split("\0") if name]
+    return [Path(name) for name in names if (root / name).is_file()]
+
+
+def _walk(root: Path, *, but: Sequence[str] = ()) -> Iterator[Path]:
+    for path in sorted(root.rglob("*")):
+        inside = path.relative_to(root)
+        left_out = (
+            any(part in _NEVER or part.endswith(_NEVER_SUFFIXES) for part in inside.parts)
+            or inside.parts[0] in but
+        )
+        if path.is_file() and not left_out:
+            yield inside
+
+
+def _copy(source: Path, target: Path, files: Iterator[Path] | list[Path]) -> None:
+    for inside in files:
+        to = target / inside
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / inside, to)
+
+
+def _pack_installed(distribution: metadata.Distribution, folder: Path) -> None:
+    """Writes the wheel that a package was installed from: its files are the wheel's own."""
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
+        where = unquote(urlparse(origin["url"]).path)
+        raise ConfigError(
+            f"{DISTRIBUTION} is installed from {where} in editable form and that checkout is not "
+            "complete: no requirements/ in it. Install a wheel of it, or clone it anew."
+        )
+    files = [each for each in distribution.files or () if ".." not in each.parts]
+    name = f"{DISTRIBUTION.replace('-', '_')}-{distribution.version}-py3-none-any.whl"
+    of_the_installer = {"INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "RECORD"}
+    rows = []
+    with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for each in files:
+            if each.suffix == ".pyc" or each.name in of_the_installer:
+                continue
+            wheel.write(str(each.locate()), str(each))
+            rows.append(f"{each},,")
+        info = next(each.parent for each in files if each.name == "METADATA")
+        wheel.writestr(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,", ""]))

@@ -1,0 +1,82 @@
+"""The stacks that an image can hold: a base whose Python and C library fit, and what is locked."""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.common.errors import ConfigError
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+_IN_WHEEL = Path(__file__).resolve().parent / "requirements"  # pyproject.toml puts them there
+COMPILED = ("pyfarmhash",)
+"""Pinned packages without a wheel, which take a C++ compiler: its authors publish none."""
+
+
+class ImageStack(NamedTuple):
+    """One stack as an image.
+
+    Attributes:
+        name: of TFX, `1.16`.
+        base: the image that it stands on when no other is named: Debian's own Python in it.
+        python: what `image.txt` is resolved for.
+    """
+
+    name: str
+    base: str
+    python: str
+
+    @property
+    def constraints(self) -> Path:
+        """Every pin of the stack, tools included: what the user's packages are resolved by."""
+        return _requirements() / f"stack-{self.name}" / "lock.txt"
+
+    @property
+    def dependencies(self) -> Path:
+        """What an image holds, with hashes: those pins that the pipeline needs."""
+        return _requirements() / f"stack-{self.name}" / "image.txt"
+
+    def pin(self, package: str) -> str:
+        """Returns the version of a package in the lock file."""
+        text = self.constraints.read_text(encoding="utf-8")
+        found = re.search(rf"^{re.escape(package)}==([^\s;]+)", text, re.MULTILINE)
+        if found is None:
+            raise LookupError(f"{self.constraints} does not pin {package}")
+        return found[1]
+
+
+STACKS = {
+    "1.16": ImageStack("1.16", "docker.io/library/debian:bookworm-slim", "3.11"),
+    "1.21": ImageStack("1.21", "docker.io/library/debian:trixie-slim", "3.13"),
+}
+
+
+def stack_named(name: str | None) -> ImageStack:
+    """Returns a stack; of no name, that of this machine, so that it runs what is compiled here.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    found = STACKS.get(name or ".".join(metadata.version("tfx").split(".")[:2]))
+    if found is None:
+        raise ConfigError(
+            f"--stack: TFX {metadata.version('tfx')} is installed here, which is neither of the "
+            f"stacks with a lock file; name one: --stack {' or '.join(STACKS)}."
+        )
+    return found
+
+
+def split_dependencies(text: str) -> tuple[str, str]:
+    """Returns the pins that have wheels, and those that are compiled (with their hashes)."""
+    wheels, compiled = [], []
+    for entry in re.split(r"^(?=[a-zA-Z0-9])", text, flags=re.MULTILINE):
+        name = entry.partition("==")[0]
+        (compiled if name in COMPILED else wheels).append(entry)
+    return "".join(wheels), "".join(compiled)
+
+
+def _requirements() -> Path:
+    checkout = _CHECKOUT / "requirements"
+    return checkout if checkout.is_dir() else _IN_WHEEL

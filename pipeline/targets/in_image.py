@@ -1,0 +1,41 @@
+"""A node's command inside an image, as a runner of a replay: what is deployed is what has run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipeline.image.builders import builder_with
+from pipeline.image.run import Run
+from pipeline.targets.node_command import NodeCommand, Process, Runner, on_this_machine
+
+
+def runner_in_image(
+    image: str, *, builder: str | None, root: Path, mapped: Iterable[str] = ()
+) -> Runner:
+    """Returns what starts each node's command in a container of its own.
+
+    Args:
+        image: its name; "" takes each node's own.
+        builder: docker, podman or buildah; None: the one that has the image.
+        root: folder that nodes write to.
+        mapped: folders that they only read.
+
+    Raises:
+        ConfigError: no tool has the image.
+    """
+    tool = builder_with(image, builder) if image else None
+
+    def run_in(command: NodeCommand) -> Process:
+        name = image or command.image
+        run = Run(
+            name,
+            command.words,
+            write=[str(root)],
+            read=[place for place in mapped if not Path(place).is_relative_to(root)],
+            env=command.env,
+        )
+        environment = on_this_machine(command).env  # finds this package
+        return Process(run.command_line(tool or builder_with(name, builder)), environment)
+
+    return run_in

@@ -1,0 +1,91 @@
+"""An image of each stack, on a Debian of its own, with a package of a user's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipeline.image.builders import Builder
+from pipeline.image.run import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITES = {"1.16": "bookworm", "1.21": "trixie"}
+BUILDAH = Builder("buildah")
+PACKAGE = "taxi_package"
+BEYOND = "humanize"
+"""What the user's package needs and no lock file has."""
+
+SLEEPER = '''
+"""An executor that says when it runs, and then waits to be told to end."""
+
+import time
+
+from tfx.dsl.components.base.base_executor import BaseExecutor
+
+
+class Executor(BaseExecutor):
+    def Do(self, input_dict, output_dict, exec_properties):
+        print("at work", flush=True)
+        time.sleep(600)
+'''
+
+
+@dataclass(frozen=True)
+class Image:
+    """What was built, and what the command said."""
+
+    stack: str
+    name: str
+    told: str
+
+    def command(self, *words: str, **options) -> list[str]:
+        """The command line that runs some words in a container, as the user of nodes."""
+        return Run(self.name, words, **options).command_line(BUILDAH)
+
+    def run(self, *words: str, **options) -> str:
+        done = subprocess.run(
+            self.command(*words, **options), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def python(self, program: str, **options) -> dict:
+        """What a program prints as its last line, in JSON."""
+        return json.loads(self.run("python", "-c", program, **options).splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def user_package(tmp_path_factory) -> Path:
+    """The taxi example's functions as a package of their own, as a user would have them."""
+    folder = tmp_path_factory.mktemp("user") / "my taxi"  # with a space: it has to survive quoting
+    code = folder / PACKAGE
+    code.mkdir(parents=True)
+    shutil.copy(ROOT / "examples" / "taxi" / "features.py", code)
+    (code / "__init__.py").touch()
+    (code / "sleeper.py").write_text(SLEEPER)
+    (folder / "pyproject.toml").write_text(
+        f'[project]\nname = "{PACKAGE}"\nversion = "1.0"\ndependencies = ["{BEYOND}"]\n'
+    )
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / "rubbish").touch()
+    return folder
+
+
+@pytest.fixture(scope="session", params=SUITES)
+def image(request, user_package) -> Image:
+    stack = request.param
+    suite = SUITES[stack]
+    subprocess.run(["sh", str(ROOT / "scripts" / "debian_base.sh"), suite], check=True)
+    name = f"localhost/tfx-largebatch-test:{stack}"
+    command = [sys.executable, "-m", "pipeline", "image", "build", "--stack", stack]
+    command += ["--tag", name, "--with", str(user_package)]
+    command += ["--builder", "buildah", "--base", f"localhost/debian-base:{suite}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Image(stack, name, done.stdout)

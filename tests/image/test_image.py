@@ -1,0 +1,176 @@
+"""`image build` for each stack: what is in the image, and the taxi pipeline replayed inside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import tfx
+
+from .conftest import BEYOND, BUILDAH, PACKAGE, ROOT, Image
+
+pytestmark = [pytest.mark.image, pytest.mark.timeout(2400)]
+
+DATA = Path(tfx.__file__).parent / "examples" / "chicago_taxi_pipeline" / "data" / "simple"
+LOOK = f"""
+import getpass, importlib.metadata, importlib.util, json, os, pathlib, shutil, sys
+import pipeline, {PACKAGE}.features, {BEYOND}
+site = pathlib.Path(pipeline.__file__).parents[1]
+sources = [p for p in site.rglob("*.py") if (p.parent / "__pycache__").is_dir()]
+packages = ("pipeline", "trainer_module", "transform", "components", "{PACKAGE}", "tfx", "keras")
+tag = sys.implementation.cache_tag
+def compiled(path):
+    return (path.parent / "__pycache__" / f"{{path.stem}}.{{tag}}.pyc").is_file()
+print(json.dumps({{
+    "user": [os.getuid(), getpass.getuser()],
+    "home": [os.path.expanduser("~"), os.access(os.path.expanduser("~"), os.W_OK)],
+    "python": sys.executable,
+    "site": str(site),
+    "tools": [t for t in ("g++", "gcc", "cc", "uv", "pip", "git", "make") if shutil.which(t)],
+    "header": any(pathlib.Path("/usr/include").rglob("Python.h")),
+    "not compiled": [str(p) for n in packages for p in (site / n).rglob("*.py") if not compiled(p)],
+    "versions": {{d.name: d.version for d in importlib.metadata.distributions(path=[str(site)])}},
+    "left": [p for p in ("/build", "/run/secrets/settings") if os.path.exists(p)],
+    "secrets": [n for n in os.environ if n.startswith(("PIP_", "UV_", "SSL_"))],
+    "keras": os.environ["TF_USE_LEGACY_KERAS"],
+}}))
+"""
+
+
+def pipeline(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_image_has_what_is_locked_and_no_tools(image: Image):
+    seen = image.python(LOOK)
+    assert seen["user"] == [1000, "tfx"]
+    assert seen["home"] == ["/home/tfx", True]
+    assert seen["python"] == "/opt/venv/bin/python"
+    assert seen["site"].startswith("/opt/venv/lib/")  # installed, not this checkout
+    assert (seen["tools"], seen["header"], seen["left"], seen["secrets"]) == ([], False, [], [])
+    assert seen["not compiled"] == []
+    assert seen["keras"] == "0"
+    locked = ROOT / "requirements" / f"stack-{image.stack}" / "image.txt"
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", locked.read_text(), re.MULTILINE))
+    names = {re.sub(r"[-_.]+", "-", n).lower(): v for n, v in seen["versions"].items()}
+    assert {n: names.get(n) for n in pins} == pins
+    assert set(names) - set(pins) == {"tfx-largebatch", PACKAGE.replace("_", "-"), BEYOND}
+
+
+def test_the_command_line_answers_in_it_and_the_build_says_what_is_next(image: Image):
+    assert "usage: python -m pipeline" in image.run("python", "-m", "pipeline", "--help")
+    built = rf"^{image.name}: TFX {image.stack}, [\d.]+ GB in 4 layers, built in \d+ s"
+    assert re.search(built, image.told, re.MULTILINE)
+    history = subprocess.run(
+        ["buildah", "inspect", "--type", "image", image.name], capture_output=True, text=True
+    ).stdout
+    told = json.loads(history)["OCIv1"]["config"]
+    assert told["User"] == "1000"
+    assert told["Entrypoint"] == ["/usr/bin/tini", "--"]
+    assert told["Labels"]["tfx-largebatch.stack"] == image.stack
+    assert "certificates.crt" not in history  # where they are on this machine
+
+
+def test_a_pipeline_compiled_in_it_is_replayed_in_it(image: Image, tmp_path):
+    file = tmp_path / "compiled" / "taxi.yaml"
+    file.parent.mkdir()
+    settings = {
+        "features.derive": f"{PACKAGE}.features.derive",
+        "cluster.kubeflow.image": image.name,
+        "cluster.kubeflow.pipeline_root": "s3://bucket/root",
+        "cluster.kubeflow.data_path": "s3://bucket/data/data.csv",
+        "cluster.kubeflow.data_gib": "0.01",
+    }
+    taxi = ROOT / "examples" / "taxi" / "pipeline.yaml"
+    image.run(
+        *("python", "-m", "pipeline", "compile", "--target", "kubeflow", "--config", str(taxi)),
+        *("--output", str(file)),
+        *(f"--set={name}={value}" for name, value in settings.items()),
+        write=[str(file.parent)],
+        read=[str(taxi)],
+    )
+    code, told = pipeline(
+        *("replay", "--spec", file, "--map", f"s3://bucket/data={DATA}"),
+        *("--root", tmp_path / "root", "--image", "--builder", "buildah"),
+    )
+    assert code == 0, told
+    assert "blessed; compared with nothing" in told
+    pushed = tmp_path / "root" / "chicago-taxi" / "serving_model"
+    (model,) = pushed.glob("*/saved_model.pb")
+    assert model.stat().st_uid == 1000  # who wrote it was not root
+    (log,) = tmp_path.glob("root/chicago-taxi/*/Trainer/log.txt")
+    assert "/opt/venv/" in log.read_text(errors="replace")
+    left = subprocess.run(["buildah", "containers", "-q"], capture_output=True, text=True).stdout
+    assert left == ""
+
+
+def test_sigterm_reaches_the_command_of_a_container(image: Image):
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
+        "print('at work', flush=True)\n"
+        "time.sleep(600)"
+    )
+    with subprocess.Popen(
+        image.command("python", "-c", program), cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "at work\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a name space of processes takes root")
+def test_as_a_pods_first_process_a_node_ends_by_sigterm(image: Image):
+    """A first process gets no signal that it has no handler for."""
+    invocation = {"inputs": {}, "outputs": {"outputFile": "/tmp/output.json"}}
+    container = subprocess.run(
+        ["buildah", "from", "--pull=never", image.name], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    run = ["buildah", "run", "--isolation=chroot", "--user=0", "--cap-add=CAP_SYS_ADMIN"]
+    first = ["unshare", "--pid", "--fork", "--kill-child", "--setuid=1000"]
+    node = ["python", "-m", "pipeline.targets.entry_point"]
+    node += ["--executor_class_path", f"{PACKAGE}.sleeper.Executor"]
+    node += ["--json_serialized_invocation_args", json.dumps(invocation)]
+    try:
+        with subprocess.Popen(
+            [*run, container, "--", *first, *node], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert "at work\n" in iter(process.stdout.readline, "")
+            deepest = psutil.Process(process.pid).children(recursive=True)[-1]
+            try:
+                deepest.send_signal(signal.SIGTERM)
+                assert process.wait(60) == 143
+            finally:
+                if process.poll() is None:
+                    deepest.kill()
+    finally:
+        subprocess.run(["buildah", "rm", container], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_an_image_that_is_not_there_is_named_with_how_to_get_it(tmp_path):
+    file = tmp_path / "spec.yaml"
+    file.write_text("{pipelineInfo: {name: a}, deploymentSpec: {executors: {}}, root: {dag: {}}}")
+    name = "localhost/nobody-built-this:1"
+    code, told = pipeline(
+        *("replay", "--spec", file, "--root", tmp_path, "--image", name),
+        *("--builder", BUILDAH.name),
+    )
+    assert code == 2, told
+    assert f"--image {name}: buildah has no image of this name on this machine" in told
+    assert f"python -m pipeline image build --tag {name}" in told
