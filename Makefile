@@ -15,10 +15,10 @@ LOCK_IMAGE = uv pip compile --quiet --generate-hashes --no-annotate --custom-com
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image flink flink-status flink-stop golden lint docs bench lock clean
+.PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-1.21 flink flink-status flink-stop golden lint docs bench lock clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
 setup:  ## make .venv what the lock file of this machine's stack says (a no-op when it is)
 	@sh scripts/setup.sh
@@ -44,9 +44,13 @@ test-gpu: setup  ## the tests on a GPU (needs NVIDIA's driver and TensorFlow's C
 test-cluster: setup  ## the tests that replay pipelines compiled for Kubeflow and Vertex
 	@$(BIN)/python -m pytest -m cluster tests/cluster --durations=5 $(ARGS)
 
-test-image: setup  ## the tests that build images of both stacks and run in them (needs root, or Debian's buildah)
+test-image: setup  ## the tests that build images of both stacks and run in them (needs root)
 	@sh scripts/debian_base.sh bookworm && sh scripts/debian_base.sh trixie
 	@$(BIN)/python -m pytest -m image tests/image --durations=8 $(ARGS)
+
+test-1.21: setup  ## the quick tests with TFX 1.21, in an image of that stack
+	@sh scripts/debian_base.sh trixie
+	@sh scripts/test_in_image.sh 1.21 trixie $(ARGS)
 
 flink: setup  ## start a Flink cluster on this machine, for beam.engine=flink
 	@$(BIN)/python -m pipeline flink start $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -112,8 +113,8 @@ def test_a_pipeline_compiled_in_it_is_replayed_in_it(image: Image, tmp_path):
     pushed = tmp_path / "root" / "chicago-taxi" / "serving_model"
     (model,) = pushed.glob("*/saved_model.pb")
     assert model.stat().st_uid == 1000  # who wrote it was not root
-    (log,) = tmp_path.glob("root/chicago-taxi/*/Trainer/log.txt")
-    assert "/opt/venv/" in log.read_text(errors="replace")
+    # Its features are computed by a package that this machine's Python does not have.
+    assert importlib.util.find_spec(PACKAGE) is None
     left = subprocess.run(["buildah", "containers", "-q"], capture_output=True, text=True).stdout
     assert left == ""
 

@@ -16,6 +16,7 @@ TARGETS = {
     *("help", "setup", "run", "test", "test-fast", "test-flink", "test-gpu", "lint", "bench"),
     "test-distributed",
     "test-cluster",
+    *("test-image", "test-1.21"),
     "golden",
     "docs",
     *("lock", "clean"),
@@ -25,7 +26,7 @@ TARGETS = {
 
 def test_help_lists_every_target(checkout, own_environment):
     done = checkout.make("help", own_environment)
-    listed = set(re.findall(r"^  make ([a-z-]+) +\S", done.stdout, re.MULTILINE))
+    listed = set(re.findall(r"^  make ([a-z0-9.-]+) +\S", done.stdout, re.MULTILINE))
     assert listed == TARGETS
     assert not checkout.venv.exists()  # help installs nothing
 
@@ -48,6 +49,7 @@ def test_ci_runs_all_and_fails_with_any(checkout, machine, own_environment):
     environment = own_environment | {"PATH": f"{machine.bin}{os.pathsep}{own_environment['PATH']}"}
     (machine.bin / "make").unlink()
     steps = ["lint", "docs", "test", "test-distributed", "test-cluster", "test-flink"]
+    steps += ["test-image"]
     for failing, status in {**dict.fromkeys(steps, 1), "none": 0}.items():
         log.unlink(missing_ok=True)
         machine.script("make", f'echo "$1 CI=$CI" >> "{log}"; [ "$1" != {failing} ]')

@@ -1,0 +1,189 @@
+"""`image build` up to the builder: names, packages, secrets, what a tool says that fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from pipeline.common.errors import ConfigError
+from pipeline.image import builders, settings
+from pipeline.image.build import checked_name, write_context
+from pipeline.image.sources import check_packages, digest
+from pipeline.image.stacks import COMPILED, STACKS, split_dependencies
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    folder = tmp_path / "mine"
+    (folder / "my_package" / "output").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text('[project]\nname = "my_package"\nversion = "1.0"\n')
+    (folder / "my_package" / "__init__.py").touch()
+    (folder / "my_package" / "output" / "table.csv").write_text("a,b\n")
+    for rubbish in (".venv/bin/python", "build/lib.py", "my_package/__pycache__/a.pyc"):
+        (folder / rubbish).parent.mkdir(parents=True, exist_ok=True)
+        (folder / rubbish).touch()
+    return folder
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch) -> Path:
+    """A folder that is the whole of PATH; programs of the names of builders go there."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_an_image_holds_pins_of_the_lock_file_for_its_python(stack: str):
+    machine = {"python_version": STACKS[stack].python, "sys_platform": "linux", "extra": ""}
+    machine |= {"platform_machine": "x86_64", "platform_python_implementation": "CPython"}
+    machine["python_full_version"] = {"3.11": "3.11.2", "3.13": "3.13.5"}[STACKS[stack].python]
+    locked = {}
+    for line in STACKS[stack].constraints.read_text().splitlines():
+        if "==" in line and not line.lstrip().startswith("#"):
+            pin = Requirement(line)
+            if pin.marker is None or pin.marker.evaluate(machine):
+                locked[pin.name] = str(pin.specifier).removeprefix("==")
+    text = STACKS[stack].dependencies.read_text()
+    held = dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE))
+    assert {name: locked.get(name) for name in held} == held, "run `make lock`"
+    assert {"tfx", "tensorflow", "kfp", "boto3", *COMPILED} <= set(held)
+    assert not {"pytest", "ruff", "uv", "mkdocs"} & set(held)
+    assert text.count("--hash=sha256:") > len(held)
+    wheels, compiled = split_dependencies(text)
+    assert compiled.startswith(f"{COMPILED[0]}==")
+    assert wheels.count("==") + compiled.count("==") == text.count("==")
+
+
+def test_the_context_is_whole_and_has_what_git_would_keep(package, tmp_path):
+    folder = tmp_path / "context"
+    write_context(folder, STACKS["1.21"], [package])
+    there = files(folder)
+    mine = {name for name in there if name.startswith("packages/1-mine/")}
+    assert {name.removeprefix("packages/1-mine/") for name in mine} == {
+        "pyproject.toml",
+        "my_package/__init__.py",
+        "my_package/output/table.csv",
+    }
+    assert "packages/tfx-largebatch/transform/output/pack.py" in there
+    assert not [name for name in there if "__pycache__" in name or ".venv" in name]
+    text = (folder / "Containerfile").read_text()
+    assert not re.search(r"^ARG \w+$", text, re.MULTILINE)  # each has its value
+    assert "ARG BASE=docker.io/library/debian:trixie-slim\n" in text
+    assert re.search(
+        r"^ARG BEAM_IMAGE=docker.io/apache/beam_python3.13_sdk:2\.\d+\.\d$", text, re.M
+    )
+    before = digest(folder / "packages")
+    (folder / "packages" / "1-mine" / "my_package" / "__init__.py").write_text("A = 1\n")
+    assert digest(folder / "packages") != before
+
+
+def test_what_git_ignores_is_left_out(package, tmp_path):
+    subprocess.run(["git", "init", "--quiet", str(package)], check=True)
+    (package / ".gitignore").write_text("secret.txt\n.venv\nbuild\n__pycache__\n")
+    (package / "secret.txt").touch()
+    write_context(tmp_path / "context", STACKS["1.16"], [package])
+    there = files(tmp_path / "context" / "packages" / "1-mine")
+    assert "my_package/output/table.csv" in there
+    assert "secret.txt" not in there
+
+
+def test_a_folder_that_nothing_says_how_to_build_is_refused_with_the_three_lines(package):
+    (package / "pyproject.toml").unlink()
+    with pytest.raises(ConfigError) as refused:
+        check_packages([package])
+    assert f"--with {package}: a folder with the package my_package, but no pyproject" in str(
+        refused.value
+    )
+    with pytest.raises(ConfigError, match="belongs beside it, in the folder above"):
+        check_packages([package / "my_package"])
+    with pytest.raises(ConfigError, match=r"nowhere: there is no such folder"):
+        check_packages([package / "nowhere"])
+
+
+def test_names():
+    from pipeline.image.sources import version
+
+    assert checked_name("registry.example:5000/a/b:1.0") == "registry.example:5000/a/b:1.0"
+    assert checked_name("registry.example:5000/a/b") == f"registry.example:5000/a/b:{version()}"
+    with pytest.raises(ConfigError, match=r"--tag My Image:1: .* as in --tag my-image:1"):
+        checked_name("My Image:1")
+
+
+def test_none_of_the_builders(tools):
+    program(tools, "docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
+    with pytest.raises(ConfigError) as refused:
+        builders.find_builder()
+    told = str(refused.value)
+    assert "docker: Cannot connect to the Docker daemon; podman: not installed" in told
+    assert "apt-get install -y buildah" in told
+    with pytest.raises(ConfigError, match="--builder podman: not installed; install it with"):
+        builders.find_builder("podman")
+    program(tools, "buildah", "exit 0")
+    assert builders.find_builder().name == "buildah"
+
+
+def test_a_builder_that_fails_shows_its_last_lines(tmp_path):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program(
+        folder,
+        "buildah",
+        '[ "$1" = info ] && exit 0\n'
+        "echo '== step one'; echo 'No solution found: my_package needs keras<3'; exit 1",
+    )
+    command = [sys.executable, "-m", "pipeline", "image", "build", "--stack", "1.16"]
+    done = subprocess.run(
+        [*command, "--tag", "a:1", "--builder", "buildah"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "No solution found: my_package needs keras<3" in done.stderr
+    assert re.search(r"\[ +\d+ s\] step one\n", done.stdout)
+    log = re.search(r"^Log: (\S+)$", done.stdout, re.MULTILINE)
+    assert log
+    Path(log[1]).unlink()
+
+
+def test_secrets_hold_the_index_and_are_for_this_user_alone(tmp_path, monkeypatch):
+    for name in settings._HANDED_ON:
+        monkeypatch.delenv(name, raising=False)
+    certificates = tmp_path / "own.pem"
+    certificates.touch()
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:pass word@packages.example/simple")
+    monkeypatch.setenv("PIP_CERT", str(certificates))
+    written = settings.write_secrets(tmp_path)
+    assert written.certificates == certificates
+    assert written.settings is not None
+    assert written.settings.stat().st_mode & 0o77 == 0
+    shown = subprocess.run(
+        ["sh", "-c", f". {written.settings}; echo $UV_DEFAULT_INDEX; echo $SSL_CERT_FILE"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert shown == "https://me:pass word@packages.example/simple\n/run/secrets/certificates\n"
+    command = builders.Builder("docker").build(tmp_path, ["a:1"], written, target="nodes")
+    assert not [word for word in command if "packages.example" in word]
