@@ -15,13 +15,13 @@ container=$(buildah from --pull=never "$image")
 folder=$(mktemp -d)
 trap 'buildah rm "$container" >/dev/null; rm -rf "$folder"' EXIT
 
-# What git has or would add, as a checkout of the image's user.
+# What git has or would add.
 git ls-files -z --cached --others --exclude-standard |
     xargs -0 sh -c 'for f; do [ ! -e "$f" ] || printf "%s\0" "$f"; done' sh |
     tar --null --files-from=- --create --file="$folder/checkout.tar"
 $python -c 'import sys; from pathlib import Path; from pipeline.image.settings import write_secrets; s = write_secrets(Path(sys.argv[1])); Path(sys.argv[1], "certificates").write_bytes(s.certificates.read_bytes() if s.certificates else b"")' "$folder"
 [ -e "$folder/settings" ] || : >"$folder/settings"
-buildah add --quiet --chown 1000:0 "$container" "$folder/checkout.tar" /home/tfx/checkout >/dev/null
+buildah add --quiet "$container" "$folder/checkout.tar" /home/tfx/checkout >/dev/null
 inside="buildah run --isolation=chroot --network=host"
 $inside --user=0 --volume "$folder/settings:/run/secrets/settings:ro" \
     --volume "$folder/certificates:/run/secrets/certificates:ro" "$container" -- sh -euc '
@@ -35,7 +35,8 @@ $inside --user=0 --volume "$folder/settings:/run/secrets/settings:ro" \
     /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/venv --no-deps --compile-bytecode \
         --build-constraint requirements/stack-'"$stack"'/lock.txt \
         --requirement requirements/stack-'"$stack"'/lock.txt
-    chown 1000:0 /home/tfx/checkout'
-$inside --user=1000 --workingdir /home/tfx/checkout --env "CI=${CI:-}" "$container" -- \
+    git init --quiet && git add --all'
+# As root: tests fill a disk that they mount.
+$inside --user=0 --cap-add=CAP_SYS_ADMIN --workingdir /home/tfx/checkout --env "CI=${CI:-}" "$container" -- \
     python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder \
     -m "not slow and not flink and not gpu and not distributed and not cluster and not image" "$@"

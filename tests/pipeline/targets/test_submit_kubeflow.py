@@ -344,6 +344,8 @@ def test_ctrl_c_leaves_the_run_and_the_context_file_has_the_cookie(server, tmp_p
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # Whoever runs the tests in a shell's background has them ignore SIGINT, and all they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(3)]
