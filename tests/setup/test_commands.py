@@ -49,7 +49,7 @@ def test_ci_runs_all_and_fails_with_any(checkout, machine, own_environment):
     environment = own_environment | {"PATH": f"{machine.bin}{os.pathsep}{own_environment['PATH']}"}
     (machine.bin / "make").unlink()
     steps = ["lint", "docs", "test", "test-distributed", "test-cluster", "test-flink"]
-    steps += ["test-image"]
+    steps += ["test-image", "test-1.21"]
     for failing, status in {**dict.fromkeys(steps, 1), "none": 0}.items():
         log.unlink(missing_ok=True)
         machine.script("make", f'echo "$1 CI=$CI" >> "{log}"; [ "$1" != {failing} ]')
