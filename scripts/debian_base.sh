@@ -29,7 +29,7 @@ fi
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-debootstrap --variant=minbase "$suite" "$folder/root" http://deb.debian.org/debian >"$folder/log" ||
+debootstrap --variant=minbase "$suite" "$folder/root" >"$folder/log" ||
     fail "$(tail -n 1 "$folder/log")"
 # Packages as they came and lists of what there is: 60 MB that an image does not need.
 rm -rf "$folder"/root/var/cache/apt/archives/*.deb "$folder"/root/var/lib/apt/lists/*
