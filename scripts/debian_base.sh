@@ -16,11 +16,11 @@ for tool in buildah debootstrap; do
     command -v "$tool" >/dev/null 2>&1 || missing="$missing $tool"
 done
 if [ -n "$missing" ]; then
-    install="apt-get update && apt-get install -y --no-install-recommends$missing"
+    install="apt-get update && apt-get install -y$missing"
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
         fail "this machine lacks$missing; run \`$install\` as root."
     fi
-    sh -c "$install" >/dev/null || fail "\`$install\` failed."
+    DEBIAN_FRONTEND=noninteractive sh -c "$install" >/dev/null || fail "\`$install\` failed."
 fi
 if buildah inspect --type image "$image" >/dev/null 2>&1; then
     exit 0
