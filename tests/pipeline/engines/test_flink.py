@@ -127,7 +127,16 @@ def test_a_job_that_does_not_come_back_is_cancelled(flink, write):
     wait_for_slots(flink)
 
 
+@pytest.fixture
+def heard_interrupts():
+    """Whoever runs the tests in a shell's background has them ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.timeout(240)
+@pytest.mark.usefixtures("heard_interrupts")
 def test_a_job_for_which_nobody_waits_any_more_is_cancelled(flink, write, monkeypatch):
     """Ctrl-C cancels it; that of a run that was killed is found by the next one."""
     config = load_config(write(), overrides(flink, "beam.parallelism=9", "beam.probe_seconds=120"))
