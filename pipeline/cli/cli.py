@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli import engines, image, submit, targets
+from pipeline.cli.configured import add_set, configuration
 from pipeline.cli.quiet import quiet
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
@@ -80,13 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     run.add_argument("--config", required=True, type=Path, metavar="YAML", help="the pipeline")
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="override a field of the YAML, e.g. training.epochs=3; may be repeated",
-    )
+    add_set(run)
     run.add_argument("--verbose", action="store_true", help="show TFX's log on the terminal, too")
     run.add_argument(
         "--wait",
@@ -266,12 +261,10 @@ def _add_features_commands(commands: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pipeline.config.config_file import load_config
-    from pipeline.run.runner import add_import_paths, run
+    from pipeline.run.runner import run
 
-    add_import_paths(arguments.config)
     return run(
-        load_config(arguments.config, arguments.set),
+        configuration(arguments),
         file=arguments.config,
         wait=arguments.wait,
         verbose=arguments.verbose,

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pipeline.cli.configured import add_set, configuration
+
 STACKS = ("1.16", "1.21")
 BUILDERS = ("docker", "podman", "buildah")
 
@@ -71,13 +73,7 @@ def add_commands(commands: Any) -> None:
     build.add_argument(
         "--config", type=Path, metavar="YAML", help="in --tag's place: its cluster.<target>.image"
     )
-    build.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="override a field of the YAML; repeatable",
-    )
+    add_set(build, "cluster.vertex.image=registry/name:2")
     build.add_argument(
         "--builder", choices=BUILDERS, help="what builds it; default: the first that answers"
     )
@@ -158,11 +154,7 @@ def _tags(arguments: argparse.Namespace) -> tuple[list[str], bool]:
             "The image has no name: give --tag registry/name:1.0, or --config my.yaml, whose "
             "cluster.<target>.image it takes."
         )
-    from pipeline.config.config_file import load_config
-    from pipeline.run.runner import add_import_paths
-
-    add_import_paths(arguments.config)
-    config = load_config(arguments.config, arguments.set)
+    config = configuration(arguments)
     cluster = config.cluster
     targets = [t for t in (cluster.kubeflow, cluster.vertex) if t] if cluster else []
     if not targets:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pipeline.cli.configured import add_set, configuration
 from pipeline.cli.quiet import quiet
 from pipeline.common import exit_codes
 
@@ -40,13 +41,7 @@ def add_command(commands: Any) -> None:
         help="where it is to run; with --spec known from the file",
     )
     submit.add_argument("--config", type=Path, metavar="YAML", help="the pipeline")
-    submit.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="override a field of the YAML; repeatable",
-    )
+    add_set(submit, "cluster.vertex.project=mine")
     submit.add_argument(
         "--spec",
         type=Path,
@@ -102,11 +97,7 @@ def _submit(arguments: argparse.Namespace) -> int:
 
     config = None
     if arguments.config is not None:
-        from pipeline.config.config_file import load_config
-        from pipeline.run.runner import add_import_paths
-
-        add_import_paths(arguments.config)
-        config = load_config(arguments.config, arguments.set)
+        config = configuration(arguments)
     options = Options(
         parameters=arguments.parameter,
         experiment=arguments.experiment,

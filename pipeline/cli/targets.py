@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pipeline.cli.configured import add_set, configuration
 from pipeline.cli.quiet import quiet
 
 TARGETS = ("kubeflow", "vertex")
@@ -30,13 +31,7 @@ def add_commands(commands: Any) -> None:
     )
     compile_.add_argument("--target", required=True, choices=TARGETS, help="where it is to run")
     compile_.add_argument("--config", required=True, type=Path, metavar="YAML", help="the pipeline")
-    compile_.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="override a field of the YAML, e.g. cluster.vertex.image=registry/name:2; repeatable",
-    )
+    add_set(compile_, "cluster.vertex.image=registry/name:2")
     compile_.add_argument(
         "--output", type=Path, metavar="FILE", help="default: <name>-<target>.yaml or .json, here"
     )
@@ -110,12 +105,9 @@ def add_commands(commands: Any) -> None:
 
 def _compile(arguments: argparse.Namespace) -> int:
     quiet()
-    from pipeline.config.config_file import load_config
-    from pipeline.run.runner import add_import_paths
     from pipeline.targets.compile import compile_file
 
-    add_import_paths(arguments.config)
-    config = load_config(arguments.config, arguments.set)
+    config = configuration(arguments)
     path = compile_file(config, arguments.target, arguments.output)
     print(f"{path}: {config.name} for {arguments.target}. Try it on this machine with")
     there = getattr(config.cluster, arguments.target).data_path or config.data.path

@@ -16,16 +16,7 @@ _LISTS = ("LIST", "STRUCT")
 
 
 class CommandFailed(Exception):
-    """A container's command did not end well.
-
-    Attributes:
-        log: what it wrote.
-    """
-
-    def __init__(self, words: str, log: Path) -> None:
-        """Takes how it ended."""
-        super().__init__(words)
-        self.log = log
+    """A container's command did not end well; the words say how."""
 
 
 def output_values(
@@ -96,7 +87,7 @@ def contained(
         else:
             ended = run(process, log, timeout=timeout)
         if ended:
-            raise CommandFailed(ended, log)
+            raise CommandFailed(ended)
     return _made(component, told["outputs"])
 
 

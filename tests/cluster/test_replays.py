@@ -5,17 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import tfx
+from command_line import TAXI, run_pipeline
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
-ROOT = Path(__file__).resolve().parents[2]
-TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
 DATA = Path(tfx.__file__).parent / "examples" / "chicago_taxi_pipeline" / "data" / "simple"
 BUCKETS = {"kubeflow": "s3://bucket", "vertex": "gs://bucket"}
 # Alone it would be good enough; beside the one before it is not.
@@ -50,17 +47,6 @@ def bucket(monkeypatch):
     server.stop()
 
 
-def pipeline(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
 def replay(target, folder, *overrides, remote=False, done=()):
     """Compiles and replays; returns the code and what was printed.
 
@@ -74,7 +60,7 @@ def replay(target, folder, *overrides, remote=False, done=()):
     }
     given = [f"--set={name}={value}" for name, value in settings.items()]
     file = folder / f"taxi-{target}.yaml"
-    code, told = pipeline(
+    code, told = run_pipeline(
         *("compile", "--target", target, "--config", TAXI, "--output", file),
         *given,
         *(f"--set={each}" for each in overrides),
@@ -83,7 +69,7 @@ def replay(target, folder, *overrides, remote=False, done=()):
     if done:
         import_what_is_done(file, folder / "root" / "chicago-taxi" / "artifacts.jsonl", done)
     places = ["--remote"] if remote else ["--map", f"{bucket}/data={DATA}"]
-    return pipeline("replay", "--spec", file, "--root", folder / "root", *places)
+    return run_pipeline("replay", "--spec", file, "--root", folder / "root", *places)
 
 
 def import_what_is_done(file, records, done):

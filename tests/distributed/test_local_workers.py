@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from absl import logging as absl_logging
+from command_line import TAXI, run_pipeline
 from trains import fn_args
 
 from trainer_module import run_fn
@@ -17,8 +15,6 @@ from trainer_module.common.progress import EvaluationEnded, TrainingEnded, progr
 
 pytestmark = pytest.mark.distributed
 
-ROOT = Path(__file__).resolve().parents[2]
-TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
 TRAINER = {
     "strategy": "multi_worker",
     "workers": 2,
@@ -66,14 +62,7 @@ def test_the_worker_that_failed_is_named_with_its_words_and_its_log(packed, tmp_
 
 
 def pipeline(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "run", "--config", TAXI, *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    return run_pipeline("run", "--config", TAXI, *arguments)
 
 
 def auc(output):

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_line import ROOT
 
 from pipeline.image.builders import Builder
 from pipeline.image.run import Run
 
-ROOT = Path(__file__).resolve().parents[2]
 SUITES = {"1.16": "bookworm", "1.21": "trixie"}
 BUILDAH = Builder("buildah")
 PACKAGE = "taxi_package"

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 import tfx
+from command_line import ROOT, TAXI, run_pipeline
 
-from .conftest import BEYOND, BUILDAH, PACKAGE, ROOT, Image
+from .conftest import BEYOND, BUILDAH, PACKAGE, Image
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(2400)]
 
@@ -43,17 +42,6 @@ print(json.dumps({{
     "keras": os.environ["TF_USE_LEGACY_KERAS"],
 }}))
 """
-
-
-def pipeline(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_the_image_has_what_is_locked_and_no_tools(image: Image):
@@ -96,15 +84,14 @@ def test_a_pipeline_compiled_in_it_is_replayed_in_it(image: Image, tmp_path):
         "cluster.kubeflow.data_path": "s3://bucket/data/data.csv",
         "cluster.kubeflow.data_gib": "0.01",
     }
-    taxi = ROOT / "examples" / "taxi" / "pipeline.yaml"
     image.run(
-        *("python", "-m", "pipeline", "compile", "--target", "kubeflow", "--config", str(taxi)),
+        *("python", "-m", "pipeline", "compile", "--target", "kubeflow", "--config", str(TAXI)),
         *("--output", str(file)),
         *(f"--set={name}={value}" for name, value in settings.items()),
         write=[str(file.parent)],
-        read=[str(taxi)],
+        read=[str(TAXI)],
     )
-    code, told = pipeline(
+    code, told = run_pipeline(
         *("replay", "--spec", file, "--map", f"s3://bucket/data={DATA}"),
         *("--root", tmp_path / "root", "--image", "--builder", "buildah"),
     )
@@ -135,7 +122,6 @@ def test_sigterm_reaches_the_command_of_a_container(image: Image):
         assert process.wait(60) == 143
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a name space of processes takes root")
 def test_as_a_pods_first_process_a_node_ends_by_sigterm(image: Image):
     """A first process gets no signal that it has no handler for."""
     invocation = {"inputs": {}, "outputs": {"outputFile": "/tmp/output.json"}}
@@ -168,7 +154,7 @@ def test_an_image_that_is_not_there_is_named_with_how_to_get_it(tmp_path):
     file = tmp_path / "spec.yaml"
     file.write_text("{pipelineInfo: {name: a}, deploymentSpec: {executors: {}}, root: {dag: {}}}")
     name = "localhost/nobody-built-this:1"
-    code, told = pipeline(
+    code, told = run_pipeline(
         *("replay", "--spec", file, "--root", tmp_path, "--image", name),
         *("--builder", BUILDAH.name),
     )
