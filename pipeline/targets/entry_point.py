@@ -1,11 +1,11 @@
-r"""What each container of a compiled pipeline runs: TFX's own entry point, on a mended input.
+r"""What each container of a compiled pipeline runs: TFX's own entry point, on a corrected input.
 
     python -m pipeline.targets.entry_point --executor_class_path ... \
         --json_serialized_invocation_args ...
 
-Open-source Kubeflow hands artifacts over without the types that TFX needs (its driver drops
-`instance_schema`) and, in some versions, without names. Both are put back here: types from what the
-compiler wrote down of the component's inputs and outputs, names from the artifacts' places.
+Kubeflow hands artifacts over without the types that TFX needs (its driver drops `instance_schema`)
+and, since 2.5, with an output that no component declared (`executor-logs`). `executor_input`
+corrects both, from what the compiler wrote down of the component's inputs and outputs.
 """
 
 from __future__ import annotations
@@ -14,57 +14,82 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.process_end import end_process
+from pipeline.targets import executor_input
 
 INVOCATION = "--json_serialized_invocation_args"
 INPUTS_SPEC = "--json_serialized_inputs_spec_args"
 OUTPUTS_SPEC = "--json_serialized_outputs_spec_args"
-_HAS_SCHEMA = ("instanceSchema", "schemaTitle")
 
 
-def mended(invocation: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
-    """Returns the ExecutorInput with a type and a name for each artifact.
+class Invocation(NamedTuple):
+    """The arguments of a container, read.
 
-    Args:
-        invocation: ExecutorInput as JSON.
-        inputs: ComponentInputsSpec as JSON: the types of input artifacts.
-        outputs: ComponentOutputsSpec as JSON: those of output artifacts.
+    Attributes:
+        arguments: those for TFX's entry point, without the ExecutorInput.
+        executor_input: what the platform hands over, corrected.
+        handed_over: names of the outputs as the platform has them.
     """
-    for side, spec in (("inputs", inputs), ("outputs", outputs)):
-        for key, found in invocation.get(side, {}).get("artifacts", {}).items():
-            declared = spec.get("artifacts", {}).get(key, {}).get("artifactType", {})
-            for artifact in found.get("artifacts", []):
-                kind = artifact.get("type", {})
-                # Its own type is kept where it is one of TFX's; Kubeflow's are system.Artifact.
-                if not kind.get("instanceSchema") and declared:
-                    artifact["type"] = {k: v for k, v in declared.items() if k in _HAS_SCHEMA}
-                artifact["name"] = artifact.get("name") or artifact.get("uri", key)
-    return invocation
+
+    arguments: list[str]
+    executor_input: dict[str, Any]
+    handed_over: frozenset[str]
+
+    @classmethod
+    def read(cls, argv: Sequence[str]) -> Invocation:
+        """Reads the arguments of a container."""
+        arguments = list(argv)
+        outputs = _take(arguments, OUTPUTS_SPEC)
+        inputs = arguments[arguments.index(INPUTS_SPEC) + 1] if INPUTS_SPEC in arguments else None
+        given = json.loads(_take(arguments, INVOCATION) or "{}")
+        prepared = executor_input.prepare(
+            given,
+            json.loads(inputs) if inputs else None,
+            json.loads(outputs) if outputs else None,
+            _is_known_type,
+        )
+        return cls(arguments, prepared, frozenset(given.get("outputs", {}).get("artifacts", {})))
+
+    def for_tfx(self) -> list[str]:
+        """Returns the arguments for TFX's entry point."""
+        return [*self.arguments, INVOCATION, json.dumps(self.executor_input)]
+
+    def restore_output_names(self) -> None:
+        """Renames the outputs in the file that TFX wrote as the compiled file has them."""
+        path = Path(self.executor_input.get("outputs", {}).get("outputFile", ""))
+        if path.is_file():
+            written = json.loads(path.read_text(encoding="utf-8"))
+            renamed = executor_input.restore_names(written, self.handed_over)
+            if renamed != written:
+                path.write_text(json.dumps(renamed), encoding="utf-8")
 
 
-def arguments_of(argv: Sequence[str]) -> list[str]:
-    """Returns the arguments for TFX's entry point."""
-    given = list(argv)
-    outputs = _taken(given, OUTPUTS_SPEC)
-    inputs = given[given.index(INPUTS_SPEC) + 1] if INPUTS_SPEC in given else "{}"
-    place = given.index(INVOCATION) + 1
-    told = mended(json.loads(given[place]), json.loads(inputs), json.loads(outputs or "{}"))
-    given[place] = json.dumps(told)
-    return given
-
-
-def _taken(given: list[str], flag: str) -> str | None:
-    if flag not in given:
+def _take(arguments: list[str], flag: str) -> str | None:
+    if flag not in arguments:
         return None
-    place = given.index(flag)
-    value = given[place + 1]
-    del given[place : place + 2]
+    place = arguments.index(flag)
+    value = arguments[place + 1]
+    del arguments[place : place + 2]
     return value
+
+
+def _is_known_type(title: str) -> bool:
+    from tfx.orchestration.kubeflow.v2.compiler_utils import TITLE_TO_CLASS_PATH
+    from tfx.utils import import_utils
+
+    if title in TITLE_TO_CLASS_PATH:
+        return True
+    try:
+        import_utils.import_class_by_path(title)  # the title of a type of the user's own
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return True
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -79,11 +104,13 @@ def main(argv: Sequence[str]) -> None:
     from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor as tfx_entry
 
     register_file_systems(" ".join(argv))
-    app.run(
-        tfx_entry.main,
-        argv=[argv[0], *arguments_of(argv[1:])],
-        flags_parser=tfx_entry._parse_flags,
-    )
+    invocation = Invocation.read(argv[1:])
+
+    def run(parsed: Any) -> None:
+        tfx_entry.main(parsed)
+        invocation.restore_output_names()
+
+    app.run(run, argv=[argv[0], *invocation.for_tfx()], flags_parser=tfx_entry._parse_flags)
 
 
 def main_and_exit(argv: Sequence[str]) -> NoReturn:

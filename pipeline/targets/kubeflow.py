@@ -13,7 +13,7 @@ import yaml
 
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.config import PipelineConfig, is_remote
-from pipeline.targets.spec import each_container, executors, job_of, tasks
+from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
 
 SUFFIX = ".yaml"
 # Argo labels pods with the run's name, which is this one, a hyphen and five letters: 63 at most.
@@ -100,6 +100,7 @@ def compiled(pipeline: Any, target: KubeflowConfig, *, runner: Any = None) -> st
     """
     spec = job_of(pipeline, target, runner)["pipelineSpec"]
     spec["defaultPipelineRoot"] = target.pipeline_root
+    rename_outputs(spec)
     each_container(spec, lambda name, container: container.pop("lifecycle", None))
     if target.environment:
         variables = [{"name": k, "value": v} for k, v in sorted(target.environment.items())]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.config.cluster import NodeResources, TargetConfig
 from pipeline.targets.entry_point import OUTPUTS_SPEC
+from pipeline.targets.executor_input import output_names
+from pipeline.targets.long_values import compress_properties
 
 if TYPE_CHECKING:
     from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner
@@ -39,7 +41,8 @@ def job_of(
 
     Beyond TFX: every container runs our entry point and knows the types of its outputs; each node
     has its resources (TFX drops those of file-based ExampleGens) and retries; the producer of a
-    dynamic execution property is a task that exists (TFX writes `<id>_task`).
+    dynamic execution property is a task that exists (TFX writes `<id>_task`); long execution
+    properties are compressed.
     """
     job = (runner or dag_runner(target)).run(pipeline, write_out=False)
     spec = job["pipelineSpec"]
@@ -52,12 +55,34 @@ def job_of(
                 container["resources"] = resources
     for name, task in tasks(spec).items():
         _correct_producers(task, tasks(spec))
+        compress_properties(task)
         if target.retries:
             task["retryPolicy"] = {"maxRetryCount": target.retries}
         if not target.cache:
             task.pop("cachingOptions", None)
         task["taskInfo"] = {"name": name}
     return job
+
+
+def rename_outputs(spec: dict[str, Any]) -> None:
+    """Gives outputs names of which none is a prefix of another, in place.
+
+    The entry point gives TFX the component's own names.
+    """
+    renamed = {}
+    for name, component in spec["components"].items():
+        artifacts = component.get("outputDefinitions", {}).get("artifacts")
+        if artifacts:
+            names = renamed[name] = output_names(list(artifacts))
+            component["outputDefinitions"]["artifacts"] = {
+                names[key]: each for key, each in artifacts.items()
+            }
+    for task in tasks(spec).values():
+        for source in task.get("inputs", {}).get("artifacts", {}).values():
+            if place := source.get("taskOutputArtifact"):
+                component = tasks(spec)[place["producerTask"]]["componentRef"]["name"]
+                key = place["outputArtifactKey"]
+                place["outputArtifactKey"] = renamed[component][key]
 
 
 def executors(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,122 @@
+"""The ExecutorInput that a platform hands over, as TFX expects it.
+
+A platform adds outputs that no component declared, drops the types of artifacts, and gives outputs
+the names of the compiled file. All functions take and return JSON values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from pipeline.targets.long_values import expand_properties
+
+_TYPE_FIELDS = ("instanceSchema", "schemaTitle")
+_RENAMED = "output_"
+_ANY_ARTIFACT = "pipeline.targets.unknown_artifact.UnknownArtifact"
+
+
+def output_names(declared: list[str]) -> dict[str, str]:
+    """Returns the name of each output in a compiled file, none of them a prefix of another.
+
+    Kubeflow's launcher up to 2.16.1 downloads all objects whose names begin with an artifact's
+    URI: with `model` also what is in `model_run`, which is beside it.
+
+    Args:
+        declared: the component's own names.
+    """
+    return {
+        name: f"{_RENAMED}{name}"
+        if any(name.startswith(other) for other in declared if other != name)
+        else name
+        for name in declared
+    }
+
+
+def prepare(
+    executor_input: Mapping[str, Any],
+    inputs: Mapping[str, Any] | None,
+    outputs: Mapping[str, Any] | None,
+    is_known: Callable[[str], bool],
+) -> dict[str, Any]:
+    """Returns the ExecutorInput with what the component declares and nothing else.
+
+    Args:
+        executor_input: from the platform.
+        inputs: ComponentInputsSpec, what the component takes; None if unknown: all is kept.
+        outputs: ComponentOutputsSpec, what it makes; None if unknown: all is kept.
+        is_known: whether TFX can import a type of this title.
+    """
+    found = {**executor_input}
+    names = _declared_names(outputs)
+    given = {**found.get("inputs", {})}
+    made = {**found.get("outputs", {})}
+    if "parameterValues" in given:
+        values = expand_properties(given["parameterValues"])
+        given["parameterValues"] = _only(values, inputs, "parameters")
+    for side, spec in ((given, inputs), (made, outputs)):
+        if "artifacts" in side:
+            artifacts = side["artifacts"]
+            if side is made:
+                artifacts = {names.get(key, key): each for key, each in artifacts.items()}
+            artifacts = _only(artifacts, spec, "artifacts")
+            side["artifacts"] = {
+                key: _with_types(key, each, spec, is_known) for key, each in artifacts.items()
+            }
+    if "parameters" in made:
+        made["parameters"] = _only(made["parameters"], outputs, "parameters")
+    return {**found, "inputs": given, "outputs": made}
+
+
+def restore_names(
+    executor_output: Mapping[str, Any], handed_over: Collection[str]
+) -> dict[str, Any]:
+    """Returns an ExecutorOutput of TFX with the names that the compiled file has.
+
+    Args:
+        executor_output: as TFX wrote it.
+        handed_over: names of the outputs in the platform's ExecutorInput.
+    """
+    artifacts = executor_output.get("artifacts", {})
+    names = {key: f"{_RENAMED}{key}" for key in artifacts if f"{_RENAMED}{key}" in handed_over}
+    return {
+        **executor_output,
+        "artifacts": {names.get(key, key): each for key, each in artifacts.items()},
+    }
+
+
+def _declared_names(outputs: Mapping[str, Any] | None) -> dict[str, str]:
+    """Returns name in the compiled file -> the component's own."""
+    declared = list((outputs or {}).get("artifacts", {}))
+    return {compiled: own for own, compiled in output_names(declared).items()}
+
+
+def _only(
+    values: Mapping[str, Any], spec: Mapping[str, Any] | None, kind: str
+) -> dict[str, Any]:
+    """Returns the declared ones."""
+    if spec is None:
+        return dict(values)
+    declared = spec.get(kind, {})
+    return {key: each for key, each in values.items() if key in declared}
+
+
+def _with_types(
+    key: str,
+    found: Mapping[str, Any],
+    spec: Mapping[str, Any] | None,
+    is_known: Callable[[str], bool],
+) -> dict[str, Any]:
+    declared = (spec or {}).get("artifacts", {}).get(key, {}).get("artifactType", {})
+    artifacts = []
+    for artifact in found.get("artifacts", []):
+        kind = artifact.get("type", {})
+        # A type of TFX's is kept; Kubeflow's driver makes system.Artifact of each.
+        if not kind.get("instanceSchema") and declared:
+            kind = {field: each for field, each in declared.items() if field in _TYPE_FIELDS}
+        title = kind.get("schemaTitle")
+        if not kind or (title is not None and not is_known(title)):
+            kind = {"schemaTitle": _ANY_ARTIFACT}
+        name = artifact.get("name") or artifact.get("uri", key)
+        artifacts.append({**artifact, "type": kind, "name": name})
+    return {**found, "artifacts": artifacts}

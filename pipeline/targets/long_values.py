@@ -1,0 +1,51 @@
+"""Long execution properties travel compressed: Linux takes 128 KiB in one argument of a process.
+
+A platform hands all properties of a node over in one argument (`{{$}}`, the ExecutorInput), so a
+list of thousands of columns would keep the container from starting. The compiler compresses what
+is long; the entry point expands it before TFX reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import lzma
+from collections.abc import Mapping
+from typing import Any
+
+_PREFIX = "lzma+base64:"
+_LONG = 4096
+"""Shorter texts stay readable in the platform's pages."""
+# TFX's own driver of an ExampleGen reads these from the ExecutorInput, before the entry point.
+_READ_BY_DRIVER = frozenset({"input_base", "input_config", "range_config"})
+
+
+def compress_properties(task: Mapping[str, Any]) -> None:
+    """Compresses the long constants of a task, in place.
+
+    Args:
+        task: of a pipelineSpec, as JSON values.
+    """
+    for name, source in task.get("inputs", {}).get("parameters", {}).items():
+        value = source.get("runtimeValue", {}).get("constant")
+        if isinstance(value, str) and len(value) > _LONG and name not in _READ_BY_DRIVER:
+            source["runtimeValue"]["constant"] = compress(value)
+
+
+def expand_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns execution properties with the compressed ones as they were."""
+    return {
+        name: expand(value) if isinstance(value, str) else value for name, value in values.items()
+    }
+
+
+def compress(text: str) -> str:
+    """Returns a text of ASCII letters, digits and `+/=:` that `expand` reverses."""
+    packed = lzma.compress(text.encode(), format=lzma.FORMAT_ALONE, preset=lzma.PRESET_EXTREME | 6)
+    return _PREFIX + base64.b64encode(packed).decode("ascii")
+
+
+def expand(text: str) -> str:
+    """Returns what `compress` was given, and any other text as it is."""
+    if not text.startswith(_PREFIX):
+        return text
+    return lzma.decompress(base64.b64decode(text.removeprefix(_PREFIX))).decode()

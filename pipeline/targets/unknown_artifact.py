@@ -1,0 +1,9 @@
+"""The artifact class of types that TFX does not know."""
+
+from tfx.types.artifact import Artifact
+
+
+class UnknownArtifact(Artifact):
+    """TFX's base Artifact, which cannot be made without a type name."""
+
+    TYPE_NAME = "Artifact"
