@@ -81,6 +81,12 @@ def add_commands(commands: Any) -> None:
         "root itself, with this machine's credentials; --root has the logs",
     )
     replay.add_argument(
+        "--lenient",
+        action="store_true",
+        help="a file for Kubeflow: run its commands without what Kubeflow's driver and launcher do "
+        "around them (extra outputs, downloads, uploads, limits, a pod's environment)",
+    )
+    replay.add_argument(
         "--parameter",
         action="append",
         default=[],
@@ -125,6 +131,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         maps=arguments.map,
         parameters=arguments.parameter,
         remote=arguments.remote,
+        lenient=arguments.lenient,
         image=arguments.image,
         builder=arguments.builder,
     )

@@ -39,3 +39,24 @@ def interrupts_kept() -> Iterator[None]:
         raise
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def terminated_by_signal() -> Iterator[None]:
+    """Raises SystemExit(143) on SIGTERM, so that what the block has started is ended.
+
+    Raises:
+        SystemExit: SIGTERM came.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

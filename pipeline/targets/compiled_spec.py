@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import graphlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,8 @@ from typing import Any, Literal
 import yaml
 
 from pipeline.common.errors import ConfigError
+
+_NAME = re.compile(r"^\w([\w. -]*\w)?$")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,12 @@ class CompiledSpec:
                 f"--spec {path}: no compiled pipeline: it has no root and deploymentSpec. Name a "
                 "file that `python -m pipeline compile` wrote."
             )
+        for name in _names(spec):
+            if not _NAME.match(name):
+                raise ConfigError(
+                    f"--spec {path}: {name!r} is no name of a pipeline, a task or an output, which "
+                    "are folders of a replay: use letters, digits, - _ and . between them."
+                )
         runtime = job.get("runtimeConfig", {})
         kubernetes = second.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
         return cls(
@@ -82,12 +91,26 @@ class CompiledSpec:
         seconds = job.get("scheduling", {}).get("timeout")
         return float(seconds.removesuffix("s")) if seconds else None
 
+    def secret_variables(self, component: Mapping[str, Any]) -> list[str]:
+        """Returns the variables that the cluster's secrets set in a component's pod."""
+        secrets = self.platform.get(component["executorLabel"], {}).get("secretAsEnv", [])
+        return [each["envVar"] for secret in secrets for each in secret.get("keyToEnv", [])]
+
     def renamed(self, prefixes: Mapping[str, str]) -> CompiledSpec:
         """Returns it with each prefix of a path replaced, in whatever names one."""
         text = json.dumps(self.spec)
         for old, new in sorted(prefixes.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(old, new)
         return dataclasses.replace(self, spec=json.loads(text))
+
+
+def _names(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yields what becomes part of a path."""
+    yield spec["pipelineInfo"]["name"]
+    for component in (spec["root"], *spec.get("components", {}).values()):
+        yield from component.get("dag", {}).get("tasks", {})
+        for outputs in component.get("outputDefinitions", {}).values():
+            yield from outputs
 
 
 def in_order(tasks: Mapping[str, Any]) -> list[str]:

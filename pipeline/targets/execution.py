@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.targets.artifact_records import ArtifactRecords
-from pipeline.targets.node_command import NodeCommand, Runner, run, run_workers
-from pipeline.targets.placeholders import filled, words_of
+from pipeline.targets.kubeflow_pod import LOGS, Pod, PodError, start_pod
+from pipeline.targets.node_command import NodeCommand, Runner, on_this_machine, run, run_workers
+from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials, pod_environment
+from pipeline.targets.object_stores import ObjectStore
+from pipeline.targets.placeholders import Placeholders
 from pipeline.targets.scope import Values
 
 _LISTS = ("LIST", "STRUCT")
@@ -17,6 +22,23 @@ _LISTS = ("LIST", "STRUCT")
 
 class CommandFailed(Exception):
     """A container's command did not end well; the words say how."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """How the containers of a replay are run.
+
+    Attributes:
+        runner: the process that stands for a container.
+        credentials: what containers get to reach remote places.
+        store: where Kubeflow's launcher finds artifacts; None: no launcher stands around nodes.
+        root: the place below which it finds them.
+    """
+
+    runner: Runner = on_this_machine
+    credentials: Credentials = NO_CREDENTIALS
+    store: ObjectStore | None = None
+    root: str = ""
 
 
 def output_values(
@@ -46,11 +68,12 @@ def contained(
     name: str,
     executor: Mapping[str, Any],
     component: Mapping[str, Any],
-    told: Mapping[str, Any],
+    executor_input: Mapping[str, Any],
     *,
-    runner: Runner,
+    host: Host,
     log: Path,
     timeout: float | None,
+    secrets: Iterable[str] = (),
 ) -> Values:
     """Runs a container, after the driver that it may have, and reads what it made.
 
@@ -58,29 +81,61 @@ def contained(
         name: the task.
         executor: its `container`, or its `customJob` of one or several worker pools.
         component: says of what type its output parameters are.
-        told: its ExecutorInput.
-        runner: the process that stands for a container.
-        log: where to write what it says.
+        executor_input: its ExecutorInput.
+        host: how it is run.
+        log: the file of its output.
         timeout: seconds that it may take; None: any.
+        secrets: variables that the cluster's secrets set.
 
     Raises:
-        CommandFailed: it ended with a code other than 0, or took longer.
+        CommandFailed: It ended with a code other than 0, took longer, or the platform would not
+            start it.
     """
+    if host.store is None:
+        _run_container(name, executor, executor_input, None, host, log, timeout, ())
+        return _made(component, executor_input["outputs"])
+    try:
+        with start_pod(executor_input, log.parent, host.store, host.root) as pod:
+            _run_container(name, executor, pod.executor_input, pod, host, log, timeout, secrets)
+            made = _made(component, pod.executor_input["outputs"])
+            pod.check_output_parameters(made.parameters)
+            shutil.copyfile(log, pod.path_of(made.artifacts[LOGS]["artifacts"][0]["uri"]))
+            pod.upload()
+            del made.artifacts[LOGS]  # the replay's own log file
+            return made
+    except PodError as error:
+        raise CommandFailed(str(error)) from None
+
+
+def _run_container(
+    name: str,
+    executor: Mapping[str, Any],
+    executor_input: Mapping[str, Any],
+    pod: Pod | None,
+    host: Host,
+    log: Path,
+    timeout: float | None,
+    secrets: Iterable[str],
+) -> None:
     container, pools = executor.get("container"), []
     if container is None:
         pools = executor["customJob"]["customJob"]["jobSpec"]["workerPoolSpecs"]
         container = pools[0]["containerSpec"]
+    placeholders = (
+        Placeholders(executor_input, pod.path_of) if pod else Placeholders(executor_input)
+    )
+    env = {each["name"]: each.get("value", "") for each in container.get("env", [])}
+    env = {**host.credentials.env, **env}
     before = container.get("lifecycle", {}).get("preCacheCheck")
     for part in [*([before] if before else []), container]:
-        words = [*part.get("command", []), *part.get("args", [])]
-        process = runner(
-            NodeCommand(
-                name,
-                container.get("image") or container.get("imageUri", ""),
-                tuple(each for word in words for each in words_of(word, told)),
-                {each["name"]: each.get("value", "") for each in container.get("env", [])},
-            )
-        )
+        parts = [*part.get("command", []), *part.get("args", [])]
+        words = tuple(word for each in parts for word in placeholders.words(each))
+        pod_env = None
+        if pod is not None:
+            pod_env = pod_environment(name, pod.home, secrets=secrets)
+            words = pod.arguments(words, {**pod_env, **env})
+        image = container.get("image") or container.get("imageUri", "")
+        process = host.runner(NodeCommand(name, image, words, env, pod_env))
         replicas = [int(pool.get("replicaCount", 1)) for pool in pools]
         if sum(replicas) > 1:
             ended = run_workers(process, replicas, log, timeout=timeout)
@@ -88,7 +143,6 @@ def contained(
             ended = run(process, log, timeout=timeout)
         if ended:
             raise CommandFailed(ended)
-    return _made(component, told["outputs"])
 
 
 def resolved(
@@ -104,7 +158,7 @@ def resolved(
         if any(not i["artifacts"] for i in told["inputs"]["artifacts"].values()):
             artifact = None  # it asks for what belongs to an artifact that there is not
         else:
-            artifact = records.latest(filled(query, told))
+            artifact = records.latest(Placeholders(told).fill(query))
         found[key] = {"artifacts": [] if artifact is None else [artifact]}
     return Values(found, {})
 

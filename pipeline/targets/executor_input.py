@@ -56,7 +56,7 @@ def prepare(
         given["parameterValues"] = _only(values, inputs, "parameters")
     for side, spec in ((given, inputs), (made, outputs)):
         if "artifacts" in side:
-            artifacts = side["artifacts"]
+            artifacts: dict[str, Any] = side["artifacts"]
             if side is made:
                 artifacts = {names.get(key, key): each for key, each in artifacts.items()}
             artifacts = _only(artifacts, spec, "artifacts")
@@ -91,9 +91,7 @@ def _declared_names(outputs: Mapping[str, Any] | None) -> dict[str, str]:
     return {compiled: own for own, compiled in output_names(declared).items()}
 
 
-def _only(
-    values: Mapping[str, Any], spec: Mapping[str, Any] | None, kind: str
-) -> dict[str, Any]:
+def _only(values: Mapping[str, Any], spec: Mapping[str, Any] | None, kind: str) -> dict[str, Any]:
     """Returns the declared ones."""
     if spec is None:
         return dict(values)
@@ -115,7 +113,7 @@ def _with_types(
         if not kind.get("instanceSchema") and declared:
             kind = {field: each for field, each in declared.items() if field in _TYPE_FIELDS}
         title = kind.get("schemaTitle")
-        if not kind or (title is not None and not is_known(title)):
+        if not any(kind.get(field) for field in _TYPE_FIELDS) or (title and not is_known(title)):
             kind = {"schemaTitle": _ANY_ARTIFACT}
         name = artifact.get("name") or artifact.get("uri", key)
         artifacts.append({**artifact, "type": kind, "name": name})

@@ -8,10 +8,16 @@ from pathlib import Path
 from pipeline.image.builders import builder_with
 from pipeline.image.run import Run
 from pipeline.targets.node_command import NodeCommand, Process, Runner, on_this_machine
+from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials
 
 
 def runner_in_image(
-    image: str, *, builder: str | None, root: Path, mapped: Iterable[str] = ()
+    image: str,
+    *,
+    builder: str | None,
+    root: Path,
+    mapped: Iterable[str] = (),
+    credentials: Credentials = NO_CREDENTIALS,
 ) -> Runner:
     """Returns what starts each node's command in a container of its own.
 
@@ -20,10 +26,12 @@ def runner_in_image(
         builder: docker, podman or buildah; None: the one that has the image.
         root: folder that nodes write to.
         mapped: folders that they only read.
+        credentials: whose files are mounted, too; the variables are the command's.
 
     Raises:
         ConfigError: no tool has the image.
     """
+    files = [str(path) for path in credentials.files]
     tool = builder_with(image, builder) if image else None
 
     def run_in(command: NodeCommand) -> Process:
@@ -32,10 +40,11 @@ def runner_in_image(
             name,
             command.words,
             write=[str(root)],
-            read=[place for place in mapped if not Path(place).is_relative_to(root)],
+            read=[p for p in (*mapped, *files) if not Path(p).is_relative_to(root)],
             env=command.env,
         )
-        environment = on_this_machine(command).env  # finds this package
+        # Of the tool that starts the container: it finds this package.
+        environment = on_this_machine(command._replace(words=("python",), pod=None)).env
         return Process(run.command_line(tool or builder_with(name, builder)), environment)
 
     return run_in

@@ -11,9 +11,11 @@ from typing import Any
 
 import yaml
 
+from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
+from pipeline.targets.spec_sizes import find_oversized
 
 SUFFIX = ".yaml"
 # Argo labels pods with the run's name, which is this one, a hyphen and five letters: 63 at most.
@@ -97,6 +99,9 @@ def compiled(pipeline: Any, target: KubeflowConfig, *, runner: Any = None) -> st
         pipeline: of `create_pipeline`, without resolvers.
         target: its profile.
         runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
+
+    Raises:
+        ConfigError: It is too large to start.
     """
     spec = job_of(pipeline, target, runner)["pipelineSpec"]
     spec["defaultPipelineRoot"] = target.pipeline_root
@@ -116,6 +121,8 @@ def compiled(pipeline: Any, target: KubeflowConfig, *, runner: Any = None) -> st
             # Its backend reads the new names alone from KFP 2.4 on, and the old ones before.
             accelerator["resourceType"] = accelerator["type"]
             accelerator["resourceCount"] = accelerator["count"]
+    if found := find_oversized(spec, "kubeflow"):
+        raise ConfigError("\n".join(found))
     documents = [spec]
     if platform := _platform(spec, target):
         documents.append(platform)

@@ -7,15 +7,21 @@ process: its log, its end, several of them with TF_CONFIG.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.targets.argument_length import refuse_long_arguments
+from pipeline.targets.throwaway_environment import make_environment
 from trainer_module.devices.launch import WorkersFailed, launch
 
 _TIMED_OUT = 124  # of coreutils' timeout
+_GRACE_SECONDS = 10.0
+# As a Python component of KFP does before it starts.
+_INSTALLS = re.compile(r"\bpip3? install\b|\buv pip install\b")
 
 
 class NodeCommand(NamedTuple):
@@ -26,13 +32,15 @@ class NodeCommand(NamedTuple):
         image: the container's image, as the spec names it.
         words: its command and arguments, placeholders filled. Paths in them are of this machine,
             under the replay's root or what `--map` named.
-        env: what the spec sets in the container's environment.
+        env: what the spec sets in the container's environment, and credentials.
+        pod: the pod's own variables, in place of this machine's environment; None: that one.
     """
 
     node: str
     image: str
     words: tuple[str, ...]
     env: Mapping[str, str]
+    pod: Mapping[str, str] | None = None
 
 
 class Process(NamedTuple):
@@ -52,36 +60,53 @@ Runner = Callable[[NodeCommand], Process]
 def on_this_machine(command: NodeCommand) -> Process:
     """A container's command line as a process of this machine's Python."""
     words = list(command.words)
-    if words[0] in ("python", "python3"):
-        words[0] = sys.executable
     here = [os.path.abspath(entry) for entry in sys.path if entry]
     env = {
-        **os.environ,
+        **(os.environ if command.pod is None else command.pod),
         "TF_USE_LEGACY_KERAS": "0",
         "PYTHONPATH": os.pathsep.join([os.getcwd(), *here]),
         **command.env,
     }
+    python = sys.executable
+    if any(_INSTALLS.search(word) for word in words):
+        python = str(make_environment(Path(env["HOME"]) if command.pod else None))
+        env["PATH"] = f"{Path(python).parent}:{_without_python(env['PATH'])}"
+        del env["PYTHONPATH"]
+    if words[0] in ("python", "python3"):
+        words[0] = python
     return Process(words, env)
 
 
 def run(process: Process, log: Path, *, timeout: float | None = None) -> str:
-    """Runs it, what it says at the end of a file; returns how it failed, "" where it did not.
+    """Runs it, its output at the end of a file; returns how it failed, "" if it did not.
+
+    What ends this process early (Ctrl-C, SIGTERM) ends that one, too, by SIGTERM, and 10 seconds
+    later by SIGKILL.
 
     Args:
         process: what to start.
         log: the file.
         timeout: seconds after which it gets SIGTERM, and SIGKILL 10 seconds later; None: never.
     """
+    if refusal := refuse_long_arguments(process.words):
+        return refusal
     with log.open("ab") as stream:
-        code = subprocess.run(
+        child = subprocess.Popen(
             _limited(process.words, timeout),
             stdout=stream,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             env=process.env,
-            check=False,
-        ).returncode
-    return _how(code, timeout)
+        )
+        try:
+            return _how(child.wait(), timeout)
+        except BaseException:
+            child.terminate()
+            try:
+                child.wait(_GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            raise
 
 
 def run_workers(
@@ -100,6 +125,8 @@ def run_workers(
     Returns:
         How it failed, "" where it did not.
     """
+    if refusal := refuse_long_arguments(process.words):
+        return refusal
     chiefs, workers, servers = (*replicas, 0, 0)[:3]
     if chiefs != 1 or workers < 1 or len(replicas) > 3:
         return f"has worker pools of {replicas} replicas; known are 1 chief, workers, servers"
@@ -118,6 +145,12 @@ def run_workers(
             first = error.failed[0]
             return f"{_how(first.code, timeout)} (its {first.name})"
     return ""
+
+
+def _without_python(path: str) -> str:
+    """Returns a PATH without this Python's programs: its `pip` installs into this environment."""
+    programs = str(Path(sys.executable).parent)
+    return os.pathsep.join(each for each in path.split(os.pathsep) if each != programs)
 
 
 def _limited(words: list[str], timeout: float | None) -> list[str]:

@@ -7,77 +7,123 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
 _STRUCTURED = ('{"IfPresent":', '{"Concat":')
 _STEP = re.compile(r"\.(\w+)|\['([^']*)'\]")
-# Where ExecutorInput's JSON names differ from the placeholder's; `path` is where a platform mounts
-# what is at `uri`, which is the same place here.
-_NAMES = {"output_file": "outputFile", "path": "uri"}
+# Where ExecutorInput's JSON names differ from the placeholder's.
+_NAMES = {"output_file": "outputFile"}
 
 
-def filled(text: str, executor_input: Mapping[str, Any]) -> str:
-    """Returns the text with each placeholder replaced.
+def same_path(uri: str) -> str:
+    """Returns the URI: the place of an artifact where nothing is downloaded."""
+    return uri
 
-    Args:
-        text: a part of a command line, or of a resolver's query.
-        executor_input: ExecutorInput as JSON.
 
-    Raises:
-        ValueError: a placeholder names what is not there, or is of an unknown form.
+@dataclass(frozen=True)
+class Placeholders:
+    """Values for the placeholders of one task.
+
+    Attributes:
+        executor_input: ExecutorInput as JSON values.
+        path_of: returns the local path of an artifact's URI, for `.path`.
     """
-    return _PLACEHOLDER.sub(lambda found: _value(found[1], executor_input), text)
+
+    executor_input: Mapping[str, Any]
+    path_of: Callable[[str], str] = same_path
+
+    def fill(self, text: str) -> str:
+        """Returns the text with each placeholder replaced.
+
+        Args:
+            text: a part of a command line, or of a resolver's query.
+
+        Raises:
+            ValueError: A placeholder names what is not there, or is of an unknown form.
+        """
+        return _PLACEHOLDER.sub(lambda found: self._value(found[1]), text)
+
+    def words(self, text: str) -> list[str]:
+        """Returns what an argument stands for: one word, or what KFP's IfPresent and Concat give.
+
+        Args:
+            text: the argument; `{"IfPresent": {"InputName": "x", "Then": [...]}}` is one of KFP's.
+
+        Raises:
+            ValueError: As of `fill`.
+        """
+        if text.startswith(_STRUCTURED):
+            return self._expand(json.loads(text))
+        return [self.fill(text)]
+
+    def _expand(self, node: Any) -> list[str]:
+        if isinstance(node, str):
+            return [self.fill(node)]
+        if isinstance(node, list):
+            return [word for each in node for word in self._expand(each)]
+        if "Concat" in node:
+            return ["".join(self._expand(node["Concat"]))]
+        condition, inputs = node["IfPresent"], self.executor_input["inputs"]
+        is_there = any(
+            condition["InputName"] in inputs[kind] for kind in ("parameterValues", "artifacts")
+        )
+        return self._expand(condition.get("Then" if is_there else "Else", []))
+
+    def _value(self, path: str) -> str:
+        if not path:
+            return as_json(self.executor_input)
+        node: Any = self.executor_input
+        steps = [_NAMES.get(plain, plain) or quoted for plain, quoted in _STEP.findall(path)]
+        if steps[:2] == ["inputs", "parameters"]:
+            steps[1] = "parameterValues"
+        try:
+            for place, step in enumerate(steps):
+                if place == len(steps) - 1 and isinstance(node, Mapping) and "uri" in node:
+                    if step == "path":
+                        return self.path_of(node["uri"])
+                    if step == "value":
+                        with open(self.path_of(node["uri"]), encoding="utf-8") as stream:
+                            return stream.read()
+                node = node[step]
+                if isinstance(node, Mapping) and set(node) == {"artifacts"} and place > 1:
+                    node = node["artifacts"][0]
+        except (KeyError, IndexError, TypeError):
+            there = f"{node!r}"
+            if isinstance(node, Mapping):
+                there = ", ".join(map(repr, node)) or "none"
+            raise ValueError(
+                f"the placeholder {{{{${path}}}}} names nothing: there are {there}."
+            ) from None
+        return as_text(node)
 
 
-def words_of(text: str, executor_input: Mapping[str, Any]) -> list[str]:
-    """Returns what an argument stands for: one word, or as many as KFP's IfPresent and Concat say.
+def as_text(value: Any) -> str:
+    """Returns a parameter's value as the platform writes it into an argument.
 
-    Args:
-        text: the argument; `{"IfPresent": {"InputName": "x", "Then": [...]}}` is one of KFP's.
-        executor_input: ExecutorInput as JSON.
-
-    Raises:
-        ValueError: as of `filled`.
+    A number has no `.0` and no exponent, as in Kubeflow's launcher_v2.go (`FormatFloat(x, 'f')`).
     """
-    if text.startswith(_STRUCTURED):
-        return _expanded(json.loads(text), executor_input)
-    return [filled(text, executor_input)]
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and not isinstance(value, bool):
+        return format(Decimal(repr(value)).normalize(), "f")
+    return as_json(value)
 
 
-def _expanded(node: Any, executor_input: Mapping[str, Any]) -> list[str]:
-    if isinstance(node, str):
-        return [filled(node, executor_input)]
-    if isinstance(node, list):
-        return [word for each in node for word in _expanded(each, executor_input)]
-    if "Concat" in node:
-        return ["".join(_expanded(node["Concat"], executor_input))]
-    condition, inputs = node["IfPresent"], executor_input["inputs"]
-    is_there = any(
-        condition["InputName"] in inputs[kind] for kind in ("parameterValues", "artifacts")
-    )
-    return _expanded(condition.get("Then" if is_there else "Else", []), executor_input)
+def as_json(value: Any) -> str:
+    """Returns JSON as the platforms write it: compact, 2.0 as 2."""
+    return json.dumps(_with_integers(value), separators=(",", ":"))
 
 
-def _value(path: str, executor_input: Mapping[str, Any]) -> str:
-    if not path:
-        return json.dumps(executor_input)
-    node: Any = executor_input
-    steps = [_NAMES.get(plain, plain) or quoted for plain, quoted in _STEP.findall(path)]
-    if steps[:2] == ["inputs", "parameters"]:
-        steps[1] = "parameterValues"
-    try:
-        for place, step in enumerate(steps):
-            if step == "value" and place == len(steps) - 1 and "uri" in node:
-                with open(node["uri"], encoding="utf-8") as stream:
-                    return stream.read()
-            node = node[step]
-            if isinstance(node, Mapping) and set(node) == {"artifacts"} and place > 1:
-                node = node["artifacts"][0]
-    except (KeyError, IndexError, TypeError):
-        raise ValueError(
-            f"the placeholder {{{{${path}}}}} names nothing: there are "
-            f"{(', '.join(map(repr, node)) or 'none') if isinstance(node, Mapping) else node!r}."
-        ) from None
-    return node if isinstance(node, str) else json.dumps(node)
+def _with_integers(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_integers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_integers(each) for each in value]
+    # JSON of the platforms has doubles alone; beyond 2^53 they are written with an exponent.
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value

@@ -17,9 +17,12 @@ from pipeline.targets import execution
 from pipeline.targets.artifact_records import ArtifactRecords
 from pipeline.targets.compiled_spec import CompiledSpec, in_order, is_exit_handler, needed
 from pipeline.targets.conditions import Condition, ConditionError, parsed
-from pipeline.targets.node_command import Runner, on_this_machine
+from pipeline.targets.execution import Host
+from pipeline.targets.kubeflow_pod import add_executor_logs, as_input
+from pipeline.targets.object_stores import Folder
 from pipeline.targets.run_parameters import values_of
 from pipeline.targets.scope import Scope, Values
+from pipeline.targets.spec_sizes import find_oversized
 
 _TAIL_LINES = 25
 _ROOT = "root"
@@ -78,7 +81,7 @@ class Replay:
         *,
         remote: str | None = None,
         parameters: Mapping[str, str] | None = None,
-        runner: Runner = on_this_machine,
+        host: Host | None = None,
         on_start: Callable[[str], None] = lambda name: None,
         on_end: Callable[[Node], None] = lambda node: None,
         on_retry: Callable[[str, str], None] = lambda name, words: None,
@@ -91,7 +94,8 @@ class Replay:
                 same, so that one finds what those before it made.
             remote: place of artifacts; None: in `root`.
             parameters: values of the pipeline's own parameters, as texts.
-            runner: the process that stands for a node's container.
+            host: how containers are run; None: on this machine, around those of Kubeflow what its
+                launcher does.
             on_start: called with the name of each node before it runs.
             on_end: called with each node that ran or was skipped.
             on_retry: called with the name of a node that failed and is started again, and how it
@@ -113,14 +117,23 @@ class Replay:
             self._run_id += "x"
         self._folder = root / compiled.name / self._run_id
         self._root, self._place = root, (remote or str(root)).rstrip("/")
+        if host is None:
+            store = Folder() if compiled.target == "kubeflow" else None
+            host = Host(store=store, root=str(root))
+        self._host = host
+        if self._has_launcher and (found := find_oversized(compiled.spec, compiled.target)):
+            raise ConfigError("\n".join(found))
         self._records = ArtifactRecords(root / compiled.name / "artifacts.jsonl")
-        self._runner = runner
         self._on_start, self._on_end, self._on_retry = on_start, on_end, on_retry
 
     @property
     def place(self) -> str:
         """Where this run's artifacts go, a folder for each node."""
         return f"{self._place}/{self._compiled.name}/{self._run_id}"
+
+    @property
+    def _has_launcher(self) -> bool:
+        return self._host.store is not None
 
     def run(self) -> list[Node]:
         """Runs all tasks, one after another.
@@ -163,7 +176,8 @@ class Replay:
     def _run_graph(
         self, dag: Mapping[str, Any], given: Values, folder: Path, nodes: list[Node]
     ) -> Values:
-        tasks, scope = dag["tasks"], Scope(self._compiled.target, given)
+        hand_over = as_input if self._compiled.target == "kubeflow" else dict
+        tasks, scope = dag["tasks"], Scope(hand_over, given)
         failure: NodeFailed | None = None
         for name in in_order(tasks):
             ends = is_exit_handler(tasks[name])
@@ -220,8 +234,10 @@ class Replay:
         folder.mkdir(parents=True)
         place = f"{self._place}/{folder.relative_to(self._root)}"
         outputs = execution.output_values(folder, place, f"{self._run_id}/{name}", component)
-        told = {"inputs": inputs, "outputs": outputs}
         executor = self._compiled.executor(component)
+        if "container" in executor and self._has_launcher:
+            add_executor_logs(outputs, place)
+        told = {"inputs": inputs, "outputs": outputs}
         log = folder / "log.txt"
         if "resolver" in executor:
             made = execution.resolved(executor["resolver"], component, told, self._records)
@@ -253,9 +269,10 @@ class Replay:
                     self._compiled.executor(component),
                     component,
                     told,
-                    runner=self._runner,
+                    host=self._host,
                     log=log,
                     timeout=self._compiled.timeout(component),
+                    secrets=self._compiled.secret_variables(component),
                 )
             except execution.CommandFailed as error:
                 if attempt == most:

@@ -16,11 +16,15 @@ from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.report.progress import duration
+from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets.compiled_spec import CompiledSpec
+from pipeline.targets.execution import Host
 from pipeline.targets.in_image import runner_in_image
 from pipeline.targets.node_command import on_this_machine
+from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials
+from pipeline.targets.object_stores import object_store
 from pipeline.targets.replay import Node, NodeFailed, Replay
-from pipeline.targets.run_parameters import name_and_value
+from pipeline.targets.run_parameters import given_parameters, name_and_value
 
 _REMOTE = re.compile(r"\b(?:gs|s3|minio)://[^\s\"'\\]+")
 
@@ -32,6 +36,7 @@ def replay_file(
     maps: Sequence[str] = (),
     parameters: Sequence[str] = (),
     remote: bool = False,
+    lenient: bool = False,
     image: str | None = None,
     builder: str | None = None,
 ) -> int:
@@ -44,6 +49,7 @@ def replay_file(
         parameters: `name=value` of the pipeline's own parameters, of the types it declares.
         remote: leave artifacts and what is not mapped where the file says, reached with this
             machine's credentials.
+        lenient: run nodes of Kubeflow without what its driver and launcher do around them.
         image: where commands run: "" in the image that each node names; None: on this machine.
         builder: docker, podman or buildah, with an image; None: the one that has it.
 
@@ -69,11 +75,16 @@ def replay_file(
             f"stands for it with --map {left[0].rpartition('/')[0]}=FOLDER, or let --remote use "
             "the places themselves."
         )
+    credentials = Credentials.of_this_machine() if remote else NO_CREDENTIALS
     runner = on_this_machine
     if image is not None:
-        runner = runner_in_image(image, builder=builder, root=root, mapped=places.values())
+        runner = runner_in_image(
+            image, builder=builder, root=root, mapped=places.values(), credentials=credentials
+        )
+    place = compiled.root.rstrip("/") if remote else str(root)
+    has_launcher = compiled.target == "kubeflow" and not lenient
+    host = Host(runner, credentials, object_store(place) if has_launcher else None, place)
     console = Console(highlight=False, soft_wrap=True)
-    place = compiled.root if remote else root
     console.print(f"Replaying {compiled.name} for {compiled.target}; artifacts: {place}")
     nodes: list[Node] = []
 
@@ -89,14 +100,15 @@ def replay_file(
         here,
         root,
         remote=compiled.root if remote else None,
-        parameters=dict(name_and_value(each, "--parameter", "name=value") for each in parameters),
-        runner=runner,
+        parameters=given_parameters(parameters),
+        host=host,
         on_start=lambda name: console.print(f"{name}: start"),
         on_end=ended,
         on_retry=lambda name, words: console.print(f"{name}: {words}; started again"),
     )
     try:
-        replay.run()
+        with terminated_by_signal():
+            replay.run()
     except NodeFailed as failure:
         console.print(f"\n{failure.name} failed:", style="bold red")
         for line in failure.last_lines():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.common.errors import ConfigError
@@ -48,19 +48,29 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> dict[str, Any
     return values
 
 
-def name_and_value(text: str, flag: str, example: str) -> tuple[str, str]:
+def given_parameters(texts: Iterable[str]) -> dict[str, str]:
+    """Returns the names and texts of `--parameter NAME=VALUE`; an empty text is a value."""
+    return dict(
+        name_and_value(each, "--parameter", "name=value", may_be_empty=True) for each in texts
+    )
+
+
+def name_and_value(
+    text: str, flag: str, example: str, *, may_be_empty: bool = False
+) -> tuple[str, str]:
     """Returns the two parts of `name=value`.
 
     Args:
         text: what was given.
         flag: by which option.
         example: as it is written.
+        may_be_empty: whether "" is a value.
 
     Raises:
-        ConfigError: a part lacks.
+        ConfigError: A part is missing.
     """
     name, equals, value = text.partition("=")
-    if not (name and equals and value):
+    if not (name and equals and (value or may_be_empty)):
         raise ConfigError(f"{flag} {text}: give two parts with = between, as in {flag} {example}.")
     return name, value
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 State = Literal["SUCCEEDED", "FAILED", "SKIPPED"]
-# What open-source Kubeflow's driver makes of every type that it does not know.
-_KUBEFLOW_TYPE = {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"}
 
 
 class Values(NamedTuple):
@@ -27,14 +25,14 @@ class Scope:
     """One graph while it runs.
 
     Attributes:
-        target: whose pipeline it is: Kubeflow's driver hands artifacts over without their types.
+        hand_over: returns an artifact as the platform hands it to the next task.
         given: what the graph was given.
         made: task -> what it made, of those that succeeded.
         states: task -> how it ended.
         errors: task that failed -> why.
     """
 
-    target: str
+    hand_over: Callable[[dict[str, Any]], dict[str, Any]]
     given: Values
     made: dict[str, Values] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
@@ -54,7 +52,7 @@ class Scope:
                 made = self.made.get(place["producerTask"])
                 found = made.artifacts[place["outputArtifactKey"]] if made else None
             if found is not None:
-                handed = [self._handed_over(a) for a in found["artifacts"]]
+                handed = [self.hand_over(a) for a in found["artifacts"]]
                 artifacts[key] = {"artifacts": handed}
         declared = component.get("inputDefinitions", {}).get("parameters", {})
         for key, source in wanted.get("parameters", {}).items():
@@ -103,8 +101,3 @@ class Scope:
             "error": {"code": 9, "message": error} if error else {},
             "pipelineTaskName": name,
         }
-
-    def _handed_over(self, artifact: dict[str, Any]) -> dict[str, Any]:
-        if self.target == "vertex":
-            return artifact
-        return {**artifact, "type": _KUBEFLOW_TYPE}

@@ -15,7 +15,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.report.progress import duration
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.platform import PlatformError, RunNow, Submission, SubmittedRun
-from pipeline.targets.run_parameters import name_and_value, values_of
+from pipeline.targets.run_parameters import given_parameters, values_of
 from pipeline.targets.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def parameters(compiled: CompiledSpec, given: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: there is no such parameter, a value is of another type, or one lacks.
     """
-    texts = dict(name_and_value(each, "--parameter", "name=value") for each in given)
+    texts = given_parameters(given)
     values = values_of(compiled, texts)
     return {name: values[name] for name in texts}
 

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.targets.spec import executors, job_of, tasks
+from pipeline.targets.spec_sizes import find_oversized
 from trainer_module import TrainerConfig
 
 SUFFIX = ".json"
@@ -124,6 +126,9 @@ def compiled(
         pools: machines that the Trainer trains on, of `worker_pools`; a CustomJob if there are
             several.
         runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
+
+    Raises:
+        ConfigError: It is too large to start.
     """
     job = job_of(pipeline, target, runner)
     spec = job["pipelineSpec"]
@@ -139,6 +144,8 @@ def compiled(
         executors(spec)[label] = _custom_job(executors(spec)[label], target, pools)
     for task in tasks(spec).values():
         task.setdefault("cachingOptions", {})
+    if found := find_oversized(spec, "vertex"):
+        raise ConfigError("\n".join(found))
     return json.dumps(job, indent=1, sort_keys=True) + "\n"
 
 

@@ -10,15 +10,24 @@ from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.targets.artifact_records import ArtifactRecords
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
-from pipeline.targets.entry_point import arguments_of
-from pipeline.targets.placeholders import filled
+from pipeline.targets.entry_point import Invocation
+from pipeline.targets.executor_input import output_names
+from pipeline.targets.long_values import compress, expand
+from pipeline.targets.placeholders import Placeholders
 from pipeline.targets.replay import NodeFailed, Replay
 
 MODEL = {"instanceSchema": "title: tfx.Model\ntype: object\n"}
 TOLD = {
     "inputs": {
         "artifacts": {"model": {"artifacts": [{"uri": "/m", "metadata": {"id": "7"}}]}},
-        "parameterValues": {"rate": 0.5, "name": "a b"},
+        "parameterValues": {
+            "rate": 0.5,
+            "name": "a b",
+            "count": 2.0,
+            "tiny": 1e-7,
+            "flag": True,
+            "list": [1, 2.5, "a b"],
+        },
     },
     "outputs": {"artifacts": {}, "outputFile": "/o.json"},
 }
@@ -32,17 +41,21 @@ TOLD = {
         ("{{$.inputs.artifacts['model'].uri}}/x", "/m/x"),
         ("name=\"{{$.inputs.artifacts['model'].metadata['id']}}\"", 'name="7"'),
         ("{{$.outputs.output_file}}", "/o.json"),
-        ("{{$}}", json.dumps(TOLD)),
+        ("{{$.inputs.parameters['count']}}", "2"),
+        ("{{$.inputs.parameters['tiny']}}", "0.0000001"),
+        ("{{$.inputs.parameters['flag']}} {{$.inputs.parameters['list']}}", 'true [1,2.5,"a b"]'),
+        ("{{$.inputs.artifacts['model'].path}}", "/m"),
+        ("{{$}}", json.dumps(TOLD, separators=(",", ":")).replace("2.0", "2")),
         ("{plain}", "{plain}"),
     ],
 )
 def test_placeholders_are_filled(text, value):
-    assert filled(text, TOLD) == value
+    assert Placeholders(TOLD).fill(text) == value
 
 
 def test_a_placeholder_of_nothing_is_told():
     with pytest.raises(ValueError, match=r"parameters\['x'\]}} names nothing: .*'rate', 'name'"):
-        filled("{{$.inputs.parameters['x']}}", TOLD)
+        Placeholders(TOLD).fill("{{$.inputs.parameters['x']}}")
 
 
 def test_tasks_run_after_what_they_need_and_an_exit_handler_last():
@@ -72,34 +85,113 @@ def test_records_give_the_latest_that_a_resolver_asks_for(tmp_path):
         records.latest("create_time>3")
 
 
-def test_the_entry_point_puts_back_the_types_that_kubeflow_drops():
-    """Names, too, which TFX's Evaluator looks up."""
-    artifact = {"uri": "s3://b/m", "type": {"schemaTitle": "system.Artifact"}}
-    told = {
-        "inputs": {"artifacts": {"model": {"artifacts": [dict(artifact)]}}},
-        "outputs": {"artifacts": {"run": {"artifacts": [dict(artifact)]}}},
+UNTYPED = {"instanceSchema": ""}
+LOGS = {"executor-logs": {"schemaTitle": "system.Artifact"}}
+
+
+def arguments(executor_input, *, inputs=None, outputs=None):
+    """A container's arguments, as the compiler writes them."""
+    given = ["--executor_class_path", "x.Y", "--json_serialized_invocation_args"]
+    given += [json.dumps(executor_input), "--runner=FnApiRunner"]
+    for flag, spec in (("inputs", inputs), ("outputs", outputs)):
+        if spec is not None:
+            given += [f"--json_serialized_{flag}_spec_args", json.dumps(spec)]
+    return given
+
+
+def artifacts(**types):
+    return {key: {"artifacts": [{"uri": f"s3://b/{key}", "type": t}]} for key, t in types.items()}
+
+
+def declared(**types):
+    return {"artifacts": {key: {"artifactType": kind} for key, kind in types.items()}}
+
+
+def test_tfx_gets_the_declared_artifacts_with_types_and_names():
+    """Kubeflow drops the types, TFX's Evaluator looks the names up, and 2.5 adds executor-logs."""
+    given = {
+        "inputs": {"artifacts": artifacts(model=UNTYPED, extra=UNTYPED)},
+        "outputs": {
+            "artifacts": artifacts(
+                run=MODEL, **{"executor-logs": {"schemaTitle": "system.Artifact"}}
+            ),
+            "outputFile": "/x",
+        },
     }
-    spec = {"artifacts": {"model": {"artifactType": MODEL}, "run": {"artifactType": MODEL}}}
-    given = ["--executor_class_path", "x.Y", "--json_serialized_invocation_args", json.dumps(told)]
-    given += ["--json_serialized_inputs_spec_args", json.dumps(spec)]
-    given += ["--json_serialized_outputs_spec_args", json.dumps(spec), "--runner=FnApiRunner"]
-    found = arguments_of(given)
-    assert "--json_serialized_outputs_spec_args" not in found
-    assert found[-1] == "--runner=FnApiRunner"
-    mended = json.loads(found[3])
-    assert mended["inputs"]["artifacts"]["model"]["artifacts"] == [
-        {"uri": "s3://b/m", "type": MODEL, "name": "s3://b/m"}
-    ]
-    assert mended["outputs"]["artifacts"]["run"]["artifacts"][0]["type"] == MODEL
+    found = Invocation.read(
+        arguments(given, inputs=declared(model=MODEL), outputs=declared(run=MODEL))
+    )
+    assert "--json_serialized_outputs_spec_args" not in found.arguments
+    assert "--runner=FnApiRunner" in found.for_tfx()
+    told = json.loads(found.for_tfx()[-1])
+    assert told["inputs"]["artifacts"] == {
+        "model": {"artifacts": [{"uri": "s3://b/model", "type": MODEL, "name": "s3://b/model"}]}
+    }
+    assert list(told["outputs"]["artifacts"]) == ["run"]
+    assert told["outputs"]["outputFile"] == "/x"
+
+
+def test_an_artifact_that_has_a_type_and_a_name_keeps_them():
     own = {"uri": "u", "name": "n", "type": {"instanceSchema": "title: tfx.Schema"}}
-    told["inputs"]["artifacts"]["model"]["artifacts"] = [own]
-    given[3] = json.dumps(told)
-    kept = json.loads(arguments_of(given)[3])["inputs"]["artifacts"]["model"]["artifacts"]
-    assert kept == [own]
+    given = {"inputs": {"artifacts": {"model": {"artifacts": [own]}}}, "outputs": {}}
+    found = Invocation.read(arguments(given, inputs=declared(model=MODEL)))
+    assert found.executor_input["inputs"]["artifacts"]["model"]["artifacts"] == [own]
 
 
+@pytest.mark.parametrize(
+    "kind", [UNTYPED, {}, {"schemaTitle": "system.Dataset"}, {"schemaTitle": "no_such.Type"}]
+)
+def test_an_unknown_type_becomes_the_base_artifact_of_tfx(kind):
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils as utils
+
+    given = {"inputs": {"artifacts": artifacts(data=kind)}, "outputs": {}}
+    inputs = {"artifacts": {"data": {"artifactType": kind}}}
+    found = Invocation.read(arguments(given, inputs=inputs)).executor_input
+    parsed = json_format.ParseDict(found, pipeline_spec_pb2.ExecutorInput())
+    (artifact,) = utils.parse_raw_artifact_dict(parsed.inputs.artifacts, {})["data"]
+    assert artifact.uri == "s3://b/data"
+    assert artifact.type_name == "Artifact"
+
+
+def test_outputs_whose_names_begin_with_another_are_renamed_and_named_back(tmp_path):
+    outputs = declared(model=MODEL, model_run=MODEL)
+    assert output_names(["model", "model_run"]) == {
+        "model": "model",
+        "model_run": "output_model_run",
+    }
+    given = {
+        "inputs": {},
+        "outputs": {
+            "artifacts": artifacts(model=MODEL, output_model_run=MODEL),
+            "outputFile": str(tmp_path / "output.json"),
+        },
+    }
+    found = Invocation.read(arguments(given, outputs=outputs))
+    assert list(found.executor_input["outputs"]["artifacts"]) == ["model", "model_run"]
+    written = {"artifacts": {"model": {}, "model_run": {"artifacts": [{"uri": "u"}]}}}
+    (tmp_path / "output.json").write_text(json.dumps(written))
+    found.restore_output_names()
+    assert json.loads((tmp_path / "output.json").read_text()) == {
+        "artifacts": {"model": {}, "output_model_run": {"artifacts": [{"uri": "u"}]}}
+    }
+
+
+def test_a_long_property_travels_compressed():
+    columns = json.dumps([f"column_{n}" for n in range(20_000)])
+    packed = compress(columns)
+    assert len(packed) < 64_000
+    assert packed.isascii()
+    given = {"inputs": {"parameterValues": {"custom_config": packed, "n": 3.0}}, "outputs": {}}
+    found = Invocation.read(arguments(given)).executor_input
+    assert found["inputs"]["parameterValues"] == {"custom_config": columns, "n": 3.0}
+    assert expand(columns) == columns
+
+
+# The platform makes the folders of output parameters and artifacts, not that of its output file.
 SCRIPT = """
-import json, sys
+import json, os, sys
 told = json.loads(sys.argv[1])
 print("says", sys.argv[2])
 if sys.argv[2] == "fail":
@@ -108,6 +200,7 @@ place = told["outputs"]["artifacts"].get("out", {"artifacts": [None]})["artifact
 output = {"parameterValues": {"out": sys.argv[2] + "!"}}
 if place:
     output["artifacts"] = {"out": {"artifacts": [{"uri": place["uri"], "metadata": {"n": 1}}]}}
+os.makedirs(os.path.dirname(told["outputs"]["outputFile"]), exist_ok=True)
 with open(told["outputs"]["outputFile"], "w") as stream:
     json.dump(output, stream)
 """

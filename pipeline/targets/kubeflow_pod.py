@@ -1,0 +1,203 @@
+"""What Kubeflow's driver and launcher do around a node's command, done on this machine.
+
+`kubeflow_rules` has each rule with its source. A pod's disk is a folder that is removed when the
+node has ended.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.targets import kubeflow_rules as rules
+from pipeline.targets.object_stores import ObjectStore
+
+LOGS = "executor-logs"
+_VARIABLE = re.compile(r"\$(\$\([\w.-]+\))|\$\(([\w.-]+)\)")
+
+
+class PodError(Exception):
+    """The platform would fail this node; says why."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One attempt of a node.
+
+    Attributes:
+        disk: the folder that stands for the pod's disk.
+        store: where artifacts are.
+        root: the place below which they are; what is elsewhere is not downloaded.
+        executor_input: ExecutorInput as the launcher has it.
+    """
+
+    disk: Path
+    store: ObjectStore
+    root: str
+    executor_input: dict[str, Any]
+
+    @property
+    def home(self) -> Path:
+        """HOME of the command."""
+        return self.disk / "home"
+
+    def path_of(self, uri: str) -> str:
+        """Returns the local path of an artifact, as `LocalPathForURI` of the launcher."""
+        return str(self.disk / uri.replace("://", "/").lstrip("/"))
+
+    def download(self) -> None:
+        """Downloads the input artifacts.
+
+        Raises:
+            PodError: An object cannot be written, or is part of another artifact.
+        """
+        for key, found in self.executor_input["inputs"]["artifacts"].items():
+            for artifact in found["artifacts"]:
+                if artifact["uri"].startswith(self.root):
+                    self._download(key, artifact["uri"].rstrip("/"))
+
+    def upload(self) -> None:
+        """Uploads what the command wrote to the local paths of its output artifacts."""
+        for found in self.executor_input["outputs"]["artifacts"].values():
+            for artifact in found["artifacts"]:
+                local = Path(self.path_of(artifact["uri"]))
+                files = [local] if local.is_file() else sorted(local.rglob("*"))
+                for path in files:
+                    if path.is_file():
+                        inside = path.relative_to(local).as_posix()
+                        place = artifact["uri"] if path == local else f"{artifact['uri']}/{inside}"
+                        self.store.upload(path, place)
+
+    def check_output_parameters(self, written: Mapping[str, Any]) -> None:
+        """Checks that every declared output parameter was written.
+
+        Args:
+            written: parameters by name, from the executor's output or from files.
+
+        Raises:
+            PodError: One is missing.
+        """
+        for name, place in self.executor_input["outputs"]["parameters"].items():
+            if name not in written:
+                raise PodError(
+                    f"ended without writing its output parameter {name} to {place['outputFile']} "
+                    f"({rules.OUTPUT_PARAMETERS})"
+                )
+
+    def arguments(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+        """Returns a command line as the kubelet starts it.
+
+        Args:
+            words: the command and its arguments, placeholders filled.
+            env: the container's variables.
+        """
+
+        def value(found: re.Match[str]) -> str:
+            return found[1] or env.get(found[2], found[0])
+
+        return tuple(_VARIABLE.sub(value, word) for word in words)
+
+    def _download(self, key: str, uri: str) -> None:
+        foreign = []
+        for place in self.store.keys(uri):
+            if place != uri and not place.startswith(f"{uri}/"):
+                foreign.append(place)
+                continue
+            path = Path(self.path_of(place))  # a trailing slash is lost: the marker becomes a file
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self.store.download(place, path)
+            except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+                raise PodError(
+                    f"was not started: the input {key} cannot be downloaded: "
+                    f"mkdir {error.filename}: not a directory, since the object {place} is below "
+                    f"one whose name ends in / ({rules.DOWNLOAD})"
+                ) from None
+        if foreign:
+            raise PodError(
+                f"was not started: its input {key} is {uri}, and the launcher would download "
+                f"{len(foreign)} objects of other artifacts with it, such as {foreign[0]}: no "
+                f"artifact's name may begin with another's ({rules.PREFIX})"
+            )
+
+
+@contextmanager
+def start_pod(
+    executor_input: Mapping[str, Any], folder: Path, store: ObjectStore, root: str
+) -> Iterator[Pod]:
+    """Makes a pod's disk, with the inputs on it, and removes it at the end.
+
+    Args:
+        executor_input: the task's ExecutorInput.
+        folder: of the task; the disk is a folder in it.
+        store: where artifacts are.
+        root: the place below which they are.
+
+    Raises:
+        PodError: The inputs cannot be downloaded.
+    """
+    disk = Path(tempfile.mkdtemp(prefix="pod-", dir=folder))
+    try:
+        outputs = executor_input["outputs"]
+        parameters = {
+            name: {"outputFile": str(disk / "tmp" / "kfp" / "outputs" / name)}
+            for name in outputs["parameters"]
+        }
+        output_file = str(disk / "tmp" / "kfp_outputs" / "output_metadata.json")
+        found = {**outputs, "parameters": parameters, "outputFile": output_file}
+        pod = Pod(disk, store, root, {**executor_input, "outputs": found})
+        pod.download()
+        folders = [Path(each["outputFile"]).parent for each in parameters.values()]
+        for each in outputs["artifacts"].values():
+            folders += [Path(pod.path_of(a["uri"])).parent for a in each["artifacts"]]
+        for place in (pod.home, *folders):
+            place.mkdir(parents=True, exist_ok=True)
+        yield pod
+    finally:
+        shutil.rmtree(disk, ignore_errors=True)
+
+
+def add_executor_logs(outputs: dict[str, Any], place: str) -> None:
+    """Adds the output that Kubeflow's driver adds, in place.
+
+    Args:
+        outputs: of an ExecutorInput.
+        place: of the task's artifacts.
+    """
+    artifact = {
+        "name": LOGS,
+        "uri": f"{place}/{LOGS}",
+        "type": {"schemaTitle": "system.Artifact"},
+        "metadata": {},
+    }
+    outputs["artifacts"][LOGS] = {"artifacts": [artifact]}
+
+
+def as_input(artifact: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an artifact as Kubeflow's driver hands it to the next task.
+
+    Its type is empty, its name a number of the metadata store, and its metadata what that store
+    keeps (backend/src/v2/metadata: client.go, converter.go).
+    """
+    kept = {key: _as_stored(value) for key, value in artifact.get("metadata", {}).items()}
+    return {
+        "name": str(zlib.crc32(artifact["uri"].encode())),
+        "uri": artifact["uri"],
+        "type": {"instanceSchema": ""},
+        "metadata": {"display_name": artifact.get("name", ""), **kept},
+    }
+
+
+def _as_stored(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, list):
+        return {"list": value}
+    return {"struct": value} if isinstance(value, Mapping) else value

@@ -1,0 +1,40 @@
+"""A Python environment that a command may install into, and that is removed afterwards."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import sys
+import sysconfig
+import tempfile
+import venv
+from pathlib import Path
+
+
+def make_environment(folder: Path | None = None) -> Path:
+    """Makes an environment that sees the packages of this one and keeps what is installed.
+
+    A Python component of KFP installs its packages before it starts: on a cluster into its
+    container, in a replay into this environment, never into the user's.
+
+    Args:
+        folder: where it is made; None: a folder that is removed when this process ends.
+
+    Returns:
+        The path of its Python.
+    """
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="tfx-largebatch-python-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    place = folder / "python"
+    venv.create(place, with_pip=False, symlinks=True)
+    programs = place / "bin"
+    (packages,) = place.glob("lib/python*/site-packages")
+    shared = [sysconfig.get_path("purelib"), *(p for p in sys.path if p.endswith("-packages"))]
+    lines = [f"import site; site.addsitedir({each!r})" for each in dict.fromkeys(shared)]
+    (packages / "packages_of_this_machine.pth").write_text("\n".join(lines) + "\n")
+    for name in ("pip", "pip3"):
+        program = programs / name
+        program.write_text('#!/bin/sh\nexec "$(dirname "$0")/python3" -m pip "$@"\n')
+        program.chmod(0o755)
+    return programs / "python3"
