@@ -8,18 +8,23 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.targets import kubeflow_pod, kubeflow_rules
+from pipeline.targets import kubeflow_rules
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.execution import Host
+from pipeline.targets.in_image import runner_in_image
 from pipeline.targets.kubeflow_pod import PodError, as_input, start_pod
+from pipeline.targets.node_command import NodeCommand
+from pipeline.targets.node_environment import Credentials
 from pipeline.targets.object_stores import Folder
 from pipeline.targets.replay import NodeFailed, Replay
 
+ROOT = Path(__file__).resolve().parents[3]
 ARTIFACT = {"schemaTitle": "system.Artifact"}
 # Writes what it was given beside its first output's local path.
 WRITES = """
@@ -139,7 +144,9 @@ def test_a_part_that_is_no_argument_is_refused_before_anything_runs(tmp_path):
     spec = spec_of(PATH)
     constant = {"runtimeValue": {"constant": "y" * 200_000}}
     spec["root"]["dag"]["tasks"]["Write"]["inputs"]["parameters"]["long"] = constant
-    with pytest.raises(ConfigError, match="Write: its settings have 195 KiB .* most of it in long"):
+    with pytest.raises(
+        ConfigError, match=r"Write: its settings have 195 KiB .* most of it in long"
+    ):
         replay(tmp_path, spec)
 
 
@@ -275,6 +282,31 @@ def test_what_a_component_installs_stays_out_of_this_environment(tmp_path):
     assert code.returncode != 0
 
 
+def test_credentials_reach_a_container_and_the_files_that_they_name(tmp_path, monkeypatch):
+    """With `--image --remote`; a program stands for docker and prints what it is asked to run."""
+    docker = tmp_path / "bin" / "docker"
+    docker.parent.mkdir()
+    docker.write_text('#!/bin/sh\necho "$0" "$@"\n')
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{docker.parent}:{os.environ['PATH']}")
+    key = tmp_path / "key.json"
+    key.write_text("{}")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("MY_DATABASE", "here")
+    credentials = Credentials.of_this_machine()
+    root = tmp_path / "root"
+    root.mkdir()
+    runner = runner_in_image("x:1", builder="docker", root=root, credentials=credentials)
+    process = runner(NodeCommand("Write", "x:1", ("python", "-V"), credentials.env, {}))
+    printed = subprocess.run(
+        process.words, env=process.env, capture_output=True, text=True, check=True
+    ).stdout
+    assert "--env=AWS_SECRET_ACCESS_KEY=secret" in printed
+    assert f"--volume={key}:{key}:ro" in printed
+    assert "MY_DATABASE" not in printed
+
+
 def test_sigterm_to_a_replay_ends_its_node(tmp_path):
     started, ended = tmp_path / "started", tmp_path / "ended"
     waits = (
@@ -298,9 +330,8 @@ def test_sigterm_to_a_replay_ends_its_node(tmp_path):
     assert ended.exists()
 
 
-def test_each_rule_names_its_source_and_its_versions():
+def test_each_rule_names_its_source_and_its_versions_in_the_docs():
+    page = (ROOT / "docs" / "cluster.md").read_text()
     for rule in kubeflow_rules.RULES:
-        assert rule.what
+        assert f"| {rule.what} | {rule.versions} | {rule.source} |" in page
         assert rule.source.endswith(".go") or "Kubernetes" in rule.source
-        assert rule.versions
-    assert kubeflow_pod.LOGS == "executor-logs"
