@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pipeline.targets.kubeflow_pod import LOGS, Pod, PodError, start_pod
 from pipeline.targets.node_command import NodeCommand, Runner, on_this_machine, run, run_workers
 from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials, pod_environment
 from pipeline.targets.object_stores import ObjectStore
-from pipeline.targets.placeholders import Placeholders
+from pipeline.targets.placeholders import Placeholders, same_path
 from pipeline.targets.scope import Values
 
 _LISTS = ("LIST", "STRUCT")
@@ -64,42 +64,46 @@ def output_values(
     return {"artifacts": artifacts, "parameters": parameters, "outputFile": output_file}
 
 
-def contained(
-    name: str,
-    executor: Mapping[str, Any],
-    component: Mapping[str, Any],
-    executor_input: Mapping[str, Any],
-    *,
-    host: Host,
-    log: Path,
-    timeout: float | None,
-    secrets: Iterable[str] = (),
-) -> Values:
-    """Runs a container, after the driver that it may have, and reads what it made.
+@dataclass(frozen=True)
+class Attempt:
+    """A container that is to run.
 
-    Args:
+    Attributes:
         name: the task.
         executor: its `container`, or its `customJob` of one or several worker pools.
         component: says of what type its output parameters are.
         executor_input: its ExecutorInput.
-        host: how it is run.
         log: the file of its output.
         timeout: seconds that it may take; None: any.
         secrets: variables that the cluster's secrets set.
+    """
+
+    name: str
+    executor: Mapping[str, Any]
+    component: Mapping[str, Any]
+    executor_input: Mapping[str, Any]
+    log: Path
+    timeout: float | None = None
+    secrets: tuple[str, ...] = ()
+
+
+def run_container(attempt: Attempt, host: Host) -> Values:
+    """Runs a container, after the driver that it may have; returns what it made.
 
     Raises:
         CommandFailed: It ended with a code other than 0, took longer, or the platform would not
             start it.
     """
     if host.store is None:
-        _run_container(name, executor, executor_input, None, host, log, timeout, ())
-        return _made(component, executor_input["outputs"])
+        _run_commands(attempt, host, None)
+        return _made(attempt.component, attempt.executor_input["outputs"])
+    folder = attempt.log.parent
     try:
-        with start_pod(executor_input, log.parent, host.store, host.root) as pod:
-            _run_container(name, executor, pod.executor_input, pod, host, log, timeout, secrets)
-            made = _made(component, pod.executor_input["outputs"])
+        with start_pod(attempt.executor_input, folder, host.store, host.root) as pod:
+            _run_commands(replace(attempt, executor_input=pod.executor_input), host, pod)
+            made = _made(attempt.component, pod.executor_input["outputs"])
             pod.check_output_parameters(made.parameters)
-            shutil.copyfile(log, pod.path_of(made.artifacts[LOGS]["artifacts"][0]["uri"]))
+            shutil.copyfile(attempt.log, pod.path_of(made.artifacts[LOGS]["artifacts"][0]["uri"]))
             pod.upload()
             del made.artifacts[LOGS]  # the replay's own log file
             return made
@@ -107,42 +111,41 @@ def contained(
         raise CommandFailed(str(error)) from None
 
 
-def _run_container(
-    name: str,
-    executor: Mapping[str, Any],
-    executor_input: Mapping[str, Any],
-    pod: Pod | None,
-    host: Host,
-    log: Path,
-    timeout: float | None,
-    secrets: Iterable[str],
-) -> None:
-    container, pools = executor.get("container"), []
+def _run_commands(attempt: Attempt, host: Host, pod: Pod | None) -> None:
+    container, pools = attempt.executor.get("container"), []
     if container is None:
-        pools = executor["customJob"]["customJob"]["jobSpec"]["workerPoolSpecs"]
+        pools = attempt.executor["customJob"]["customJob"]["jobSpec"]["workerPoolSpecs"]
         container = pools[0]["containerSpec"]
-    placeholders = (
-        Placeholders(executor_input, pod.path_of) if pod else Placeholders(executor_input)
-    )
-    env = {each["name"]: each.get("value", "") for each in container.get("env", [])}
-    env = {**host.credentials.env, **env}
+    replicas = [int(pool.get("replicaCount", 1)) for pool in pools]
     before = container.get("lifecycle", {}).get("preCacheCheck")
     for part in [*([before] if before else []), container]:
-        parts = [*part.get("command", []), *part.get("args", [])]
-        words = tuple(word for each in parts for word in placeholders.words(each))
-        pod_env = None
-        if pod is not None:
-            pod_env = pod_environment(name, pod.home, secrets=secrets)
-            words = pod.arguments(words, {**pod_env, **env})
-        image = container.get("image") or container.get("imageUri", "")
-        process = host.runner(NodeCommand(name, image, words, env, pod_env))
-        replicas = [int(pool.get("replicaCount", 1)) for pool in pools]
+        process = host.runner(_command(attempt, host, pod, container, part))
         if sum(replicas) > 1:
-            ended = run_workers(process, replicas, log, timeout=timeout)
+            ended = run_workers(process, replicas, attempt.log, timeout=attempt.timeout)
         else:
-            ended = run(process, log, timeout=timeout)
+            ended = run(process, attempt.log, timeout=attempt.timeout)
         if ended:
             raise CommandFailed(ended)
+
+
+def _command(
+    attempt: Attempt,
+    host: Host,
+    pod: Pod | None,
+    container: Mapping[str, Any],
+    part: Mapping[str, Any],
+) -> NodeCommand:
+    """Returns the command of a container, or of the driver that is a part of it."""
+    placeholders = Placeholders(attempt.executor_input, pod.path_of if pod else same_path)
+    parts = [*part.get("command", []), *part.get("args", [])]
+    words = tuple(word for each in parts for word in placeholders.words(each))
+    own = {each["name"]: each.get("value", "") for each in container.get("env", [])}
+    env = {**host.credentials.env, **own}
+    image = container.get("image") or container.get("imageUri", "")
+    if pod is None:
+        return NodeCommand(attempt.name, image, words, env)
+    pod_env = pod_environment(attempt.name, pod.home, secrets=attempt.secrets)
+    return NodeCommand(attempt.name, image, pod.arguments(words, {**pod_env, **env}), env, pod_env)
 
 
 def resolved(

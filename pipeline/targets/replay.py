@@ -257,25 +257,25 @@ class Replay:
         name: str,
         task: Mapping[str, Any],
         component: Mapping[str, Any],
-        told: Mapping[str, Any],
+        executor_input: Mapping[str, Any],
         log: Path,
     ) -> tuple[int, Values]:
         """Runs a container until it ends well, as often as the spec says, without its pauses."""
         most = 1 + int(task.get("retryPolicy", {}).get("maxRetryCount", 0))
-        for attempt in range(1, most + 1):
+        attempt = execution.Attempt(
+            name,
+            self._compiled.executor(component),
+            component,
+            executor_input,
+            log,
+            self._compiled.timeout(component),
+            tuple(self._compiled.secret_variables(component)),
+        )
+        for number in range(1, most + 1):
             try:
-                return attempt, execution.contained(
-                    name,
-                    self._compiled.executor(component),
-                    component,
-                    told,
-                    host=self._host,
-                    log=log,
-                    timeout=self._compiled.timeout(component),
-                    secrets=self._compiled.secret_variables(component),
-                )
+                return number, execution.run_container(attempt, self._host)
             except execution.CommandFailed as error:
-                if attempt == most:
+                if number == most:
                     again = f" {most} times" if most > 1 else ""
                     raise NodeFailed(name, f"{error}{again}", log) from None
                 self._on_retry(name, str(error))
