@@ -18,6 +18,7 @@ from pipeline.cli.quiet import quiet
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import SOURCES
+from pipeline.common.whole_files import message_stream
 from pipeline.run.interrupts import interrupts_kept
 
 _EPILOG = """\
@@ -302,10 +303,14 @@ def _init(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         force=arguments.force,
     )
+    stream = message_stream(written.path)
     for warning in written.warnings:
-        print(f"note: {warning}")
-    print(f"{written.path}: predicts {written.label} ({written.kind}). Read its comments, then")
-    print(f"  python -m pipeline run --config {written.path}")
+        print(f"note: {warning}", file=stream)
+    print(
+        f"{written.path}: predicts {written.label} ({written.kind}). Read its comments, then\n"
+        f"  python -m pipeline run --config {written.path}",
+        file=stream,
+    )
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.cli.configured import add_set, configuration
 from pipeline.cli.quiet import quiet
+from pipeline.common.whole_files import message_stream
 
 TARGETS = ("kubeflow", "vertex")
 
@@ -115,10 +116,13 @@ def _compile(arguments: argparse.Namespace) -> int:
 
     config = configuration(arguments)
     path = compile_file(config, arguments.target, arguments.output)
-    print(f"{path}: {config.name} for {arguments.target}. Try it on this machine with")
     there = getattr(config.cluster, arguments.target).data_path or config.data.path
-    print(f"  python -m pipeline replay --spec {path} --map {there.rpartition('/')[0]}=FOLDER")
-    print(f"and start it there with\n  python -m pipeline submit --spec {path} --wait")
+    print(
+        f"{path}: {config.name} for {arguments.target}. Try it on this machine with\n"
+        f"  python -m pipeline replay --spec {path} --map {there.rpartition('/')[0]}=FOLDER\n"
+        f"and start it there with\n  python -m pipeline submit --spec {path} --wait",
+        file=message_stream(path),
+    )
     return 0
 
 

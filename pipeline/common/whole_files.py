@@ -1,14 +1,17 @@
-"""Files of this machine that are whole or not there, whenever the process is killed."""
+"""Text files that are whole or not there, whenever the process is killed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+STANDARD_OUTPUT = Path("-")
 _MODE = 0o644
 
 
@@ -17,22 +20,65 @@ def whole_file(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
     """Opens a text file (UTF-8) that takes the place of `path` when the block ends without error.
 
     Until then a reader sees the file as it was, or none. Several writers may write at once: the
-    last one to end stays. What a kill leaves is a file `.<name>.<random>` beside it.
+    last one to end stays. A kill leaves a file `.<name>.<random>` beside it.
+
+    A symbolic link stays, and its target is replaced. A device, a FIFO or a terminal cannot be
+    replaced: it is written to. `-` and what is open as standard output are standard output.
 
     Args:
         path: the file; its folder is made.
         newline: as of `open`; "" for the csv module.
 
     Raises:
-        OSError: it cannot be written there.
+        OSError: It cannot be written there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    if is_standard_output(path):
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    before = _status(path)
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        with path.open("w", newline=newline, encoding="utf-8") as stream:
+            yield stream
+        return
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "w", newline=newline, encoding="utf-8") as stream:
             yield stream
-        os.chmod(partial, _MODE)  # mkstemp's is for its owner alone
-        os.replace(partial, path)
+        # mkstemp's is for its owner alone
+        os.chmod(partial, _MODE if before is None else stat.S_IMODE(before.st_mode))
+        os.replace(partial, target)
     except BaseException:
         os.unlink(partial)
         raise
+
+
+def is_standard_output(path: Path) -> bool:
+    """Returns whether a path is `-`, or names what this process has as its standard output."""
+    if path == STANDARD_OUTPUT:
+        return True
+    status = _status(path)
+    try:
+        return status is not None and os.path.samestat(status, os.fstat(sys.stdout.fileno()))
+    except (OSError, ValueError):  # closed, or not a file
+        return False
+
+
+def message_stream(output: Path) -> TextIO:
+    """Returns where a command prints its messages: not between the rows of standard output."""
+    return sys.stderr if is_standard_output(output) else sys.stdout
+
+
+def would_replace(path: Path) -> bool:
+    """Returns whether writing to the path replaces a file that is there."""
+    status = None if is_standard_output(path) else _status(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None

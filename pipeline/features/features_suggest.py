@@ -13,7 +13,7 @@ import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import Source
-from pipeline.common.whole_files import whole_file
+from pipeline.common.whole_files import message_stream, whole_file, would_replace
 from pipeline.data.csv_files import ColumnType
 from pipeline.data.peek import DataPeek
 from pipeline.features.column_facts import DataFacts, measure
@@ -49,7 +49,7 @@ def suggest_file(
         ConfigError: the data cannot be read, has no such label or no usable column; or `output`
             exists or cannot be written.
     """
-    if output is not None and output.exists() and not force:
+    if output is not None and would_replace(output) and not force:
         raise ConfigError(
             f"--output={output}: exists already; name another file, or add --force to overwrite it"
         )
@@ -62,7 +62,10 @@ def suggest_file(
             stream.write(text)
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
-    print(f"{output}: features of {path}. Read its comments before you use it.")
+    print(
+        f"{output}: features of {path}. Read its comments before you use it.",
+        file=message_stream(output),
+    )
 
 
 def suggest(data: DataFacts, path: str, *, label: str | None = None) -> str:

@@ -20,7 +20,7 @@ import yaml
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import SUFFIXES, Source
-from pipeline.common.whole_files import whole_file
+from pipeline.common.whole_files import whole_file, would_replace
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files
@@ -72,7 +72,7 @@ def init_file(
     """
     name = pipeline_name(path)
     output = output or Path(f"{name}.yaml")
-    if output.exists() and not force:
+    if would_replace(output) and not force:
         raise ConfigError(
             f"--output={output}: exists already; name another file, or add --force to overwrite it"
         )

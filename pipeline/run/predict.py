@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.whole_files import whole_file
+from pipeline.common.whole_files import message_stream, whole_file
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_file, open_rows
 from pipeline.run.predictor import Predictor, Wrong, latest_version
 
@@ -115,7 +115,8 @@ def predict(
             _show(first, shown, [kept.index(name) for name in shown])
         else:
             written = _write(kept, first, batches, output)
-            print(f"{written:,} rows with predictions of {version}: {output}")
+            told = f"{written:,} rows with predictions of {version}: {output}"
+            print(told, file=message_stream(output))
         if refused.told():
             print(refused.told(), file=sys.stderr)
     return 0

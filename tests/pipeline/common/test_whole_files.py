@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.whole_files import whole_file
+from pipeline.common.whole_files import whole_file, would_replace
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -55,3 +55,65 @@ def test_a_kill_leaves_the_one_before(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False)
     assert done.returncode == -signal.SIGKILL
     assert path.read_text() == "before"
+
+
+def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path):
+    target = tmp_path / "data" / "rows.csv"
+    target.parent.mkdir()
+    target.write_text("before")
+    target.chmod(0o600)
+    for name, place in (("to_file", target), ("to_nothing", tmp_path / "new" / "rows.csv")):
+        link = tmp_path / name
+        link.symlink_to(place)
+        assert would_replace(link) == place.exists()
+        with whole_file(link) as stream:
+            stream.write("after")
+        assert link.is_symlink()
+        assert place.read_text() == "after"
+        assert len(list(place.parent.iterdir())) == 1
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+def test_a_fifo_is_written_to(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = subprocess.Popen(["cat", str(fifo)], stdout=subprocess.PIPE, text=True)
+    assert not would_replace(fifo)
+    with whole_file(fifo) as stream:
+        stream.write("rows")
+    assert reader.communicate()[0] == "rows"
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+
+
+def test_a_device_is_written_to():
+    device = os.stat("/dev/null")
+    with whole_file(Path("/dev/null")) as stream:
+        stream.write("rows")
+    after = os.stat("/dev/null")
+    assert stat.S_ISCHR(after.st_mode)
+    assert after.st_ino == device.st_ino
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
+@pytest.mark.parametrize("into_a_file", [True, False])
+def test_standard_output_is_written_to_and_messages_go_elsewhere(tmp_path, name, into_a_file):
+    link = os.readlink("/dev/stdout")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from pipeline.common.whole_files import message_stream, whole_file\n"
+        "print('first')\n"
+        "with whole_file(Path(sys.argv[1])) as stream:\n"
+        "    stream.write('rows')\n"
+        "print('done', file=message_stream(Path(sys.argv[1])))"
+    )
+    command = [sys.executable, "-c", code, name]
+    if into_a_file:
+        with (tmp_path / "out").open("w") as stream:
+            done = subprocess.run(command, cwd=ROOT, stdout=stream, stderr=-1, check=True)
+        output = (tmp_path / "out").read_text()
+    else:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+        output = done.stdout.decode()
+    assert output == "first\nrows"
+    assert done.stderr == b"done\n"
+    assert os.readlink("/dev/stdout") == link
