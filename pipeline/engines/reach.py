@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 
+_OWN_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+_LOOPBACK_NET = 127
+
 
 def unreachable(address: str, seconds: float) -> str:
     """Why nobody answers at `host:port` within some seconds, or nothing when somebody does."""
@@ -45,3 +48,18 @@ def is_loopback(host: str) -> bool:
         )
     except OSError:
         return False
+
+
+def names_own_machine(host: str) -> bool:
+    """Return whether a name or an address means, on every machine, that machine itself.
+
+    No name is looked up: localhost, 127.0.0.1 in any notation, 0.0.0.0.
+    """
+    host = host.lower().rstrip(".")
+    if host in _OWN_NAMES or host.endswith(".localhost"):
+        return True
+    try:
+        packed = socket.inet_aton(host)
+    except OSError:
+        return False
+    return packed[0] == _LOOPBACK_NET or not any(packed)

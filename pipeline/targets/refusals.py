@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.config.cluster import DEFAULT_NODE, KubeflowConfig, TargetConfig
+from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.data.data_sources import files
+from pipeline.targets.engine_refusals import engine_for_large_data, engine_refusals
 from trainer_module.common.code_fingerprint import is_installed
 
 _TAGGED = re.compile(r"^[^\s:@]+(:\d+/[^\s:@]+)?(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$")
@@ -41,6 +43,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         *_places(there, profile),
         *_functions(there),
         *_workers(there, profile),
+        *engine_refusals(there, profile),
         *_data_in_memory(config, there, profile),
     ]
 
@@ -155,7 +158,7 @@ def _data_in_memory(
         return []
     gib, how = profile.data_gib, f"{profile.section}.data_gib={profile.data_gib}"
     if gib is None:
-        gib = _gib_here(config)
+        gib = data_gib(config, profile)
         how = f"data.path={config.data.path} has {gib or 0:.1f} GiB on this machine"
     if gib is None:
         return []
@@ -164,18 +167,27 @@ def _data_in_memory(
     if needed <= (asked or _GIB_OF_A_POD):
         return []
     has = f"gets {asked:g}" if asked else f"is not said to get more than {_GIB_OF_A_POD:g}"
+    fixes = [f"{profile.section}.resources.{_READER}.memory_gib={math.ceil(needed)}"]
+    if engine := engine_for_large_data(profile):
+        fixes.append(engine)
     return [
         f"beam.engine={there.beam.engine}: {how}, which Beam's own runner keeps in the memory of "
-        f"one container, about {needed:.0f} GiB, and {_READER} {has}: give "
-        f"{profile.section}.resources.{_READER}.memory_gib, or {profile.section}.beam with another "
-        f"engine ({'flink' if isinstance(profile, KubeflowConfig) else 'dataflow'})."
+        f"one container, about {needed:.0f} GiB, and {_READER} {has}: give {', or '.join(fixes)}."
     ]
 
 
-def _gib_here(config: PipelineConfig) -> float | None:
-    """The size of the data on this machine; None where they are not here."""
-    if is_remote(config.data.path):
-        return None
+def data_gib(config: PipelineConfig, profile: TargetConfig) -> float | None:
+    """Returns the size of the data in GiB as the profile has it, else on this machine.
+
+    Args:
+        config: as it is on this machine.
+        profile: the target's section of `cluster:`.
+
+    Returns:
+        The size; None where it is not known.
+    """
+    if profile.data_gib is not None or is_remote(config.data.path):
+        return profile.data_gib
     try:
         found = files(config.data.path, "data.path", source=config.data.source)
     except ConfigError:
