@@ -112,10 +112,12 @@ def add_commands(commands: Any) -> None:
 
 def _compile(arguments: argparse.Namespace) -> int:
     quiet()
-    from pipeline.targets.compile import compile_file
+    from pipeline.targets.compile import advice, compile_file
 
     config = configuration(arguments)
     path = compile_file(config, arguments.target, arguments.output)
+    if said := advice(config, arguments.target):
+        print(said, file=message_stream(path))
     there = getattr(config.cluster, arguments.target).data_path or config.data.path
     print(
         f"{path}: {config.name} for {arguments.target}. Try it on this machine with\n"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipeline.config.kubernetes import (
+    POD_FIELDS,
+    FieldPath,
+    PodSettings,
+    ResourceName,
+    VariableName,
+)
+from pipeline.config.vertex_settings import VertexSettings
 from pipeline.engines.table import BeamConfig
 
 DEFAULT_NODE = "default"
@@ -16,11 +24,28 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class NodeResources(_Section):
+class NodeResources(PodSettings):
     """What the container of a node gets; what is not said is left to the target."""
 
     cpu: float | None = Field(default=None, gt=0, description="Cores.")
     memory_gib: float | None = Field(default=None, gt=0, description="Memory in GiB.")
+    cpu_request: float | None = Field(
+        default=None,
+        gt=0,
+        description="Cores that the scheduler reserves; null: `cpu`. Kubeflow only.",
+    )
+    memory_request_gib: float | None = Field(
+        default=None,
+        gt=0,
+        description="Memory in GiB that the scheduler reserves; null: `memory_gib`. Kubeflow only.",
+    )
+    ephemeral_storage_gib: float | None = Field(
+        default=None,
+        gt=0,
+        description="Disk of the machine in GiB that the scheduler reserves for the node, and the "
+        "most that it may fill: its input artifacts are downloaded first. Not with an "
+        "`accelerator`; see `scratch_volume`. Kubeflow only.",
+    )
     accelerator: str | None = Field(
         default=None,
         description="Kind as the target calls it: `nvidia.com/gpu` on Kubeflow, "
@@ -31,8 +56,29 @@ class NodeResources(_Section):
         default=None,
         gt=0,
         description="After which each attempt of the node is ended, in minutes; null: any time. On "
-        "Vertex for a Trainer on several workers alone.",
+        "Vertex for a Trainer that is a CustomJob alone.",
     )
+
+    @pydantic.model_validator(mode="after")
+    def _requests_are_within_limits(self) -> NodeResources:
+        for field, request, limit in (
+            ("cpu", "cpu_request", "cpu"),
+            ("memory", "memory_request_gib", "memory_gib"),
+            ("shared memory", "shm_gib", "memory_gib"),
+        ):
+            asked, most = getattr(self, request), getattr(self, limit)
+            if asked is not None and most is not None and asked > most:
+                raise ValueError(
+                    f"{request}={asked:g}: more {field} than {limit}={most:g}; use {most:g} or less"
+                )
+        if self.ephemeral_storage_gib is not None and self.accelerator is not None:
+            # KFP has one field for one extended resource of a container: the accelerator has it.
+            raise ValueError(
+                f"ephemeral_storage_gib={self.ephemeral_storage_gib:g}: KFP cannot reserve disk "
+                "for a node with an accelerator; use scratch_volume: {size_gib: "
+                f"{self.ephemeral_storage_gib:g}}}"
+            )
+        return self
 
 
 class TargetConfig(_Section):
@@ -83,7 +129,7 @@ class TargetConfig(_Section):
         return self.resources.get(name) or self.resources.get(DEFAULT_NODE) or NodeResources()
 
 
-class KubeflowConfig(TargetConfig):
+class KubeflowConfig(TargetConfig, PodSettings):
     """Kubeflow Pipelines, open source, from 2.0 on."""
 
     section = "cluster.kubeflow"
@@ -103,9 +149,39 @@ class KubeflowConfig(TargetConfig):
         description="Kubernetes secrets as environment variables of every node, by the secret's "
         "name: `{mlpipeline-minio-artifact: {accesskey: AWS_ACCESS_KEY_ID, ...}}`.",
     )
+    field_env: dict[VariableName, FieldPath] = Field(
+        default_factory=dict,
+        description="Fields of the pod as environment variables of every node: "
+        "`{POD_NAME: metadata.name}`.",
+    )
+    image_pull_secrets: tuple[ResourceName, ...] = Field(
+        default=(), description="Kubernetes secrets with the registry's login."
+    )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        default=None,
+        description="When a machine pulls the image; null: Kubernetes' own, once per tag.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _a_variable_has_one_source(self) -> KubeflowConfig:
+        secret = {name for keys in self.secrets.values() for name in keys.values()}
+        for name in self.field_env:
+            if name in self.environment or name in secret:
+                other = "environment" if name in self.environment else "secrets"
+                raise ValueError(f"field_env: {name} is in {other} too; remove it from one of them")
+        return self
+
+    def pod_settings(self, node: str) -> PodSettings:
+        """Returns a node's pod settings: its own fields in `resources`, else the profile's."""
+        own = self.of_node(node)
+        chosen = {
+            field: getattr(self, field) if (value := getattr(own, field)) is None else value
+            for field in POD_FIELDS
+        }
+        return PodSettings.model_construct(**chosen)
 
 
-class VertexConfig(TargetConfig):
+class VertexConfig(TargetConfig, VertexSettings):
     """Vertex AI Pipelines."""
 
     section = "cluster.vertex"
@@ -125,7 +201,8 @@ class VertexConfig(TargetConfig):
     )
     machine_type: str = Field(
         default="n1-standard-8",
-        description="Machine of each Trainer's worker, where `training.workers` is above 1.",
+        description="Machine of each Trainer's worker, where `training.workers` is above 1 or one "
+        "of `spot`, `boot_disk_gib` and `persistent_resource` is set.",
     )
 
     @pydantic.model_validator(mode="before")

@@ -11,7 +11,8 @@ from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.build import create_pipeline
 from pipeline.targets import kubeflow, vertex
-from pipeline.targets.refusals import node_refusals, refusals
+from pipeline.targets.disk import disk_advice
+from pipeline.targets.refusals import data_gib, node_refusals, refusals
 
 Target = Literal["kubeflow", "vertex"]
 
@@ -67,6 +68,14 @@ def compile_file(config: PipelineConfig, target: Target, output: Path | None) ->
     with whole_file(path) as stream:
         stream.write(text)
     return path
+
+
+def advice(config: PipelineConfig, target: Target) -> str:
+    """Returns what to say about a pipeline that compiles, such as the disk of its nodes; or ""."""
+    profile = profile_of(config, target)
+    if isinstance(profile, KubeflowConfig):
+        return disk_advice(profile, data_gib(config, profile))
+    return ""
 
 
 def file_name(config: PipelineConfig, target: Target) -> str:

@@ -14,6 +14,7 @@ import yaml
 from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.config import PipelineConfig, is_remote
+from pipeline.targets.pod_spec import executor_config, pod_refusals, reserve_disk
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
 from pipeline.targets.spec_sizes import find_oversized
 
@@ -89,7 +90,7 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
             "beam.engine=dataflow is Google Cloud's: give cluster.kubeflow.beam, such as "
             "{engine: in_memory}, or {engine: flink, ...} with a job server that pods reach."
         )
-    return found
+    return [*found, *pod_refusals(target)]
 
 
 def compiled(pipeline: Any, target: KubeflowConfig, *, runner: Any = None) -> str:
@@ -110,6 +111,7 @@ def compiled(pipeline: Any, target: KubeflowConfig, *, runner: Any = None) -> st
     if target.environment:
         variables = [{"name": k, "value": v} for k, v in sorted(target.environment.items())]
         each_container(spec, lambda name, container: container.update(env=variables))
+    each_container(spec, lambda name, container: _reserve_disk(target, name, container))
     for name, task in tasks(spec).items():
         # Without a driver no one sees that the files of a path have changed.
         if name in _NEVER_CACHED or name.endswith("ExampleGen"):
@@ -129,27 +131,15 @@ def compiled(pipeline: Any, target: KubeflowConfig, *, runner: Any = None) -> st
     return yaml.safe_dump_all(documents, sort_keys=True)
 
 
+def _reserve_disk(target: KubeflowConfig, name: str, container: dict[str, Any]) -> None:
+    if gib := target.of_node(name).ephemeral_storage_gib:
+        reserve_disk(container, gib)
+
+
 def _platform(spec: dict[str, Any], target: KubeflowConfig) -> dict[str, Any]:
     """What only Kubernetes knows, as KFP's SDK writes it behind the pipelineSpec."""
     found: dict[str, Any] = {}
     for name, component in spec["components"].items():
-        own: dict[str, Any] = {}
-        if target.labels:
-            own["podMetadata"] = {"labels": dict(sorted(target.labels.items()))}
-        if target.secrets:
-            own["secretAsEnv"] = _secrets(target)
-        if minutes := target.of_node(name).timeout_minutes:
-            own["activeDeadlineSeconds"] = str(max(1, round(60 * minutes)))
-        if own:
-            found[component["executorLabel"]] = own
+        if config := executor_config(target, name):
+            found[component["executorLabel"]] = config
     return {"platforms": {"kubernetes": {"deploymentSpec": {"executors": found}}}} if found else {}
-
-
-def _secrets(target: KubeflowConfig) -> list[dict[str, Any]]:
-    return [
-        {
-            "secretName": secret,
-            "keyToEnv": [{"secretKey": k, "envVar": v} for k, v in sorted(keys.items())],
-        }
-        for secret, keys in sorted(target.secrets.items())
-    ]

@@ -10,6 +10,7 @@ from typing import Any
 from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
+from pipeline.config.kubernetes import POD_FIELDS
 from pipeline.targets.spec import executors, job_of, tasks
 from pipeline.targets.spec_sizes import find_oversized
 from trainer_module import TrainerConfig
@@ -38,11 +39,23 @@ _LABEL_KEY = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
 _LABEL_VALUE = re.compile(r"^[a-z0-9_-]{0,63}$")
 # The machines of a CustomJob do not start together: each gets the image first.
 _START_SECONDS = 900.0
+_REQUESTS = ("cpu_request", "memory_request_gib", "ephemeral_storage_gib")
+_INSTEAD = {
+    "cpu_request": "Vertex chooses the machine by `cpu`.",
+    "memory_request_gib": "Vertex chooses the machine by `memory_gib`.",
+    "ephemeral_storage_gib": "The disk of the Trainer's machine is cluster.vertex.boot_disk_gib.",
+    "scratch_volume": "The disk of the Trainer's machine is cluster.vertex.boot_disk_gib.",
+}
 
 
 def refusals(config: PipelineConfig, target: VertexConfig) -> list[str]:
     """Returns what this target cannot do, one sentence each."""
-    return [*_places(target), *_devices(config, target), *_trainer(config, target)]
+    return [
+        *_places(target),
+        *_devices(config, target),
+        *_trainer(config, target),
+        *_kubernetes_fields(target),
+    ]
 
 
 def _places(target: VertexConfig) -> Iterator[str]:
@@ -57,6 +70,17 @@ def _places(target: VertexConfig) -> Iterator[str]:
                 f"cluster.vertex.labels.{key}={value}: no label of Google Cloud; use small "
                 "letters, digits, - and _, 63 at most, a letter first in the name."
             )
+
+
+def _kubernetes_fields(target: VertexConfig) -> Iterator[str]:
+    """Yields the settings of pods: on Vertex a node is a machine of its own."""
+    for name, node in target.resources.items():
+        for field in (*POD_FIELDS, *_REQUESTS):
+            if getattr(node, field) is not None:
+                yield (
+                    f"cluster.vertex.resources.{name}.{field}: only Kubeflow has it; remove it. "
+                    f"{_INSTEAD.get(field, 'Vertex gives each node a machine of its own.')}"
+                )
 
 
 def _devices(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
@@ -83,27 +107,43 @@ def _devices(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
 def _trainer(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
     """What is asked of a Trainer on several workers, and of a node that is none."""
     several = (config.training.workers or 1) > 1
+    custom = is_custom_job(config, target)
+    if target.restart_on_worker_restart and not several:
+        yield (
+            "cluster.vertex.restart_on_worker_restart: is for a Trainer on several workers, and "
+            f"training.workers is {config.training.workers or 1}; remove it, or use retries."
+        )
+    if target.region and target.key_region not in (None, target.region):
+        yield (
+            f"cluster.vertex.encryption_key={target.encryption_key}: a key of {target.key_region}, "
+            f"and cluster.vertex.region is {target.region}; use a key of that region."
+        )
     for name, node in target.resources.items():
         field = f"cluster.vertex.resources.{name}"
-        if node.timeout_minutes and not (several and name == "Trainer"):
+        if node.timeout_minutes and not (custom and name == "Trainer"):
             yield (
                 f"{field}.timeout_minutes={node.timeout_minutes:g}: Vertex has no time limit of a "
                 "node, but of a Trainer on several workers (training.workers); leave it out."
             )
-        if several and name == "Trainer" and (node.cpu or node.memory_gib):
+        if custom and name == "Trainer" and (node.cpu or node.memory_gib):
             yield (
                 f"{field}: cpu and memory_gib are not asked for by the machines of a Trainer on "
-                f"several workers; leave them out and name cluster.vertex.machine_type (now "
-                f"{target.machine_type})."
+                "several workers, or with spot, boot_disk_gib or persistent_resource; leave them "
+                f"out and name cluster.vertex.machine_type (now {target.machine_type})."
             )
     kind = target.of_node("Trainer").accelerator
-    if several and kind in ACCELERATORS:
+    if custom and kind in ACCELERATORS:
         series = ACCELERATORS[kind].split("-")[0]
         if target.machine_type.split("-")[0] != series:
             yield (
                 f"cluster.vertex.machine_type={target.machine_type}: has no {kind}; use "
                 f"{ACCELERATORS[kind]}."
             )
+
+
+def is_custom_job(config: PipelineConfig, target: VertexConfig) -> bool:
+    """Whether the Trainer is a CustomJob: on several workers, or with settings that only it has."""
+    return (config.training.workers or 1) > 1 or target.needs_custom_job
 
 
 def with_time_to_start(config: PipelineConfig) -> PipelineConfig:
@@ -124,7 +164,7 @@ def compiled(
         pipeline: of `create_pipeline`.
         target: its profile.
         pools: machines that the Trainer trains on, of `worker_pools`; a CustomJob if there are
-            several.
+            several, or if the profile's settings need one.
         runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
 
     Raises:
@@ -139,7 +179,9 @@ def compiled(
         job["serviceAccount"] = target.service_account
     if target.network:
         job["network"] = target.network
-    if sum(pools) > 1:
+    if target.encryption_key:
+        job["encryptionSpec"] = {"kmsKeyName": target.encryption_key}
+    if sum(pools) > 1 or target.needs_custom_job:
         label = spec["components"]["Trainer"]["executorLabel"]
         executors(spec)[label] = _custom_job(executors(spec)[label], target, pools)
     for task in tasks(spec).values():
@@ -170,7 +212,7 @@ def _custom_job(
     if node.accelerator:
         machine["acceleratorType"] = node.accelerator
         machine["acceleratorCount"] = node.accelerator_count
-    pool = {
+    pool: dict[str, Any] = {
         "machineSpec": machine,
         "containerSpec": {
             "imageUri": container["image"],
@@ -178,11 +220,26 @@ def _custom_job(
             "args": container["args"],
         },
     }
+    if target.boot_disk_gib:
+        pool["diskSpec"] = {"bootDiskSizeGb": target.boot_disk_gib}
     job: dict[str, Any] = {
         "workerPoolSpecs": [{**pool, "replicaCount": str(count)} for count in pools]
     }
-    if node.timeout_minutes:
-        job["scheduling"] = {"timeout": f"{max(1, round(60 * node.timeout_minutes))}s"}
+    if scheduling := _scheduling(target):
+        job["scheduling"] = scheduling
+    if target.persistent_resource:
+        job["persistentResourceId"] = target.persistent_resource
     if target.service_account:
         job["serviceAccount"] = target.service_account
     return {"customJob": {"customJob": {"jobSpec": job}}}
+
+
+def _scheduling(target: VertexConfig) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if minutes := target.of_node("Trainer").timeout_minutes:
+        found["timeout"] = f"{max(1, round(60 * minutes))}s"
+    if target.spot:
+        found["strategy"] = "SPOT"
+    if target.restart_on_worker_restart:
+        found["restartJobOnWorkerRestart"] = True
+    return found

@@ -293,8 +293,15 @@ def test_json_schema_completes_the_profile_of_each_target():
         assert {"retries", "cache", "beam", "data_path", "data_gib"} <= set(fields)
         assert all("description" in field for field in fields.values())
     assert set(schema["$defs"]["NodeResources"]["properties"]) == {
-        *("cpu", "memory_gib", "accelerator", "accelerator_count", "timeout_minutes")
+        *("cpu", "memory_gib", "accelerator", "accelerator_count", "timeout_minutes"),
+        *("cpu_request", "memory_request_gib", "ephemeral_storage_gib", "shm_gib"),
+        *("node_selector", "tolerations", "affinity", "annotations"),
+        *("volumes", "scratch_volume"),
     }
+    described = ("Toleration", "Requirement", "NodeAffinityTerm", "Volume", "ScratchVolume")
+    for section in described:
+        fields = schema["$defs"][section]["properties"]
+        assert all("description" in field for field in fields.values()), section
 
 
 def test_parsing_a_configuration_imports_no_tensorflow():

@@ -270,7 +270,9 @@ def test_the_size_of_data_that_are_here_is_seen(tmp_path):
         ConfigError, match=r"data\.csv has 20\.0 GiB on this machine, which Beam's own"
     ):
         compiled("kubeflow", here)
-    elsewhere = "cluster.kubeflow.beam={engine: portable, job_endpoint: 'jobs:8099'}"
+    elsewhere = (
+        "cluster.kubeflow.beam={engine: portable, job_endpoint: 'jobs:8099', environment: external}"
+    )
     google = "cluster.kubeflow.pipeline_root=gs://bucket/root"
     assert "jobs:8099" in compiled("kubeflow", here, elsewhere, google)
     enough = "cluster.kubeflow.resources.ArrowExampleGen.memory_gib=256"

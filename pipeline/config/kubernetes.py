@@ -1,0 +1,261 @@
+"""Where the pods of Kubeflow run and what is mounted into them: fields of `cluster.kubeflow`.
+
+The names are those of Kubernetes, in snake_case. Who reads the YAML later sees Kubernetes' own
+error only when a pod is created, so each value is checked here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+# A claim's name is also the name of the pod's volume: a DNS label, without dots.
+_CLAIM = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FIELD_PATH = re.compile(
+    r"metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])"
+    r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
+)
+
+SHARED_MEMORY_PATH = "/dev/shm"
+LAUNCHER_PATHS = (
+    *("/kfp-launcher", "/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config"),
+    SHARED_MEMORY_PATH,
+)
+"""Where the launcher of KFP 2.3 and newer, or `shm_gib`, mounts a volume of its own."""
+
+
+def _match(text: str, pattern: re.Pattern[str], expected: str) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(f"{text!r} is not {expected}")
+    return text
+
+
+def _label_key(text: str) -> str:
+    return _match(
+        text, _LABEL_KEY, "a Kubernetes key: use `name` or `domain/name`, 63 characters at most"
+    )
+
+
+def _label_value(text: str) -> str:
+    return _match(
+        text,
+        _LABEL_VALUE,
+        "a Kubernetes label value: use letters, digits, `-`, `_` and `.`, 63 characters at most",
+    )
+
+
+def _resource_name(text: str) -> str:
+    return _match(
+        text, _NAME, "the name of a Kubernetes object: use lower-case letters, digits, `-` and `.`"
+    )
+
+
+def _claim_name(text: str) -> str:
+    return _match(
+        text,
+        _CLAIM,
+        "a claim that KFP can mount: it names the pod's volume after the claim, so use lower-case "
+        "letters, digits and `-`, 63 characters at most",
+    )
+
+
+def _variable(text: str) -> str:
+    return _match(
+        text, _VARIABLE, "a variable's name: use letters, digits and `_`, not a digit first"
+    )
+
+
+def _field_path(text: str) -> str:
+    return _match(
+        text,
+        _FIELD_PATH,
+        "a field of a pod that a variable can have: use metadata.name, metadata.namespace, "
+        "metadata.uid, metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, "
+        "spec.serviceAccountName, status.hostIP or status.podIP",
+    )
+
+
+def _mount_path(text: str) -> str:
+    path = text.rstrip("/")
+    if not path.startswith("/") or ":" in path or ".." in path.split("/"):
+        raise ValueError(f"{text!r} is not a folder of a container: use a path such as /mnt/data")
+    for taken in LAUNCHER_PATHS:
+        if path == taken or path.startswith(f"{taken}/"):
+            raise ValueError(
+                f"{text!r} is inside {taken}, which is a volume already: use another path, such as "
+                "/mnt/data (for more room under /s3 or /gcs: scratch_volume; for shared memory: "
+                "shm_gib)"
+            )
+    return path
+
+
+LabelKey = Annotated[str, pydantic.AfterValidator(_label_key)]
+LabelValue = Annotated[str, pydantic.AfterValidator(_label_value)]
+ResourceName = Annotated[str, pydantic.AfterValidator(_resource_name)]
+VariableName = Annotated[str, pydantic.AfterValidator(_variable)]
+FieldPath = Annotated[str, pydantic.AfterValidator(_field_path)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Toleration(_Section):
+    """A taint of nodes that a pod accepts."""
+
+    key: LabelKey | None = Field(
+        default=None, description="Key of the taint; null with `operator: Exists`: every taint."
+    )
+    operator: Literal["Equal", "Exists"] = Field(
+        default="Equal", description="Exists: whatever the taint's value is."
+    )
+    value: LabelValue | None = Field(
+        default=None, description="Value of the taint, for `operator: Equal`."
+    )
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        default=None, description="Effect of the taint; null: every effect."
+    )
+    toleration_seconds: int | None = Field(
+        default=None,
+        ge=0,
+        description="With `effect: NoExecute`: how long the pod stays on a node that gets the "
+        "taint; null: for ever.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _fields_fit_together(self) -> Toleration:
+        if self.key is None and self.operator == "Equal":
+            raise ValueError("key: missing; name the taint, or use operator: Exists for every one")
+        if self.operator == "Exists" and self.value is not None:
+            raise ValueError(
+                f"value={self.value}: `operator: Exists` compares no value; remove one of the two"
+            )
+        if self.toleration_seconds is not None and self.effect != "NoExecute":
+            raise ValueError(
+                f"toleration_seconds={self.toleration_seconds}: only with effect: NoExecute"
+            )
+        return self
+
+
+class Requirement(_Section):
+    """What a node's label, or field, must be."""
+
+    key: str = Field(min_length=1, description="Label of the node, or `metadata.name`.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(
+        description="How the label is compared with `values`."
+    )
+    values: tuple[str, ...] = Field(
+        default=(), description="For In and NotIn any number, for Gt and Lt one integer."
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _values_fit_the_operator(self) -> Requirement:
+        count, needs = len(self.values), self.operator
+        if needs in ("Exists", "DoesNotExist") and count:
+            raise ValueError(f"values: operator {needs} takes none; remove them")
+        if needs in ("In", "NotIn") and not count:
+            raise ValueError(f"values: operator {needs} needs at least one")
+        if needs in ("Gt", "Lt") and not (count == 1 and self.values[0].lstrip("-").isdigit()):
+            raise ValueError(f"values: operator {needs} needs one integer, in quotes")
+        return self
+
+
+class NodeAffinityTerm(_Section):
+    """Requirements that a node meets together; with a weight it is preferred, not required."""
+
+    match_expressions: tuple[Requirement, ...] = Field(
+        default=(), description="Requirements on the node's labels."
+    )
+    match_fields: tuple[Requirement, ...] = Field(
+        default=(), description="Requirements on the node's fields: `metadata.name`."
+    )
+    weight: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Preferred nodes with this weight; null: other nodes are not used.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _is_not_empty(self) -> NodeAffinityTerm:
+        if not (self.match_expressions or self.match_fields):
+            raise ValueError("match_expressions: missing; name a label of nodes")
+        return self
+
+
+class Volume(_Section):
+    """A PersistentVolumeClaim of the run's namespace, mounted into pods."""
+
+    claim: Annotated[str, pydantic.AfterValidator(_claim_name)] = Field(
+        description="Name of the PersistentVolumeClaim, which exists."
+    )
+    mount_path: Annotated[str, pydantic.AfterValidator(_mount_path)] = Field(
+        description="Folder of the container."
+    )
+    sub_path: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder inside the volume; null: its root. Kubeflow Pipelines reads it from "
+        "2.16 on and mounts the root before.",
+    )
+
+
+class ScratchVolume(_Section):
+    """A volume that lives as long as the pod, for what KFP's launcher downloads."""
+
+    size_gib: float = Field(gt=0, description="Size in GiB.")
+    storage_class: ResourceName | None = Field(
+        default=None, description="StorageClass; null: the cluster's default."
+    )
+
+
+class PodSettings(_Section):
+    """Settings of a pod that a profile gives to all nodes, and `resources` to one of them."""
+
+    node_selector: dict[LabelKey, LabelValue] | None = Field(
+        default=None, description="Labels that the machine must have. Kubeflow only."
+    )
+    tolerations: tuple[Toleration, ...] | None = Field(
+        default=None, description="Taints of machines that pods accept. Kubeflow only."
+    )
+    affinity: tuple[NodeAffinityTerm, ...] | None = Field(
+        default=None,
+        description="Machines that are required or preferred, from Kubeflow Pipelines 2.14 on. Of "
+        "several terms without weight one has to hold. Kubeflow only.",
+    )
+    volumes: tuple[Volume, ...] | None = Field(
+        default=None, description="PersistentVolumeClaims to mount. Kubeflow only."
+    )
+    scratch_volume: ScratchVolume | None = Field(
+        default=None,
+        description="A volume for the artifacts that the launcher downloads, in place of the "
+        "machine's own disk. Kubeflow only.",
+    )
+    shm_gib: float | None = Field(
+        default=None,
+        gt=0,
+        description="Size of /dev/shm in GiB, which counts as memory of the pod; null: the "
+        "container runtime's 64 MiB. Kubeflow only.",
+    )
+    annotations: dict[LabelKey, str] | None = Field(
+        default=None, description="Annotations of the pod. Kubeflow only."
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _volumes_do_not_collide(self) -> PodSettings:
+        for field in ("claim", "mount_path"):
+            given = [getattr(volume, field) for volume in self.volumes or ()]
+            if twice := next((each for each in given if given.count(each) > 1), None):
+                raise ValueError(f"volumes: {field}={twice} is there twice; a pod mounts it once")
+        return self
+
+
+POD_FIELDS = tuple(PodSettings.model_fields)
+"""Fields that a node's `resources` can have in place of the profile's."""
