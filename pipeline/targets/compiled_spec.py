@@ -91,10 +91,15 @@ class CompiledSpec:
         seconds = job.get("scheduling", {}).get("timeout")
         return float(seconds.removesuffix("s")) if seconds else None
 
-    def secret_variables(self, component: Mapping[str, Any]) -> list[str]:
-        """Returns the variables that the cluster's secrets set in a component's pod."""
-        secrets = self.platform.get(component["executorLabel"], {}).get("secretAsEnv", [])
-        return [each["envVar"] for secret in secrets for each in secret.get("keyToEnv", [])]
+    def cluster_variables(self, component: Mapping[str, Any]) -> list[str]:
+        """Return the variables of a component's pod that only the cluster knows the values of.
+
+        They come from secrets and from fields of the pod.
+        """
+        pod = self.platform.get(component["executorLabel"], {})
+        keys = [key for secret in pod.get("secretAsEnv", []) for key in secret.get("keyToEnv", [])]
+        fields = pod.get("fieldPathAsEnv", [])
+        return [*(key["envVar"] for key in keys), *(field["name"] for field in fields)]
 
     def renamed(self, prefixes: Mapping[str, str]) -> CompiledSpec:
         """Returns it with each prefix of a path replaced, in whatever names one."""

@@ -63,7 +63,7 @@ def pod_environment(name: str, home: Path, *, secrets: Iterable[str] = ()) -> di
     Args:
         name: the node.
         home: an empty folder: nothing of the user's home is in a pod.
-        secrets: variables that the cluster's secrets set; taken from this machine's if set here.
+        secrets: variables that the cluster sets; taken from this machine's if set here.
     """
     kept = [name for name in (*_OF_THE_IMAGE, *secrets) if name in os.environ]
     return {

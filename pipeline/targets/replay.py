@@ -269,7 +269,7 @@ class Replay:
             executor_input,
             log,
             self._compiled.timeout(component),
-            tuple(self._compiled.secret_variables(component)),
+            tuple(self._compiled.cluster_variables(component)),
         )
         for number in range(1, most + 1):
             try:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from pipeline.config.cluster import KubeflowConfig
+from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.disk import disk_advice
 from pipeline.targets.pod_spec import executor_config, pod_refusals
 from pipeline.targets.spec import container_resources
@@ -72,6 +73,14 @@ def test_requests_and_limits_are_those_that_kfp_writes():
         {name: None if name == "accelerator" else kfp[name] for name in ours}
     )
     assert ours["accelerator"] == kinds
+
+
+def test_a_replay_knows_the_variables_that_only_the_cluster_sets():
+    given = profile(secrets={"minio": {"accesskey": "AWS_ACCESS_KEY_ID"}})
+    pods = {"Trainer_executor": executor_config(given, "Trainer")}
+    spec = CompiledSpec("kubeflow", {}, "", {}, pods)
+    found = spec.cluster_variables({"executorLabel": "Trainer_executor"})
+    assert found == ["AWS_ACCESS_KEY_ID", "NODE", "POD"]
 
 
 def test_without_settings_there_is_no_platform_spec():
