@@ -54,7 +54,8 @@ def add_command(commands: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter of the pipeline itself; repeatable",
+        help="a parameter of the pipeline, such as training.epochs=3 for a field of the YAML that "
+        "cluster.<target>.parameters lists; repeatable",
     )
     submit.add_argument(
         "--experiment",

@@ -92,7 +92,8 @@ def add_commands(commands: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a parameter of the pipeline itself, of the type that the file declares; repeatable",
+        help="a parameter of the pipeline, such as training.epochs=3 for a field of the YAML that "
+        "cluster.<target>.parameters lists; of the type that the file declares; repeatable",
     )
     replay.add_argument(
         "--image",
@@ -118,11 +119,14 @@ def _compile(arguments: argparse.Namespace) -> int:
     path = compile_file(config, arguments.target, arguments.output)
     if said := advice(config, arguments.target):
         print(said, file=message_stream(path))
-    there = getattr(config.cluster, arguments.target).data_path or config.data.path
+    profile = getattr(config.cluster, arguments.target)
+    there = profile.data_path or config.data.path
+    fields = ", ".join(profile.parameters)
     print(
         f"{path}: {config.name} for {arguments.target}. Try it on this machine with\n"
         f"  python -m pipeline replay --spec {path} --map {there.rpartition('/')[0]}=FOLDER\n"
-        f"and start it there with\n  python -m pipeline submit --spec {path} --wait",
+        f"and start it there with\n  python -m pipeline submit --spec {path} --wait"
+        + (f"\n--parameter NAME=VALUE of both sets: {fields}" if fields else ""),
         file=message_stream(path),
     )
     return 0

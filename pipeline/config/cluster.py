@@ -119,6 +119,11 @@ class TargetConfig(_Section):
     service_account: str | None = Field(
         default=None, description="Account that the run has; null: the target's default."
     )
+    parameters: tuple[str, ...] = Field(
+        default=(),
+        description="Fields of the YAML that a run may set (`[training.epochs, data.path]`): "
+        "parameters of the compiled pipeline with the fields' values as defaults.",
+    )
     retries: int = Field(default=0, ge=0, description="How often a node that failed runs again.")
     cache: bool = Field(
         default=True, description="Reuse what a node wrote from the same inputs and settings."

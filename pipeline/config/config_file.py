@@ -18,7 +18,7 @@ from pipeline.config.yaml_errors import yaml_error_text
 from pipeline.engines.engine import Engine
 from pipeline.engines.table import BeamConfig
 
-_PATH_FIELDS = (
+PATH_FIELDS = (
     ("data", "path"),
     ("data", "eval_path"),
     ("schema", "path"),
@@ -124,13 +124,29 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {override}: the value is not valid YAML: {error}") from None
+    set_value(raw, dotted.strip(), value, shown=f"--set {override}")
+
+
+def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> None:
+    """Sets a field of the YAML, in place.
+
+    Args:
+        raw: the values of the YAML.
+        dotted: `section.field`, an index for an element of a list.
+        value: the field's value.
+        shown: what an error calls the assignment.
+
+    Raises:
+        ConfigError: the path names no element of a list, or goes on below a value.
+    """
+    keys = dotted.split(".")
     node: Any = raw
     for depth, key in enumerate(keys):
         last = depth == len(keys) - 1
         if isinstance(node, list):
             if not key.isdigit() or int(key) >= len(node):
                 raise ConfigError(
-                    f"--set {override}: {'.'.join(keys[:depth])} is a list of {len(node)}; "
+                    f"{shown}: {'.'.join(keys[:depth])} is a list of {len(node)}; "
                     f"{key!r} is no index into it (0 to {len(node) - 1})."
                 )
             index: Any = int(key)
@@ -140,8 +156,7 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
                 node[key] = {}
         else:
             raise ConfigError(
-                f"--set {override}: {'.'.join(keys[:depth])} holds {node!r}, "
-                "which has no fields of its own."
+                f"{shown}: {'.'.join(keys[:depth])} holds {node!r}, which has no fields of its own."
             )
         if last:
             node[index] = value
@@ -150,7 +165,7 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
 
 
 def _resolve_paths(raw: dict[str, Any], folder: Path) -> None:
-    for section, field in _PATH_FIELDS:
+    for section, field in PATH_FIELDS:
         values = raw.get(section)
         value = values.get(field) if isinstance(values, dict) else None
         if isinstance(value, str) and value and "://" not in value:

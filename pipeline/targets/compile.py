@@ -12,6 +12,7 @@ from pipeline.config.config import PipelineConfig
 from pipeline.graph.build import create_pipeline
 from pipeline.targets import kubeflow, vertex
 from pipeline.targets.disk import disk_advice
+from pipeline.targets.parameter_declaration import parameter_declaration
 from pipeline.targets.refusals import data_gib, node_refusals, refusals
 
 Target = Literal["kubeflow", "vertex"]
@@ -42,17 +43,17 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
         raise ConfigError("\n".join(found))
     if isinstance(profile, KubeflowConfig):
         records = kubeflow.records_folder(profile, config.name)
-        graph = create_pipeline(
-            there, blessed_models=records, baseline_model=profile.baseline_model
-        )
+        arguments = {"blessed_models": records, "baseline_model": profile.baseline_model}
     else:
-        graph = create_pipeline(vertex.with_time_to_start(there))
+        there, arguments = vertex.with_time_to_start(there), {}
+    graph = create_pipeline(there, **arguments)
     if found := node_refusals(there, profile, graph):
         raise ConfigError("\n".join(found))
+    declare = parameter_declaration(there, arguments, target, profile.parameters)
     if isinstance(profile, KubeflowConfig):
-        return kubeflow.compiled(graph, profile, runner=runner)
+        return kubeflow.compiled(graph, profile, declare=declare, runner=runner)
     pools = vertex.worker_pools(config.training)
-    return vertex.compiled(graph, profile, pools=pools, runner=runner)
+    return vertex.compiled(graph, profile, pools=pools, declare=declare, runner=runner)
 
 
 def compile_file(config: PipelineConfig, target: Target, output: Path | None) -> Path:

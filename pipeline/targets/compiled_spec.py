@@ -14,6 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from pipeline.common.errors import ConfigError
+from pipeline.targets.run_time_parameters import rename_packed
 
 _NAME = re.compile(r"^\w([\w. -]*\w)?$")
 
@@ -103,10 +104,16 @@ class CompiledSpec:
 
     def renamed(self, prefixes: Mapping[str, str]) -> CompiledSpec:
         """Returns it with each prefix of a path replaced, in whatever names one."""
-        text = json.dumps(self.spec)
-        for old, new in sorted(prefixes.items(), key=lambda pair: -len(pair[0])):
-            text = text.replace(old, new)
-        return dataclasses.replace(self, spec=json.loads(text))
+        spec = json.loads(rename_text(json.dumps(self.spec), prefixes))
+        rename_packed(spec, lambda text: rename_text(text, prefixes))
+        return dataclasses.replace(self, spec=spec)
+
+
+def rename_text(text: str, prefixes: Mapping[str, str]) -> str:
+    """Returns the text with each prefix of a path replaced, the longest first."""
+    for old, new in sorted(prefixes.items(), key=lambda pair: -len(pair[0])):
+        text = text.replace(old, new)
+    return text
 
 
 def _names(spec: Mapping[str, Any]) -> Iterator[str]:

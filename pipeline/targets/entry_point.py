@@ -10,6 +10,7 @@ corrects both, from what the compiler wrote down of the component's inputs and o
 
 from __future__ import annotations
 
+import importlib
 import json
 import signal
 import sys
@@ -22,10 +23,16 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.process_end import end_process
 from pipeline.targets import executor_input
+from pipeline.targets.container_flags import (
+    DRIVER,
+    INPUTS_SPEC,
+    INVOCATION,
+    OUTPUTS_SPEC,
+    RUN_TIME_PARAMETERS,
+)
 
-INVOCATION = "--json_serialized_invocation_args"
-INPUTS_SPEC = "--json_serialized_inputs_spec_args"
-OUTPUTS_SPEC = "--json_serialized_outputs_spec_args"
+_EXECUTOR_PROGRAM = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
+_DRIVER_PROGRAM = "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver"
 
 
 class Invocation(NamedTuple):
@@ -48,6 +55,10 @@ class Invocation(NamedTuple):
         outputs = _take(arguments, OUTPUTS_SPEC)
         inputs = arguments[arguments.index(INPUTS_SPEC) + 1] if INPUTS_SPEC in arguments else None
         given = json.loads(_take(arguments, INVOCATION) or "{}")
+        if packed := _take(arguments, RUN_TIME_PARAMETERS):
+            from pipeline.targets.run_time_parameters import NodeParameters
+
+            given = NodeParameters.unpack(packed).apply(given)
         prepared = executor_input.prepare(
             given,
             json.loads(inputs) if inputs else None,
@@ -97,14 +108,14 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Runs the executor that the arguments name."""
+    """Runs the executor that the arguments name, or the driver before it."""
     # As the first process of a container Python would ignore SIGTERM; training takes it over.
     signal.signal(signal.SIGTERM, _end)
     from absl import app
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor as tfx_entry
 
     register_file_systems(" ".join(argv))
-    invocation = Invocation.read(argv[1:])
+    tfx_entry = importlib.import_module(_DRIVER_PROGRAM if DRIVER in argv else _EXECUTOR_PROGRAM)
+    invocation = Invocation.read([each for each in argv[1:] if each != DRIVER])
 
     def run(parsed: Any) -> None:
         tfx_entry.main(parsed)

@@ -7,6 +7,7 @@ blessed models, ExampleGen's driver by what is settled when the pipeline is comp
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -57,11 +58,7 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
             f"cluster.kubeflow.baseline_model={target.baseline_model}: a folder of this machine, "
             "which no pod has; copy the model to a remote place."
         )
-    if spans := _SPAN.search(config.data.path):
-        found.append(
-            f"data.path={config.data.path}: {spans[0]} is resolved by ExampleGen's driver, which "
-            "Kubeflow does not run; name the folder itself."
-        )
+    found += path_refusals(config)
     for name, node in target.resources.items():
         kind = node.accelerator
         if kind is not None and "/" not in kind:
@@ -93,18 +90,38 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
     return [*found, *pod_refusals(target)]
 
 
-def compiled(pipeline: Any, target: KubeflowConfig, *, runner: Any = None) -> str:
+def path_refusals(config: PipelineConfig) -> list[str]:
+    """Returns what is wrong with the paths of the data; a run may set them, too."""
+    spans = _SPAN.search(config.data.path)
+    if not spans:
+        return []
+    return [
+        f"data.path={config.data.path}: {spans[0]} is resolved by ExampleGen's driver, which "
+        "Kubeflow does not run; name the folder itself."
+    ]
+
+
+def compiled(
+    pipeline: Any,
+    target: KubeflowConfig,
+    *,
+    declare: Callable[[dict[str, Any]], None] | None = None,
+    runner: Any = None,
+) -> str:
     """Returns the YAML; the same bytes for the same configuration.
 
     Args:
         pipeline: of `create_pipeline`, without resolvers.
         target: its profile.
+        declare: adds run-time parameters to the pipelineSpec; None: there are none.
         runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
 
     Raises:
         ConfigError: It is too large to start.
     """
     spec = job_of(pipeline, target, runner)["pipelineSpec"]
+    if declare is not None:
+        declare(spec)
     spec["defaultPipelineRoot"] = target.pipeline_root
     rename_outputs(spec)
     each_container(spec, lambda name, container: container.pop("lifecycle", None))

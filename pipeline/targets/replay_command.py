@@ -17,7 +17,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.report.progress import duration
 from pipeline.run.interrupts import terminated_by_signal
-from pipeline.targets.compiled_spec import CompiledSpec
+from pipeline.targets.compiled_spec import CompiledSpec, rename_text
 from pipeline.targets.execution import Host
 from pipeline.targets.in_image import runner_in_image
 from pipeline.targets.node_command import on_this_machine
@@ -67,9 +67,11 @@ def replay_file(
     if compiled.root and not remote:
         places[compiled.root.rstrip("/")] = str(root)
     here = compiled.renamed(places)
+    given = given_parameters(parameters)
+    given = {name: rename_text(value, places) for name, value in given.items()}
     if remote:
         register_file_systems(compiled.root)
-    elif left := _REMOTE.search(json.dumps(_values(here.spec))):
+    elif left := _REMOTE.search(json.dumps([*_values(here.spec), *given.values()])):
         raise ConfigError(
             f"--spec {spec}: the pipeline reads {left[0]}, which is not on this machine; say what "
             f"stands for it with --map {left[0].rpartition('/')[0]}=FOLDER, or let --remote use "
@@ -100,7 +102,7 @@ def replay_file(
         here,
         root,
         remote=compiled.root if remote else None,
-        parameters=given_parameters(parameters),
+        parameters=given,
         host=host,
         on_start=lambda name: console.print(f"{name}: start"),
         on_end=ended,

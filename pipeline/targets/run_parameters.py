@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.common.errors import ConfigError
 from pipeline.targets.compiled_spec import CompiledSpec
+from pipeline.targets.run_time_parameters import check_values, rename_as_declared
 
 _TRUTHS = {"true": True, "false": False}
 
@@ -17,14 +18,16 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> dict[str, Any
 
     Args:
         compiled: the pipeline; its root declares the parameters.
-        texts: name -> text of those that are given now.
+        texts: name -> text of those that are given now; the name may be a field of the YAML that
+            the parameter sets (`training.epochs`).
 
     Raises:
         ConfigError: one that the pipeline does not have, a text that is not of its type, or one
-            that has neither a value nor a default.
+            that has neither a value nor a default, or a value that the YAML's field does not take.
     """
     root = compiled.spec["root"].get("inputDefinitions", {})
     declared = root.get("parameters", {})
+    texts = rename_as_declared(texts, declared)
     unknown = [name for name in texts if name not in declared]
     if unknown:
         there = f"it has {', '.join(declared)}" if declared else "it has none of its own"
@@ -45,6 +48,7 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> dict[str, Any
                 f"the pipeline's parameter {name} ({kind}) has no value and no default; give it "
                 f"with --parameter {name}=VALUE."
             )
+    check_values(compiled.spec, values)
     return values
 
 

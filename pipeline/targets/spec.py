@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config.cluster import NodeResources, TargetConfig
-from pipeline.targets.entry_point import OUTPUTS_SPEC
+from pipeline.targets.container_flags import OUTPUTS_SPEC
 from pipeline.targets.executor_input import output_names
 from pipeline.targets.long_values import compress_properties
 

@@ -16,6 +16,7 @@ from pipeline.report.progress import duration
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.platform import PlatformError, RunNow, Submission, SubmittedRun
 from pipeline.targets.run_parameters import given_parameters, values_of
+from pipeline.targets.run_time_parameters import rename_as_declared
 from pipeline.targets.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def parameters(compiled: CompiledSpec, given: Sequence[str]) -> dict[str, Any]:
     """
     texts = given_parameters(given)
     values = values_of(compiled, texts)
-    return {name: values[name] for name in texts}
+    return {name: values[name] for name in rename_as_declared(texts, values)}
 
 
 def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], SubmittedRun]:

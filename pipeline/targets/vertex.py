@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.common.errors import ConfigError
@@ -156,7 +156,12 @@ def with_time_to_start(config: PipelineConfig) -> PipelineConfig:
 
 
 def compiled(
-    pipeline: Any, target: VertexConfig, *, pools: tuple[int, ...] = (1,), runner: Any = None
+    pipeline: Any,
+    target: VertexConfig,
+    *,
+    pools: tuple[int, ...] = (1,),
+    declare: Callable[[dict[str, Any]], None] | None = None,
+    runner: Any = None,
 ) -> str:
     """Returns the JSON; the same bytes for the same configuration.
 
@@ -165,6 +170,7 @@ def compiled(
         target: its profile.
         pools: machines that the Trainer trains on, of `worker_pools`; a CustomJob if there are
             several, or if the profile's settings need one.
+        declare: adds run-time parameters to the pipelineSpec; None: there are none.
         runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
 
     Raises:
@@ -172,6 +178,8 @@ def compiled(
     """
     job = job_of(pipeline, target, runner)
     spec = job["pipelineSpec"]
+    if declare is not None:
+        declare(spec)
     spec["defaultPipelineRoot"] = target.pipeline_root
     job["runtimeConfig"]["gcsOutputDirectory"] = target.pipeline_root
     job["labels"] = {**job.get("labels", {}), **target.labels}

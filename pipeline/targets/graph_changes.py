@@ -1,0 +1,72 @@
+"""What another configuration changes in the compiled graph: settings of nodes, or more."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.config.cluster import TargetConfig
+from pipeline.config.config import PipelineConfig
+
+# What a compiled pipeline says of machines is no setting of a node, and the same in all builds.
+_ANY_TARGET = TargetConfig(image="any:1", pipeline_root="any")
+
+
+class StructureChanged(Exception):
+    """Two graphs differ in more than the settings of their nodes; the text names the place."""
+
+
+def build_job(config: PipelineConfig, graph: Mapping[str, str | None]) -> dict[str, Any]:
+    """Returns the compiled graph of a configuration, for any machines.
+
+    Args:
+        config: the configuration at its target.
+        graph: further arguments of `create_pipeline`.
+    """
+    from pipeline.graph.build import create_pipeline
+    from pipeline.targets.spec import job_of
+
+    return job_of(create_pipeline(config, **graph), _ANY_TARGET)
+
+
+def changed_properties(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Returns node -> execution properties that differ, with their values in `after`.
+
+    Args:
+        before: a compiled graph, of `build_job`.
+        after: that of another configuration.
+
+    Raises:
+        StructureChanged: something else differs.
+    """
+    (old, old_rest), (new, new_rest) = _split_properties(before), _split_properties(after)
+    if place := _first_difference(old_rest, new_rest):
+        raise StructureChanged(place)
+    changed = {
+        node: {key: value for key, value in properties.items() if value != old[node][key]}
+        for node, properties in new.items()
+    }
+    return {node: properties for node, properties in changed.items() if properties}
+
+
+def _split_properties(job: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Returns node -> constant execution properties, and the job without their values."""
+    rest = copy.deepcopy(dict(job))
+    properties: dict[str, dict[str, Any]] = {}
+    for node, task in rest["pipelineSpec"]["root"]["dag"]["tasks"].items():
+        properties[node] = {
+            key: source["runtimeValue"].pop("constant")
+            for key, source in task.get("inputs", {}).get("parameters", {}).items()
+            if "constant" in source.get("runtimeValue", {})
+        }
+    return properties, rest
+
+
+def _first_difference(old: Any, new: Any, place: str = "the compiled pipeline") -> str | None:
+    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+        found = (_first_difference(old[key], new[key], f"{place}.{key}") for key in old)
+        return next((each for each in found if each), None)
+    return None if old == new else place
