@@ -135,7 +135,7 @@ class TargetConfig(_Section):
 
 
 class KubeflowConfig(TargetConfig, PodSettings):
-    """Kubeflow Pipelines, open source, from 2.0 on."""
+    """Kubeflow Pipelines, open source, 2.5 and newer."""
 
     section = "cluster.kubeflow"
 

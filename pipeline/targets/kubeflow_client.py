@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines' API, by KFP's own client: upload, run, and what became of it.
+"""Kubeflow Pipelines' API, by KFP's own client: upload, start a run, and follow it.
 
 Host and credentials are the client's own business: KF_PIPELINES_ENDPOINT and its like, the service
 account of a pod, kubectl's configuration, ~/.config/kfp/context.json.
@@ -9,18 +9,27 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipeline.report.progress import Status
-from pipeline.targets.kubeflow_connection import ENDPOINT, Refused, connected, in_words
-from pipeline.targets.platform import RunNow, Submission, TaskNow
+from pipeline.targets.kubeflow_connection import (
+    ENDPOINT,
+    CredentialsRefused,
+    connect,
+    translate_errors,
+)
+from pipeline.targets.platform import PlatformError, RunNow, Say, Submission, TaskNow
 from pipeline.targets.platform import RunState as State
+from pipeline.targets.server_text import printable
 
 UI_ENDPOINT = "KF_PIPELINES_UI_ENDPOINT"
 _EXPERIMENTS = ("KF_PIPELINES_OVERRIDE_EXPERIMENT_NAME", "KF_PIPELINES_DEFAULT_EXPERIMENT_NAME")
 _EQUALS = 1  # of the API's filters
+_ID = re.compile(r"[\w.-]{1,200}")
 _STATES: Mapping[str, Status] = {
     "PENDING": "waiting",
     "RUNNING": "running",
@@ -39,137 +48,162 @@ _RUN_STATES: Mapping[str, State] = {
 }
 
 
-def submit(it: Submission, say: Callable[[str], None]) -> KubeflowRun:
-    """Uploads a pipeline, or a new version of one that is there, and starts a run.
+def submit(submission: Submission, say: Say) -> KubeflowRun:
+    """Upload a pipeline, or a new version of a known one, and start a run of it.
 
     A version is named by the digest of the file: the same file is uploaded once.
 
     Args:
-        it: the pipeline, and how it is to run.
-        say: told what has been done.
+        submission: The pipeline, and how it is to run.
+        say: Prints what was done.
 
     Raises:
-        PlatformError: there is no server, or it does not take the pipeline.
+        PlatformError: There is no server, or it refuses the pipeline.
     """
-    platform = _Kubeflow(it.timeout)
-    pipeline, version, told = platform.version(it)
-    say(told)
-    return platform.run(it, pipeline, version, say)
+    connection = KubeflowConnection(submission.timeout)
+    pipeline, version = connection.upload(submission, say)
+    return connection.start_run(submission, pipeline, version, say)
 
 
 class KubeflowRun:
     """A run of Kubeflow Pipelines."""
 
-    def __init__(self, platform: _Kubeflow, run_id: str) -> None:
-        """Takes the connection and the run's id."""
-        self._platform = platform
+    def __init__(self, connection: KubeflowConnection, run_id: str) -> None:
+        """Take the connection and the run's id."""
+        self._connection = connection
         self.run_id = run_id
 
     @property
     def page(self) -> str:
-        """Where a person looks at it."""
-        place = os.environ.get(UI_ENDPOINT) or os.environ.get(ENDPOINT)
-        if not place:
-            return f"/#/runs/details/{self.run_id} of Kubeflow's pages, which {UI_ENDPOINT} names"
-        place = place if place.startswith("http") else f"http://{place}"
-        return f"{place.rstrip('/')}/#/runs/details/{self.run_id}"
+        """The address of its page."""
+        return page_of(f"runs/details/{self.run_id}")
 
     @property
     def stop(self) -> str:
         """A command that ends it."""
         if not os.environ.get(ENDPOINT):
-            return "Terminate, on its page"  # the client alone does not find it: see _guard
+            return "Terminate, on its page"  # the client alone does not find it: see connect
         return f"python -c 'import kfp; kfp.Client().terminate_run(\"{self.run_id}\")'"
 
     def now(self) -> RunNow:
-        """Asks the server."""
-        run = self._platform.ask("look at the run", lambda client: client.get_run(self.run_id))
-        details = (run.run_details and run.run_details.task_details) or []
-        return RunNow(
-            _RUN_STATES.get(run.state or "", "running"),
-            _tasks(details),
-            _message(run.error) or _last_words(run.state_history),
-        )
+        """Ask the server."""
+        with translate_errors("look at the run"):
+            run = self._connection.ask(
+                "look at the run", lambda client: client.get_run(self.run_id)
+            )
+            details = (run.run_details and run.run_details.task_details) or []
+            return RunNow(
+                _RUN_STATES.get(run.state or "", "running"),
+                _tasks(details),
+                _message(run.error) or _last_message(run.state_history),
+            )
 
 
-class _Kubeflow:
-    """The client, connected; its errors in words."""
+class KubeflowConnection:
+    """The client, connected; its errors translated."""
 
     def __init__(self, timeout: float) -> None:
+        """Connect.
+
+        Args:
+            timeout: Seconds that one request may take.
+        """
         self._timeout = timeout
-        self._client = connected(self._timeout)
+        self._client = connect(self._timeout)
 
-    def ask(self, doing: str, call: Callable[[Any], Any]) -> Any:
-        """Calls the client; once more by a new one where its token has expired meanwhile."""
+    @property
+    def namespace(self) -> str | None:
+        """The user's namespace, on a cluster with several users."""
+        return self._client.get_user_namespace() or None
+
+    def ask(self, action: str, call: Callable[[Any], Any]) -> Any:
+        """Call the client; once more with a new one, if its token has expired.
+
+        Args:
+            action: What is being done, as in "cannot start a run".
+            call: Takes KFP's client.
+
+        Raises:
+            PlatformError: The server refuses, or does not answer.
+        """
         try:
-            with in_words(doing):
+            with translate_errors(action):
                 return call(self._client)
-        except Refused:
-            self._client = connected(self._timeout)
-            with in_words(doing):
+        except CredentialsRefused:
+            self._client = connect(self._timeout)
+            with translate_errors(action):
                 return call(self._client)
 
-    def version(self, it: Submission) -> tuple[str, str, str]:
-        """Returns the ids of the pipeline and its version, and what was done."""
-        namespace = self._client.get_user_namespace() or None
+    def upload(self, submission: Submission, say: Say) -> tuple[str, str]:
+        """Upload a file, unless it is there; return the ids of the pipeline and its version."""
+        name = submission.name
+        namespace = self.namespace
         found = self.ask(
             "look for the pipeline",
-            lambda client: client.list_pipelines(filter=_named(it.name), namespace=namespace),
+            lambda client: client.list_pipelines(filter=_named(name), namespace=namespace),
         )
         if not found.pipelines:
             made = self.ask(
                 "upload the pipeline",
                 lambda client: client.upload_pipeline(
-                    str(it.file),
-                    pipeline_name=it.name,
-                    description=f"Its first version is {it.digest}.",
+                    str(submission.file),
+                    pipeline_name=name,
+                    description=f"Its first version is {submission.digest}.",
                     namespace=namespace,
                 ),
             )
-            first = self._versions(made.pipeline_id)
-            return made.pipeline_id, first.pipeline_version_id, f"Uploaded: pipeline {it.name}, new"
-        pipeline = found.pipelines[0].pipeline_id
+            pipeline = checked_id(made.pipeline_id, "the pipeline")
+            say(f"Uploaded: pipeline {name}, new")
+            return pipeline, _version_id(self._version(pipeline))
+        pipeline = checked_id(found.pipelines[0].pipeline_id, "the pipeline")
         # The server calls a first version like the pipeline.
-        is_first = it.digest in (found.pipelines[0].description or "")
-        name = it.name if is_first else f"{it.name} {it.digest}"
-        known = self._versions(pipeline, name)
+        is_first = submission.digest in (found.pipelines[0].description or "")
+        version = name if is_first else f"{name} {submission.digest}"
+        known = self._version(pipeline, version)
         if known is not None:
-            return pipeline, known.pipeline_version_id, f"Pipeline {it.name} has this file already"
+            say(f"Pipeline {name} has this file already")
+            return pipeline, _version_id(known)
         made = self.ask(
             "upload a version of the pipeline",
             lambda client: client.upload_pipeline_version(
-                str(it.file), pipeline_version_name=name, pipeline_id=pipeline
+                str(submission.file), pipeline_version_name=version, pipeline_id=pipeline
             ),
         )
-        return pipeline, made.pipeline_version_id, f"Uploaded: pipeline {it.name}, version {name}"
+        say(f"Uploaded: pipeline {name}, version {version}")
+        return pipeline, _version_id(made)
 
-    def run(
-        self, it: Submission, pipeline: str, version: str, say: Callable[[str], None]
-    ) -> KubeflowRun:
-        """Starts a run of a version."""
+    def experiment(self, submission: Submission) -> tuple[str, str]:
+        """Find or make the experiment; return its name and its id."""
         variables = (os.environ.get(name) for name in _EXPERIMENTS)
-        experiment = it.experiment or next(filter(None, variables), "Default")
+        name = submission.experiment or next(filter(None, variables), "Default")
         group = self.ask(
-            f"find or make the experiment {experiment}",
-            lambda client: client.create_experiment(experiment),
+            f"find or make the experiment {name}", lambda client: client.create_experiment(name)
         )
-        name = it.run_name or f"{it.name} {time.strftime('%Y-%m-%d %H-%M-%S')}"
+        return name, checked_id(group.experiment_id, "the experiment")
+
+    def start_run(
+        self, submission: Submission, pipeline: str, version: str, say: Say
+    ) -> KubeflowRun:
+        """Start a run of a version."""
+        experiment, experiment_id = self.experiment(submission)
+        name = submission.run_name or f"{submission.name} {time.strftime('%Y-%m-%d %H-%M-%S')}"
         made = self.ask(
             "start a run",
             lambda client: client.run_pipeline(
-                group.experiment_id,
+                experiment_id,
                 name,
-                params=dict(it.parameters),
+                params=dict(submission.parameters),
                 pipeline_id=pipeline,
                 version_id=version,
-                service_account=it.profile.service_account if it.profile else None,
+                service_account=submission.profile.service_account if submission.profile else None,
             ),
         )
+        run_id = checked_id(made.run_id, "the run")
         say(f"Started: run {name!r} in experiment {experiment}")
-        return KubeflowRun(self, made.run_id)
+        return KubeflowRun(self, run_id)
 
-    def _versions(self, pipeline: str, name: str | None = None) -> Any:
-        """Returns the version of that name, or the latest one; None where there is none."""
+    def _version(self, pipeline: str, name: str | None = None) -> Any:
+        """Return the version of that name, or the latest one; None if there is none."""
         found = self.ask(
             "look for versions of the pipeline",
             lambda client: client.list_pipeline_versions(
@@ -179,6 +213,33 @@ class _Kubeflow:
         return found.pipeline_versions[0] if found.pipeline_versions else None
 
 
+def page_of(fragment: str) -> str:
+    """Return the address of a page of Kubeflow, without credentials."""
+    place = os.environ.get(UI_ENDPOINT) or os.environ.get(ENDPOINT)
+    if not place:
+        return f"/#/{fragment} of Kubeflow's pages, which {UI_ENDPOINT} names"
+    place = place if place.startswith("http") else f"http://{place}"
+    return printable(f"{place.rstrip('/')}/#/{fragment}")
+
+
+def checked_id(found: object, owner: str) -> str:
+    """Return an id that the server made; it becomes part of addresses and commands.
+
+    Raises:
+        PlatformError: The answer has none, or it is no id.
+    """
+    if isinstance(found, str) and _ID.fullmatch(found):
+        return found
+    raise PlatformError(
+        f"the server's answer has no valid id of {owner} ({str(found)[:80]!r}): it is not Kubeflow "
+        "Pipelines 2.5 or newer, or a proxy changes its answers."
+    )
+
+
+def _version_id(version: Any) -> str:
+    return checked_id(version and version.pipeline_version_id, "the pipeline's version")
+
+
 def _named(name: str) -> str:
     return json.dumps(
         {"predicates": [{"operation": _EQUALS, "key": "display_name", "stringValue": name}]}
@@ -186,7 +247,7 @@ def _named(name: str) -> str:
 
 
 def _tasks(details: list[Any]) -> dict[str, TaskNow]:
-    """Nodes by name; those of the workflow that are no tasks (drivers, executors) come along."""
+    """Return nodes by name; also those of the workflow that are no tasks: drivers, executors."""
     pods = {_number(detail.pod_name): detail for detail in details}
     found = {}
     for detail in details:
@@ -194,23 +255,24 @@ def _tasks(details: list[Any]) -> dict[str, TaskNow]:
         children = [pods.get(_number(child.pod_name)) for child in detail.child_tasks or []]
         if status == "done" and any(c is not None and c.state == "SKIPPED" for c in children):
             status = "cached"  # its driver found what it would make
-        words = _message(detail.error) or _last_words(detail.state_history)
+        message = _message(detail.error) or _last_message(detail.state_history)
         failed = [c.pod_name for c in children if c is not None and c.state == "FAILED"]
         if status == "failed" and failed:
-            words = f"{words}\nIts log: kubectl logs {failed[-1]} --container main".strip()
+            pod = shlex.quote(failed[-1] or "POD")
+            message = f"{message}\nIts log: kubectl logs {pod} --container main".strip()
         found[detail.display_name] = TaskNow(
-            status, _seconds(detail.start_time), _seconds(detail.end_time), words
+            status, _seconds(detail.start_time), _seconds(detail.end_time), message
         )
     return found
 
 
 def _number(pod: str | None) -> str:
-    """What the names of a node and of its pod have in common."""
+    """Return what the names of a node and of its pod have in common."""
     return (pod or "").rpartition("-")[2]
 
 
 def _seconds(at: datetime.datetime | None) -> float | None:
-    """Since 1970; what has not been is told as of year 1."""
+    """Return seconds since 1970; the server writes year 1 for what has not happened."""
     return at.timestamp() if at is not None and at.year > 1970 else None
 
 
@@ -218,5 +280,5 @@ def _message(error: Any) -> str:
     return (error and error.message) or ""
 
 
-def _last_words(history: list[Any] | None) -> str:
+def _last_message(history: list[Any] | None) -> str:
     return next((_message(each.error) for each in reversed(history or []) if each.error), "")

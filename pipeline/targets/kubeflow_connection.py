@@ -1,4 +1,4 @@
-"""KFP's client, connected: where its server is, how long a request takes, its errors in words."""
+"""KFP's client, connected: where its server is, the limits of a request, its errors translated."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from pipeline.targets.bounded_requests import RequestTimedOut, ResponseTooLarge, send_bounded
+from pipeline.targets.kfp_context import EXAMPLE, check_context_file
 from pipeline.targets.platform import PlatformError, without_noise
+from pipeline.targets.server_text import error_text, html_text, one_line, printable
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
-_LONGEST_WORDS = 600
+MINIMUM_VERSION = (2, 5)
 
 _NO_ENDPOINT = f"""\
 no Kubeflow Pipelines is known on this machine. Do one of
@@ -25,24 +29,24 @@ or submit from a pod of the cluster."""
 
 _CREDENTIALS = (
     "Its client takes them from KF_PIPELINES_IAP_OAUTH2_CLIENT_ID (Google's proxy), from "
-    "~/.config/kfp/context.json (client_authentication_cookie, or "
-    "client_authentication_header_name and _value), or in a pod from the token that "
+    f"~/.config/kfp/context.json ({EXAMPLE}; or client_authentication_header_name and "
+    "client_authentication_header_value in place of the cookie), or in a pod from the token that "
     "KF_PIPELINES_SA_TOKEN_PATH names."
 )
 
 
-class Refused(PlatformError):
-    """Credentials are not taken, or not any more."""
+class CredentialsRefused(PlatformError):
+    """Credentials are missing, wrong or have expired."""
 
 
-def connected(timeout: float) -> Any:
-    """Returns KFP's client, whose requests end, and which takes no login page for an answer.
+def connect(timeout: float) -> Any:
+    """Return KFP's client, whose requests have limits, and which refuses login pages as answers.
 
     Args:
-        timeout: seconds that one request may take.
+        timeout: Seconds that one request may take, from connecting to the last byte.
 
     Raises:
-        PlatformError: it is not installed, knows no server, or the server does not take it.
+        PlatformError: It is not installed, knows no server, the server refuses it or is too old.
     """
     try:
         import kfp
@@ -52,67 +56,135 @@ def connected(timeout: float) -> Any:
         ) from None
     if not _endpoint_is_known():
         raise PlatformError(_NO_ENDPOINT)
+    _check_endpoint()
+    check_context_file(Path(kfp.Client._LOCAL_KFP_CONTEXT))
 
     class Client(kfp.Client):
-        """KFP's, asking for its server's health once: it does so 5 times in 25 seconds."""
+        """KFP's, which asks for its server's health once: KFP's does so 5 times in 25 seconds."""
 
         def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
             api = self._healthz_api
-            _guard(api.api_client, timeout)
+            _limit_requests(api.api_client, timeout)
             # Called get_healthz before kfp-server-api 2.1.
             name = "healthz_service_get_healthz"
             return getattr(api, name if hasattr(api, name) else "get_healthz")()
 
-    with in_words("connect"):
+    with translate_errors("connect"):
         client = Client()
-    _guard(client._run_api.api_client, timeout)
+        _limit_requests(client._run_api.api_client, timeout)
+        if client.get_user_namespace():
+            _check_health(client)  # the client itself asks only without a namespace
     return client
 
 
-def _guard(api: Any, timeout: float) -> None:
-    """Lets no request of the client wait for ever, and takes no login page for an answer."""
+def _check_health(client: Any) -> None:
+    """Ask for the server's version; a gateway may hide it, which decides nothing."""
+    import kfp_server_api
+
+    with contextlib.suppress(kfp_server_api.ApiException):
+        client.get_kfp_healthz()
+
+
+def _check_endpoint() -> None:
+    """Refuse an address that cannot be one; it is not printed, since it may hold a password."""
+    place = os.environ.get(ENDPOINT)
+    if not place:
+        return
+    try:
+        parts = urlsplit(place if "://" in place else f"https://{place}")
+        is_valid = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_valid = False
+    if not is_valid or parts.scheme not in ("http", "https") or not place.isprintable():
+        raise PlatformError(
+            f"{ENDPOINT} is not an address; use https://host, https://host/pipeline or "
+            "http://localhost:8080."
+        )
+
+
+def _limit_requests(api: Any, timeout: float) -> None:
+    """Give each request of the client its limits, and refuse answers that are no JSON object."""
     rest, settings = api.rest_client, api.configuration
-    ask = rest.request
-    if hasattr(ask, "guarded"):
+    if hasattr(rest.request, "is_limited"):
         return
     if (refresh := settings.refresh_api_key_hook) is not None:
         host = settings.host
 
         def refresh_token(configuration: Any) -> None:
-            # Where kubectl's configuration has a token, this sets host and hook anew, too: the
-            # host to that of Kubernetes, without the way to Kubeflow that KFP's client had added.
+            # If kubectl's configuration has a token, this also resets host and hook: the host to
+            # that of Kubernetes, without the path to Kubeflow that KFP's client has added.
             refresh(configuration)
             configuration.host, configuration.refresh_api_key_hook = host, refresh_token
 
         settings.refresh_api_key_hook = refresh_token
+    rest.pool_manager.request = _bounded(rest.pool_manager.request, timeout)
+    send = rest.request
 
     def request(method: str, url: str, **options: Any) -> Any:
         options["_request_timeout"] = options.get("_request_timeout") or (timeout, timeout)
-        answer = ask(method, url, **options)
-        try:
-            json.loads(answer.data or b"{}")
-        except ValueError:
-            said = " ".join(re.sub(rb"<[^>]*>", b" ", answer.data).decode(errors="replace").split())
+        answer = send(method, url, **options)
+        found = _json_object(answer.data or b"{}")
+        if found is None:
             raise PlatformError(
-                f"{url.partition('?')[0]} answers with no JSON but {said[:80]!r}: a login page, or "
-                f"not Kubeflow Pipelines 2. {_host_from()} {_CREDENTIALS}"
-            ) from None
+                f"{url.partition('?')[0]} answers with no JSON object but "
+                f"{html_text(answer.data[:2000].decode(errors='replace'))[:80]!r}: a login page, "
+                f"or not Kubeflow Pipelines 2. {_host_hint()} {_CREDENTIALS}"
+            )
+        if urlsplit(url).path.endswith("/healthz"):
+            _check_version(found.get("tag_name"))
         return answer
 
-    request.guarded = True  # pyright: ignore[reportFunctionMemberAccess]
+    request.is_limited = True  # pyright: ignore[reportFunctionMemberAccess]
     rest.request = request
 
 
+def _bounded(send: Any, timeout: float) -> Any:
+    """Return `PoolManager.request` with limits for the time and the size of an answer."""
+    import urllib3
+
+    def request(method: str, url: str, **options: Any) -> Any:
+        # A redirection leads to a login page, or would carry the upload to another address.
+        options.update(preload_content=False, redirect=False)
+        response, body = send_bounded(lambda: send(method, url, **options), timeout)
+        # What describes the bytes on the wire is no longer true of the body.
+        wire = ("content-encoding", "content-length", "transfer-encoding")
+        headers = {k: v for k, v in response.headers.items() if k.lower() not in wire}
+        return urllib3.HTTPResponse(
+            body=io.BytesIO(body), headers=headers, status=response.status, reason=response.reason
+        )
+
+    return request
+
+
+def _json_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _check_version(tag: object) -> None:
+    """Refuse a server that is known to be too old; a build of one's own has no version."""
+    found = re.match(r"v?(\d{1,4})\.(\d{1,4})", tag) if isinstance(tag, str) else None
+    if found and (int(found[1]), int(found[2])) < MINIMUM_VERSION:
+        raise PlatformError(
+            f"the server is Kubeflow Pipelines {one_line(tag)}; 2.5 or newer is needed: older ones "
+            "do not know all that is compiled (labels and time limits of nodes, retries). Upgrade "
+            "it."
+        )
+
+
 @contextlib.contextmanager
-def in_words(doing: str) -> Iterator[None]:
-    """Takes what the client prints, and turns what it raises into words.
+def translate_errors(action: str) -> Iterator[None]:
+    """Hide what the client prints, and turn what it raises into errors with a fix.
 
     Args:
-        doing: what is being done, as in "cannot connect".
+        action: What is being done, as in "cannot connect".
 
     Raises:
-        Refused: credentials are not taken.
-        PlatformError: any other failure.
+        CredentialsRefused: The server does not accept the credentials.
+        PlatformError: Any other failure.
     """
     import kfp_server_api
     import urllib3
@@ -121,66 +193,65 @@ def in_words(doing: str) -> Iterator[None]:
         with contextlib.redirect_stdout(io.StringIO()), without_noise():
             yield
     except kfp_server_api.ApiException as error:
-        raise _refusal(doing, error) from None
-    except urllib3.exceptions.HTTPError as error:
+        raise _refusal(action, error) from None
+    except ResponseTooLarge as error:
+        raise PlatformError(f"cannot {action}: {error}. {_host_hint()}") from None
+    except (urllib3.exceptions.HTTPError, RequestTimedOut) as error:
         reason = getattr(error, "reason", None) or error
         raise PlatformError(
-            f"cannot {doing}: no answer ({_one_line(str(reason))}). {_host_from()} "
+            f"cannot {action}: no answer ({one_line(reason)}). {_host_hint()} "
             "It answers at /apis/v2beta1/healthz below that, if it is reached.",
-            passes=True,
+            is_transient=True,
         ) from None
     # Of the client: two experiments of a name, a file of a token that is not there.
     except (ValueError, TypeError, OSError) as error:
-        raise PlatformError(f"cannot {doing}: {_one_line(str(error))}") from None
+        raise PlatformError(f"cannot {action}: {one_line(error)}") from None
+    # Of the client, when an answer has other types than the API.
+    except (AttributeError, LookupError, RecursionError) as error:
+        raise PlatformError(
+            f"cannot {action}: the answer is not one of Kubeflow Pipelines' API "
+            f"({type(error).__name__}: {one_line(error)}). {_host_hint()}"
+        ) from None
 
 
-def _refusal(doing: str, error: Any) -> PlatformError:
-    """What a status of HTTP means here."""
-    status, said = error.status, _said(error)
-    told = f"cannot {doing}: {status} {error.reason or ''}".rstrip() + (f": {said}" if said else "")
+def _refusal(action: str, error: Any) -> PlatformError:
+    """Return what a status of HTTP means here."""
+    status, said = int(error.status or 0), error_text(error.body).rstrip(".")
+    text = f"cannot {action}: {status} {one_line(error.reason or '')}".rstrip()
+    text += f": {said}" if said else ""
+    if 300 <= status < 400:
+        location = (error.headers or {}).get("Location") or "another address"
+        return CredentialsRefused(
+            f"{text}. The server redirects to {one_line(location)}: a login page, or the address "
+            f"that {ENDPOINT} has to name. {_CREDENTIALS}"
+        )
     if status in (401, 403):
-        return Refused(
-            f"{told}. Kubeflow does not take your credentials, or they may not do this. "
+        return CredentialsRefused(
+            f"{text}. Kubeflow does not accept your credentials, or they do not allow this. "
             f"{_CREDENTIALS}"
         )
     if status == 404:
         return PlatformError(
-            f"{told}. {_host_from()} It has to be the address of Kubeflow Pipelines 2 "
+            f"{text}. {_host_hint()} It has to be the address of Kubeflow Pipelines 2 "
             "itself, whose API answers at /apis/v2beta1/healthz below it."
         )
     if status == 409:
         return PlatformError(
-            f"{told}. The name is taken, perhaps in another namespace or by somebody at the same "
+            f"{text}. The name is taken, perhaps in another namespace or by somebody at the same "
             "time: submit again, or give the pipeline another name."
         )
     if status >= 500 or status == 429:
         return PlatformError(
-            f"{told}. The server's own failure: try again, and look into its log "
+            f"{text}. The server's own failure: try again, and look into its log "
             "(kubectl logs -n kubeflow deployment/ml-pipeline).",
-            passes=True,
+            is_transient=True,
         )
     if "namespace" in said.lower():
-        told += (
-            '. Of several users, yours is named by ~/.config/kfp/context.json: {"namespace": ...}'
+        text += (
+            ". On a cluster with several users, ~/.config/kfp/context.json has to name your "
+            'namespace: {"namespace": ...}'
         )
-    return PlatformError(f"{told}.")
-
-
-def _said(error: Any) -> str:
-    """The words in an answer's body."""
-    body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else error.body
-    try:
-        found = json.loads(body or "{}")
-    except ValueError:
-        return ""
-    if not isinstance(found, dict):
-        return ""
-    words = (found.get(key) for key in ("message", "error_message", "error"))
-    return _one_line(next((w for w in words if isinstance(w, str) and w), "")).rstrip(".")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_LONGEST_WORDS]
+    return PlatformError(f"{text}.")
 
 
 def _endpoint_is_known() -> bool:
@@ -193,9 +264,9 @@ def _endpoint_is_known() -> bool:
     )
 
 
-def _host_from() -> str:
+def _host_hint() -> str:
     if place := os.environ.get(ENDPOINT):
-        return f"{ENDPOINT} is {place}."
+        return f"{ENDPOINT} is {printable(place)}."
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return f"{ENDPOINT} is not set: asked was the service ml-pipeline of this cluster."
     return f"{ENDPOINT} is not set: asked was the cluster of kubectl's configuration."

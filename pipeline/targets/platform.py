@@ -1,4 +1,4 @@
-"""What `submit` needs of a platform: something to send, a run to look at, and errors in words."""
+"""What `submit` needs of a platform: something to send, a run to look at, and its errors."""
 
 from __future__ import annotations
 
@@ -6,28 +6,33 @@ import contextlib
 import hashlib
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from pipeline.config.cluster import TargetConfig
 from pipeline.report.progress import Status
+from pipeline.targets.cron import CronSchedule
+from pipeline.targets.server_text import printable
 
 RunState = Literal["running", "done", "failed", "stopped"]
+ScheduleState = Literal["active", "paused", "ended"]
+Say = Callable[[str], None]
+"""Prints what was done, for a person."""
 
 
 class PlatformError(Exception):
-    """The platform does not take, or does not say, what it is asked; in words, with the fix.
+    """The platform refuses, or does not answer; the message names the fix and is safe to print.
 
     Attributes:
-        passes: whether asking again may help: a connection that broke, a server that is busy.
+        is_transient: Whether the same request may succeed later: a lost connection, a busy server.
     """
 
-    def __init__(self, words: str, *, passes: bool = False) -> None:
-        """Takes what is told to a person."""
-        super().__init__(words)
-        self.passes = passes
+    def __init__(self, message: str, *, is_transient: bool = False) -> None:
+        """Take a message that may quote a server."""
+        super().__init__(printable(message))
+        self.is_transient = is_transient
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Submission:
         profile: the target's section of the YAML; None where only a compiled file is known.
         run_name: what a person sees; None: the platform's way.
         experiment: what the run is grouped under; None: the platform's default.
-        timeout: seconds that one request may take.
+        timeout: seconds that one request may take, from connecting to the last byte.
     """
 
     file: Path
@@ -63,16 +68,20 @@ class TaskNow:
     """A node of a run.
 
     Attributes:
-        status: as of a node of a local run.
-        started: seconds since 1970; None: not yet, or not told.
-        ended: seconds since 1970; None: not yet, or not told.
-        words: why it failed, and where more is said.
+        status: As of a node of a local run.
+        started: Seconds since 1970; None: not yet, or unknown.
+        ended: Seconds since 1970; None: not yet, or unknown.
+        message: Why it failed, and where its log is; safe to print.
     """
 
     status: Status
     started: float | None = None
     ended: float | None = None
-    words: str = ""
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        """Make the message safe to print."""
+        object.__setattr__(self, "message", printable(self.message))
 
 
 @dataclass(frozen=True)
@@ -80,16 +89,63 @@ class RunNow:
     """A run.
 
     Attributes:
-        state: of the whole.
-        tasks: by the nodes' names; those that have not started may lack.
-        words: why it failed.
-        blessed: what the Evaluator says of the model; None where the platform does not tell.
+        state: Of the whole run.
+        tasks: By the nodes' names; nodes that have not started may be missing.
+        message: Why it failed; safe to print.
+        blessed: The Evaluator's decision on the model; None: the platform does not report it.
     """
 
     state: RunState
     tasks: Mapping[str, TaskNow]
-    words: str = ""
+    message: str = ""
     blessed: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Make the message safe to print."""
+        object.__setattr__(self, "message", printable(self.message))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule on a platform: it starts a run again and again.
+
+    Attributes:
+        name: What people call it.
+        schedule_id: What the platform calls it.
+        cron: When it starts a run, as the platform stores it.
+        state: Whether it starts runs.
+        next_run: Seconds since 1970; None: unknown, or there is none.
+    """
+
+    name: str
+    schedule_id: str
+    cron: str
+    state: ScheduleState
+    next_run: float | None = None
+
+
+class Scheduler(Protocol):
+    """The schedules of a platform. Every method raises PlatformError if the platform refuses."""
+
+    def list_all(self) -> list[Schedule]:
+        """Return all schedules of the project or namespace."""
+        ...
+
+    def create(self, submission: Submission, cron: CronSchedule, say: Say) -> str:
+        """Create a schedule named `submission.run_name`; return the address of its page."""
+        ...
+
+    def pause(self, schedule: Schedule) -> None:
+        """Stop it from starting runs."""
+        ...
+
+    def resume(self, schedule: Schedule) -> None:
+        """Let it start runs again; runs that were missed are not made up for."""
+        ...
+
+    def delete(self, schedule: Schedule) -> None:
+        """Delete it; runs that it started continue."""
+        ...
 
 
 class SubmittedRun(Protocol):
@@ -116,7 +172,7 @@ class SubmittedRun(Protocol):
 
 @contextlib.contextmanager
 def without_noise() -> Iterator[None]:
-    """Leaves out a client's warnings, and what it says of each try: the last is told in words."""
+    """Hide a client's warnings and its log of retries: the last failure is reported."""
     tries = logging.getLogger("urllib3.connectionpool")
     before, tries.disabled = tries.disabled, True
     try:

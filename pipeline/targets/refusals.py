@@ -14,6 +14,7 @@ from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.data.data_sources import files
 from pipeline.targets.engine_refusals import engine_for_large_data, engine_refusals
+from pipeline.targets.field_checks import field_refusals
 from trainer_module.common.code_fingerprint import is_installed
 
 _TAGGED = re.compile(r"^[^\s:@]+(:\d+/[^\s:@]+)?(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$")
@@ -40,6 +41,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
     """
     return [
         *_image(profile),
+        *field_refusals(there, profile),
         *_places(there, profile),
         *_functions(there),
         *_workers(there, profile),

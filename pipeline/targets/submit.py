@@ -1,4 +1,4 @@
-"""`python -m pipeline submit`: a pipeline is compiled, sent to where it runs, and watched."""
+"""`python -m pipeline submit`: compile a pipeline, send it to where it runs, and follow it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from rich.console import Console
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.report.progress import duration
+from pipeline.targets import schedules
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
+from pipeline.targets.cron import CronSchedule
 from pipeline.targets.platform import PlatformError, RunNow, Submission, SubmittedRun
 from pipeline.targets.run_parameters import given_parameters, values_of
 from pipeline.targets.run_time_parameters import rename_as_declared
+from pipeline.targets.server_text import printable
 from pipeline.targets.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -30,11 +33,12 @@ class Options:
 
     Attributes:
         parameters: `name=value` of the pipeline's own parameters.
-        experiment: what the run is grouped under.
-        run_name: what a person sees.
-        wait: show its nodes until it ends.
-        poll: seconds between two questions of `wait`.
-        timeout: seconds that one request may take.
+        experiment: What the run is grouped under.
+        run_name: What a person sees; with `cron` the name of the schedule.
+        wait: Show its nodes until it ends.
+        poll: Seconds between two requests of `wait`.
+        timeout: Seconds that one request may take, from connecting to the last byte.
+        cron: When the platform starts runs; None: one run, now.
     """
 
     parameters: Sequence[str] = ()
@@ -43,29 +47,31 @@ class Options:
     wait: bool = False
     poll: float = 10.0
     timeout: float = 30.0
+    cron: CronSchedule | None = None
 
 
 def submit(
     target: Target | None, config: PipelineConfig | None, spec: Path | None, options: Options
 ) -> int:
-    """Compiles a pipeline, or takes a compiled one, and starts a run of it.
+    """Compile a pipeline, or take a compiled one, and start a run or a schedule of it.
 
     Args:
-        target: where it is to run; None: where the compiled file is for.
-        config: the checked configuration; None where `spec` is all that there is.
-        spec: what `compile` wrote; None: it is compiled anew.
-        options: how the run is to be.
+        target: Where it is to run; None: what the compiled file is for.
+        config: The checked configuration; None if `spec` is all that there is.
+        spec: What `compile` wrote; None: compile it.
+        options: How the run is to be.
 
     Returns:
         The exit code: see `exit_codes.OF_SUBMIT`.
 
     Raises:
-        ConfigError: a file, a parameter or the configuration is wrong; nothing was sent.
+        ConfigError: A file, a parameter or the configuration is wrong; nothing was started.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    # What is printed may quote a server: neither markup nor emoji names in it are for rich.
+    console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
     def say(text: str) -> None:
-        console.print(text, markup=False)
+        console.print(printable(text))
 
     with tempfile.TemporaryDirectory() as folder:
         if spec is None:
@@ -79,30 +85,34 @@ def submit(
         if target is not None and compiled.target != target:
             raise ConfigError(
                 f"--spec {spec}: compiled for {compiled.target}, and --target says {target}; leave "
-                "--target out, or compile it anew."
+                "--target out, or compile it again."
             )
-        profile = getattr(config.cluster, compiled.target, None) if config else None
-        sent = Submission(
+        submission = Submission(
             spec,
             compiled.name,
             parameters=parameters(compiled, options.parameters),
-            profile=profile,
+            profile=getattr(config.cluster, compiled.target, None) if config else None,
             run_name=options.run_name,
             experiment=options.experiment,
             timeout=options.timeout,
         )
         try:
-            run = _platform(compiled.target)(sent, say)
+            if options.cron is not None:
+                scheduler = schedules.scheduler_of(
+                    compiled.target, submission.profile, options.timeout
+                )
+                return schedules.create(scheduler, compiled.target, submission, options.cron, say)
+            run = _platform(compiled.target)(submission, say)
         except PlatformError as error:
             raise ConfigError(f"{compiled.target}: {error}") from None
-    return _watched(run, compiled, console, options)
+    return _follow(run, compiled, console, options)
 
 
 def parameters(compiled: CompiledSpec, given: Sequence[str]) -> dict[str, Any]:
-    """Returns the values of the pipeline's own parameters that are given, of their types.
+    """Return the values of the pipeline's own parameters that are given, of their types.
 
     Raises:
-        ConfigError: there is no such parameter, a value is of another type, or one lacks.
+        ConfigError: There is no such parameter, a value has another type, or one is missing.
     """
     texts = given_parameters(given)
     values = values_of(compiled, texts)
@@ -110,7 +120,7 @@ def parameters(compiled: CompiledSpec, given: Sequence[str]) -> dict[str, Any]:
 
 
 def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], SubmittedRun]:
-    """A platform's client is imported where it is used: it takes seconds, and may be missing."""
+    """Return how to submit; a client is imported here: it takes seconds, and may be missing."""
     if target == "kubeflow":
         from pipeline.targets import kubeflow_client
 
@@ -120,43 +130,33 @@ def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], S
     return vertex_client.submit
 
 
-def _watched(run: SubmittedRun, compiled: CompiledSpec, console: Console, options: Options) -> int:
-    """Says where the run is, and waits for it where that is asked."""
-    goes_on = f"The run goes on: {run.page}\nTo stop it: {run.stop}"
+def _follow(run: SubmittedRun, compiled: CompiledSpec, console: Console, options: Options) -> int:
+    """Print where the run is, and wait for it if that was asked for."""
+    continues = f"The run continues: {run.page}\nTo stop it: {run.stop}"
     try:
-        console.print(f"Its page: {run.page}", markup=False)
+        console.print(f"Its page: {run.page}")
         if not options.wait:
             return exit_codes.DONE
         names = in_order(compiled.spec["root"]["dag"]["tasks"])
         end = wait_for(run, names, console, poll=options.poll)
     except KeyboardInterrupt:
-        console.print(f"\nNot waited for any more. {goes_on}", markup=False)
+        console.print(f"\nNo longer waiting. {continues}")
         return exit_codes.INTERRUPTED
     except PlatformError as error:
-        console.print(f"\n{error}\n{goes_on}", markup=False)
+        console.print(f"\n{error}\n{continues}")
         return exit_codes.FAILED
-    return _told(end, names, run, console)
+    return _report(end, names, run, console)
 
 
-def _told(end: RunNow, names: Sequence[str], run: SubmittedRun, console: Console) -> int:
+def _report(end: RunNow, names: Sequence[str], run: SubmittedRun, console: Console) -> int:
+    """Print how the run ended; return the exit code."""
     console.print()
     if end.state == "stopped":
-        console.print(f"The run was stopped: {run.page}", markup=False)
+        console.print(f"The run was stopped: {run.page}")
         return exit_codes.FAILED
     if end.state == "failed":
-        failed = [name for name in names if name in end.tasks]
-        failed = [name for name in failed if end.tasks[name].status == "failed"]
-        for name in failed:
-            task = end.tasks[name]
-            took = (task.ended or 0) - (task.started or 0)
-            after = f" after {duration(took)}" if task.started and task.ended else ""
-            console.print(f"{name} failed{after}:", style="bold red")
-            console.print(task.words or "the platform does not say why", markup=False)
-        if not failed:
-            console.print("The run failed:", style="bold red")
-        if end.words and not any(end.tasks[name].words == end.words for name in failed):
-            console.print(end.words, markup=False)
-        console.print(f"Its page: {run.page}", markup=False)
+        _report_failure(end, names, console)
+        console.print(f"Its page: {run.page}")
         return exit_codes.FAILED
     if end.blessed is None:
         console.print("Every node ran.")
@@ -167,3 +167,17 @@ def _told(end: RunNow, names: Sequence[str], run: SubmittedRun, console: Console
         else "Every node ran; not blessed: it is not pushed"
     )
     return exit_codes.DONE if end.blessed else exit_codes.NOT_BLESSED
+
+
+def _report_failure(end: RunNow, names: Sequence[str], console: Console) -> None:
+    failed = [name for name in names if name in end.tasks and end.tasks[name].status == "failed"]
+    for name in failed:
+        task = end.tasks[name]
+        took = (task.ended or 0) - (task.started or 0)
+        after = f" after {duration(took)}" if task.started and task.ended else ""
+        console.print(f"{name} failed{after}:", style="bold red")
+        console.print(task.message or "the platform does not say why")
+    if not failed:
+        console.print("The run failed:", style="bold red")
+    if end.message and not any(end.tasks[name].message == end.message for name in failed):
+        console.print(end.message)

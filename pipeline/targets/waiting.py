@@ -40,7 +40,7 @@ def wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll:
                 failures = 0
             except PlatformError as error:
                 failures += 1
-                if not error.passes or failures == _TRIES:
+                if not error.is_transient or failures == _TRIES:
                     raise
             else:
                 _show(state, now.tasks)

@@ -1,0 +1,91 @@
+"""HTTP requests that end: a time limit for the whole request, and a size limit for its answer.
+
+The timeouts of urllib3 and requests hold for each read of a socket, so that a server that sends a
+byte now and then keeps a client for ever. Here a request runs in a thread of its own, from the
+name look-up to the last byte of the answer, and the caller stops waiting at the limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+MAX_RESPONSE_BYTES = 64 * 2**20
+_CHUNK_BYTES = 64 * 2**10
+
+
+class RequestTimedOut(Exception):
+    """The answer was not there in time, or not all of it."""
+
+
+class ResponseTooLarge(Exception):
+    """The answer has more bytes than any answer of the API."""
+
+
+def send_bounded(
+    send: Callable[[], Any], seconds: float, raw: Callable[[Any], Any] = lambda response: response
+) -> tuple[Any, bytes]:
+    """Send a request and read its answer, both within a time limit.
+
+    Args:
+        send: Sends the request; returns a response whose body was not read.
+        seconds: The limit for all of it.
+        raw: Returns the urllib3 response that holds the body.
+
+    Returns:
+        The response, and its body with the content encoding removed.
+
+    Raises:
+        RequestTimedOut: The limit has passed.
+        ResponseTooLarge: The body exceeds `MAX_RESPONSE_BYTES`.
+        Exception: What `send` raises.
+    """
+    outcome: queue.SimpleQueue[tuple[Any, bytes, BaseException | None]] = queue.SimpleQueue()
+    started: list[Any] = []
+
+    def work() -> None:
+        try:
+            response = send()
+            started.append(raw(response))
+            outcome.put((response, _read(started[0]), None))
+        except BaseException as error:  # raised again by the caller's thread
+            outcome.put((None, b"", error))
+
+    # A daemon: a server that drips its headers must not keep the process.
+    threading.Thread(target=work, daemon=True, name="bounded-request").start()
+    try:
+        response, body, error = outcome.get(timeout=seconds)
+    except queue.Empty:
+        for each in started:
+            _abort(each)
+        part = "complete answer" if started else "answer"
+        raise RequestTimedOut(f"no {part} within {seconds:g} s") from None
+    if error is not None:
+        raise error
+    return response, body
+
+
+def _read(response: Any) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := response.read(_CHUNK_BYTES, decode_content=True):
+        size += len(chunk)
+        if size > MAX_RESPONSE_BYTES:
+            response.close()
+            raise ResponseTooLarge(
+                f"the answer has more than {MAX_RESPONSE_BYTES // 2**20} MiB, more than any answer "
+                "of this API"
+            )
+        chunks.append(chunk)
+    response.release_conn()
+    return b"".join(chunks)
+
+
+def _abort(response: Any) -> None:
+    """Wake the thread that reads; urllib3 before 2.3 can only wait for its socket's timeout."""
+    if hasattr(response, "shutdown"):
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            response.shutdown()

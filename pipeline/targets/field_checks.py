@@ -1,0 +1,246 @@
+"""Values of a profile that the platform would refuse, or fail on after minutes: refused here.
+
+Bounds are those of the platforms' documentation, named beside each. Messages name the field, the
+value and the fix; the value of an environment variable is never printed, since it may be a secret.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+
+from pipeline.config.cluster import KubeflowConfig, NodeResources, TargetConfig, VertexConfig
+from pipeline.config.config import PipelineConfig
+from pipeline.targets.secret_checks import looks_secret
+
+# Kubernetes: object names and keys of Secrets.
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_DEVICE = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
+# Google Cloud.
+_ACCOUNT = re.compile(r"[a-z0-9][-a-z0-9]*@[-a-z0-9.]*\bgserviceaccount\.com")
+_NETWORK = re.compile(r"projects/\d+/global/networks/[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_REGION = re.compile(r"([a-z]+-)+[a-z]+\d+")
+_PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]|\d+")
+_MACHINE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
+_BUCKETS = {
+    "gs": re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])"),
+    "s3": re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])"),
+}
+# Container images: the reference grammar of OCI and Docker, with a domain or without.
+_IMAGE = re.compile(
+    r"([A-Za-z0-9.-]+(:\d{1,5})?/)?"
+    r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
+    r"(:\w[\w.-]{0,127}|@sha256:[0-9a-f]{64})"
+)
+_MAX_LABELS = 64  # of a resource of Google Cloud; TFX writes three of them
+_TFX_LABELS = 3
+_MAX_DEADLINE_SECONDS = 2**31 - 1  # of a pod's activeDeadlineSeconds
+_MAX_GPUS = 16
+_WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+
+# Kubeflow: the largest general-purpose machines of AWS and Google Cloud have 384 cores, their
+# largest memory is 32 TiB. What is larger is a mistake of the unit: millicores, MiB.
+_KUBEFLOW_BOUNDS = (384.0, 32 * 1024.0, "the largest machines of AWS and Google Cloud have")
+# cloud.google.com/vertex-ai/docs/pipelines/machine-types: 96 CPUs and 624 GB.
+_VERTEX_BOUNDS = (96.0, 624e9 / 2**30, "the largest machine that Vertex AI Pipelines chooses has")
+
+
+def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
+    """Return what is malformed in a profile, one sentence each.
+
+    Args:
+        there: The configuration with the target's own places in it.
+        profile: The target's section of `cluster:`.
+    """
+    found = [*_image(profile), *_buckets(there, profile), *_resources(profile)]
+    if isinstance(profile, KubeflowConfig):
+        found += [*_kubernetes_names(profile), *_environment(profile)]
+    if isinstance(profile, VertexConfig):
+        found += _google_names(profile)
+    return found
+
+
+def _image(profile: TargetConfig) -> Iterator[str]:
+    image = profile.image
+    has_version = ":" in image.rpartition("/")[2]  # without one it is refused elsewhere
+    if has_version and not _IMAGE.fullmatch(image):
+        yield (
+            f"{profile.section}.image={image}: no image reference; use lower-case letters, digits "
+            "and . _ - between them, as in registry.example/team/name:1.0."
+        )
+
+
+def _buckets(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
+    section = profile.section
+    places = {
+        f"{section}.pipeline_root": profile.pipeline_root,
+        f"{section}.data_path" if profile.data_path else "data.path": there.data.path,
+        f"{section}.eval_path" if profile.eval_path else "data.eval_path": there.data.eval_path,
+        f"{section}.schema_path" if profile.schema_path else "schema.path": there.data_schema.path,
+        "serving.push_folder": there.serving.push_folder,
+    }
+    if isinstance(profile, KubeflowConfig):
+        places[f"{section}.baseline_model"] = profile.baseline_model
+    for field, path in places.items():
+        scheme, separator, rest = (path or "").partition("://")
+        bucket = rest.partition("/")[0]
+        if not separator or scheme not in _BUCKETS:
+            continue
+        if not bucket:
+            yield f"{field}={path}: names no bucket; use {scheme}://bucket/folder."
+        elif not _is_bucket(scheme, bucket):
+            yield (
+                f"{field}={path}: {bucket} is no name of a bucket; use 3 to 63 lower-case letters, "
+                "digits and hyphens."
+            )
+
+
+def _is_bucket(scheme: str, bucket: str) -> bool:
+    try:
+        ipaddress.ip_address(bucket)
+        return False
+    except ValueError:
+        pass
+    # With dots, Google's names may have 222 characters, each part 63.
+    longest = 222 if scheme == "gs" and "." in bucket else 63
+    parts = bucket.split(".")
+    return (
+        bool(_BUCKETS[scheme].fullmatch(bucket))
+        and 3 <= len(bucket) <= longest
+        and all(0 < len(part) <= 63 for part in parts)
+    )
+
+
+def _resources(profile: TargetConfig) -> Iterator[str]:
+    is_kubeflow = isinstance(profile, KubeflowConfig)
+    most_cores, most_gib, owner = _KUBEFLOW_BOUNDS if is_kubeflow else _VERTEX_BOUNDS
+    for name, node in profile.resources.items():
+        field = f"{profile.section}.resources.{name}"
+        if node.cpu is not None and node.cpu > most_cores:
+            yield (
+                f"{field}.cpu={node.cpu:g}: {owner} {most_cores:g} cores; give cores, not "
+                f"thousandths of them: {min(most_cores, node.cpu / 1000):g}?"
+            )
+        if node.memory_gib is not None and node.memory_gib > most_gib:
+            yield (
+                f"{field}.memory_gib={node.memory_gib:g}: {owner} {most_gib:.0f} GiB; give GiB, "
+                f"not MiB: {min(most_gib, node.memory_gib / 1024):.3g}?"
+            )
+        minutes = node.timeout_minutes
+        if minutes is not None and 60 * minutes > _MAX_DEADLINE_SECONDS:
+            yield (
+                f"{field}.timeout_minutes={minutes:g}: more than a pod may be given "
+                f"({_MAX_DEADLINE_SECONDS // 60}); leave it out for no limit."
+            )
+        if is_kubeflow:
+            yield from _kubernetes_device(field, node)
+
+
+def _kubernetes_device(field: str, node: NodeResources) -> Iterator[str]:
+    kind, count = node.accelerator, node.accelerator_count
+    if kind is None or "/" not in kind:
+        return  # refused elsewhere
+    if not _DEVICE.fullmatch(kind):
+        yield f"{field}.accelerator={kind}: no resource of Kubernetes; use nvidia.com/gpu."
+    elif kind in _WHOLE_GPUS and count > _MAX_GPUS:
+        yield (
+            f"{field}.accelerator_count={count}: no machine has more than {_MAX_GPUS} of {kind}; "
+            f"use 1 to {_MAX_GPUS}."
+        )
+
+
+def _kubernetes_names(profile: KubeflowConfig) -> Iterator[str]:
+    section, account = profile.section, profile.service_account
+    if account is not None and not _is_dns_name(account):
+        fix = "leave out what follows @" if "@" in account else "use such as pipeline-runner"
+        yield (
+            f"{section}.service_account={account}: no name of a Kubernetes ServiceAccount, which "
+            f"has lower-case letters, digits, - and . between them; {fix}."
+        )
+    variables = set(profile.environment)
+    for secret, keys in profile.secrets.items():
+        if not _is_dns_name(secret):
+            yield (
+                f"{section}.secrets.{secret}: no name of a Kubernetes Secret; use lower-case "
+                "letters, digits, - and . between them."
+            )
+        if not keys:
+            yield f"{section}.secrets.{secret}: names no key; use {{key: VARIABLE}}."
+        for key, variable in keys.items():
+            if not _SECRET_KEY.fullmatch(key):
+                yield (
+                    f"{section}.secrets.{secret}.{key}: no key of a Kubernetes Secret; use "
+                    "letters, digits, -, _ and ."
+                )
+            if variable in variables:
+                yield (
+                    f"{section}.secrets.{secret}.{key}: the variable {variable} is set twice, by "
+                    "another key or by environment; leave one out."
+                )
+            variables.add(variable)
+            if not _ENV_NAME.fullmatch(variable):
+                yield _no_variable(f"{section}.secrets.{secret}.{key}", variable)
+
+
+def _environment(profile: KubeflowConfig) -> Iterator[str]:
+    field = f"{profile.section}.environment"
+    for name, value in profile.environment.items():
+        if not _ENV_NAME.fullmatch(name):
+            yield _no_variable(field, name)
+        elif "\0" in value:
+            yield f"{field}.{name}: the value has a zero byte, which no variable can have."
+        elif reason := looks_secret(name, value):
+            yield (
+                f"{field}.{name}: {reason}, and the compiled file would show it to everybody who "
+                "sees the run. Put it into a Kubernetes Secret (kubectl create secret generic "
+                f"NAME --from-literal=key=...) and use {profile.section}.secrets: "
+                f"{{NAME: {{key: {name}}}}}."
+            )
+
+
+def _no_variable(field: str, name: str) -> str:
+    return (
+        f"{field}: {name!r} is no name of an environment variable; use letters, digits and _, and "
+        "no digit first."
+    )
+
+
+def _google_names(profile: VertexConfig) -> Iterator[str]:
+    section = profile.section
+    for name, value, pattern, fix in (
+        (
+            *("service_account", profile.service_account, _ACCOUNT),
+            "give the account's e-mail, such as name@my-project.iam.gserviceaccount.com",
+        ),
+        (
+            *("network", profile.network, _NETWORK),
+            "give projects/NUMBER/global/networks/NAME, with the project's number (gcloud projects "
+            "describe PROJECT --format='value(projectNumber)')",
+        ),
+        (
+            *("region", profile.region, _REGION),
+            "give a region, not a zone, such as europe-west4",
+        ),
+        (
+            *("project", profile.project, _PROJECT),
+            "give the project's ID (6 to 30 lower-case letters, digits and hyphens) or its number",
+        ),
+        (
+            *("machine_type", profile.machine_type, _MACHINE),
+            "give a machine type of Google Cloud, such as n1-standard-8",
+        ),
+    ):
+        if value is not None and not pattern.fullmatch(value):
+            yield f"{section}.{name}={value}: not valid; {fix}."
+    if len(profile.labels) > _MAX_LABELS - _TFX_LABELS:
+        yield (
+            f"{section}.labels: {len(profile.labels)} labels; a job may have "
+            f"{_MAX_LABELS - _TFX_LABELS} and those of TFX."
+        )
+
+
+def _is_dns_name(name: str) -> bool:
+    return len(name) <= 253 and bool(_DNS_NAME.fullmatch(name))

@@ -1,0 +1,108 @@
+"""Schedules on Kubeflow: what its API and pages call recurring runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.common.errors import ConfigError
+from pipeline.targets.cron import CronSchedule
+from pipeline.targets.kubeflow_client import KubeflowConnection, checked_id, page_of
+from pipeline.targets.platform import Say, Schedule, ScheduleState, Submission
+
+_PAGE_SIZE = 100
+_STATES: Mapping[str, ScheduleState] = {"ENABLED": "active", "DISABLED": "paused"}
+
+
+class KubeflowSchedules:
+    """The recurring runs of a namespace."""
+
+    def __init__(self, timeout: float) -> None:
+        """Connect.
+
+        Args:
+            timeout: Seconds that one request may take.
+        """
+        self._connection = KubeflowConnection(timeout)
+
+    def list_all(self) -> list[Schedule]:
+        """Return all schedules that the user may see."""
+        found: list[Schedule] = []
+        token, seen = "", set()
+        while token not in seen:
+            seen.add(token)
+            page = self._connection.ask(
+                "list the schedules",
+                lambda client, token=token: client.list_recurring_runs(
+                    page_token=token,
+                    page_size=_PAGE_SIZE,
+                    namespace=self._connection.namespace,
+                ),
+            )
+            for each in page.recurring_runs or []:
+                cron = (each.trigger and each.trigger.cron_schedule) or None
+                periodic = (each.trigger and each.trigger.periodic_schedule) or None
+                interval = f"every {periodic.interval_second} s" if periodic else ""
+                found.append(
+                    Schedule(
+                        each.display_name or "",
+                        checked_id(each.recurring_run_id, "a recurring run"),
+                        (cron and cron.cron) or interval,
+                        _STATES.get(each.status or "", "ended"),
+                    )
+                )
+            token = page.next_page_token or ""
+        return found
+
+    def create(self, submission: Submission, cron: CronSchedule, say: Say) -> str:
+        """Upload the pipeline and create a recurring run of that version."""
+        if cron.timezone is not None:
+            raise ConfigError(
+                f"--timezone {cron.timezone}: Kubeflow has one time zone for all schedules of a "
+                "cluster (CRON_SCHEDULE_TIMEZONE of its server, UTC by default); leave it out and "
+                "give the hour in that zone."
+            )
+        connection = self._connection
+        pipeline, version = connection.upload(submission, say)
+        experiment, experiment_id = connection.experiment(submission)
+        name = submission.run_name or submission.name
+        made = connection.ask(
+            "create the schedule",
+            lambda client: client.create_recurring_run(
+                experiment_id,
+                name,
+                cron_expression=cron.kubeflow,
+                max_concurrency=1,
+                no_catchup=True,
+                params=dict(submission.parameters),
+                pipeline_id=pipeline,
+                version_id=version,
+                service_account=submission.profile.service_account if submission.profile else None,
+            ),
+        )
+        schedule_id = checked_id(made.recurring_run_id, "the recurring run")
+        say(
+            f"Scheduled: {name} in experiment {experiment}, at {cron.expression} in the server's "
+            "time zone"
+        )
+        return page_of(f"recurringrun/details/{schedule_id}")
+
+    def pause(self, schedule: Schedule) -> None:
+        """Disable it."""
+        self._connection.ask(
+            "pause the schedule",
+            lambda client: client.disable_recurring_run(schedule.schedule_id),
+        )
+
+    def resume(self, schedule: Schedule) -> None:
+        """Enable it."""
+        self._connection.ask(
+            "resume the schedule",
+            lambda client: client.enable_recurring_run(schedule.schedule_id),
+        )
+
+    def delete(self, schedule: Schedule) -> None:
+        """Delete it."""
+        self._connection.ask(
+            "delete the schedule",
+            lambda client: client.delete_recurring_run(schedule.schedule_id),
+        )

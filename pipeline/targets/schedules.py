@@ -1,0 +1,152 @@
+"""`submit --schedule` and `python -m pipeline schedules`: runs at given times."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
+from pipeline.targets.cron import CronSchedule
+from pipeline.targets.platform import PlatformError, Say, Schedule, Scheduler, Submission
+from pipeline.targets.server_text import one_line, printable
+
+if TYPE_CHECKING:
+    from pipeline.config.cluster import TargetConfig
+    from pipeline.config.config import PipelineConfig
+    from pipeline.targets.compile import Target
+
+_T = TypeVar("_T")
+Action = Literal["pause", "resume", "delete"]
+_DONE = {"pause": "Paused", "resume": "Resumed", "delete": "Deleted"}
+
+
+def create(
+    scheduler: Scheduler, target: Target, submission: Submission, cron: CronSchedule, say: Say
+) -> int:
+    """Create a schedule of a compiled pipeline.
+
+    Args:
+        scheduler: The platform's schedules.
+        target: The platform.
+        submission: The pipeline; its `run_name` is the name of the schedule.
+        cron: When runs start.
+        say: Prints what was done.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        ConfigError: There is a schedule of this name.
+        PlatformError: The platform refuses.
+    """
+    name = submission.run_name or submission.name
+    for known in scheduler.list_all():
+        if known.name == name:
+            raise ConfigError(
+                f"{target}: there is a schedule named {name} ({known.state}, {known.cron}), which "
+                "keeps its version of the pipeline. Replace it: python -m pipeline schedules "
+                f"delete --target {target} {shlex.quote(name)}, then submit "
+                "again; or give this one another name with --run-name."
+            )
+    page = scheduler.create(submission, cron, say)
+    say(f"Its page: {page}")
+    say(f"To stop it: python -m pipeline schedules pause --target {target} {shlex.quote(name)}")
+    return exit_codes.DONE
+
+
+def scheduler_of(target: Target, profile: TargetConfig | None, timeout: float) -> Scheduler:
+    """Return the schedules of a platform; its client is imported here: that takes seconds."""
+    if target == "kubeflow":
+        from pipeline.targets.kubeflow_schedules import KubeflowSchedules
+
+        return KubeflowSchedules(timeout)
+    from pipeline.targets.vertex_schedules import VertexSchedules
+
+    return VertexSchedules(profile, timeout)
+
+
+def show(target: Target, config: PipelineConfig | None, timeout: float) -> int:
+    """Print all schedules; return the exit code.
+
+    Raises:
+        ConfigError: The platform refuses, or does not answer.
+    """
+    found = _asked(
+        target, lambda: scheduler_of(target, _profile(config, target), timeout).list_all()
+    )
+    if not found:
+        print("No schedules.")
+        return exit_codes.DONE
+    rows = [("name", "cron", "state", "next run", "id")]
+    rows += [
+        (one_line(s.name), one_line(s.cron), s.state, _utc(s.next_run), s.schedule_id)
+        for s in sorted(found, key=lambda each: (each.name, each.schedule_id))
+    ]
+    rows = [tuple(printable(cell) for cell in row) for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip())
+    return exit_codes.DONE
+
+
+def change(
+    action: Action, name: str, target: Target, config: PipelineConfig | None, timeout: float
+) -> int:
+    """Pause, resume or delete a schedule; return the exit code.
+
+    Args:
+        action: What is done.
+        name: The schedule's name, or its id.
+        target: The platform.
+        config: Its `cluster.vertex` names project and region; None: those of this machine.
+        timeout: Seconds that one request may take.
+
+    Raises:
+        ConfigError: There is no such schedule, or more than one, or the platform refuses.
+    """
+
+    def act() -> Schedule:
+        scheduler = scheduler_of(target, _profile(config, target), timeout)
+        schedule = _only(scheduler.list_all(), name, target)
+        {"pause": scheduler.pause, "resume": scheduler.resume, "delete": scheduler.delete}[action](
+            schedule
+        )
+        return schedule
+
+    schedule = _asked(target, act)
+    print(printable(f"{_DONE[action]}: {schedule.name} ({schedule.schedule_id})"))
+    return exit_codes.DONE
+
+
+def _only(schedules: list[Schedule], name: str, target: Target) -> Schedule:
+    found = [s for s in schedules if s.schedule_id == name] or [
+        s for s in schedules if s.name == name
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(s.schedule_id for s in found)
+        raise ConfigError(f"{target}: {len(found)} schedules are named {name}; give an id: {ids}.")
+    names = ", ".join(sorted({printable(one_line(s.name)) for s in schedules})) or "none"
+    raise ConfigError(
+        f"{target}: no schedule has the name or id {name}; there are: {names}. See python -m "
+        f"pipeline schedules list --target {target}."
+    )
+
+
+def _asked(target: Target, call: Callable[[], _T]) -> _T:
+    try:
+        return call()
+    except PlatformError as error:
+        raise ConfigError(f"{target}: {error}") from None
+
+
+def _profile(config: PipelineConfig | None, target: Target) -> TargetConfig | None:
+    return getattr(config.cluster, target, None) if config else None
+
+
+def _utc(seconds: float | None) -> str:
+    return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

@@ -1,0 +1,225 @@
+"""Google's client of Vertex AI, connected: its place, the limits of a request, its errors.
+
+Credentials are the client's own business: gcloud's, or GOOGLE_APPLICATION_CREDENTIALS. So is the
+project, if `cluster.vertex` does not name it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pipeline.config.cluster import TargetConfig, VertexConfig
+from pipeline.targets.bounded_requests import RequestTimedOut, ResponseTooLarge, send_bounded
+from pipeline.targets.platform import PlatformError, without_noise
+from pipeline.targets.server_text import error_text, html_text, one_line
+
+ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"
+"""gcloud's own variable for an API that is reached elsewhere, by a private endpoint for example."""
+_REGIONS = ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_LOGIN = (
+    "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=key.json, gives this "
+    "machine credentials."
+)
+
+
+def import_client() -> Any:
+    """Return the module of Google's client.
+
+    Raises:
+        PlatformError: It is not installed.
+    """
+    try:
+        with without_noise():  # of the Python versions that Google supports
+            from google.cloud import aiplatform_v1
+    except ImportError as error:
+        raise PlatformError(
+            f"submit needs Google's client ({error}): pip install google-cloud-aiplatform."
+        ) from None
+    return aiplatform_v1
+
+
+def connect(service: Any, profile: TargetConfig | None, timeout: float) -> tuple[Any, str]:
+    """Return a client, whose requests have limits, and the place that it works in.
+
+    Args:
+        service: The client's class, such as `PipelineServiceClient`.
+        profile: `cluster.vertex`; None: project and region are those of this machine.
+        timeout: Seconds that one request may take, from connecting to the last byte.
+
+    Returns:
+        The client, and `projects/<project>/locations/<region>`.
+
+    Raises:
+        PlatformError: There is no region or no project.
+    """
+    import google.auth
+
+    profile = profile if isinstance(profile, VertexConfig) else None
+    region = profile.region if profile else None
+    region = region or next(filter(None, (os.environ.get(name) for name in _REGIONS)), None)
+    if not region:
+        raise PlatformError(
+            "no region: name it as cluster.vertex.region (--config my.yaml --set "
+            f"cluster.vertex.region=europe-west4), or by {_REGIONS[0]}."
+        )
+    try:
+        credentials, project = google.auth.default(scopes=[_SCOPE])
+    except ValueError as error:  # of a key that is none; other failures have classes of their own
+        raise PlatformError(
+            f"the key file that GOOGLE_APPLICATION_CREDENTIALS names cannot be used "
+            f"({one_line(error)}). {_LOGIN}"
+        ) from None
+    project = (profile.project if profile else None) or project
+    if not project:
+        raise PlatformError(
+            "no project: name it as cluster.vertex.project, by GOOGLE_CLOUD_PROJECT, or with "
+            "gcloud config set project NAME."
+        )
+    client = service(
+        credentials=credentials,
+        # Plain HTTPS goes through proxies that gRPC does not pass.
+        transport="rest",
+        client_options={
+            "api_endpoint": (
+                os.environ.get(ENDPOINT) or f"{region}-aiplatform.googleapis.com"
+            ).rstrip("/")
+        },
+    )
+    session = client.transport._session
+    _limit_requests(session, timeout, _checked_answer)
+    # Tokens come by another session, from servers whose answers are not all JSON.
+    if (tokens := getattr(session, "_auth_request_session", None)) is not None:
+        _limit_requests(tokens, timeout, lambda response: None)
+    return client, f"projects/{project}/locations/{region}"
+
+
+def _limit_requests(session: Any, timeout: float, check: Callable[[Any], None]) -> None:
+    """Give each request of a session its limits; a check sees each answer first."""
+    for adapter in session.adapters.values():
+        adapter.send = _bounded(adapter.send, timeout, check)
+
+
+def _bounded(send: Any, timeout: float, check: Callable[[Any], None]) -> Any:
+    def limited(request: Any, **options: Any) -> Any:
+        options["stream"] = True
+        response, body = send_bounded(
+            lambda: send(request, **options), timeout, lambda response: response.raw
+        )
+        response._content, response._content_consumed = body, True
+        check(response)
+        return response
+
+    return limited
+
+
+def _checked_answer(response: Any) -> None:
+    """Refuse an answer that is no JSON object; give an error the form that Google's client reads.
+
+    The client takes `{"error": {...}}` for granted and fails with AttributeError on other forms.
+    """
+    status, body = response.status_code, response.content
+    if 200 <= status < 300:
+        try:
+            is_object = isinstance(json.loads(body or b"{}"), dict)
+        except (ValueError, RecursionError):
+            is_object = False
+        if not is_object:
+            raise PlatformError(
+                f"{response.url.partition('?')[0]} answers with no JSON object but "
+                f"{html_text(body[:2000].decode(errors='replace'))[:80]!r}: a login page, or a "
+                f"proxy between this machine and Vertex. {_endpoint_hint()}"
+            )
+    elif status >= 400:
+        message = error_text(body) or one_line(response.reason or "")
+        response._content = json.dumps({"error": {"code": status, "message": message}}).encode()
+        response.encoding = "utf-8"
+
+
+def _endpoint_hint() -> str:
+    if place := os.environ.get(ENDPOINT):
+        return f"{ENDPOINT} is {place}."
+    return "Look at this machine's proxy (HTTPS_PROXY)."
+
+
+@contextlib.contextmanager
+def translate_errors(action: str) -> Iterator[None]:
+    """Turn what the client raises into errors with a fix.
+
+    Args:
+        action: What is being done, as in "cannot create the job".
+
+    Raises:
+        PlatformError: Any failure of the client.
+    """
+    import requests
+    from google.api_core import exceptions as api
+    from google.auth import exceptions as auth
+    from google.protobuf import json_format
+
+    try:
+        with without_noise():
+            yield
+    except ResponseTooLarge as error:
+        raise PlatformError(f"cannot {action}: {error}. {_endpoint_hint()}") from None
+    except (
+        *(auth.TransportError, requests.RequestException, api.RetryError),
+        RequestTimedOut,
+    ) as error:
+        raise PlatformError(
+            f"cannot {action}: no answer ({one_line(error)}). Look at this machine's way to "
+            "googleapis.com, and at cluster.vertex.region.",
+            is_transient=True,
+        ) from None
+    except auth.GoogleAuthError as error:
+        raise PlatformError(f"cannot {action}: {one_line(error).rstrip('.')}. {_LOGIN}") from None
+    except api.GoogleAPICallError as error:
+        raise _refusal(action, error) from None
+    except json_format.ParseError as error:
+        raise PlatformError(
+            f"cannot {action}: the answer is not one of Vertex' API that the installed client "
+            f"knows ({one_line(error)}). {_endpoint_hint()}"
+        ) from None
+    # Of the client, when an answer has other types than the API.
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+        raise PlatformError(
+            f"cannot {action}: the answer is not one of Vertex' API ({type(error).__name__}: "
+            f"{one_line(error)}). {_endpoint_hint()}"
+        ) from None
+
+
+def _refusal(action: str, error: Any) -> PlatformError:
+    """Return what an error of the API means here."""
+    said = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
+    code = int(error.code or 0)
+    text = f"cannot {action}: {code} {one_line(said)}".rstrip(". ")
+    if code == 401:
+        return PlatformError(f"{text}. {_LOGIN}")
+    if code == 403:
+        return PlatformError(
+            f"{text}. You need roles/aiplatform.user in the project, and "
+            "roles/iam.serviceAccountUser on the job's service account; the API "
+            "aiplatform.googleapis.com has to be enabled."
+        )
+    if code == 404:
+        return PlatformError(
+            f"{text}. Look at cluster.vertex.project and cluster.vertex.region, and whether what "
+            "the message names is there."
+        )
+    if code == 409:
+        return PlatformError(
+            f"{text}. Something of this name was created in this second: try again."
+        )
+    if code >= 500 or code == 429:
+        return PlatformError(
+            f"{text}. Vertex' own failure, or its quota: try again.", is_transient=True
+        )
+    return PlatformError(
+        f"{text}. Vertex refuses what was sent: `python -m pipeline replay` executes the compiled "
+        "file here; machine and accelerator names are those of cluster.vertex.resources."
+    )
