@@ -22,6 +22,9 @@ Say = Callable[[str], None]
 """Prints what was done, for a person."""
 
 
+_LONGEST_MESSAGE = 10_000
+
+
 class PlatformError(Exception):
     """The platform refuses, or does not answer; the message names the fix and is safe to print.
 
@@ -81,7 +84,7 @@ class TaskNow:
 
     def __post_init__(self) -> None:
         """Make the message safe to print."""
-        object.__setattr__(self, "message", printable(self.message))
+        object.__setattr__(self, "message", printable(self.message[:_LONGEST_MESSAGE]))
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class RunNow:
 
     def __post_init__(self) -> None:
         """Make the message safe to print."""
-        object.__setattr__(self, "message", printable(self.message))
+        object.__setattr__(self, "message", printable(self.message[:_LONGEST_MESSAGE]))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 _LONGEST_MESSAGE = 600
 _MESSAGE_KEYS = ("message", "error_message", "error_description", "error", "detail", "errors")
-_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]*@")
+_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/?#\s]*@")
 
 
 def printable(text: str) -> str:
@@ -49,8 +49,8 @@ def error_text(body: bytes | str | None) -> str:
 def html_text(text: str) -> str:
     """Return the text of an HTML page, or a plain text as it is, as one line."""
     # Bounded first: the patterns below are applied to what a server chose.
-    text = re.sub(r"(?is)<(script|style)\b.*?</\1>", " ", text[:100_000])
-    return one_line(html.unescape(re.sub(r"<[^>]*>", " ", text)))
+    text = re.sub(r"(?is)<(script|style)\b.*?</\1>", " ", text[:20_000])
+    return one_line(html.unescape(re.sub(r"<[^<>]*>", " ", text)))
 
 
 def _find_message(found: Any, depth: int = 0) -> str:

@@ -26,12 +26,25 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What goes out."""
+    """What goes out.
+
+    Attributes:
+        body: bytes as they are, or what becomes JSON.
+        status: of HTTP.
+        kind: the body's type.
+        seconds: before anything is sent.
+        drip: seconds between two bytes of the body; 0: all at once.
+        endless: the body again and again, until the client closes its end.
+        headers: more of them.
+    """
 
     body: Any = None
     status: int = 200
     kind: str = "application/json"
     seconds: float = 0.0
+    drip: float = 0.0
+    endless: bool = False
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -43,12 +56,16 @@ class Loopback:
         failures: `"GET /path"` -> what is said there in its place.
         requests: all that came in.
         url: where it is.
+        sent: bytes of endless answers that went out.
+        is_open: whether it serves.
     """
 
     answer: Callable[[Request], Answer]
     failures: dict[str, Answer] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     url: str = ""
+    sent: int = 0
+    is_open: bool = True
 
     def got(self, start: str) -> list[Request]:
         """The requests that begin so, `"POST /apis"`."""
@@ -82,9 +99,23 @@ class Loopback:
                 said = said if isinstance(said, bytes) else json.dumps(said or {}).encode()
                 self.send_response(answer.status)
                 self.send_header("Content-Type", answer.kind)
-                self.send_header("Content-Length", str(len(said)))
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                if answer.endless:
+                    self.close_connection = True
+                else:
+                    self.send_header("Content-Length", str(len(said)))
                 self.end_headers()
-                self.wfile.write(said)
+                if answer.drip:
+                    for byte in said:
+                        self.wfile.write(bytes([byte]))
+                        time.sleep(answer.drip)
+                elif answer.endless:
+                    while loopback.is_open:
+                        self.wfile.write(said)
+                        loopback.sent += len(said)
+                else:
+                    self.wfile.write(said)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = serve
 
@@ -98,5 +129,6 @@ class Loopback:
         try:
             yield
         finally:
+            self.is_open = False
             server.shutdown()
             server.server_close()

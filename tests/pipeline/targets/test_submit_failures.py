@@ -1,0 +1,287 @@
+"""`submit` and servers that fail in odd ways: a message each time, on both platforms.
+
+Limits are tested where a server never finishes, so that a slow machine changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import requests
+import urllib3
+from kubeflow_server import run_now
+from loopback import Answer
+from vertex_server import error as google_error
+from vertex_server import job_now
+
+from pipeline.cli.cli import main
+from pipeline.targets import kubeflow_connection, vertex_connection
+from pipeline.targets.platform import PlatformError
+
+GOLDEN = Path(__file__).with_name("golden")
+API = "/apis/v2beta1"
+FILES = {"kubeflow": "taxi-kubeflow.yaml", "vertex": "taxi-vertex.json"}
+FIRST = {"kubeflow": f"GET {API}/healthz", "vertex": "POST /v1/projects"}
+SHAPES = [
+    b"",
+    b"null",
+    b"5",
+    b'"no token"',
+    b"[]",
+    b'["no token"]',
+    b"{}",
+    b'{"error": null}',
+    b'{"error": "no token"}',
+    b'{"error": ["no token"]}',
+    b'{"error": {"message": null, "details": ["x"], "code": "y"}}',
+    b'{"error": {"error": {"error": "no token"}}}',
+    b'[{"error": {"code": 1, "message": "no token"}}]',
+    b"<html><h1>no token</h1></html>",
+    b"no token \x1b[2J \xff",
+    b"[" * 100_000,
+]
+
+
+@pytest.fixture(params=list(FILES))
+def platform(request):
+    return request.param
+
+
+@pytest.fixture
+def server(platform, request):
+    return request.getfixturevalue(platform)
+
+
+def submit(platform, *arguments):
+    spec = GOLDEN / FILES[platform]
+    return main(["submit", "--spec", str(spec), "--poll", "0.01", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Answer(b"x" * 10_000, drip=0.2), "no answer (no complete answer within 2 s)"),
+        (Answer(seconds=30.0), "no answer (no answer within 2 s)"),
+        (Answer(b'{"a": "' + b"x" * 2**20, endless=True), "more than 64 MiB"),
+        (Answer(b"x" * 2**20, 500, endless=True), "more than 64 MiB"),
+    ],
+    ids=["drips", "says nothing", "never ends", "fails without an end"],
+)
+def test_a_request_ends_at_its_limits(platform, server, capsys, answer, message):
+    server.failures[FIRST[platform]] = answer
+    start = time.monotonic()
+    timeout = "60" if answer.endless else "2"
+    assert submit(platform, "--timeout", timeout) == 2
+    assert time.monotonic() - start < 600
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.startswith(f"{platform}: cannot ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html><h1>Sign in</h1></html>",
+        b"",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"5",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"name": 5, "run_id": [], "pipelines": 5, "state": "x"}',
+        b'{"name": "x/y", "pipelines": [{"pipeline_id": "$(reboot)"}], "multi_user": "x"}',
+    ],
+)
+def test_a_success_that_is_no_answer_of_the_api_is_reported(platform, server, capsys, body):
+    """For Kubeflow on each of the requests of a submission, one after the other."""
+    places = [f"GET {API}/pipelines", f"POST {API}/pipelines/upload", f"POST {API}/runs"]
+    for place in places if platform == "kubeflow" else [FIRST["vertex"]]:
+        server.failures.clear()
+        server.pipelines.clear() if platform == "kubeflow" else None
+        server.failures[place] = Answer(body, kind="text/html")
+        assert submit(platform) == 2, place
+        told = capsys.readouterr().err
+        assert told.startswith(f"{platform}: ")
+        assert "Traceback" not in told
+        if b"Sign in" in body:
+            assert "answers with no JSON object but 'Sign in': a login page" in told
+
+
+def test_a_redirection_is_reported_and_not_followed(kubeflow, capsys):
+    kubeflow.failures["GET /"] = Answer(
+        b"x", 302, headers={"Location": "https://user:secret@login.example/\x1b[2J?a=b"}
+    )
+    assert submit("kubeflow") == 2
+    told = capsys.readouterr().err
+    assert "redirects to https://login.example/\\x1b[2J?a=b: a login page" in told
+    assert len(kubeflow.requests) == 1
+
+
+def test_a_login_page_that_vertex_is_redirected_to_is_reported(vertex, capsys):
+    vertex.failures["POST /v1/projects"] = Answer(b"", 302, headers={"Location": "/login"})
+    vertex.failures["GET /login"] = Answer(b"<h1>Sign in</h1>", kind="text/html")
+    assert submit("vertex") == 2
+    told = capsys.readouterr().err
+    assert f"{vertex.url}/login answers with no JSON object but 'Sign in': a login page" in told
+    assert "PipelineJob" not in told
+
+
+@pytest.mark.parametrize("status", range(400, 600))
+def test_every_status_with_every_shape_of_a_body_gives_a_message_on_vertex(status):
+    for body in SHAPES:
+        response = requests.Response()
+        response.status_code, response._content = status, body
+        response.request = requests.Request("POST", "http://host/v1/x").prepare()
+        response.url = "http://host/v1/x"
+        with pytest.raises(PlatformError) as caught:
+            refuse_as_google(response)
+        check(str(caught.value), status, body, "cannot create the job")
+
+
+@pytest.mark.parametrize("status", range(400, 600))
+def test_every_status_with_every_shape_of_a_body_gives_a_message_on_kubeflow(status):
+    for body in SHAPES:
+        response = urllib3.HTTPResponse(body=body, status=status, reason="Why")
+        with pytest.raises(PlatformError) as caught:
+            refuse_as_kubeflow(response)
+        check(str(caught.value), status, body, "cannot start a run")
+
+
+def refuse_as_google(response):
+    """What the client does with an answer that is an error."""
+    from google.api_core import exceptions
+
+    with vertex_connection.translate_errors("create the job"):
+        vertex_connection._checked_answer(response)
+        raise exceptions.from_http_response(response)
+
+
+def refuse_as_kubeflow(response):
+    import kfp_server_api
+
+    with kubeflow_connection.translate_errors("start a run"):
+        raise kfp_server_api.ApiException(http_resp=response)
+
+
+def check(message, status, body, action):
+    assert message.startswith(f"{action}: {status}")
+    assert ("no token" in message) == (b"no token" in body)
+    assert "\x1b" not in message
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 418, 429, 500, 503])
+def test_an_error_that_is_a_text_is_reported(platform, server, capsys, status):
+    server.failures[FIRST[platform]] = Answer({"error": "no token"}, status)
+    assert submit(platform) == 2
+    assert f"{status}" in (told := capsys.readouterr().err)
+    assert "no token" in told
+
+
+def test_a_message_of_a_server_is_printed_as_text(kubeflow, capsys):
+    """Neither escape sequences nor rich's markup and emoji names act on the terminal."""
+    said = "\x1b]0;title\x07 [bold red]x[/] :bug: [link=http://evil]y http://a:b@host"
+    kubeflow.polls = [run_now("FAILED", {"Trainer": "FAILED"}, error=said)]
+    assert submit("kubeflow", "--wait") == 1
+    assert (
+        "\\x1b]0;title\\x07 [bold red]x[/] :bug: [link=http://evil]y http://host"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_message_of_vertex_is_printed_as_text(vertex, capsys):
+    said = "\x1b[2J [bold]x[/bold] :bug: http://a:b@host"
+    job = {"executor_detail": {"container_detail": {"main_job": "x/$(reboot)"}}}
+    failed = ("FAILED", {**job, "error": {"code": 9, "message": said}})
+    vertex.polls = [job_now("FAILED", said, Trainer=failed)]
+    assert submit("vertex", "--wait") == 1
+    out = capsys.readouterr().out
+    assert "\\x1b[2J [bold]x[/bold] :bug: http://host" in out
+    assert "resource.labels.job_id='$(reboot)'" in out
+    vertex.failures["POST /v1/projects"] = google_error(403, "PERMISSION_DENIED", said)
+    assert submit("vertex") == 2
+    assert "403 \\x1b[2J [bold]x[/bold] :bug: http://host" in capsys.readouterr().err
+
+
+def test_a_password_in_the_address_is_shown_nowhere(kubeflow, monkeypatch, capsys):
+    place = kubeflow.url.replace("http://", "http://user:secret@")
+    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", place)
+    assert submit("kubeflow") == 0
+    assert f"Its page: {kubeflow.url}/#/runs/details/run-1" in capsys.readouterr().out
+    for failure in (Answer({}, 404), Answer(b"<html>"), Answer({}, 401), Answer({}, 400)):
+        kubeflow.failures["GET /"] = failure
+        assert submit("kubeflow") == 2
+        told = capsys.readouterr()
+        assert "secret" not in told.err + told.out
+    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", "http://user:secret@127.0.0.1:1")  # nobody there
+    assert submit("kubeflow") == 2
+    told = capsys.readouterr().err
+    assert "secret" not in told
+    assert "KF_PIPELINES_ENDPOINT is http://127.0.0.1:1." in told
+
+
+@pytest.mark.parametrize(
+    "place", ["http://", "http://user:sec/ret@host", "ftp://host", "http://[::1", "http://h:99999"]
+)
+def test_an_endpoint_that_is_no_address_is_refused_and_not_shown(monkeypatch, capsys, place):
+    monkeypatch.setenv("KF_PIPELINES_ENDPOINT", place)
+    assert submit("kubeflow") == 2
+    told = capsys.readouterr().err
+    assert "KF_PIPELINES_ENDPOINT is not an address" in told
+    assert "sec" not in told
+
+
+def test_a_password_in_vertex_address_is_shown_nowhere(vertex, monkeypatch, capsys):
+    place = vertex.url.replace("http://", "http://user:secret@")
+    monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM", place)
+    for failure in (Answer({}, 404), Answer(b"<html>"), Answer(b"[]"), Answer({"name": "x"})):
+        vertex.failures["POST /v1/projects"] = failure
+        assert submit("vertex") == 2
+        told = capsys.readouterr()
+        assert "secret" not in told.err + told.out
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        *(("2.0.5", 2), ("2.4.1", 2), ("v2.3.0", 2), ("1.8.22", 2), ("2.5.0", 0), ("2.17.0", 0)),
+        *(("unknown", 0), ("", 0), ("3.0.0-rc1", 0), (None, 0), (5, 0)),
+    ],
+)
+def test_servers_older_than_what_is_compiled_are_refused(kubeflow, capsys, version, code):
+    kubeflow.version = version
+    assert submit("kubeflow") == code
+    if code:
+        assert (
+            f"the server is Kubeflow Pipelines {version}; 2.5 or newer" in capsys.readouterr().err
+        )
+        assert not kubeflow.runs
+
+
+def test_the_version_is_checked_for_users_with_a_namespace(kubeflow, monkeypatch, tmp_path, capsys):
+    """KFP's client asks for the server's health only without one; a gateway may hide it."""
+    import kfp
+
+    file = tmp_path / "context.json"
+    file.write_text(json.dumps({"namespace": "team"}))
+    monkeypatch.setattr(kfp.Client, "_LOCAL_KFP_CONTEXT", str(file))
+    kubeflow.version = "2.4.0"
+    assert submit("kubeflow") == 2
+    assert "the server is Kubeflow Pipelines 2.4.0" in capsys.readouterr().err
+    kubeflow.failures[f"GET {API}/healthz"] = Answer({}, 404)
+    assert submit("kubeflow") == 0
+
+
+def test_a_key_file_that_is_none_is_reported(vertex, monkeypatch, tmp_path, capsys, google_key):
+    account = json.loads(google_key.read_text())
+    file = tmp_path / "key.json"
+    for content in ("", "{}", "[]", json.dumps({**account, "private_key": "secret"})):
+        file.write_text(content)
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+        assert submit("vertex") == 2
+        told = capsys.readouterr().err
+        assert told.startswith("vertex: ")
+        assert "secret" not in told
