@@ -77,11 +77,15 @@ def _buckets(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
     section = profile.section
     places = {
         f"{section}.pipeline_root": profile.pipeline_root,
-        f"{section}.data_path" if profile.data_path else "data.path": there.data.path,
-        f"{section}.eval_path" if profile.eval_path else "data.eval_path": there.data.eval_path,
-        f"{section}.schema_path" if profile.schema_path else "schema.path": there.data_schema.path,
         "serving.push_folder": there.serving.push_folder,
     }
+    for name, own, path in (
+        ("data.path", "data_path", there.data.path),
+        ("data.eval_path", "eval_path", there.data.eval_path),
+        ("schema.path", "schema_path", there.data_schema.path),
+    ):
+        given = getattr(profile, own)
+        places[f"{section}.{own}" if given else name] = given or path
     if isinstance(profile, KubeflowConfig):
         places[f"{section}.baseline_model"] = profile.baseline_model
     for field, path in places.items():

@@ -28,7 +28,7 @@ no Kubeflow Pipelines is known on this machine. Do one of
 or submit from a pod of the cluster."""
 
 _CREDENTIALS = (
-    "Its client takes them from KF_PIPELINES_IAP_OAUTH2_CLIENT_ID (Google's proxy), from "
+    "KFP's client takes credentials from KF_PIPELINES_IAP_OAUTH2_CLIENT_ID (Google's proxy), from "
     f"~/.config/kfp/context.json ({EXAMPLE}; or client_authentication_header_name and "
     "client_authentication_header_value in place of the cookie), or in a pod from the token that "
     "KF_PIPELINES_SA_TOKEN_PATH names."
@@ -204,13 +204,14 @@ def translate_errors(action: str) -> Iterator[None]:
             is_transient=True,
         ) from None
     # Of the client: two experiments of a name, a file of a token that is not there.
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise PlatformError(f"cannot {action}: {one_line(error)}") from None
-    # Of the client, when an answer has other types than the API.
-    except (AttributeError, LookupError, RecursionError) as error:
+    # Of the client, when an answer has other types than the API, or settings are missing.
+    except (TypeError, AttributeError, LookupError, RecursionError) as error:
         raise PlatformError(
-            f"cannot {action}: the answer is not one of Kubeflow Pipelines' API "
-            f"({type(error).__name__}: {one_line(error)}). {_host_hint()}"
+            f"cannot {action}: KFP's client failed ({type(error).__name__}: {one_line(error)}); "
+            "the answer is not one of Kubeflow Pipelines 2, or a file of credentials is missing. "
+            f"{_host_hint()}"
         ) from None
 
 
