@@ -41,11 +41,11 @@ _MAX_DEADLINE_SECONDS = 2**31 - 1  # of a pod's activeDeadlineSeconds
 _MAX_GPUS = 16
 _WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
-# Kubeflow: the largest general-purpose machines of AWS and Google Cloud have 384 cores, their
-# largest memory is 32 TiB. What is larger is a mistake of the unit: millicores, MiB.
-_KUBEFLOW_BOUNDS = (384.0, 32 * 1024.0, "the largest machines of AWS and Google Cloud have")
+# Kubeflow: the largest general-purpose machines of AWS and Google Cloud have 384 cores, and any of
+# them at most 32 TiB. What is larger is a mistake of the unit: millicores, MiB.
+_KUBEFLOW_BOUNDS = (384.0, 32 * 1024.0, "machines of AWS and Google Cloud")
 # cloud.google.com/vertex-ai/docs/pipelines/machine-types: 96 CPUs and 624 GB.
-_VERTEX_BOUNDS = (96.0, 624e9 / 2**30, "the largest machine that Vertex AI Pipelines chooses has")
+_VERTEX_BOUNDS = (96.0, 624e9 / 2**30, "the machines that Vertex AI Pipelines chooses from")
 
 
 def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
@@ -125,12 +125,12 @@ def _resources(profile: TargetConfig) -> Iterator[str]:
         field = f"{profile.section}.resources.{name}"
         if node.cpu is not None and node.cpu > most_cores:
             yield (
-                f"{field}.cpu={node.cpu:g}: {owner} {most_cores:g} cores; give cores, not "
+                f"{field}.cpu={node.cpu:g}: the largest of {owner} have {most_cores:g} cores; give cores, not "
                 f"thousandths of them: {min(most_cores, node.cpu / 1000):g}?"
             )
         if node.memory_gib is not None and node.memory_gib > most_gib:
             yield (
-                f"{field}.memory_gib={node.memory_gib:g}: {owner} {most_gib:.0f} GiB; give GiB, "
+                f"{field}.memory_gib={node.memory_gib:g}: the largest of {owner} have {most_gib:.0f} GiB; give GiB, "
                 f"not MiB: {min(most_gib, node.memory_gib / 1024):.3g}?"
             )
         minutes = node.timeout_minutes

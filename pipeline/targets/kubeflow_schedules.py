@@ -46,7 +46,7 @@ class KubeflowSchedules:
                     Schedule(
                         each.display_name or "",
                         checked_id(each.recurring_run_id, "a recurring run"),
-                        (cron and cron.cron) or interval,
+                        _five_fields((cron and cron.cron) or interval),
                         _STATES.get(each.status or "", "ended"),
                     )
                 )
@@ -106,3 +106,9 @@ class KubeflowSchedules:
             "delete the schedule",
             lambda client: client.delete_recurring_run(schedule.schedule_id),
         )
+
+
+def _five_fields(cron: str) -> str:
+    """Return an expression without its seconds, as `submit --schedule` takes it."""
+    fields = cron.split()
+    return " ".join(fields[1:]) if len(fields) == 6 and fields[0] == "0" else cron

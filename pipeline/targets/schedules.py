@@ -85,7 +85,9 @@ def show(target: Target, config: PipelineConfig | None, timeout: float) -> int:
         (one_line(s.name), one_line(s.cron), s.state, _utc(s.next_run), s.schedule_id)
         for s in sorted(found, key=lambda each: (each.name, each.schedule_id))
     ]
-    rows = [tuple(printable(cell) for cell in row) for row in rows]
+    # Kubeflow does not report the next run.
+    shown = [column for column in range(len(rows[0])) if any(row[column] for row in rows[1:])]
+    rows = [tuple(printable(row[column]) for column in shown) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip())

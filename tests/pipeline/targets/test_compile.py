@@ -146,11 +146,13 @@ def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
     assert pods["Trainer_executor"] == {"podMetadata": {"labels": {"team": "taxi"}}}
     job = json.loads(
         compiled(
-            "vertex", "cluster.vertex.labels={team: taxi}", "cluster.vertex.service_account=a@b"
+            "vertex",
+            "cluster.vertex.labels={team: taxi}",
+            "cluster.vertex.service_account=runs@my-project.iam.gserviceaccount.com",
         )
     )
     assert job["labels"]["team"] == "taxi"
-    assert job["serviceAccount"] == "a@b"
+    assert job["serviceAccount"] == "runs@my-project.iam.gserviceaccount.com"
 
 
 @pytest.mark.parametrize(
@@ -253,6 +255,13 @@ def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
             ["cluster.kubeflow.beam={engine: multi_processing, workers: 1}"],
             r"engine=multi_processing: TensorFlow in Beam's workers does not know s3://",
         ),
+        ("vertex", ["cluster.vertex.network=default"], r"network=default.*projects/NUMBER/global"),
+        (
+            "kubeflow",
+            ["cluster.kubeflow.environment={AWS_SECRET_ACCESS_KEY: x}"],
+            r"environment\.AWS_SECRET_ACCESS_KEY: .*cluster\.kubeflow\.secrets",
+        ),
+        ("kubeflow", ["cluster.kubeflow.resources.Trainer.cpu=500"], r"cpu=500: .* 384 cores"),
         ("vertex", ["cluster.vertex.data_gib=40"], r"40.*ArrowExampleGen is not said to get more"),
     ],
 )
