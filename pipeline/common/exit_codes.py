@@ -21,7 +21,7 @@ OF_A_RUN = {
 """What `run` ends with."""
 
 OF_SUBMIT = {
-    DONE: "a run or schedule was started; with --wait: all nodes ran, no Evaluator refused the model",
+    DONE: "a run or schedule was started; with --wait: all nodes ran, no model was refused",
     FAILED: "with --wait: a node failed, the run was stopped, or the platform answers no more",
     WRONG_INPUT: "the YAML, the arguments, host or credentials are wrong; no run was started",
     NOT_BLESSED: "with --wait: every node ran, and the model fails a threshold (Vertex tells it)",

@@ -14,6 +14,7 @@ from pipeline.targets import kubeflow, vertex
 from pipeline.targets.disk import disk_advice
 from pipeline.targets.parameter_declaration import parameter_declaration
 from pipeline.targets.refusals import data_gib, node_refusals, refusals
+from pipeline.targets.server_text import without_credentials
 
 Target = Literal["kubeflow", "vertex"]
 
@@ -40,7 +41,7 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
     else:
         found += vertex.refusals(there, profile)
     if found:
-        raise ConfigError("\n".join(found))
+        raise ConfigError(without_credentials("\n".join(found)))
     if isinstance(profile, KubeflowConfig):
         records = kubeflow.records_folder(profile, config.name)
         arguments = {"blessed_models": records, "baseline_model": profile.baseline_model}
@@ -48,7 +49,7 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
         there, arguments = vertex.with_time_to_start(there), {}
     graph = create_pipeline(there, **arguments)
     if found := node_refusals(there, profile, graph):
-        raise ConfigError("\n".join(found))
+        raise ConfigError(without_credentials("\n".join(found)))
     declare = parameter_declaration(there, arguments, target, profile.parameters)
     if isinstance(profile, KubeflowConfig):
         return kubeflow.compiled(graph, profile, declare=declare, runner=runner)

@@ -97,7 +97,7 @@ def _buckets(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
             yield f"{field}={path}: names no bucket; use {scheme}://bucket/folder."
         elif not _is_bucket(scheme, bucket):
             yield (
-                f"{field}={path}: {bucket} is no name of a bucket; use 3 to 63 lower-case letters, "
+                f"{field}={path}: {bucket.rpartition('@')[2]} is no name of a bucket; use 3 to 63 lower-case letters, "
                 "digits and hyphens."
             )
 
@@ -125,13 +125,13 @@ def _resources(profile: TargetConfig) -> Iterator[str]:
         field = f"{profile.section}.resources.{name}"
         if node.cpu is not None and node.cpu > most_cores:
             yield (
-                f"{field}.cpu={node.cpu:g}: the largest of {owner} have {most_cores:g} cores; give cores, not "
-                f"thousandths of them: {min(most_cores, node.cpu / 1000):g}?"
+                f"{field}.cpu={node.cpu:g}: the largest of {owner} have {most_cores:g} cores; give "
+                f"cores, not thousandths of them: {min(most_cores, node.cpu / 1000):g}?"
             )
         if node.memory_gib is not None and node.memory_gib > most_gib:
             yield (
-                f"{field}.memory_gib={node.memory_gib:g}: the largest of {owner} have {most_gib:.0f} GiB; give GiB, "
-                f"not MiB: {min(most_gib, node.memory_gib / 1024):.3g}?"
+                f"{field}.memory_gib={node.memory_gib:g}: the largest of {owner} have "
+                f"{most_gib:.0f} GiB; give GiB, not MiB: {min(most_gib, node.memory_gib / 1024):.3g}?"
             )
         minutes = node.timeout_minutes
         if minutes is not None and 60 * minutes > _MAX_DEADLINE_SECONDS:

@@ -1,4 +1,4 @@
-"""`submit --wait`: a run elsewhere, seen as a local one."""
+"""`submit --wait`: show a run on a platform as a local one is shown."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pipeline.report.progress import NodeState, RunState
 from pipeline.targets.platform import PlatformError, RunNow, SubmittedRun, TaskNow
 
 _TRIES = 10
-"""So often a platform that does not answer is asked again before one gives up."""
+"""Requests in a row that may fail before waiting ends."""
 
 
 def wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll: float) -> RunNow:
-    """Shows the nodes of a run until it ends.
+    """Show the nodes of a run until it ends.
 
     Args:
-        run: what was submitted.
-        names: the nodes, in an order in which they may run.
-        console: where they are shown.
-        poll: seconds between two questions.
+        run: The run.
+        names: The nodes, in an order in which they may run.
+        console: Where they are shown.
+        poll: Seconds between two requests.
 
     Returns:
         The run as it ended.
 
     Raises:
-        PlatformError: the platform does not answer any more.
-        KeyboardInterrupt: it was interrupted; the run goes on.
+        PlatformError: The platform no longer answers.
+        KeyboardInterrupt: It was interrupted; the run continues.
     """
     state = RunState.of(names)
     failures = 0
@@ -71,6 +71,6 @@ def _finish(node: NodeState, task: TaskNow) -> None:
 
 
 def _here(seconds: float | None) -> float:
-    """A time of the platform by this process's clock."""
+    """Return a time of the platform by this process's clock."""
     now = time.monotonic()
     return now if seconds is None else min(now, now - (time.time() - seconds))

@@ -261,6 +261,11 @@ def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
             ["cluster.kubeflow.environment={AWS_SECRET_ACCESS_KEY: x}"],
             r"environment\.AWS_SECRET_ACCESS_KEY: .*cluster\.kubeflow\.secrets",
         ),
+        (
+            "kubeflow",
+            ["cluster.kubeflow.pipeline_root=s3://key:hush@bucket_/x"],
+            r"pipeline_root=s3://bucket_/x: bucket_ is no name of a bucket",
+        ),
         ("kubeflow", ["cluster.kubeflow.resources.Trainer.cpu=500"], r"cpu=500: .* 384 cores"),
         ("vertex", ["cluster.vertex.data_gib=40"], r"40.*ArrowExampleGen is not said to get more"),
     ],
