@@ -97,8 +97,8 @@ def _buckets(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
             yield f"{field}={path}: names no bucket; use {scheme}://bucket/folder."
         elif not _is_bucket(scheme, bucket):
             yield (
-                f"{field}={path}: {bucket.rpartition('@')[2]} is no name of a bucket; use 3 to 63 lower-case letters, "
-                "digits and hyphens."
+                f"{field}={path}: {bucket.rpartition('@')[2]} is no name of a bucket; use 3 "
+                "to 63 lower-case letters, digits and hyphens."
             )
 
 
@@ -131,7 +131,8 @@ def _resources(profile: TargetConfig) -> Iterator[str]:
         if node.memory_gib is not None and node.memory_gib > most_gib:
             yield (
                 f"{field}.memory_gib={node.memory_gib:g}: the largest of {owner} have "
-                f"{most_gib:.0f} GiB; give GiB, not MiB: {min(most_gib, node.memory_gib / 1024):.3g}?"
+                f"{most_gib:.0f} GiB; give GiB, not MiB: "
+                f"{min(most_gib, node.memory_gib / 1024):.3g}?"
             )
         minutes = node.timeout_minutes
         if minutes is not None and 60 * minutes > _MAX_DEADLINE_SECONDS:
