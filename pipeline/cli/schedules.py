@@ -20,8 +20,8 @@ examples:
 _ACTIONS = {
     "list": "list all schedules",
     "pause": "stop a schedule from starting runs; runs that it has started continue",
-    "resume": "let a paused schedule start runs again, from its next time on",
-    "delete": "delete a schedule; runs that it has started continue",
+    "resume": "let a paused schedule start runs again",
+    "delete": "delete a schedule; on Kubeflow this ends a run of it that is in progress",
 }
 
 

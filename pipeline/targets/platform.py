@@ -143,11 +143,11 @@ class Scheduler(Protocol):
         ...
 
     def resume(self, schedule: Schedule) -> None:
-        """Let it start runs again; runs that were missed are not made up for."""
+        """Let it start runs again."""
         ...
 
     def delete(self, schedule: Schedule) -> None:
-        """Delete it; runs that it started continue."""
+        """Delete it."""
         ...
 
 

@@ -275,6 +275,38 @@ def test_the_version_is_checked_for_users_with_a_namespace(kubeflow, monkeypatch
     assert submit("kubeflow") == 0
 
 
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Answer(b"x" * 10_000, drip=0.2), "no complete answer within 2 s"),
+        (Answer(b"x" * 2**20, endless=True), "more than 64 MiB"),
+        (Answer(b"<h1>Sign in</h1>"), "cannot create the job: "),
+    ],
+)
+def test_requests_for_a_token_have_the_same_limits(
+    vertex, monkeypatch, tmp_path, capsys, answer, message
+):
+    """Workload identity federation: the token comes from a server that the key file names."""
+    (tmp_path / "subject").write_text("subject")
+    key = {
+        "type": "external_account",
+        "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": f"{vertex.url}/token",
+        "credential_source": {"file": str(tmp_path / "subject")},
+        "universe_domain": "loopback.test",
+    }
+    (tmp_path / "key.json").write_text(json.dumps(key))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
+    vertex.failures["POST /token"] = answer
+    assert submit("vertex", "--timeout", "60" if answer.endless else "2") == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert vertex.got("POST /token")
+    assert not vertex.jobs
+
+
 def test_a_key_file_that_is_none_is_reported(vertex, monkeypatch, tmp_path, capsys, google_key):
     account = json.loads(google_key.read_text())
     file = tmp_path / "key.json"
