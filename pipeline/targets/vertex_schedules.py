@@ -60,7 +60,9 @@ class VertexSchedules:
                     display_name=name,
                     cron=cron.vertex,
                     create_pipeline_job_request=request,
+                    # The first limits requests to start a run, the second runs.
                     max_concurrent_run_count=1,
+                    max_concurrent_active_run_count=1,
                 ),
                 timeout=self._timeout,
             )

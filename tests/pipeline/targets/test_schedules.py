@@ -72,6 +72,7 @@ def test_a_schedule_on_vertex_creates_the_compiled_job(vertex, capsys):
     assert name == f"{PLACE}/schedules/1"
     assert schedule.display_name == "chicago-taxi"
     assert schedule.cron == "TZ=Europe/Berlin 0 3 * * 1,2,3,4,5"
+    assert schedule.max_concurrent_active_run_count == 1
     job = schedule.create_pipeline_job_request.pipeline_job
     sent = json_format.MessageToDict(type(job).pb(job))
     compiled = json.loads((GOLDEN / FILES["vertex"]).read_text())

@@ -309,7 +309,8 @@ def test_a_client_that_is_not_installed_is_told_with_its_command(
 
 
 def test_no_client_of_a_platform_is_imported_before_it_is_used():
-    rooms = ("submit", "kubeflow_client", "vertex_client", "waiting")
+    rooms = ("submit", "kubeflow_client", "vertex_client", "waiting", "schedules")
+    rooms += ("kubeflow_schedules", "vertex_schedules", "field_checks")
     clouds = ("kfp", "kfp_server_api", "google.api_core", "google.auth", "kubernetes", "tfx")
     code = (
         "import sys, pipeline.cli.cli\n"
