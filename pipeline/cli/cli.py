@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.cli import engines, image, schedules, submit, targets
+from pipeline.cli import engines, image, schedules, serving, submit, targets
 from pipeline.cli.configured import add_set, configuration
 from pipeline.cli.quiet import quiet
 from pipeline.common import exit_codes
@@ -198,6 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     targets.add_commands(commands)
     submit.add_command(commands)
     schedules.add_command(commands)
+    serving.add_commands(commands)
     engines.add_commands(commands)
     return parser
 

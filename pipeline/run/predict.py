@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pipeline.common.errors import ConfigError
 from pipeline.common.whole_files import message_stream, whole_file
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_file, open_rows
-from pipeline.run.predictor import Predictor, Wrong, latest_version
+from pipeline.run.predictor import Predictor, latest_version
+from pipeline.run.raw_rows import Wrong
 
 if TYPE_CHECKING:
     from components import CsvOptions

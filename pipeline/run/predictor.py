@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipeline.common.errors import ConfigError
+from pipeline.run.raw_rows import Wrong, model_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
 
-_KINDS: dict[str, Kind] = {"string": "string", "float32": "float", "int64": "int"}
+KINDS: dict[str, Kind] = {"string": "string", "float32": "float", "int64": "int"}
 _OF_A_CLASSIFIER = {"outputs", "prediction", "classes", "probabilities"}
-_EXPECTED = {"int": "a whole number", "float": "a number", "string": "a text"}
-
-
-class Wrong(NamedTuple):
-    """A value that the model cannot take."""
-
-    row: int
-    column: str
-    value: str
-    expected: str
 
 
 def latest_version(model: Path) -> Path:
@@ -83,7 +74,7 @@ class Predictor:
             )
         self._serve = signatures["serving_default"]
         columns = json.loads(listed.read_text(encoding="utf-8"))["columns"]
-        self.kinds: dict[str, Kind] = {c["name"]: _KINDS[c["dtype"]] for c in columns}
+        self.kinds: dict[str, Kind] = {c["name"]: KINDS[c["dtype"]] for c in columns}
         named = version / "assets.extra" / "label.json"
         self._label: dict[str, Any] = (
             json.loads(named.read_text(encoding="utf-8")) if named.is_file() else {}
@@ -99,29 +90,18 @@ class Predictor:
         Returns:
             Column -> `[rows]`, without the wrong rows; and those, the first value of each.
         """
-        import pyarrow as pa
+        rows = model_rows(batch, self.kinds, decimal)
+        if not len(rows.rows):
+            return {}, rows.wrong
+        found = {name: _flat(value) for name, value in self.outputs(rows.examples()).items()}
+        return self._named(found), rows.wrong
+
+    def outputs(self, examples: Sequence[bytes]) -> dict[str, np.ndarray]:
+        """Return what `serving_default` gives for serialized tf.Examples, `[rows, ...]` by name."""
         import tensorflow as tf
-        from tfx_bsl.coders import example_coder
 
-        from components.arrow_example_gen.columns import as_lists
-
-        columns, wrong = {}, {}
-        for name, kind in self.kinds.items():
-            found = batch[batch.schema.get_field_index(name)]
-            columns[name], faulty = _as_kind(found, kind, decimal)
-            for row in faulty:
-                value = str(found[row].as_py())
-                wrong.setdefault(row, Wrong(row, name, value, _EXPECTED[kind]))
-        rows = np.setdiff1d(np.arange(batch.num_rows), list(wrong))
-        if not len(rows):
-            return {}, list(wrong.values())
-        taken = pa.array(rows)
-        lists = [as_lists(columns[name].take(taken), kind) for name, kind in self.kinds.items()]
-        encode = example_coder.RecordBatchToExamplesEncoder().encode
-        examples = encode(pa.RecordBatch.from_arrays(lists, list(self.kinds)))
-        outputs = self._serve(examples=tf.constant(examples))
-        found = {name: _flat(np.asarray(value)) for name, value in outputs.items()}
-        return self._named(found), [wrong[row] for row in sorted(wrong)]
+        found = self._serve(examples=tf.constant(list(examples)))
+        return {name: np.asarray(value) for name, value in found.items()}
 
     def _named(self, outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Outputs under names that say what they are, as far as the model tells."""
@@ -168,44 +148,3 @@ def _sigmoid(values: np.ndarray) -> np.ndarray:
 def _softmax(values: np.ndarray) -> np.ndarray:
     powers = np.exp(values - values.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
-
-
-def _as_kind(column: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
-    """A column as the model takes it, and the rows whose value it cannot take."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.types as types
-
-    from components.arrow_example_gen import csv_types
-    from components.arrow_example_gen.columns import as_lists
-
-    if types.is_string(column.type) and kind != "string":
-        return csv_types.numbers(column, kind, decimal)
-    if types.is_floating(column.type) and kind == "int":
-        missing = pc.or_(pc.is_null(column), pc.fill_null(pc.is_nan(column), True))
-        values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
-        held = missing.to_numpy(zero_copy_only=False)
-        with np.errstate(invalid="ignore"):
-            faulty = ~held & ~((values == np.floor(values)) & (np.abs(values) < 2.0**63))
-        whole = np.where(held | faulty, 0, values).astype(np.int64)
-        return pa.array(whole, mask=held | faulty), np.flatnonzero(faulty).tolist()
-    try:
-        as_lists(column, kind)
-        return column, []
-    except pa.ArrowException:
-        faulty = [i for i in range(len(column)) if not _fits(column.slice(i, 1), kind)]
-        kept = np.ones(len(column), bool)
-        kept[faulty] = False
-        return pc.if_else(pa.array(kept), column, pa.nulls(len(column), column.type)), faulty
-
-
-def _fits(value: pa.Array, kind: Kind) -> bool:
-    import pyarrow as pa
-
-    from components.arrow_example_gen.columns import as_lists
-
-    try:
-        as_lists(value, kind)
-    except pa.ArrowException:
-        return False
-    return True

@@ -1,0 +1,175 @@
+"""Rows as the JSON bodies that TensorFlow Serving's REST API takes (`:predict`, row format).
+
+`serving_default` has one input, serialized tf.Examples, which JSON holds as `{"b64": ...}`. `raw`
+has one input per column; every row names all of them, in lists of the same length in one request.
+Source: tensorflow_serving/g3doc/api_rest.md and util/json_tensor.cc, 2.16 to 2.20.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from pipeline.common.errors import ConfigError
+from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_file, open_rows
+from pipeline.run.predictor import KINDS
+from pipeline.run.raw_rows import ModelRows, model_rows
+from pipeline.serving.exported_model import RAW, SERVING_DEFAULT, ExportedModel, RawColumn
+
+if TYPE_CHECKING:
+    from components import CsvOptions
+
+ServingTarget = Literal["kserve", "vertex"]
+# Vertex calls the default signature and keeps nothing of a body but `instances`.
+SIGNATURES: dict[ServingTarget, tuple[str, ...]] = {
+    "kserve": (SERVING_DEFAULT, RAW),
+    "vertex": (SERVING_DEFAULT,),
+}
+_MISSING = {"string": b"", "float32": float("nan"), "int64": int(np.iinfo(np.int64).min)}
+
+
+@dataclass(frozen=True)
+class ServingRows:
+    """Rows to send.
+
+    Attributes:
+        path: of the file, as an error calls it.
+        numbers: of each row in the file, from 1.
+        rows: the same rows as the model takes them.
+        examples: the same rows as serialized tf.Examples.
+    """
+
+    path: str
+    numbers: Sequence[int]
+    rows: ModelRows
+    examples: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+@contextmanager
+def rows_file(
+    source: str, kind: InputFormat | None = None, csv_options: CsvOptions | None = None
+) -> Iterator[InputRows]:
+    """Open a file of rows, as `predict` does.
+
+    Raises:
+        ConfigError: there is no such file, or it cannot be read.
+    """
+    from components import CsvOptions
+
+    kind = kind or format_of(source)
+    with input_file(source) as file:
+        yield open_rows(file, source, kind, csv_options or CsvOptions(), skip=False)
+
+
+def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRows:
+    """Return the first rows of a file, of the types that the model takes.
+
+    Raises:
+        ConfigError: a column is missing, a value is of another type, or there are no rows.
+    """
+    import pyarrow as pa
+
+    names = [column.name for column in model.columns]
+    lacking = sorted(set(names) - set(found.columns))
+    if lacking:
+        raise ConfigError(
+            f"--input={found.path}: lacks the columns {', '.join(lacking)}, which the model reads. "
+            "Add them; leave a cell empty where the value is missing."
+        )
+    batches, total = [], 0
+    for batch in found.batches:
+        batches.append(batch.slice(0, count - total))
+        total += batches[-1].num_rows
+        if total >= count:
+            break
+    if not total:
+        raise ConfigError(f"--input={found.path}: has no rows; give a file with at least one.")
+    columns = []
+    for name in names:
+        parts = [_column(batch, name) for batch in batches]
+        whole = pa.chunked_array(parts) if len({p.type for p in parts}) == 1 else None
+        if whole is None:
+            raise ConfigError(
+                f"--input={found.path}: {name} changes its type within the first {total} rows; "
+                "use fewer rows."
+            )
+        columns.append(pa.concat_arrays(whole.chunks))
+    batch = pa.RecordBatch.from_arrays(columns, names)
+    rows = model_rows(batch, {c.name: KINDS[c.dtype] for c in model.columns}, found.decimal)
+    if rows.wrong:
+        wrong = rows.wrong[0]
+        place = found.place(wrong.column, wrong.value) or f", row {wrong.row + 1}"
+        raise ConfigError(
+            f"--input={found.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
+            "which the model expects there. Correct it."
+        )
+    return ServingRows(found.path, range(1, total + 1), rows, rows.examples())
+
+
+def request_body(model: ExportedModel, signature: str, rows: ServingRows, places: range) -> bytes:
+    """Return the body of a `:predict` request.
+
+    Args:
+        model: what the rows are for.
+        signature: `serving_default`, which the body does not name, or `raw`, which it does.
+        rows: of the whole file.
+        places: of the rows to send, from 0.
+
+    Raises:
+        ConfigError: a row has no value of a column that needs one.
+    """
+    if signature == SERVING_DEFAULT:
+        texts = [base64.b64encode(rows.examples[i]).decode() for i in places]
+        return _as_json({"instances": [{"b64": text} for text in texts]})
+    values = {c.argument: _column_values(c, rows, places) for c in model.columns}
+    instances = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    return _as_json({"signature_name": RAW, "instances": instances})
+
+
+def _as_json(body: dict[str, Any]) -> bytes:
+    # NaN is a token that TensorFlow Serving reads, and the missing value of `raw`.
+    return json.dumps(body, indent=1, ensure_ascii=False).encode()
+
+
+def _column(batch: Any, name: str) -> Any:
+    import pyarrow as pa
+
+    place = batch.schema.get_field_index(name)
+    return batch[place] if place >= 0 else pa.nulls(batch.num_rows)
+
+
+def _column_values(column: RawColumn, rows: ServingRows, places: range) -> list[Any]:
+    """Return a JSON value per row: lists of one length, or scalars, as the input's shape says."""
+    lists = [[_json_value(v) for v in rows.rows.columns[column.name][i].as_py()] for i in places]
+    if column.shape == (None,):
+        longest = max(1, *(len(row) for row in lists))
+        filler = _json_value(_MISSING[column.dtype])
+        return [row + [filler] * (longest - len(row)) for row in lists]
+    size = int(np.prod(column.shape))  # of no dimension 1
+    for place, row in zip(places, lists, strict=True):
+        if len(row) != size:
+            raise ConfigError(
+                f"--input={rows.path}, row {rows.numbers[place]}: {column.name} has {len(row)} "
+                f"values, and the model takes {size} in every row. Correct it."
+            )
+    return [np.reshape(np.array(row, object), column.shape).tolist() for row in lists]
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"b64": base64.b64encode(value).decode()}
+    if isinstance(value, float):
+        return float(str(np.float32(value)))  # 0.1, not 0.10000000149011612
+    return value
