@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pipeline.cli.configured import add_set, configuration
 from pipeline.cli.quiet import quiet
 from pipeline.common.sources import SOURCES
 
@@ -30,8 +29,8 @@ def _add_check(commands: Any) -> None:
         ),
         epilog=(
             "examples:\n"
-            "  python -m pipeline check-serving --model output/taxi/serving_model --input rows.csv\n"
-            "  python -m pipeline check-serving --model output/taxi/serving_model --input rows.csv "
+            "  python -m pipeline check-serving --model out/serving_model --input rows.csv\n"
+            "  python -m pipeline check-serving --model out/serving_model --input rows.csv "
             "--url http://localhost:8501/v1/models/taxi"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,

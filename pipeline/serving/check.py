@@ -6,8 +6,7 @@ it, in a process that has none of this project's packages, and asked in JSON ove
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,13 +80,17 @@ def check_serving(model: str, source: str, options: CheckOptions) -> int:
     Raises:
         ConfigError: the model, the file or an option is wrong; nothing was sent.
     """
+    if options.url is not None and options.python is not None:
+        raise ConfigError("--python runs the stand-in; leave it out with --url.")
+    running = None if options.url is None else running_server(options.url)
     exported = read_model(find_version(model))
     with rows_file(source, options.kind, options.csv_options) as found:
         rows = first_rows(found, exported, options.rows)
     with local_copy(exported.place) as folder:
         expected = Predictor(folder).outputs(rows.examples)
         try:
-            with _server(folder, options) as server:
+            serving = nullcontext(running) if running else stand_in(folder, options.python)
+            with serving as server:
                 counted = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
                 print(f"Checking {exported.place} ({options.target}) with {counted} of {source}")
                 print(f"server: {server.description}")
@@ -97,10 +100,7 @@ def check_serving(model: str, source: str, options: CheckOptions) -> int:
                         f"{signature}: {counted} answered as predict does; "
                         f"largest difference {difference:.1e}"
                     )
-        except ServerError as error:
-            print(f"check failed: {error}")
-            return exit_codes.FAILED
-        except CheckFailed as error:
+        except (CheckFailed, ServerError) as error:
             print(f"check failed: {error}")
             return exit_codes.FAILED
     return exit_codes.DONE
@@ -145,17 +145,6 @@ def check_signature(
                 where = f"{signature}, row {rows.numbers[place]} of {rows.path}: {name}"
                 difference = max(difference, _compare(answer, expected[name][place], where))
     return difference
-
-
-@contextmanager
-def _server(folder: Path, options: CheckOptions) -> Iterator[Server]:
-    if options.url is None:
-        with stand_in(folder, options.python) as server:
-            yield server
-    elif options.python is not None:
-        raise ConfigError("--python is for the stand-in; leave it out with --url.")
-    else:
-        yield running_server(options.url)
 
 
 def _refused(

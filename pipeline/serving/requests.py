@@ -51,6 +51,7 @@ class ServingRows:
     examples: Sequence[bytes]
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return len(self.numbers)
 
 

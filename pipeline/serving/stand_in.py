@@ -28,10 +28,11 @@ class RequestError(ValueError):
     """The server would refuse the request."""
 
 
-class _NotOnTheServer:
+class NotOnTheServer:
     """Makes this project's packages as absent as they are on a server, installed or not."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Raise for a module of ours; others are found as usual."""
         if name.partition(".")[0] in _OURS:
             raise ModuleNotFoundError(f"{name} is not on a server", name=name)
 
@@ -82,7 +83,7 @@ class ServedModel:
         try:
             found = self._session.run(fetches, feeds)
         except (self._tf.errors.OpError, ValueError, TypeError) as error:
-            raise RequestError(str(error).splitlines()[0]) from None
+            raise RequestError(_reason(error)) from None
         return _answer(found, rows=rows)
 
     def _by_rows(self, request: dict[str, Any], signature: Any) -> dict[str, Any]:
@@ -143,6 +144,13 @@ class ServedModel:
         flat = np.empty(len(leaves), object if kind.name == "string" else kind.as_numpy_dtype)
         flat[:] = leaves
         return flat.reshape(shape)
+
+
+def _reason(error: Exception) -> str:
+    """Return TensorFlow's message without what its Python client writes around it."""
+    around = ("Graph execution error", "Detected at node", "File ", "[[")
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((each for each in lines if each and not each.startswith(around)), str(error))
 
 
 def _leaves(value: Any, shape: list[int]) -> list[Any]:
@@ -258,7 +266,7 @@ def main() -> None:
     parser.add_argument("--model_dir", required=True)
     parser.add_argument("--model_name", required=True)
     arguments = parser.parse_args()
-    sys.meta_path.insert(0, _NotOnTheServer())
+    sys.meta_path.insert(0, NotOnTheServer())
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     import tensorflow as tf
 
