@@ -28,16 +28,8 @@ ARROWS = {
 # below it, never the other way. `__init__` of a package is its table of contents, and may name all.
 FLOORS = {
     "pipeline": (
-        *(
-            "__main__",
-            "local_runner",
-            "kubeflow_runner",
-            "cli",
-            "serving",
-            "targets",
-            "image",
-            "run",
-        ),
+        *("__main__", "local_runner", "kubeflow_runner", "cli"),
+        *("serving", "targets", "image", "run"),
         *("preflight", "features", "report"),
         "graph",
         *("data", "config", "engines", "flink", "common"),

@@ -14,6 +14,7 @@ from pipeline.config.kubernetes import (
     ResourceName,
     VariableName,
 )
+from pipeline.config.servers import KserveConfig, VertexServerConfig
 from pipeline.config.vertex_settings import VertexSettings
 from pipeline.engines.table import BeamConfig
 
@@ -139,6 +140,9 @@ class KubeflowConfig(TargetConfig, PodSettings):
 
     section = "cluster.kubeflow"
 
+    server: KserveConfig = Field(
+        default_factory=KserveConfig, description="KServe's server of the model: docs/serving.md."
+    )
     baseline_model: str | None = Field(
         default=None,
         description="Folder of the model that a new one is compared with; null: the latest blessed "
@@ -191,6 +195,9 @@ class VertexConfig(TargetConfig, VertexSettings):
 
     section = "cluster.vertex"
 
+    server: VertexServerConfig = Field(
+        default_factory=VertexServerConfig, description="Vertex' endpoint: docs/serving.md."
+    )
     project: str | None = Field(
         default=None,
         description="Google Cloud project, for `submit`; null: that of your Google Cloud settings.",

@@ -31,7 +31,7 @@ class RawColumn(NamedTuple):
     name: str
     dtype: str
     argument: str
-    shape: tuple[int | None, ...]
+    shape: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,9 @@ def _read(path: str) -> bytes:
         return stream.read()
 
 
-def _row_shape(info: Any) -> tuple[int | None, ...]:
-    return tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim[1:])
+def _row_shape(info: Any) -> tuple[int, ...] | None:
+    sizes = tuple(dim.size for dim in info.tensor_shape.dim[1:])
+    return None if any(size < 0 for size in sizes) else sizes
 
 
 def _first_line(error: Exception) -> str:

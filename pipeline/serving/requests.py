@@ -137,8 +137,17 @@ def request_body(model: ExportedModel, signature: str, rows: ServingRows, places
 
 
 def _as_json(body: dict[str, Any]) -> bytes:
+    """Return the body with a line per row, for readers of the example."""
     # NaN is a token that TensorFlow Serving reads, and the missing value of `raw`.
-    return json.dumps(body, indent=1, ensure_ascii=False).encode()
+    parts = [
+        f"{json.dumps(key)}: " + (_lines(value) if key == "instances" else json.dumps(value))
+        for key, value in body.items()
+    ]
+    return ("{" + ", ".join(parts) + "}").encode()
+
+
+def _lines(rows: list[Any]) -> str:
+    return "[\n  " + ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]"
 
 
 def _column(batch: Any, name: str) -> Any:
@@ -151,7 +160,7 @@ def _column(batch: Any, name: str) -> Any:
 def _column_values(column: RawColumn, rows: ServingRows, places: range) -> list[Any]:
     """Return a JSON value per row: lists of one length, or scalars, as the input's shape says."""
     lists = [[_json_value(v) for v in rows.rows.columns[column.name][i].as_py()] for i in places]
-    if column.shape == (None,):
+    if column.shape is None:
         longest = max(1, *(len(row) for row in lists))
         filler = _json_value(_MISSING[column.dtype])
         return [row + [filler] * (longest - len(row)) for row in lists]

@@ -1,0 +1,218 @@
+"""`python -m pipeline serve-manifest`: the files that deploy a pushed model, and a request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.common.errors import ConfigError
+from pipeline.common.whole_files import whole_file
+from pipeline.serving.exported_model import (
+    RAW,
+    SERVING_DEFAULT,
+    ExportedModel,
+    find_version,
+    mapped,
+    read_model,
+)
+from pipeline.serving.kserve import inference_service
+from pipeline.serving.requests import ServingTarget, first_rows, request_body, rows_file
+from pipeline.serving.server_versions import is_prebuilt
+from pipeline.serving.vertex_requests import container_image, vertex_requests
+
+if TYPE_CHECKING:
+    from pipeline.config.config import PipelineConfig
+
+_REQUEST_ROWS = 3
+_SCHEMES: dict[ServingTarget, tuple[str, ...]] = {
+    "kserve": ("s3", "gs", "pvc", "hdfs", "https", "http"),
+    "vertex": ("gs",),
+}
+_POD_LABEL = "serving.kserve.io/inferenceservice"
+
+
+@dataclass(frozen=True)
+class ManifestOptions:
+    """What is served, and where the files go.
+
+    Attributes:
+        target: what serves it.
+        model: place of the model, as the target reads it.
+        name: of the service or endpoint; None: the pipeline's.
+        maps: remote place -> folder that stands for it on this machine.
+        output: file to write; None: `<name>-<target>` here.
+        rows: file whose first rows become a request; None: no request is written.
+        signature: that the request calls; None: the target's usual one.
+    """
+
+    target: ServingTarget
+    model: str
+    name: str | None = None
+    maps: Mapping[str, str] = field(default_factory=dict)
+    output: Path | None = None
+    rows: str | None = None
+    signature: str | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What `serve-manifest` makes.
+
+    Attributes:
+        model: what is served.
+        uri: place that the target reads.
+        name: of the service or endpoint.
+        content: InferenceService, or the three requests to Vertex.
+        file: where it is written.
+        request: file of the request, and its signature; None: none was asked for.
+    """
+
+    model: ExportedModel
+    uri: str
+    name: str
+    content: dict[str, Any]
+    file: Path
+    request: tuple[Path, str] | None
+
+
+def write_manifest(options: ManifestOptions, config: PipelineConfig | None) -> Manifest:
+    """Write the manifest of a model, and a request for it if rows are given.
+
+    Args:
+        options: what is served.
+        config: the pipeline, whose `cluster` has the server's settings; None: defaults.
+
+    Raises:
+        ConfigError: the model cannot be read, or the target cannot serve it from there.
+    """
+    name = options.name if options.name is not None else config.name if config else None
+    if name is None:
+        raise ConfigError("serve-manifest: give --name, or --config with the pipeline's name.")
+    check_place(options.model, options.target)
+    cluster = config.cluster if config else None
+    model = read_model(find_version(mapped(options.model, options.maps)))
+    if options.target == "kserve":
+        profile = cluster.kubeflow if cluster else None
+        uri = versions_folder(options.model, model, options.maps, "KServe's TensorFlow runtime")
+        content = inference_service(model, uri, name, profile)
+    else:
+        profile = cluster.vertex if cluster else None
+        image = container_image(model, profile)
+        uri = (
+            version_place(options.model, model)
+            if is_prebuilt(image)
+            else versions_folder(options.model, model, options.maps, image)
+        )
+        content = vertex_requests(uri, image, name, profile)
+    endings = {"kserve": "kserve.yaml", "vertex": "vertex-serving.json"}
+    file = options.output or Path(f"{name}-{endings[options.target]}")
+    request = _request(options, model, config, file) if options.rows else None
+    _write(file, _as_text(options.target, content))
+    return Manifest(model, uri, name, content, file, request)
+
+
+def check_place(place: str, target: ServingTarget) -> None:
+    """Refuse a place that the target does not read.
+
+    Raises:
+        ConfigError: it is a folder of this machine, or for Vertex none of Google Cloud.
+    """
+    scheme = place.partition("://")[0] if "://" in place else ""
+    if scheme not in _SCHEMES[target]:
+        known = ", ".join(f"{each}://" for each in _SCHEMES[target])
+        raise ConfigError(
+            f"--model={place}: {target} reads models from {known}; name the place there, and the "
+            "folder that stands for it on this machine with --map PREFIX=FOLDER."
+        )
+
+
+def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str], server: str) -> str:
+    """Return the folder of versions for a server that takes the highest-numbered one.
+
+    Args:
+        place: the folder, or its highest-numbered version.
+        model: that was found there.
+        maps: remote place -> folder on this machine.
+        server: what serves it, for the error.
+
+    Raises:
+        ConfigError: the place is a version, and not the highest; or no numbered folder at all.
+    """
+    place = place.rstrip("/")
+    found = model.place.rpartition("/")[2]
+    if mapped(place, maps).rstrip("/") != model.place:
+        return place
+    above = place.rpartition("/")[0]
+    if not found.isdigit():
+        raise ConfigError(
+            f"--model={place}: {server} looks for numbered versions below a folder; move the model "
+            f"to {place}/1, and give {place}."
+        )
+    highest = find_version(mapped(above, maps)).rpartition("/")[2]
+    if highest != found:
+        raise ConfigError(
+            f"--model={place}: {server} serves the highest-numbered version below a folder, which "
+            f"is {highest}, not {found}. Copy this version to a folder of its own, or give {above}."
+        )
+    return above
+
+
+def version_place(place: str, model: ExportedModel) -> str:
+    """Return the place of the SavedModel itself, of which `place` may be the folder above."""
+    place, found = place.rstrip("/"), model.place.rpartition("/")[2]
+    return place if place.rpartition("/")[2] == found else f"{place}/{found}"
+
+
+def _request(
+    options: ManifestOptions, model: ExportedModel, config: PipelineConfig | None, file: Path
+) -> tuple[Path, str]:
+    assert options.rows is not None
+    usual = RAW if options.target == "kserve" else SERVING_DEFAULT
+    signature = options.signature or usual
+    if options.target == "vertex" and signature != SERVING_DEFAULT:
+        raise ConfigError(
+            f"--signature={signature}: Vertex' predict passes on `instances` alone, so that "
+            f"{SERVING_DEFAULT} answers; leave --signature out."
+        )
+    with rows_file(options.rows, csv_options=config.data.csv if config else None) as found:
+        rows = first_rows(found, model, _REQUEST_ROWS)
+    path = file.with_name(f"{file.stem}-request.json")
+    body = request_body(model, signature, rows, range(len(rows)))
+    _write(path, body.decode() + "\n")
+    return path, signature
+
+
+def _as_text(target: ServingTarget, content: dict[str, Any]) -> str:
+    if target == "vertex":
+        return json.dumps(content, indent=2) + "\n"
+    import yaml
+
+    return yaml.safe_dump(content, sort_keys=False)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with whole_file(path) as stream:
+            stream.write(text)
+    except OSError as error:
+        raise ConfigError(f"--output={path}: cannot write it ({error.strerror}).") from None
+
+
+def next_steps(manifest: Manifest, target: ServingTarget) -> Sequence[str]:
+    """Return the commands that deploy a model and call it, a line each."""
+    body = manifest.request[0] if manifest.request else f"{manifest.file.stem}-request.json"
+    if target == "kserve":
+        url = f"http://localhost:8080/v1/models/{manifest.name}"
+        pod = f"$(kubectl get pod -n NAMESPACE -l {_POD_LABEL}={manifest.name} -o name | head -1)"
+        return [
+            f"kubectl apply -n NAMESPACE -f {manifest.file}",
+            f"kubectl wait -n NAMESPACE --for=condition=Ready isvc/{manifest.name} --timeout=300s",
+            f"kubectl port-forward -n NAMESPACE {pod} 8080:8080 &",
+            f"curl -d @{body} {url}:predict",
+        ]
+    return [
+        f"gcloud ai endpoints predict ENDPOINT_ID --region=REGION --json-request={body}",
+    ]
