@@ -1,0 +1,188 @@
+"""`serve-manifest --target kserve`: the InferenceService and a request for it.
+
+Reference: KServe's own schema of the resource, in data/inference_service_crd.json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+import yaml
+from command_line import TAXI
+from served_model import ROWS
+
+from pipeline.cli.cli import main
+from pipeline.serving.server_versions import SERVING_RELEASES, minor_version
+
+pytestmark = pytest.mark.slow
+
+CRD = json.loads(
+    Path(__file__).with_name("data").joinpath("inference_service_crd.json").read_text()
+)
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+FOLDER = "s3://bucket/taxi/serving_model"
+VERSION = "--set=cluster.kubeflow.server.version=2.99.0"
+WRITTEN_BY = minor_version(tf.__version__)
+HAS_SERVER = pytest.mark.skipif(
+    WRITTEN_BY not in SERVING_RELEASES, reason="no TensorFlow Serving is known for this TensorFlow"
+)
+
+
+def violations(value, schema, path="manifest"):
+    """What the API server would refuse or drop, a line each."""
+    kind = schema.get("type")
+    if kind and (
+        not isinstance(value, TYPES[kind]) or (kind == "integer" and isinstance(value, bool))
+    ):
+        return [f"{path}={value!r} is no {kind}"]
+    found = [
+        f"{path}.{name} is missing" for name in schema.get("required", ()) if name not in value
+    ]
+    if "pattern" in schema and not re.search(schema["pattern"], str(value)):
+        found.append(f"{path}={value!r} does not match")
+    if not isinstance(value, dict) or path == "manifest.metadata":
+        return found
+    below, others = schema.get("properties", {}), schema.get("additionalProperties")
+    for name, each in value.items():
+        if name in below or others:
+            found += violations(each, below.get(name) or others, f"{path}.{name}")
+        elif not schema.get("x-kubernetes-preserve-unknown-fields"):
+            found.append(f"{path}.{name} is unknown")
+    return found
+
+
+@pytest.fixture
+def manifest(model, tmp_path):
+    """`serve-manifest` as a function of more arguments: the manifest, or the exit code."""
+
+    def write(*arguments, place=FOLDER, versions=model, code=0):
+        file = tmp_path / "serving.yaml"
+        found = main(
+            [
+                *("serve-manifest", "--target", "kserve", "--config", str(TAXI)),
+                *("--model", place, "--map", f"{FOLDER}={versions}", "--output", str(file)),
+                *arguments,
+            ]
+        )
+        assert found == code
+        return yaml.safe_load(file.read_text()) if code == 0 else None
+
+    return write
+
+
+@HAS_SERVER
+def test_the_manifest_is_valid_and_names_the_servers_version(manifest):
+    found = manifest()
+    assert violations(found, CRD["schema"]) == []
+    assert found["apiVersion"] == "serving.kserve.io/v1beta1"
+    assert found["metadata"] == {"name": "chicago-taxi"}
+    served = found["spec"]["predictor"]["model"]
+    assert served["modelFormat"]["name"] == "tensorflow"
+    assert served["storageUri"] == FOLDER
+    assert served["runtimeVersion"] == SERVING_RELEASES[WRITTEN_BY]
+
+
+def test_the_manifest_has_what_the_profile_says(manifest):
+    settings = {
+        "service_account": "pipeline-runner",
+        "server.cpu": 0.5,
+        "server.memory_gib": 1.5,
+        "server.max_replicas": 4,
+        "server.version": "2.99.0",
+        "labels.team": "taxi",
+    }
+    found = manifest(*(f"--set=cluster.kubeflow.{k}={v}" for k, v in settings.items()))
+    assert violations(found, CRD["schema"]) == []
+    assert found["metadata"]["labels"] == {"team": "taxi"}
+    predictor = found["spec"]["predictor"]
+    assert predictor["serviceAccountName"] == "pipeline-runner"
+    assert (predictor["minReplicas"], predictor["maxReplicas"]) == (1, 4)
+    resources = {"cpu": "0.5", "memory": "1536Mi"}
+    assert predictor["model"]["resources"] == {"requests": resources, "limits": resources}
+    assert predictor["model"]["runtimeVersion"] == "2.99.0"
+    own = manifest(
+        "--set=cluster.kubeflow.server.service_account=kserve-s3",
+        "--name=other",
+        "--set=cluster.kubeflow.server.version=2.99.0",
+    )
+    assert own["spec"]["predictor"]["serviceAccountName"] == "kserve-s3"
+    assert own["metadata"]["name"] == "other"
+
+
+@HAS_SERVER
+def test_a_gpu_takes_the_image_that_has_cuda(manifest):
+    found = manifest("--set=cluster.kubeflow.server.accelerator=nvidia.com/gpu")
+    assert violations(found, CRD["schema"]) == []
+    served = found["spec"]["predictor"]["model"]
+    assert served["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert served["runtimeVersion"] == f"{SERVING_RELEASES[WRITTEN_BY]}-gpu"
+
+
+def test_the_schema_of_this_test_refuses_what_kserve_drops():
+    wrong = {
+        "spec": {
+            "predictor": {
+                "minReplicas": "1",
+                "model": {"modelFormat": {"version": "2"}, "storageURI": "x"},
+            }
+        }
+    }
+    assert violations(wrong, CRD["schema"]) == [
+        "manifest.spec.predictor.minReplicas='1' is no integer",
+        "manifest.spec.predictor.model.modelFormat.name is missing",
+        "manifest.spec.predictor.model.storageURI is unknown",
+    ]
+
+
+@pytest.mark.parametrize("signature", [None, "serving_default"])
+def test_the_request_is_what_the_server_takes(manifest, tmp_path, signature):
+    (tmp_path / "rows.csv").write_text(ROWS, encoding="utf-8")
+    more = ["--signature", signature] if signature else []
+    manifest("--rows", str(tmp_path / "rows.csv"), VERSION, *more)
+    body = json.loads((tmp_path / "serving-request.json").read_text(encoding="utf-8"))
+    if signature:
+        assert [list(row) for row in body["instances"]] == [["b64"]] * 3
+    else:
+        assert body["signature_name"] == "raw"
+        assert body["instances"][0] == {"size": [1.5], "rooms": [2], "the_town": ["Oslo"]}
+
+
+@HAS_SERVER
+def test_the_highest_version_stands_for_its_folder(manifest):
+    found = manifest(place=f"{FOLDER}/12")
+    assert found["spec"]["predictor"]["model"]["storageUri"] == FOLDER
+
+
+def test_a_model_without_a_numbered_folder_is_refused(manifest, model, tmp_path, capsys):
+    shutil.copytree(model / "12", tmp_path / "best")
+    manifest(versions=tmp_path / "best", code=2)
+    assert f"move the model to {FOLDER}/1, and give {FOLDER}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place", "reason"),
+    [
+        (("--name", "Taxi_1"), FOLDER, "--name=Taxi_1: KServe takes lower-case letters"),
+        ((), "output/taxi/serving_model", "kserve reads models from s3://"),
+        ((), f"{FOLDER}/9", "which is 12, not 9"),
+        ((), f"{FOLDER}/13", "no SavedModel there"),
+        (("--deploy",), FOLDER, "--deploy is for --target vertex"),
+        (("--map", "s3://bucket"), FOLDER, "--map"),
+        (("--rows", "none.csv", VERSION), FOLDER, "none.csv"),
+    ],
+)
+def test_what_kserve_cannot_serve_is_refused(manifest, capsys, arguments, place, reason):
+    manifest(*arguments, place=place, code=2)
+    assert reason in capsys.readouterr().err
+
+
+def test_a_model_of_a_tensorflow_without_a_known_server_is_refused(manifest, capsys, monkeypatch):
+    monkeypatch.setattr("pipeline.serving.server_versions.SERVING_RELEASES", {"2.1": "2.1.0"})
+    manifest(code=2)
+    error = capsys.readouterr().err
+    assert f"cluster.kubeflow.server.version: TensorFlow {tf.__version__} wrote the model" in error
