@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,31 @@ def _add_manifest(commands: Any) -> None:
         "created if there is none",
     )
     manifest.set_defaults(command=_manifest)
+
+
+def pushed_model_check(rows: str | None) -> Callable[[str, str], int] | None:
+    """Return the check of a pushed model by the rows of a file, for a target of `compile`.
+
+    Args:
+        rows: the file; None: there is no check.
+
+    Raises:
+        ConfigError: the file cannot be read, so that nothing needs to run before that is known.
+    """
+    if rows is None:
+        return None
+    from pipeline.serving.check import CheckOptions, check_serving
+    from pipeline.serving.requests import rows_file
+
+    with rows_file(rows):
+        pass
+
+    def check(model: str, target: str) -> int:
+        quiet()
+        options = CheckOptions(target="kserve" if target == "kubeflow" else "vertex")
+        return check_serving(model, rows, options)
+
+    return check
 
 
 def positive(text: str) -> int:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pipeline.cli import serving
 from pipeline.cli.configured import add_set, configuration
 from pipeline.cli.quiet import quiet
 from pipeline.common.whole_files import message_stream
@@ -108,6 +109,12 @@ def add_commands(commands: Any) -> None:
         choices=("docker", "podman", "buildah"),
         help="what runs the image; default: the one that has it",
     )
+    replay.add_argument(
+        "--check-serving",
+        metavar="ROWS",
+        help="then send the rows of this file to the pushed model as `check-serving` does; ends "
+        "with 1 where an answer is an error or not what `predict` gives",
+    )
     replay.set_defaults(command=_replay)
 
 
@@ -144,4 +151,5 @@ def _replay(arguments: argparse.Namespace) -> int:
         lenient=arguments.lenient,
         image=arguments.image,
         builder=arguments.builder,
+        check_pushed=serving.pushed_model_check(arguments.check_serving),
     )

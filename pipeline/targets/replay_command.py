@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ def replay_file(
     lenient: bool = False,
     image: str | None = None,
     builder: str | None = None,
+    check_pushed: Callable[[str, str], int] | None = None,
 ) -> int:
     """Replays a compiled pipeline and tells how it goes.
 
@@ -52,6 +53,8 @@ def replay_file(
         lenient: run nodes of Kubeflow without what its driver and launcher do around them.
         image: where commands run: "" in the image that each node names; None: on this machine.
         builder: docker, podman or buildah, with an image; None: the one that has it.
+        check_pushed: called with the place of the pushed model and the target; returns an exit
+            code.
 
     Returns:
         The exit code: as of `run`.
@@ -118,7 +121,13 @@ def replay_file(
         if failure.log:
             console.print(f"Log: {failure.log}")
         return exit_codes.FAILED
-    return _summary(nodes, replay.place, console)
+    code = _summary(nodes, replay.place, console)
+    if check_pushed is None or code != exit_codes.DONE:
+        return code
+    if (pushed := _pushed_to(nodes)) is None:
+        console.print("The pushed model is not checked: no node pushed one.")
+        return exit_codes.FAILED
+    return check_pushed(pushed, compiled.target)
 
 
 def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
@@ -133,7 +142,6 @@ def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
     console.print(table)
     console.print(f"\noutputs: {place}/NODE/OUTPUT")
     blessing = _artifact(nodes, "Evaluator", "blessing")
-    pushed = _artifact(nodes, "Pusher", "pushed_model")
     if blessing is None:
         return exit_codes.DONE
     compared = _artifact(nodes, "LatestBlessedModel", "model")
@@ -141,9 +149,14 @@ def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
     against = "the latest blessed model" if has_baseline else "nothing: none was blessed before"
     blessed = _exists(f"{blessing['uri']}/BLESSED")
     console.print(f"{'blessed' if blessed else 'not blessed'}; compared with {against}")
-    if pushed is not None and (place := pushed["metadata"].get("pushed_destination")):
-        console.print(f"pushed to {place}")
+    if pushed := _pushed_to(nodes):
+        console.print(f"pushed to {pushed}")
     return exit_codes.DONE if blessed else exit_codes.NOT_BLESSED
+
+
+def _pushed_to(nodes: Sequence[Node]) -> str | None:
+    pushed = _artifact(nodes, "Pusher", "pushed_model")
+    return pushed["metadata"].get("pushed_destination") if pushed else None
 
 
 def _exists(path: str) -> bool:

@@ -47,10 +47,10 @@ def bucket(monkeypatch):
     server.stop()
 
 
-def replay(target, folder, *overrides, remote=False, done=()):
+def replay(target, folder, *overrides, remote=False, done=(), more=()):
     """Compiles and replays; returns the code and what was printed.
 
-    What nodes of `done` have made is imported from the replay before.
+    What nodes of `done` have made is imported from the replay before. `more` is given to replay.
     """
     bucket = BUCKETS[target]
     settings = {
@@ -69,7 +69,7 @@ def replay(target, folder, *overrides, remote=False, done=()):
     if done:
         import_what_is_done(file, folder / "root" / "chicago-taxi" / "artifacts.jsonl", done)
     places = ["--remote"] if remote else ["--map", f"{bucket}/data={DATA}"]
-    return run_pipeline("replay", "--spec", file, "--root", folder / "root", *places)
+    return run_pipeline("replay", "--spec", file, "--root", folder / "root", *places, *more)
 
 
 def import_what_is_done(file, records, done):
@@ -124,8 +124,10 @@ def test_kubeflow_on_s3_pushes_a_blessed_model_and_compares_a_worse_one_with_it(
         model = re.compile(r"root/chicago-taxi/serving_model/\d+/saved_model\.pb")
         return [name for name in objects(bucket) if model.fullmatch(name)]
 
-    code, told = replay("kubeflow", tmp_path, remote=HAS_S3)
+    check = ("--check-serving", DATA / "data.csv")
+    code, told = replay("kubeflow", tmp_path, remote=HAS_S3, more=check)
     assert code == 0, told
+    assert "raw: 100 rows answered as predict does" in told
     assert "blessed; compared with nothing: none was blessed before" in told
     assert len(pushed_models()) == 1
     assert {"LatestBlessedModel", "Transform", "Trainer", "BlessedModelRecord"} <= set(nodes(told))

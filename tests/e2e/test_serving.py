@@ -140,6 +140,15 @@ def test_a_server_answers_what_predict_says(responses, predicted, signature):
     assert [value.decode() for value in answer["prediction"].ravel()] == predicted[1]
 
 
+def test_check_serving_finds_both_signatures_right(taxi, capsys):
+    """The protocol of the REST API: JSON, missing values, one row and many."""
+    arguments = ["--model", str(taxi.pushed), "--input", str(DATA), "--rows", str(ROWS)]
+    assert main(["check-serving", *arguments]) == 0
+    told = capsys.readouterr().out
+    assert f"serving_default: {ROWS} rows answered as predict does" in told
+    assert f"raw: {ROWS} rows answered as predict does" in told
+
+
 def test_a_server_transforms_as_transform_did(responses, taxi, examples):
     """Reference: Transform's own graph, read by TFT."""
     import tensorflow_transform as tft

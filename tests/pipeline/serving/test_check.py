@@ -44,16 +44,6 @@ def test_both_signatures_answer_as_predict_does(model, rows, capsys):
     assert "raw: 3 rows answered as predict does" in told
 
 
-def test_a_signature_that_reads_missing_values_otherwise_is_named_with_its_row(
-    tmp_path, rows, capsys
-):
-    write_model(tmp_path / "model", raw_reads_missing=False)
-    assert check(tmp_path / "model", rows) == 1
-    told = capsys.readouterr().out
-    assert "serving_default: 3 rows answered" in told
-    assert f"check failed: raw, row 2 of {rows}: outputs is [nan], and predict gives [3.0]" in told
-
-
 def test_vertex_calls_the_default_signature_only(model, rows, running):
     url = f"{running.url}/v1/models/taxi"
     assert check(model, rows, "--url", url, "--target", "vertex") == 0
