@@ -35,6 +35,7 @@ examples:
   python -m pipeline compile --target kubeflow --config my.yaml
   python -m pipeline replay --spec my-kubeflow.yaml --map s3://bucket/data=./data
   python -m pipeline submit --target kubeflow --config my.yaml --wait
+  python -m pipeline check-serving --model output/taxi/serving_model --input rows.csv
   python -m pipeline flink start                       # then: run ... --set beam.engine=flink
 """
 

@@ -236,7 +236,7 @@ def _manifest(arguments: argparse.Namespace) -> int:
     if arguments.deploy:
         from pipeline.serving.vertex_deploy import deploy
 
-        return deploy(manifest.content, config)
+        return deploy(manifest.content, config, manifest.request[0] if manifest.request else None)
     print("Next:")
     for line in next_steps(manifest, options.target):
         print(f"  {line}")

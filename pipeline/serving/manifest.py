@@ -214,5 +214,6 @@ def next_steps(manifest: Manifest, target: ServingTarget) -> Sequence[str]:
             f"curl -d @{body} {url}:predict",
         ]
     return [
-        f"gcloud ai endpoints predict ENDPOINT_ID --region=REGION --json-request={body}",
+        "the same command with --deploy, which sends these requests",
+        f"gcloud ai endpoints predict ENDPOINT --region=REGION --json-request={body}",
     ]

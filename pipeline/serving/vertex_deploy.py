@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common import exit_codes
@@ -63,6 +64,7 @@ class Run:
 def deploy(
     requests: Mapping[str, Mapping[str, Any]],
     config: PipelineConfig | None,
+    request_file: Path | None = None,
     waiting: Waiting | None = None,
 ) -> int:
     """Upload a model, and deploy it to the endpoint of its name.
@@ -70,6 +72,7 @@ def deploy(
     Args:
         requests: bodies, as `vertex_requests` makes them.
         config: the pipeline, for project and region; None: those of this machine.
+        request_file: a request for the endpoint, for the command that is printed at the end.
         waiting: how long to wait.
 
     Returns:
@@ -80,15 +83,18 @@ def deploy(
     """
     profile = config.cluster.vertex if config and config.cluster else None
     try:
-        _deploy(requests, profile, waiting or Waiting())
+        number, place = _deploy(requests, profile, waiting or Waiting())
     except PlatformError as error:
         raise ConfigError(f"vertex: {error}") from None
+    body = request_file or "REQUEST.json"
+    print(f"Try it with\n  gcloud ai endpoints predict {number} {place} --json-request={body}")
     return exit_codes.DONE
 
 
 def _deploy(
     requests: Mapping[str, Mapping[str, Any]], profile: VertexConfig | None, waiting: Waiting
-) -> None:
+) -> tuple[str, str]:
+    """Return the endpoint's number, and the flags of gcloud that say where it is."""
     aiplatform = _import_client()
     run = _connected(profile, waiting)
     name = requests["createEndpoint"]["displayName"]
@@ -120,17 +126,15 @@ def _deploy(
     deployed = aiplatform.DeployModelResponse
     _finished("deploy the model", endpoints.deploy_model, deployment, deployed, run)
     _, project, _, region, _, number = endpoint.name.split("/")
-    print(f"Deployed to {endpoint.name}: all its traffic. Try it with")
-    print(
-        f"  gcloud ai endpoints predict {number} --project={project} --region={region} "
-        "--json-request=REQUEST.json"
-    )
+    flags = f"--project={project} --region={region}"
+    print(f"Deployed to {endpoint.name}: it gets all the traffic")
     for each in before:
         print(
-            f"Deployed before, without traffic, and still paid for: {each.id} ({each.model}). "
-            f"Remove it with\n  gcloud ai endpoints undeploy-model {number} --project={project} "
-            f"--region={region} --deployed-model-id={each.id}"
+            f"Deployed before, without traffic now, and still paid for: {each.id} ({each.model}). "
+            f"Remove it with\n  gcloud ai endpoints undeploy-model {number} {flags} "
+            f"--deployed-model-id={each.id}"
         )
+    return number, flags
 
 
 def _import_client() -> Any:
