@@ -203,7 +203,7 @@ def _write(path: Path, text: str) -> None:
 
 def next_steps(manifest: Manifest, target: ServingTarget) -> Sequence[str]:
     """Return the commands that deploy a model and call it, a line each."""
-    body = manifest.request[0] if manifest.request else f"{manifest.file.stem}-request.json"
+    body = manifest.request[0] if manifest.request else "REQUEST.json"  # --rows writes one
     if target == "kserve":
         url = f"http://localhost:8080/v1/models/{manifest.name}"
         pod = f"$(kubectl get pod -n NAMESPACE -l {_POD_LABEL}={manifest.name} -o name | head -1)"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeline.common.errors import ConfigError
 
@@ -73,6 +74,11 @@ def running_server(url: str) -> Server:
         raise ConfigError(
             f"--url={url}: is not the address of a model; give http://HOST:PORT/v1/models/NAME."
         )
+    if "@" in urlsplit(url).netloc:
+        raise ConfigError(
+            "--url: has a user name or password, which are not sent; leave them out, and reach the "
+            "server by kubectl port-forward or a proxy that signs in."
+        )
     return Server(url, url)
 
 
@@ -130,6 +136,8 @@ def stand_in(model: Path, python: Path | None = None) -> Iterator[Server]:
 
 def _refusal(body: bytes) -> str:
     try:
-        return str(json.loads(body)["error"])
+        text = str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
-        return body.decode(errors="replace")[:500]
+        text = body.decode(errors="replace")
+    # A server's text may hold escape sequences of terminals.
+    return "".join(c if c.isprintable() else " " for c in text)[:500]

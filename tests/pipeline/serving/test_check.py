@@ -79,12 +79,12 @@ def test_the_row_that_a_server_refuses_is_found(model, rows, running, capsys):
 
     def refuse(request):
         if b"\xc3\x85s" in request.body:  # Ås
-            return Answer({"error": "no such town"}, 400)
+            return Answer({"error": "no such\x1b[31m town"}, 400)
         return answer(request)
 
     running.answer = refuse
     assert check(model, rows, "--url", f"{running.url}/v1/models/taxi") == 1
-    assert f"check failed: raw, row 3 of {rows}: 400 no such town" in capsys.readouterr().out
+    assert f"check failed: raw, row 3 of {rows}: 400 no such [31m town" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,7 @@ def test_answers_of_another_form_fail(model, rows, running, capsys, answer, reas
         ("size,rooms,the town\n", (), "has no rows"),
         (None, ("--url", "localhost:8501"), "give http://HOST:PORT/v1/models/NAME"),
         (None, ("--url", "http://h/v1/models/m", "--python", sys.executable), "--python runs the"),
+        (None, ("--url", "http://me:secret@h/v1/models/m"), "has a user name or password"),
         (None, ("--python", "/no/python"), "--python=/no/python: cannot be started"),
     ],
 )
