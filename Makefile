@@ -11,6 +11,9 @@ TWO = -n 2 --dist loadgroup --no-loadscope-reorder
 LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra pipeline --extra s3 --extra dev pyproject.toml -o lock.txt
 # What an image holds of it: without tools, for one Python, and with hashes.
 LOCK_IMAGE = uv pip compile --quiet --generate-hashes --no-annotate --custom-compile-command "make lock" --constraint lock.txt ../../pyproject.toml --extra pipeline --extra s3 pyproject.toml -o image.txt
+# The NVIDIA libraries that TensorFlow names as its extra `and-cuda`, for `image build --cuda`.
+LOCK_CUDA = uv pip compile --quiet --generate-hashes --no-annotate --custom-compile-command "make lock" --constraint lock.txt - -o cuda.txt
+ONLY_NVIDIA = sed -i -n '/^\#/p; /^nvidia-/,/[^\\]$$/p' cuda.txt
 
 export PYTHON
 
@@ -78,8 +81,10 @@ bench: setup  ## every benchmark (ARGS="step_time": that one) -> docs/benchmarks
 lock: setup  ## resolve both stacks anew, keeping pins that still fit (ARGS=--upgrade: the newest)
 	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK) --python-version 3.10 $(ARGS)
 	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.11.2 --python-platform x86_64-manylinux_2_36
+	cd requirements/stack-1.16 && echo 'tensorflow[and-cuda]' | ../../$(BIN)/$(LOCK_CUDA) --python-version 3.11.2 --python-platform x86_64-manylinux_2_36 $(ARGS) && $(ONLY_NVIDIA)
 	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK) --python-version 3.11 $(ARGS)
 	cd requirements/stack-1.21 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.13.5 --python-platform x86_64-manylinux_2_40
+	cd requirements/stack-1.21 && echo 'tensorflow[and-cuda]' | ../../$(BIN)/$(LOCK_CUDA) --python-version 3.13.5 --python-platform x86_64-manylinux_2_40 $(ARGS) && $(ONLY_NVIDIA)
 
 clean:  ## remove .venv, caches and builds; models in output/ stay
 	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -235,6 +235,12 @@ class TrainerConfig(_Frozen):
         description="Number of logical CPU devices of each process, for mirrored and multi_worker; "
         "null: those there are.",
     )
+    require_gpu: Annotated[bool | None, HOW] = Field(
+        default=None,
+        description="End the training with an error if TensorFlow sees no GPU; null: no, and with "
+        "`compile` yes if the Trainer asks for an NVIDIA accelerator. Of a training with parameter "
+        "servers, the workers need one.",
+    )
     intra_op_threads: Annotated[int | None, HOW] = Field(
         default=None,
         description=(

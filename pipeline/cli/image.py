@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.cli.configured import add_set, configuration
 
@@ -90,6 +90,20 @@ def add_commands(commands: Any) -> None:
         "Beam's image), run as root; by itself where --config has beam.engine: dataflow",
     )
     build.add_argument(
+        "--cuda",
+        action=argparse.BooleanOptionalAction,
+        help="with NVIDIA's CUDA libraries, which TensorFlow needs to use a GPU (the pins of "
+        "cuda.txt beside the lock file); default: if a node of --config asks for an NVIDIA "
+        "accelerator. --no-cuda with a --base that has them",
+    )
+    build.add_argument(
+        "--sbom",
+        type=Path,
+        metavar="FILE",
+        help="write what the image holds, Python packages and Debian's, there as a CycloneDX "
+        "document (JSON)",
+    )
+    build.add_argument(
         "--no-cache", action="store_true", help="leave layers of earlier builds aside"
     )
     build.add_argument("--verbose", action="store_true", help="show all that the builder writes")
@@ -109,46 +123,69 @@ def add_commands(commands: Any) -> None:
 def _build(arguments: argparse.Namespace) -> int:
     import tempfile
 
+    from pipeline.common.errors import ConfigError
     from pipeline.image.build import build_image, write_context
     from pipeline.image.stacks import stack_named
 
     stack = stack_named(arguments.stack)
+    only_context = bool(arguments.print or arguments.output)
+    if only_context and arguments.sbom:
+        raise ConfigError(
+            f"--sbom {arguments.sbom}: nothing is built with --print and --output, so there is no "
+            "image to list; leave one of them out."
+        )
+    wanted = _wanted(arguments, needs_name=not only_context)
+    cuda = (wanted.has_gpu or None) if arguments.cuda is None else arguments.cuda
     if arguments.print:
         with tempfile.TemporaryDirectory() as folder:
             context = Path(folder, "context")
-            write_context(context, stack, arguments.packages, base=arguments.base)
+            write_context(context, stack, arguments.packages, base=arguments.base, cuda=cuda)
             print((context / "Containerfile").read_text(), end="")
         return 0
     if arguments.output:
-        write_context(arguments.output, stack, arguments.packages, base=arguments.base)
-        target = "dataflow" if arguments.dataflow else "nodes"
+        write_context(arguments.output, stack, arguments.packages, base=arguments.base, cuda=cuda)
+        target = "dataflow" if arguments.dataflow or wanted.has_dataflow else "nodes"
         print(f"{arguments.output}: Containerfile and what it reads. For example")
         print(
             f"  docker build --target {target} --file {arguments.output}/Containerfile "
             f"{arguments.output}"
         )
         return 0
-    tags, workers = _tags(arguments)
     return build_image(
         stack,
-        tags,
+        wanted.tags,
         arguments.packages,
         builder=arguments.builder,
         fresh=arguments.no_cache,
         verbose=arguments.verbose,
         base=arguments.base,
-        dataflow=arguments.dataflow or workers,
+        dataflow=arguments.dataflow or wanted.has_dataflow,
+        cuda=cuda,
+        sbom=arguments.sbom,
     )
 
 
-def _tags(arguments: argparse.Namespace) -> tuple[list[str], bool]:
-    """Returns the names, given or those that the YAML's targets run; and if Dataflow runs one."""
+class _Wanted(NamedTuple):
+    """What the command line or the YAML says of the image.
+
+    Attributes:
+        tags: its names.
+        has_dataflow: whether Dataflow runs it.
+        has_gpu: whether a node that runs it asks for an NVIDIA accelerator.
+    """
+
+    tags: list[str]
+    has_dataflow: bool = False
+    has_gpu: bool = False
+
+
+def _wanted(arguments: argparse.Namespace, *, needs_name: bool) -> _Wanted:
     from pipeline.common.errors import ConfigError
 
     if arguments.tag and arguments.config:
         raise ConfigError("--tag and --config: each names the image; give one of them.")
-    if arguments.tag:
-        return arguments.tag, False
+    if arguments.tag or (arguments.config is None and not needs_name):
+        return _Wanted(arguments.tag)
     if arguments.config is None:
         raise ConfigError(
             "The image has no name: give --tag registry/name:1.0, or --config my.yaml, whose "
@@ -157,9 +194,15 @@ def _tags(arguments: argparse.Namespace) -> tuple[list[str], bool]:
     config = configuration(arguments)
     cluster = config.cluster
     targets = [t for t in (cluster.kubeflow, cluster.vertex) if t] if cluster else []
+    if not targets and not needs_name:
+        return _Wanted([])
     if not targets:
         raise ConfigError(
             f"{arguments.config}: no cluster: section names an image; add one, or give --tag."
         )
     engines = {(target.beam or config.beam).engine for target in targets}
-    return list(dict.fromkeys(target.image for target in targets)), "dataflow" in engines
+    return _Wanted(
+        list(dict.fromkeys(target.image for target in targets)),
+        has_dataflow="dataflow" in engines,
+        has_gpu=any(target.has_nvidia_gpu for target in targets),
+    )

@@ -81,6 +81,11 @@ class NodeResources(PodSettings):
             )
         return self
 
+    @property
+    def has_nvidia_gpu(self) -> bool:
+        """Whether the accelerator is NVIDIA's: `nvidia.com/gpu`, `NVIDIA_L4`."""
+        return (self.accelerator or "").lower().startswith("nvidia")
+
 
 class TargetConfig(_Section):
     """What both targets have."""
@@ -133,6 +138,11 @@ class TargetConfig(_Section):
     def of_node(self, name: str) -> NodeResources:
         """What a node gets."""
         return self.resources.get(name) or self.resources.get(DEFAULT_NODE) or NodeResources()
+
+    @property
+    def has_nvidia_gpu(self) -> bool:
+        """Whether some node asks for an NVIDIA accelerator."""
+        return any(node.has_nvidia_gpu for node in self.resources.values())
 
 
 class KubeflowConfig(TargetConfig, PodSettings):

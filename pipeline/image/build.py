@@ -18,6 +18,8 @@ from pipeline.common.errors import ConfigError
 from pipeline.image import sources
 from pipeline.image.builders import Builder, find_builder
 from pipeline.image.containerfile import STEP, Contents, containerfile
+from pipeline.image.image_labels import cuda_label
+from pipeline.image.sbom import check_sbom_path, write_sbom
 from pipeline.image.settings import write_secrets
 from pipeline.image.stacks import ImageStack, split_dependencies
 
@@ -37,6 +39,8 @@ def build_image(
     builder: str | None = None,
     base: str | None = None,
     dataflow: bool = False,
+    cuda: bool | None = None,
+    sbom: Path | None = None,
     fresh: bool = False,
     verbose: bool = False,
 ) -> int:
@@ -49,6 +53,8 @@ def build_image(
         builder: docker, podman or buildah; None: the first that answers.
         base: the image below, in place of the stack's own.
         dataflow: whether it is for Dataflow's workers.
+        cuda: whether it gets NVIDIA's CUDA libraries; None: nobody said, and it does not.
+        sbom: file for a CycloneDX document of what the image holds; None: none is written.
         fresh: whether layers of earlier builds are left aside.
         verbose: whether all that the builder writes is shown.
 
@@ -60,11 +66,13 @@ def build_image(
     """
     names = [checked_name(tag) for tag in tags]
     sources.check_packages(packages)
+    if sbom is not None:
+        check_sbom_path(sbom)
     tool = find_builder(builder)
     console = Console(highlight=False, soft_wrap=True)
     with tempfile.TemporaryDirectory(prefix="tfx-largebatch-image-") as folder:
         context = Path(folder, "context")
-        write_context(context, stack, packages, base=base)
+        write_context(context, stack, packages, base=base, cuda=cuda)
         secrets = write_secrets(Path(folder))
         console.print(f"TFX {stack.name} with {tool.name}: {', '.join(names)}")
         target = "dataflow" if dataflow else "nodes"
@@ -78,6 +86,13 @@ def build_image(
         console.print(f"Log: {log}")
         return exit_codes.FAILED
     log.unlink()
+    if sbom is not None:
+        try:
+            listed = write_sbom(tool, names[0], sbom)
+        except RuntimeError as error:
+            console.print(f"\n--sbom {sbom}: {error}", style="bold red", markup=False)
+            return exit_codes.FAILED
+        console.print(f"{sbom}: {listed} packages of {names[0]}", markup=False)
     _summary(tool, names, stack, time.monotonic() - started, console)
     return exit_codes.DONE
 
@@ -88,8 +103,16 @@ def write_context(
     packages: Sequence[Path],
     *,
     base: str | None = None,
+    cuda: bool | None = None,
 ) -> None:
     """Writes all that a build reads, `Containerfile` too: `docker build folder` then does the same.
+
+    Args:
+        folder: does not exist, or is empty.
+        stack: what the image holds.
+        packages: folders or wheels of the user's.
+        base: the image below, in place of the stack's own.
+        cuda: whether it gets NVIDIA's CUDA libraries; None: nobody said, and it does not.
 
     Raises:
         ConfigError: the folder is not empty, or a package cannot be built.
@@ -106,12 +129,17 @@ def write_context(
     wheels, compiled = split_dependencies(stack.dependencies.read_text(encoding="utf-8"))
     (folder / "dependencies.txt").write_text(wheels)
     (folder / "compiled.txt").write_text(compiled)
+    dependencies = sources.digest(folder, "*.txt")
+    if cuda:
+        (folder / "cuda.txt").write_bytes(stack.cuda.read_bytes())
     contents = Contents(
         stack=stack,
         base=base or stack.base,
         version=sources.version(),
-        dependencies=sources.digest(folder, "*.txt"),
+        dependencies=dependencies,
         code=sources.digest(code),
+        cuda=cuda_label(cuda, base),
+        cuda_dependencies=sources.digest(folder, "cuda.txt") if cuda else None,
     )
     (folder / "Containerfile").write_text(containerfile(contents))
 

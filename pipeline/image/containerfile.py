@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.image.image_labels import CudaLabel
 from pipeline.image.stacks import ImageStack
 
 USER_ID = 1000
@@ -15,6 +16,7 @@ STEP = "== "
 """Begins the lines that a build tells its user; all else that it writes is for the log."""
 
 _TEMPLATE = Path(__file__).with_name("Containerfile")
+_CUDA_PART = re.compile(r"^# \[cuda\n(.*?)^# cuda\]\n", re.MULTILINE | re.DOTALL)
 
 
 class Contents(NamedTuple):
@@ -25,6 +27,8 @@ class Contents(NamedTuple):
         base: the image below.
         version: of this package.
         dependencies, code: digests of what is installed.
+        cuda: value of the label `tfx-largebatch.cuda`, see `image_labels.py`.
+        cuda_dependencies: digest of the CUDA packages; None: an image without them.
     """
 
     stack: ImageStack
@@ -32,6 +36,8 @@ class Contents(NamedTuple):
     version: str
     dependencies: str
     code: str
+    cuda: CudaLabel = "false"
+    cuda_dependencies: str | None = None
 
 
 def containerfile(contents: Contents) -> str:
@@ -46,10 +52,16 @@ def containerfile(contents: Contents) -> str:
         "VERSION": contents.version,
         "DEPENDENCIES": contents.dependencies,
         "CODE": contents.code,
+        "CUDA": contents.cuda,
+        "CUDA_DEPENDENCIES": contents.cuda_dependencies,
     }
+    text = _CUDA_PART.sub(
+        lambda found: found[1] if contents.cuda_dependencies else "",
+        _TEMPLATE.read_text(encoding="utf-8"),
+    )
     return re.sub(
         r"^ARG (\w+)$",
         lambda found: f"ARG {found[1]}={values[found[1]]}",
-        _TEMPLATE.read_text(encoding="utf-8"),
+        text,
         flags=re.MULTILINE,
     )

@@ -38,6 +38,11 @@ class ImageStack(NamedTuple):
         """What an image holds, with hashes: those pins that the pipeline needs."""
         return _requirements() / f"stack-{self.name}" / "image.txt"
 
+    @property
+    def cuda(self) -> Path:
+        """NVIDIA's CUDA libraries, with hashes: what TensorFlow's extra `and-cuda` names."""
+        return _requirements() / f"stack-{self.name}" / "cuda.txt"
+
     def pin(self, package: str) -> str:
         """Returns the version of a package in the lock file."""
         text = self.constraints.read_text(encoding="utf-8")

@@ -102,6 +102,8 @@ def at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> 
         changed["data_schema"] = schema
     if target.beam is not None:
         changed["beam"] = target.beam
+    if config.training.require_gpu is None and target.of_node("Trainer").has_nvidia_gpu:
+        changed["training"] = config.training.model_copy(update={"require_gpu": True})
     return config.model_copy(update=changed)
 
 

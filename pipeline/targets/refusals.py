@@ -13,6 +13,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.data.data_sources import files
+from pipeline.image.image_labels import has_no_cuda
 from pipeline.targets.engine_refusals import engine_for_large_data, engine_refusals
 from pipeline.targets.field_checks import field_refusals
 from trainer_module.common.code_fingerprint import is_installed
@@ -42,6 +43,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
     return [
         *_image(profile),
         *field_refusals(there, profile),
+        *_gpu_image(profile),
         *_places(there, profile),
         *_functions(there),
         *_workers(there, profile),
@@ -82,6 +84,19 @@ def _image(profile: TargetConfig) -> Iterator[str]:
         yield (
             f"{profile.section}.image={profile.image}: no tag, so that another run may get another "
             "image; use name:1.0, or name@sha256:..."
+        )
+
+
+def _gpu_image(profile: TargetConfig) -> Iterator[str]:
+    """A paid GPU would idle while TensorFlow computes on the CPU."""
+    nodes = [name for name, node in profile.resources.items() if node.has_nvidia_gpu]
+    if nodes and has_no_cuda(profile.image):
+        accelerator = profile.resources[nodes[0]].accelerator
+        yield (
+            f"{profile.section}.resources.{nodes[0]}.accelerator={accelerator}: the image "
+            f"{profile.image} on this machine has no CUDA libraries, so TensorFlow would not use "
+            "the GPU; build it with `python -m pipeline image build --cuda --tag "
+            f"{profile.image}`, or leave the accelerator out."
         )
 
 

@@ -13,6 +13,7 @@ from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
 from trainer_module.devices.crew import Crew
+from trainer_module.devices.gpu_check import check_gpu_visible
 from trainer_module.devices.multi_worker import crew_of
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.served import is_served, serve
@@ -60,6 +61,7 @@ def run_fn(fn_args: Any) -> FitResult | None:
         Preempted: SIGTERM came and a checkpoint was saved; a SystemExit with code 143.
         WorkerLost: One of several workers did not come or has gone.
         ServerLost: A parameter server has gone.
+        GpuMissing: `require_gpu` is set, and TensorFlow sees no GPU.
     """
     config = TrainerConfig.parse(trainer_settings(fn_args.custom_config))
     if getattr(fn_args, "hyperparameters", None):
@@ -70,6 +72,8 @@ def run_fn(fn_args: Any) -> FitResult | None:
             fn_args, config, log_dir=os.path.join(_run_dir(fn_args), "workers")
         )
     prepare_process(config)
+    if config.require_gpu:
+        check_gpu_visible(cluster)
     if cluster is not None and is_served(cluster):
         check_strategy(config.strategy)
         return _serve(cluster, config, fn_args.serving_model_dir)

@@ -1,0 +1,76 @@
+"""`trainer.require_gpu`: an error, not hours on the CPU, if TensorFlow does not see the GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+
+import tensorflow as tf
+
+from trainer_module.devices.cluster import Cluster
+
+_HIDING = "CUDA_VISIBLE_DEVICES"
+_DRIVER = "libcuda.so.1"
+_RUNTIME = "libcudart.so.12"  # of TensorFlow 2.16 to 2.21
+
+
+class GpuMissing(RuntimeError):
+    """A GPU was promised, and TensorFlow sees none."""
+
+
+def check_gpu_visible(cluster: Cluster | None = None) -> None:
+    """Check that TensorFlow sees a GPU; call it before anything else uses TensorFlow.
+
+    Args:
+        cluster: Tasks of TF_CONFIG. With parameter servers only the workers compute: nothing is
+            checked in another task.
+
+    Raises:
+        GpuMissing: It sees none. The message names the likely cause and the fix.
+    """
+    if cluster is not None and cluster.has_parameter_servers and cluster.role != "worker":
+        return
+    if tf.config.list_physical_devices("GPU"):
+        return
+    raise GpuMissing(
+        f"trainer.require_gpu is true, but TensorFlow {tf.__version__} sees no GPU: {_cause()} "
+        "To train on the CPU, remove `accelerator` from the Trainer's resources, or set "
+        "training.require_gpu: false."
+    )
+
+
+def _cause() -> str:
+    """Return the likely cause and its fix, one sentence each."""
+    hidden = os.environ.get(_HIDING)
+    if hidden is not None and hidden.strip() in ("", "-1", "none", "void", "NoDevFiles"):
+        return f"{_HIDING}={hidden!r} hides all GPUs. Unset it."
+    if not (_loads(_RUNTIME) or _has_wheel()):
+        return (
+            "its CUDA libraries are not installed. Build the image with `python -m pipeline image "
+            "build --cuda`, or install `tensorflow[and-cuda]`."
+        )
+    if not _loads(_DRIVER):
+        return (
+            f"the NVIDIA driver ({_DRIVER}) is missing. Run it on a machine with the driver; in a "
+            "container the driver is mounted only if the node asks for the GPU."
+        )
+    return (
+        "CUDA libraries and the driver are there. The driver may be too old for them, or no GPU is "
+        "assigned: compare with `nvidia-smi`, and see TensorFlow's warnings above."
+    )
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def _has_wheel() -> bool:
+    try:
+        return importlib.util.find_spec("nvidia.cuda_runtime") is not None
+    except ImportError:  # no package `nvidia` at all
+        return False
