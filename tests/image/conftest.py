@@ -43,6 +43,8 @@ class Image:
     stack: str
     name: str
     told: str
+    sbom: Path
+    package: Path
 
     def command(self, *words: str, **options) -> list[str]:
         """The command line that runs some words in a container, as the user of nodes."""
@@ -58,6 +60,10 @@ class Image:
     def python(self, program: str, **options) -> dict:
         """What a program prints as its last line, in JSON."""
         return json.loads(self.run("python", "-c", program, **options).splitlines()[-1])
+
+
+def base_of(stack: str) -> str:
+    return f"localhost/debian-base:{SUITES[stack]}"
 
 
 @pytest.fixture(scope="session")
@@ -78,14 +84,16 @@ def user_package(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session", params=SUITES)
-def image(request, user_package) -> Image:
+def image(request, user_package, tmp_path_factory) -> Image:
     stack = request.param
     suite = SUITES[stack]
     subprocess.run(["sh", str(ROOT / "scripts" / "debian_base.sh"), suite], check=True)
     name = f"localhost/tfx-largebatch-test:{stack}"
     command = [sys.executable, "-m", "pipeline", "image", "build", "--stack", stack]
     command += ["--tag", name, "--with", str(user_package)]
-    command += ["--builder", "buildah", "--base", f"localhost/debian-base:{suite}"]
+    command += ["--builder", "buildah", "--base", base_of(stack)]
+    sbom = tmp_path_factory.mktemp("sbom") / "sbom.json"
+    command += ["--sbom", str(sbom)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return Image(stack, name, done.stdout)
+    return Image(stack, name, done.stdout, sbom, user_package)

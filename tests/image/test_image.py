@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import re
@@ -13,8 +14,15 @@ import psutil
 import pytest
 import tfx
 from command_line import ROOT, TAXI, run_pipeline
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
-from .conftest import BEYOND, BUILDAH, PACKAGE, Image
+from pipeline.image.build import write_context
+from pipeline.image.image_labels import has_no_cuda, image_labels
+from pipeline.image.settings import write_secrets
+from pipeline.image.stacks import STACKS
+
+from .conftest import BEYOND, BUILDAH, PACKAGE, Image, base_of
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(2400)]
 
@@ -28,6 +36,14 @@ packages = ("pipeline", "trainer_module", "transform", "components", "{PACKAGE}"
 tag = sys.implementation.cache_tag
 def compiled(path):
     return (path.parent / "__pycache__" / f"{{path.stem}}.{{tag}}.pyc").is_file()
+def writable_for_all():
+    found = []
+    skipped = {{"/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp"}}
+    for folder, folders, files in os.walk("/"):
+        folders[:] = [n for n in folders if os.path.join(folder, n) not in skipped]
+        paths = [os.path.join(folder, n) for n in [*folders, *files]]
+        found += [p for p in paths if not os.path.islink(p) and os.lstat(p).st_mode & 0o002]
+    return found
 print(json.dumps({{
     "user": [os.getuid(), getpass.getuser()],
     "home": [os.path.expanduser("~"), os.access(os.path.expanduser("~"), os.W_OK)],
@@ -40,7 +56,22 @@ print(json.dumps({{
     "left": [p for p in ("/build", "/run/secrets/settings") if os.path.exists(p)],
     "secrets": [n for n in os.environ if n.startswith(("PIP_", "UV_", "SSL_"))],
     "keras": os.environ["TF_USE_LEGACY_KERAS"],
+    "tmp": os.listdir("/tmp"),
+    "headers": (site / "tensorflow" / "include").exists(),
+    "mounts": [p for p in ("/gcs", "/minio", "/s3") if os.path.exists(p)],
+    "writable for all": writable_for_all(),
 }}))
+"""
+
+LOOK_FOR_CUDA = """
+import ctypes, json, os
+print(json.dumps({
+    "runtime": ctypes.CDLL("libcudart.so.12").cudaGetErrorString is not None,
+    "ptxas": os.access("/usr/local/cuda/bin/ptxas", os.X_OK),
+    "libdevice": os.path.isfile("/usr/local/cuda/nvvm/libdevice/libdevice.10.bc"),
+    "tmp": os.listdir("/tmp"),
+    "LD_LIBRARY_PATH": os.environ["LD_LIBRARY_PATH"],
+}))
 """
 
 
@@ -52,6 +83,8 @@ def test_the_image_has_what_is_locked_and_no_tools(image: Image):
     assert seen["site"].startswith("/opt/venv/lib/")  # installed, not this checkout
     assert (seen["tools"], seen["header"], seen["left"], seen["secrets"]) == ([], False, [], [])
     assert seen["not compiled"] == []
+    assert (seen["tmp"], seen["headers"], seen["mounts"]) == ([], False, [])
+    assert [p for p in seen["writable for all"] if p != "/var/lock"] == []  # Debian's, sticky
     assert seen["keras"] == "0"
     locked = ROOT / "requirements" / f"stack-{image.stack}" / "image.txt"
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)", locked.read_text(), re.MULTILINE))
@@ -71,7 +104,57 @@ def test_the_command_line_answers_in_it_and_the_build_says_what_is_next(image: I
     assert told["User"] == "1000"
     assert told["Entrypoint"] == ["/usr/bin/tini", "--"]
     assert told["Labels"]["tfx-largebatch.stack"] == image.stack
+    assert told["Labels"]["tfx-largebatch.cuda"] == "false"
     assert "certificates.crt" not in history  # where they are on this machine
+
+
+def test_the_sbom_lists_the_packages_of_python_and_debian(image: Image):
+    text = image.sbom.read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(text) is None
+    document = json.loads(text)
+    assert document["metadata"]["component"]["type"] == "container"
+    versions = {each["purl"].partition("@")[0]: each["version"] for each in document["components"]}
+    locked = ROOT / "requirements" / f"stack-{image.stack}" / "image.txt"
+    for name, version in re.findall(r"^([\w.-]+)==(\S+)", locked.read_text(), re.MULTILINE):
+        assert versions[f"pkg:pypi/{name.lower()}"] == version
+    assert {f"pkg:pypi/{BEYOND}", "pkg:pypi/tfx-largebatch", "pkg:deb/debian/tini"} <= set(versions)
+
+
+def test_compile_refuses_a_gpu_with_this_image(image: Image, tmp_path):
+    command = ["compile", "--target", "kubeflow", "--config", TAXI]
+    command += ["--output", tmp_path / "taxi.yaml"]
+    settings = {"image": image.name, "resources.Trainer.accelerator": "nvidia.com/gpu"}
+    command += [f"--set=cluster.kubeflow.{name}={value}" for name, value in settings.items()]
+    code, told = run_pipeline(*command)
+    assert code == 2, told
+    assert "has no CUDA libraries" in told
+    assert f"python -m pipeline image build --cuda --tag {image.name}" in told
+
+
+def test_the_linker_and_xla_find_cuda_in_its_layer(image: Image, tmp_path):
+    """With two of the CUDA packages, 30 MB: all of them are gigabytes."""
+    stack = STACKS[image.stack]
+    context = tmp_path / "context"
+    write_context(context, stack, [image.package], base=base_of(image.stack), cuda=True)
+    entries = re.split(r"^(?=nvidia-)", stack.cuda.read_text(), flags=re.MULTILINE)
+    small = [each for each in entries if re.match(r"nvidia-cuda-(runtime|nvcc)-cu", each)]
+    (context / "cuda.txt").write_text("".join(small))
+    name = f"{image.name}-cuda"
+    command = BUILDAH.build(context, [name], write_secrets(tmp_path), target="nodes")
+    built = subprocess.run(command, capture_output=True, text=True, env=BUILDAH.environment())
+    assert built.returncode == 0, built.stdout + built.stderr
+    seen = dataclasses.replace(image, name=name).python(LOOK_FOR_CUDA)
+    assert seen == {
+        "runtime": True,
+        "ptxas": True,
+        "libdevice": True,
+        "tmp": [],
+        "LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/usr/local/nvidia/lib64",
+    }
+    (labels,) = image_labels(name)
+    assert labels["tfx-largebatch.cuda"] == "true"
+    assert not has_no_cuda(name)
+    assert has_no_cuda(image.name)
 
 
 def test_a_pipeline_compiled_in_it_is_replayed_in_it(image: Image, tmp_path):

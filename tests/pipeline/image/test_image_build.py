@@ -6,16 +6,18 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
+from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.image import builders, settings
 from pipeline.image.build import checked_name, write_context
 from pipeline.image.sources import check_packages, digest
-from pipeline.image.stacks import COMPILED, STACKS, split_dependencies
+from pipeline.image.stacks import COMPILED, STACKS, split_dependencies, stack_named
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -187,3 +189,108 @@ def test_secrets_hold_the_index_and_are_for_this_user_alone(tmp_path, monkeypatc
     assert shown == "https://me:pass word@packages.example/simple\n/run/secrets/certificates\n"
     command = builders.Builder("docker").build(tmp_path, ["a:1"], written, target="nodes")
     assert not [word for word in command if "packages.example" in word]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_cuda_lock_has_hashes_and_nothing_of_the_image_lock(stack: str):
+    text = STACKS[stack].cuda.read_text()
+    names = re.findall(r"^([\w.-]+)==\S+ \\$", text, re.MULTILINE)
+    assert {"nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-cublas-cu12"} <= set(names)
+    assert all(name.startswith("nvidia-") for name in names)
+    assert text.count("--hash=sha256:") >= len(names)
+    assert not re.search(r"^nvidia-", STACKS[stack].dependencies.read_text(), re.MULTILINE)
+
+
+def test_the_cuda_lock_is_the_extra_of_the_installed_tensorflow():
+    locked = {
+        Requirement(pin).name: str(Requirement(pin).specifier).removeprefix("==")
+        for pin in re.findall(r"^(\S+==\S+) \\$", stack_named(None).cuda.read_text(), re.MULTILINE)
+    }
+    extra = [
+        each
+        for each in map(Requirement, metadata.requires("tensorflow") or ())
+        if each.marker
+        and "and-cuda" in str(each.marker)
+        and each.marker.evaluate({"extra": "and-cuda"})
+    ]
+    assert locked.keys() == {each.name for each in extra}
+    wrong = {each.name for each in extra if not each.specifier.contains(locked[each.name])}
+    assert wrong == set(), "run `make lock`"
+
+
+def containerfile_of(folder: Path) -> str:
+    return (folder / "Containerfile").read_text()
+
+
+def test_cuda_is_a_layer_below_the_code(tmp_path):
+    stack = STACKS["1.16"]
+    write_context(tmp_path / "plain", stack, [])
+    write_context(tmp_path / "cuda", stack, [], cuda=True)
+    plain, cuda = containerfile_of(tmp_path / "plain"), containerfile_of(tmp_path / "cuda")
+    assert "ARG CUDA=false\n" in plain
+    assert "tfx-largebatch.cuda=${CUDA}" in plain
+    assert "cuda.txt" not in plain
+    assert "ld.so.conf" not in plain
+    assert not (tmp_path / "plain" / "cuda.txt").exists()
+    assert "ARG CUDA=true\n" in cuda
+    assert (tmp_path / "cuda" / "cuda.txt").read_bytes() == stack.cuda.read_bytes()
+    assert not re.search(r"^ARG \w+$|[#] \[?cuda\]?$", cuda, re.MULTILINE)
+    # The layers below the code are in this order, and those of both images are the same.
+    order = ["uv pip sync", "--requirement cuda.txt", "ARG CODE="]
+    places = [cuda.index(each) for each in order]
+    assert places == sorted(places)
+    dependencies = r"^ARG DEPENDENCIES=\w+$"
+    assert re.findall(dependencies, cuda, re.M) == re.findall(dependencies, plain, re.M)
+    assert cuda.count("RUN ") == plain.count("RUN ") + 1
+
+
+def test_a_lock_of_other_cuda_packages_makes_another_layer(tmp_path, monkeypatch):
+    stack = STACKS["1.16"]
+    write_context(tmp_path / "one", stack, [], cuda=True)
+    other = tmp_path / "cuda.txt"
+    other.write_text("nvidia-cudnn-cu12==1\n")
+    monkeypatch.setattr(type(stack), "cuda", other)
+    write_context(tmp_path / "two", stack, [], cuda=True)
+    digests = r"^ARG CUDA_DEPENDENCIES=(\w+)$"
+    one = re.findall(digests, containerfile_of(tmp_path / "one"), re.M)
+    two = re.findall(digests, containerfile_of(tmp_path / "two"), re.M)
+    assert len(one) == len(two) == 1
+    assert one != two
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "options", "label"),
+    [
+        ("NVIDIA_L4", [], "true"),
+        ("NVIDIA_L4", ["--no-cuda"], "false"),
+        ("NVIDIA_L4", ["--no-cuda", "--base", "nvidia/cuda:1"], "base"),
+        ("TPU_V3", [], "false"),
+        ("TPU_V3", ["--cuda"], "true"),
+        (None, [], "false"),
+        (None, ["--cuda"], "true"),
+    ],
+)
+def test_cuda_is_chosen_by_the_accelerators_of_the_configuration(
+    accelerator, options, label, capsys
+):
+    command = ["image", "build", "--stack", "1.21", "--print", *options]
+    if accelerator is not None:
+        settings = {
+            "image": "registry.example/tfx-largebatch:1.0",
+            "pipeline_root": "gs://bucket/root",
+            "resources.Trainer.accelerator": accelerator,
+        }
+        command += ["--config", str(ROOT / "examples" / "taxi" / "pipeline.yaml")]
+        command += [f"--set=cluster.vertex.{name}={value}" for name, value in settings.items()]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert f"ARG CUDA={label}\n" in printed
+    assert ("--requirement cuda.txt" in printed) == (label == "true")
+
+
+def test_no_file_of_the_image_is_writable_for_everybody(tmp_path):
+    write_context(tmp_path / "context", STACKS["1.16"], [], cuda=True)
+    commands = re.sub(r"^#.*\n", "", containerfile_of(tmp_path / "context"), flags=re.MULTILINE)
+    assert not re.search(r"chmod\s+[0-7]?777|/gcs|/minio|/s3", commands)
+    installed = commands[commands.index(" AS installed") : commands.index(" AS beam")]
+    assert installed.count("find /tmp -mindepth 1 -delete") == installed.count("RUN ") == 3
