@@ -76,13 +76,18 @@ def test_debian_packages_have_the_purl_that_scanners_expect():
         "debian": [package],
         "release": {"id": "debian", "version": "12"},
     }
-    bom = validated(json.dumps(sbom(IMAGE, listed, written=NOW)))
-    (component,) = bom.components
-    assert component.purl is not None
-    assert component.purl.to_string() == (
+    document = sbom(IMAGE, listed, written=NOW)
+    (component,) = validated(json.dumps(document)).components
+    assert document["components"][0]["purl"] == (
         "pkg:deb/debian/libstdc%2B%2B6@1:12.2.0-14%2Bdeb12u1"
         "?arch=amd64&distro=debian-12&upstream=gcc-12"
     )
+    assert component.purl is not None
+    assert component.purl.qualifiers == {
+        "arch": "amd64",
+        "distro": "debian-12",
+        "upstream": "gcc-12",
+    }
     assert component.version == package["version"]
 
 
