@@ -9,6 +9,7 @@ from pipeline.image.builders import builder_with
 from pipeline.image.run import Run
 from pipeline.targets.node_command import NodeCommand, Process, Runner, on_this_machine
 from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials
+from trainer_module.devices.gpu_check import REPLAY
 
 
 def runner_in_image(
@@ -41,7 +42,7 @@ def runner_in_image(
             command.words,
             write=[str(root)],
             read=[p for p in (*mapped, *files) if not Path(p).is_relative_to(root)],
-            env=command.env,
+            env={REPLAY: "1", **command.env},
         )
         # Of the tool that starts the container: it finds this package.
         environment = on_this_machine(command._replace(words=("python",), pod=None)).env

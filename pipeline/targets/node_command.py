@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from pipeline.targets.argument_length import refuse_long_arguments
 from pipeline.targets.throwaway_environment import make_environment
+from trainer_module.devices.gpu_check import REPLAY
 from trainer_module.devices.launch import WorkersFailed, launch
 
 _TIMED_OUT = 124  # of coreutils' timeout
@@ -64,6 +65,7 @@ def on_this_machine(command: NodeCommand) -> Process:
     env = {
         **(os.environ if command.pod is None else command.pod),
         "TF_USE_LEGACY_KERAS": "0",
+        REPLAY: "1",
         "PYTHONPATH": os.pathsep.join([os.getcwd(), *here]),
         **command.env,
     }

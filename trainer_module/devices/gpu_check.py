@@ -6,13 +6,17 @@ import ctypes
 import importlib.util
 import os
 
-import tensorflow as tf
+from absl import logging
 
 from trainer_module.devices.cluster import Cluster
 
 _HIDING = "CUDA_VISIBLE_DEVICES"
 _DRIVER = "libcuda.so.1"
 _RUNTIME = "libcudart.so.12"  # of TensorFlow 2.16 to 2.21
+
+
+REPLAY = "TFX_LARGEBATCH_REPLAY"
+"""Variable that `replay` sets: its machine need not have the GPU of the platform."""
 
 
 class GpuMissing(RuntimeError):
@@ -31,7 +35,12 @@ def check_gpu_visible(cluster: Cluster | None = None) -> None:
     """
     if cluster is not None and cluster.has_parameter_servers and cluster.role != "worker":
         return
+    import tensorflow as tf
+
     if tf.config.list_physical_devices("GPU"):
+        return
+    if os.environ.get(REPLAY):
+        logging.warning("trainer.require_gpu: no GPU here, so this replay trains on the CPU.")
         return
     raise GpuMissing(
         f"trainer.require_gpu is true, but TensorFlow {tf.__version__} sees no GPU: {_cause()} "

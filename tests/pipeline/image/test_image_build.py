@@ -293,4 +293,8 @@ def test_no_file_of_the_image_is_writable_for_everybody(tmp_path):
     commands = re.sub(r"^#.*\n", "", containerfile_of(tmp_path / "context"), flags=re.MULTILINE)
     assert not re.search(r"chmod\s+[0-7]?777|/gcs|/minio|/s3", commands)
     installed = commands[commands.index(" AS installed") : commands.index(" AS beam")]
-    assert installed.count("find /tmp -mindepth 1 -delete") == installed.count("RUN ") == 3
+    assert (
+        installed.count("rm -f /opt/venv/.lock && find /tmp -mindepth 1 -delete")
+        == installed.count("RUN ")
+        == 3
+    )
