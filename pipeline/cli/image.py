@@ -92,15 +92,15 @@ def add_commands(commands: Any) -> None:
     build.add_argument(
         "--cuda",
         action=argparse.BooleanOptionalAction,
-        help="with NVIDIA's CUDA libraries, which TensorFlow needs to use a GPU (the pins of "
-        "cuda.txt beside the lock file); default: if a node of --config asks for an NVIDIA "
-        "accelerator. --no-cuda with a --base that has them",
+        help="install NVIDIA's CUDA libraries, which TensorFlow needs to use a GPU, or leave them "
+        "out; default: install them if a node of --config asks for an NVIDIA accelerator. Give "
+        "--no-cuda for a --base that has them",
     )
     build.add_argument(
         "--sbom",
         type=Path,
         metavar="FILE",
-        help="write what the image holds, Python packages and Debian's, there as a CycloneDX "
+        help="write a list of what the image holds, Python packages and Debian's, as a CycloneDX "
         "document (JSON)",
     )
     build.add_argument(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.targets.node_command import NodeCommand, on_this_machine
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.config import roles
 from trainer_module.devices import gpu_check
@@ -58,13 +57,6 @@ def test_with_parameter_servers_the_workers_need_the_gpu(role, fails):
             check_gpu_visible(cluster)
     else:
         check_gpu_visible(cluster)
-
-
-def test_a_replay_trains_without_the_gpu_of_the_platform(monkeypatch, caplog):
-    here = on_this_machine(NodeCommand("Trainer", "image:1", ("python",), {}))
-    monkeypatch.setenv(gpu_check.REPLAY, here.env[gpu_check.REPLAY])
-    check_gpu_visible()
-    assert "this replay trains on the CPU" in caplog.text
 
 
 def test_the_setting_is_not_part_of_what_a_checkpoint_belongs_to():
