@@ -15,6 +15,7 @@ from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
 from pipeline.preflight.preflight_rows import check_rows
 from trainer_module.devices.cluster import cluster_of_environment
+from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible
 from transform import check_spec
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def check(config: PipelineConfig) -> DataPeek | None:
         _check_function(function, field)
     _check_names(config)
     _check_workers(config)
+    _check_gpu(config)
     return seen
 
 
@@ -187,6 +189,16 @@ def _why_text(error: str, seen: DataPeek) -> str:
                     "point, as floats."
                 )
     return ""
+
+
+def _check_gpu(config: PipelineConfig) -> None:
+    """The Trainer would fail too, after all nodes before it."""
+    if not config.training.require_gpu:
+        return
+    try:
+        check_gpu_visible()
+    except GpuMissing as error:
+        raise ConfigError(str(error)) from None
 
 
 def _check_workers(config: PipelineConfig) -> None:

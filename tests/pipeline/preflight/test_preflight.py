@@ -34,6 +34,12 @@ def test_good_input_passes(write):
     assert seen.columns == {"amount": "float", "age": "int", "city": "string", "bought": "int"}
 
 
+def test_a_gpu_that_is_required_and_missing(write):
+    text = refusal(write(), "training.require_gpu=true")  # tests hide the GPUs
+    assert "trainer.require_gpu is true" in text
+    assert "training.require_gpu: false" in text
+
+
 def test_data_file_that_does_not_exist(write, tmp_path):
     text = refusal(write(), "data.path=nothing.csv")
     assert f"data.path={tmp_path / 'nothing.csv'}: no such file" in text
