@@ -11,6 +11,7 @@ from tfx.dsl.components.base.executor_spec import BeamExecutorSpec
 from tfx.proto.example_gen_pb2 import CustomConfig  # pyright: ignore[reportAttributeAccessIssue]
 
 from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.driver import Driver
 from components.arrow_example_gen.executor import (
     CSV,
     REQUIRED,
@@ -34,6 +35,7 @@ class ArrowExampleGen(FileBasedExampleGen):
     """
 
     EXECUTOR_SPEC = BeamExecutorSpec(Executor)
+    DRIVER_CLASS = Driver
 
     def __init__(
         self,

@@ -14,17 +14,21 @@ from typing import Any
 
 import apache_beam as beam
 import tensorflow as tf
+from absl import logging
 from google.protobuf import json_format, struct_pb2
+from tfx.components.example_gen import utils
 from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenExecutor
 from tfx.dsl.io import fileio
 from tfx.proto import example_gen_pb2
-from tfx.types import standard_component_specs
+from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.driver import resolve_input
 from components.arrow_example_gen.read_csv import ReadCsv
 from components.arrow_example_gen.read_parquet import ReadParquet
 from components.arrow_example_gen.read_tfrecord import ReadTfrecord
+from components.arrow_example_gen.spans import SEPARATOR
 from components.arrow_example_gen.splitting import SplitRows, Splitting
 from components.arrow_example_gen.with_values import WithValues
 
@@ -40,6 +44,26 @@ SPLITTING = "splitting"
 
 class Executor(BaseExampleGenExecutor):
     """TFX's ExampleGen executor (splits, spans, shuffling), over tables that Arrow reads."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[Any]],
+        output_dict: dict[str, list[Any]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Resolves spans where no driver did, as on Kubeflow, and writes the examples."""
+        if utils.SPAN_PROPERTY_NAME not in exec_properties:
+            examples = output_dict[standard_component_specs.EXAMPLES_KEY]
+            exec_properties = resolve_input(
+                exec_properties, artifact_utils.get_single_instance(examples)
+            )
+            logging.info(
+                "ArrowExampleGen: span %s, version %s: %s",
+                exec_properties[utils.SPAN_PROPERTY_NAME],
+                exec_properties[utils.VERSION_PROPERTY_NAME],
+                exec_properties[standard_component_specs.INPUT_CONFIG_KEY],
+            )
+        super().Do(input_dict, output_dict, exec_properties)
 
     def GetInputSourceToExamplePTransform(self) -> Any:
         """What reads the files of one input split."""
@@ -89,12 +113,16 @@ def _read(exec_properties: Mapping[str, Any], split_pattern: str) -> beam.PTrans
 
     Args:
         exec_properties: of the node; `input_base` is the folder of the patterns.
-        split_pattern: glob below it.
+        split_pattern: glob below it; of a window of spans, one for each span.
     """
     folder = exec_properties[standard_component_specs.INPUT_BASE_KEY]
-    files = sorted(map(str, fileio.glob(f"{folder}/{split_pattern}")))
-    if not files:
-        raise ValueError(f"{folder}/{split_pattern} matches no file")
+    patterns = split_pattern.split(SEPARATOR)
+    files: list[str] = []
+    for pattern in patterns:
+        found = sorted(map(str, fileio.glob(f"{folder}/{pattern}")))
+        if not found:
+            raise ValueError(f"{folder}/{pattern} matches no file")
+        files += found
     options = _options(exec_properties)
     if CSV in options:
         rows = ReadCsv(files, CsvOptions.model_validate(options[CSV]))
@@ -102,7 +130,7 @@ def _read(exec_properties: Mapping[str, Any], split_pattern: str) -> beam.PTrans
         rows = ReadTfrecord(files)
     else:
         shorter = options.get(SHORTER_LISTS, [])
-        rows = ReadParquet(files, base_folder(folder, split_pattern), shorter)
+        rows = ReadParquet(files, [base_folder(folder, each) for each in patterns], shorter)
     required = options.get(REQUIRED, [])
     return WithValues(rows, required) if required else rows
 

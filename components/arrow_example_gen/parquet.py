@@ -59,12 +59,13 @@ class ParquetTable:
     rows: int
 
 
-def open_table(files: Sequence[str], folder: str) -> ParquetTable:
+def open_table(files: Sequence[str], folders: str | Sequence[str]) -> ParquetTable:
     """Reads the footers; and, where a footer does not tell the range of a uint64 column, that.
 
     Args:
         files: paths, on any file system that Beam knows.
-        folder: where they were found: `key=value` folders below it are columns.
+        folders: where they were found: `key=value` folders below are columns. Several: of each
+            file the deepest that it lies below.
 
     Raises:
         ValueError: a file is neither; one lacks a column of the first, or has one that it
@@ -74,7 +75,7 @@ def open_table(files: Sequence[str], folder: str) -> ParquetTable:
     groups: list[RowGroup] = []
     filled: set[str] = set()
     rows = 0
-    keys = _keys(files, folder)
+    keys = _keys(files, [folders] if isinstance(folders, str) else folders)
     for file in files:
         with open_file(file) as parquet:
             _merge(known, _columns(parquet, file), file, files[0])
@@ -337,10 +338,14 @@ def _merge(known: dict[str, _Column], found: dict[str, _Column], file: str, firs
             )
 
 
-def _keys(files: Sequence[str], folder: str) -> dict[str, tuple[tuple[str, int | str | None], ...]]:
-    """The `key=value` folders of each file below `folder`, as ints where all values are."""
+def _keys(
+    files: Sequence[str], folders: Sequence[str]
+) -> dict[str, tuple[tuple[str, int | str | None], ...]]:
+    """The `key=value` folders of each file below its folder, as ints where all values are."""
     texts: dict[str, dict[str, str | None]] = {}
     for file in files:
+        above = [each for each in folders if file.startswith(f"{each.rstrip('/')}/")]
+        folder = max(above or folders, key=len)
         below = os.path.dirname(os.path.relpath(file, folder)) if folder else ""
         parts = [part.partition("=") for part in below.split(os.sep) if "=" in part]
         texts[file] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -20,20 +20,22 @@ from components.arrow_example_gen.examples import ExampleEncoder
 class ReadParquet(beam.PTransform):
     """Parquet files as tf.Examples, each with its number (see `parquet.first_number`)."""
 
-    def __init__(self, files: Iterable[str], folder: str, shorter_lists: Iterable[str]):
+    def __init__(
+        self, files: Iterable[str], folders: str | Sequence[str], shorter_lists: Iterable[str]
+    ):
         """Reads the files.
 
         Args:
             files: their paths.
-            folder: where they were found: `key=value` folders below it are columns.
+            folders: where they were found: `key=value` folders below are columns.
             shorter_lists: names or globs of columns of ints whose lists may lose missing values.
         """
         super().__init__()
-        self._files, self._folder, self._shorter = list(files), folder, list(shorter_lists)
+        self._files, self._folders, self._shorter = list(files), folders, list(shorter_lists)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Reads the footers now, and each row group on a worker."""
-        table = parquet.open_table(self._files, self._folder)
+        table = parquet.open_table(self._files, self._folders)
         if table.left_out:
             logging.warning(
                 "Columns that a tf.Example cannot hold are left out: %s",

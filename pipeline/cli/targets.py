@@ -120,6 +120,7 @@ def add_commands(commands: Any) -> None:
 
 def _compile(arguments: argparse.Namespace) -> int:
     quiet()
+    from pipeline.data.data_sources import place
     from pipeline.targets.compile import advice, compile_file
 
     config = configuration(arguments)
@@ -128,10 +129,11 @@ def _compile(arguments: argparse.Namespace) -> int:
         print(said, file=message_stream(path))
     profile = getattr(config.cluster, arguments.target)
     there = profile.data_path or config.data.path
+    folder = place(there, "data.path", source=config.data.source)[0]
     fields = ", ".join(profile.parameters)
     print(
         f"{path}: {config.name} for {arguments.target}. Try it on this machine with\n"
-        f"  python -m pipeline replay --spec {path} --map {there.rpartition('/')[0]}=FOLDER\n"
+        f"  python -m pipeline replay --spec {path} --map {folder}=FOLDER\n"
         f"and start it there with\n  python -m pipeline submit --spec {path} --wait"
         + (f"\n--parameter NAME=VALUE of both sets: {fields}" if fields else ""),
         file=message_stream(path),

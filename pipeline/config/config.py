@@ -17,6 +17,7 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from components import CsvOptions, NormalizationLimits
+from components.arrow_example_gen.spans import check_pattern, has_placeholders
 from pipeline.common.sources import Source
 from pipeline.config.cluster import Cluster
 from pipeline.config.evaluation import EvaluationConfig
@@ -85,8 +86,18 @@ class DataConfig(Section):
             "A file, or a glob of files in one folder (`data/part-*.parquet`, `rows.csv.gz`). "
             "For Parquet and Arrow, also a folder, or a glob of folders "
             "(`sales/year=*/*.parquet`): those named `key=value` are columns. "
-            "`package://tfx/some/file.csv` is a file inside an installed Python package."
+            "`package://tfx/some/file.csv` is a file inside an installed Python package. "
+            "`{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, is the latest number or date that has "
+            "files, `{VERSION}` its latest version: `data/{YYYY}-{MM}-{DD}/rows-*.csv`."
         )
+    )
+    spans: int = Field(
+        default=1,
+        ge=1,
+        description=(
+            "With `{SPAN}` or a date in `path`: how many numbers or days up to the latest are read "
+            "together, as far as they have files."
+        ),
     )
     csv: CsvOptions = Field(
         default_factory=CsvOptions,
@@ -133,6 +144,17 @@ class DataConfig(Section):
             raise ValueError(
                 "eval_path names the rows of the eval split, so that nothing is split; leave out "
                 "test_percent and split, or eval_path"
+            )
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _placeholders_fit(self) -> DataConfig:
+        for path in filter(None, (self.path, self.eval_path)):
+            check_pattern(path)
+        if self.eval_path and has_placeholders(self.path) != has_placeholders(self.eval_path):
+            raise ValueError(
+                f"path={self.path} and eval_path={self.eval_path}: {{SPAN}} or a date is in one of "
+                "them alone; put it into both"
             )
         return self
 

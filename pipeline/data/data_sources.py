@@ -7,6 +7,7 @@ import importlib.resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from components.arrow_example_gen.spans import Span, has_placeholders, latest_spans
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, Source
 from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
@@ -43,20 +44,29 @@ def files(
     *,
     source: Source = "csv",
     base: str = "the YAML's own folder",
+    spans: int = 1,
 ) -> list[Path]:
-    """The local files that a path or glob names, sorted.
+    """The local files that a path or glob names, sorted; of the latest spans, as `data.spans` says.
 
     Args:
         path: file, glob or `package://...`; for Parquet and Arrow, a folder too.
         field: what an error calls it.
         source: the files' format.
         base: where relative paths start, for the error.
+        spans: how many spans, where the path has {SPAN} or a date.
 
     Raises:
         ConfigError: there is none, or one is empty or not a file.
     """
     folder, pattern = place(path, field, source=source)
-    found = [Path(name) for name in sorted(glob.glob(f"{folder}/{pattern}" if folder else pattern))]
+    patterns = [pattern]
+    if has_placeholders(path):
+        patterns = [span.pattern for span in local_spans(path, field, source=source, spans=spans)]
+    found = [
+        Path(name)
+        for each in patterns
+        for name in sorted(glob.glob(f"{folder}/{each}" if folder else each))
+    ]
     if not found:
         raise ConfigError(
             f"{field}={path}: no such file. Relative paths start at {base} "
@@ -74,8 +84,31 @@ def files(
     return found
 
 
+def local_spans(path: str, field: str, *, source: Source, spans: int) -> list[Span]:
+    """The latest spans on this machine of a path with {SPAN} or a date, the latest one last.
+
+    Raises:
+        ConfigError: there is none; what is there is named.
+    """
+    folder, pattern = place(path, field, source=source)
+    try:
+        return latest_spans(folder, {field: pattern}, glob.glob, count=spans)[field]
+    except ValueError as error:
+        raise ConfigError(f"{field}={path}: {error}") from None
+
+
+def column_folders(path: str, field: str, *, source: Source, spans: int = 1) -> list[str]:
+    """The local folders below which folders named `key=value` are columns: one for each span."""
+    folder, _ = place(path, field, source=source)
+    if not has_placeholders(path):
+        return [folder]
+    patterns = [each.pattern for each in local_spans(path, field, source=source, spans=spans)]
+    paths = [f"{folder}/{each}" if folder else each for each in patterns]
+    return [place(each, field, source=source)[0] for each in paths]
+
+
 def place(path: str, field: str, *, source: Source) -> tuple[str, str]:
-    """Folder without wildcards, and the pattern below it: what ExampleGen takes.
+    """Folder without wildcards or placeholders, and the pattern below it: what ExampleGen takes.
 
     Raises:
         ConfigError: a wildcard in a folder's name, where the format has no folders of its own.
@@ -84,8 +117,9 @@ def place(path: str, field: str, *, source: Source) -> tuple[str, str]:
     if source in COLUMNAR and not is_remote(path) and Path(full).is_dir():
         return full, _pattern_below(Path(full), path, field, source)
     *folders, name = full.split("/")
-    fixed = next((i for i, part in enumerate(folders) if glob.has_magic(part)), len(folders))
-    if fixed < len(folders) and source not in COLUMNAR:
+    varies = [glob.has_magic(part) or has_placeholders(part) for part in folders]
+    fixed = varies.index(True) if True in varies else len(folders)
+    if source not in COLUMNAR and any(map(glob.has_magic, folders)):
         raise ConfigError(
             f"{field}={path}: a wildcard is allowed in the file's name, not in its folder."
         )
@@ -132,6 +166,7 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
         "input_base": folder,
         "input_config": input_config,
         "output_config": output_config,
+        "range_config": _window(data),
     }
     if data.split.by not in ("content", "group"):
         arguments["splitting"] = Splitting(by=data.split.by, column=split_column(data, features))
@@ -142,6 +177,24 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
     if data.source == "tfrecord":
         return ArrowExampleGen(tfrecord=True, **arguments)
     return ArrowExampleGen(shorter_lists=_shorter_lists(data, features), **arguments)
+
+
+def _window(data: DataConfig) -> Any:
+    """ExampleGen's range of spans; None: the latest, or no spans at all.
+
+    Raises:
+        ConfigError: several spans of a path that has none.
+    """
+    if data.spans == 1:
+        return None
+    from tfx.proto.range_config_pb2 import RangeConfig, RollingRange  # pyright: ignore[reportAttributeAccessIssue]
+
+    if not has_placeholders(data.path):
+        raise ConfigError(
+            f"data.spans={data.spans}: data.path={data.path} has no {{SPAN}} and no date; put one "
+            "into it (data/{YYYY}-{MM}-{DD}/*.csv), or leave data.spans out."
+        )
+    return RangeConfig(rolling_range=RollingRange(num_spans=data.spans))
 
 
 def split_column(data: DataConfig, features: FeatureSpec) -> str | None:

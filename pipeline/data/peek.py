@@ -7,7 +7,7 @@ is known before Beam starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from components import CsvOptions
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, is_remote
 from pipeline.data.csv_files import ColumnType, CsvBlock, csv_blocks, open_csv
-from pipeline.data.data_sources import files, place
+from pipeline.data.data_sources import column_folders, files
 from pipeline.data.samples import CsvSample, ParquetSample, Sample, Subset, TfrecordSample
 from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
 
@@ -110,15 +110,16 @@ def peek(
     if is_remote(path):
         return None
     label = label or f"data.{field}"
-    found = files(path, label, source=data.source)
-    folder, _ = place(path, label, source=data.source)
+    found = files(path, label, source=data.source, spans=data.spans)
     try:
         if data.source == "csv":
             result = _peek_csv(found, data.csv)
         elif data.source == "tfrecord":
             result = _peek_tfrecord(found)
         else:
-            result = _peek_parquet(found, folder)
+            result = _peek_parquet(
+                found, column_folders(path, label, source=data.source, spans=data.spans)
+            )
     except ConfigError as error:
         raise ConfigError(f"{label}: {error}") from None
     if result.rows == 0:
@@ -157,8 +158,8 @@ def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
     return DataPeek(columns, rows, complete, sample=CsvSample(blocks, types, rows))
 
 
-def open_parquet(found: Iterable[Path], folder: str) -> ParquetTable:
-    """The Parquet files as one table; `folder` is where they were found.
+def open_parquet(found: Iterable[Path], folders: str | Sequence[str]) -> ParquetTable:
+    """The Parquet files as one table; `folders` are where they were found.
 
     Raises:
         ConfigError: a file is no Parquet or Arrow file, or differs from the first.
@@ -166,7 +167,7 @@ def open_parquet(found: Iterable[Path], folder: str) -> ParquetTable:
     from components.arrow_example_gen.parquet import open_table
 
     try:
-        return open_table([str(file) for file in found], folder)
+        return open_table([str(file) for file in found], folders)
     except ValueError as error:
         hint = (
             " Set data.source to its format." if "is no Parquet or Arrow file" in str(error) else ""
@@ -174,8 +175,8 @@ def open_parquet(found: Iterable[Path], folder: str) -> ParquetTable:
         raise ConfigError(f"{error}{hint}") from None
 
 
-def _peek_parquet(found: list[Path], folder: str) -> DataPeek:
-    table = open_parquet(found, folder)
+def _peek_parquet(found: list[Path], folders: list[str]) -> DataPeek:
+    table = open_parquet(found, folders)
     columns: dict[str, ColumnType] = {
         name: "unknown" if kind is None or name in table.empty else kind
         for name, kind in table.columns.items()

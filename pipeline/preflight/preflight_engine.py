@@ -37,7 +37,8 @@ def folders_of(config: PipelineConfig) -> Folders:
     for field in ("path", "eval_path"):
         value = getattr(config.data, field)
         if value and not is_remote(value):
-            local.append((f"data.{field}", str(files(value, f"data.{field}")[0])))
+            found = files(value, f"data.{field}", source=config.data.source)
+            local.append((f"data.{field}", str(found[0])))
     if not is_remote(config.output.folder):
         local.append(("output.folder", config.output.folder))
     return Folders(config.pipeline_root, config.output.folder, tuple(local))

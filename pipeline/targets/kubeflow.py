@@ -24,7 +24,6 @@ SUFFIX = ".yaml"
 _LONGEST_NAME = 57
 _LABEL_KEY = re.compile(r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$")
 _LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?$")
-_SPAN = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD)\}")
 # A node that looks outside of what it is given is never what it was.
 _NEVER_CACHED = ("LatestBlessedModel", "BlessedModelRecord")
 
@@ -58,7 +57,6 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
             f"cluster.kubeflow.baseline_model={target.baseline_model}: a folder of this machine, "
             "which no pod has; copy the model to a remote place."
         )
-    found += path_refusals(config)
     for name, node in target.resources.items():
         kind = node.accelerator
         if kind is not None and "/" not in kind:
@@ -88,17 +86,6 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
             "{engine: in_memory}, or {engine: flink, ...} with a job server that pods reach."
         )
     return [*found, *pod_refusals(target)]
-
-
-def path_refusals(config: PipelineConfig) -> list[str]:
-    """Returns what is wrong with the paths of the data; a run may set them, too."""
-    spans = _SPAN.search(config.data.path)
-    if not spans:
-        return []
-    return [
-        f"data.path={config.data.path}: {spans[0]} is resolved by ExampleGen's driver, which "
-        "Kubeflow does not run; name the folder itself."
-    ]
 
 
 def compiled(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from components.arrow_example_gen.spans import check_pattern
 from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
@@ -121,6 +122,10 @@ def _places(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
             )
         elif path and not is_remote(path):
             yield f"{field}={path}: a path of this machine, which no pod has; {fix}."
+        try:
+            check_pattern(path or "")
+        except ValueError as error:
+            yield f"{field}={error}."
 
 
 def _functions(there: PipelineConfig) -> Iterator[str]:
@@ -206,7 +211,9 @@ def data_gib(config: PipelineConfig, profile: TargetConfig) -> float | None:
     if profile.data_gib is not None or is_remote(config.data.path):
         return profile.data_gib
     try:
-        found = files(config.data.path, "data.path", source=config.data.source)
+        found = files(
+            config.data.path, "data.path", source=config.data.source, spans=config.data.spans
+        )
     except ConfigError:
         return None  # that is for `run` to tell
     return sum(file.stat().st_size for file in found) / _GIB

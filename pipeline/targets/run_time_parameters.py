@@ -143,7 +143,7 @@ class NodeParameters(BaseModel):
             config = PipelineConfig.model_validate(raw)
         except pydantic.ValidationError as error:
             raise ConfigError(error_text(error, _WHERE, raw, None)) from None
-        if found := list(self._path_errors(config, values)):
+        if found := list(self._path_errors(values)):
             raise ConfigError("\n".join(f"{_WHERE}: {each}" for each in found))
         return config
 
@@ -183,7 +183,7 @@ class NodeParameters(BaseModel):
             )
         return changed.get(self.node, {})
 
-    def _path_errors(self, config: PipelineConfig, values: Mapping[str, Any]) -> Iterator[str]:
+    def _path_errors(self, values: Mapping[str, Any]) -> Iterator[str]:
         paths = {".".join(keys) for keys in PATH_FIELDS}
         for field, value in self._overrides(values).items():
             if field in paths and not is_remote(str(value)) and not Path(str(value)).is_absolute():
@@ -191,10 +191,6 @@ class NodeParameters(BaseModel):
                     f"{field}={value!r}: a path of the machine that started the run; name a place "
                     "that the cluster reads, such as gs://bucket/folder."
                 )
-        if self.target == "kubeflow":
-            from pipeline.targets.kubeflow import path_refusals
-
-            yield from path_refusals(config)
 
 
 def parameter_name(field: str) -> str:

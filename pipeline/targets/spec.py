@@ -85,6 +85,19 @@ def rename_outputs(spec: dict[str, Any]) -> None:
                 place["outputArtifactKey"] = renamed[component][key]
 
 
+def drop_driver_of_windows(spec: Mapping[str, Any]) -> None:
+    """Drops the driver of ExampleGens that read several spans, which TFX's refuses.
+
+    Their executor resolves the spans then. Without a driver no one sees that files have changed:
+    they are not taken from the cache.
+    """
+    for task in tasks(spec).values():
+        if "range_config" in task.get("inputs", {}).get("parameters", {}):
+            label = spec["components"][task["componentRef"]["name"]]["executorLabel"]
+            executors(spec)[label].get("container", {}).pop("lifecycle", None)
+            task.pop("cachingOptions", None)
+
+
 def executors(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the executors by their label."""
     return spec["deploymentSpec"]["executors"]

@@ -11,7 +11,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.config.kubernetes import POD_FIELDS
-from pipeline.targets.spec import executors, job_of, tasks
+from pipeline.targets.spec import drop_driver_of_windows, executors, job_of, tasks
 from pipeline.targets.spec_sizes import find_oversized
 from trainer_module import TrainerConfig
 
@@ -192,6 +192,7 @@ def compiled(
     if sum(pools) > 1 or target.needs_custom_job:
         label = spec["components"]["Trainer"]["executorLabel"]
         executors(spec)[label] = _custom_job(executors(spec)[label], target, pools)
+    drop_driver_of_windows(spec)
     for task in tasks(spec).values():
         task.setdefault("cachingOptions", {})
     if found := find_oversized(spec, "vertex"):

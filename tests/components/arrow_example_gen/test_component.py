@@ -99,6 +99,35 @@ def test_the_latest_span_in_splits_by_a_feature(tmp_path):
         assert list(feature["text"].bytes_list.value) == texts
 
 
+def test_a_window_of_spans_is_read_together_and_its_folders_are_columns_below_the_span(tmp_path):
+    """TFX's own driver takes one span alone."""
+    for day, rows in (("2024-02-28", 1), ("2024-02-29", 2), ("2024-03-01", 3)):
+        folder = tmp_path / f"day={day}" / f"country={'no' if rows == 2 else 'se'}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(ROWS[:rows]), folder / "a.parquet")
+    proto = tfx.proto
+    pattern = "day={YYYY}-{MM}-{DD}/country=*/*.parquet"
+    written = run(
+        ArrowExampleGen(
+            shorter_lists=["tags"],
+            input_base=str(tmp_path),
+            input_config=proto.Input(splits=[proto.Input.Split(name="all", pattern=pattern)]),
+            output_config=proto.Output(
+                split_config=proto.SplitConfig(
+                    splits=[proto.SplitConfig.Split(name="all", hash_buckets=1)]
+                )
+            ),
+            range_config=proto.RangeConfig(rolling_range=proto.RollingRange(num_spans=2)),
+        ),
+        tmp_path,
+    )
+    countries = [
+        example.features.feature["country"].bytes_list.value[0] for example in written["all"]
+    ]
+    assert sorted(countries) == [b"no"] * 2 + [b"se"] * 3
+    assert not any("day" in example.features.feature for example in written["all"])
+
+
 def test_a_list_of_ints_that_would_lose_a_value_ends_the_node(tmp_path):
     """Where nothing says that it may: in a pipeline without our look at the data, too."""
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet", row_group_size=10)

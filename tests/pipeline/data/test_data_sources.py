@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
+from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, SplitConfig
 from pipeline.data import data_sources, peek
 from pipeline.engines.engine import Engine
@@ -355,3 +356,27 @@ def test_remote_lists_of_ints_may_only_lose_values_where_they_are_sets(path, nam
     assert f'["{named}"]' in node.exec_properties["custom_config"].replace("\n", "").replace(
         " ", ""
     )
+
+
+def test_a_path_with_a_date_is_the_files_of_the_latest_days(tmp_path):
+    """A look at the data sees what ExampleGen reads."""
+    for day, rows in (("2024-02-28", 3), ("2024-02-29", 4), ("2023-01-01", 5)):
+        folder = tmp_path / f"day={day}" / "region=Oslo"
+        folder.mkdir(parents=True)
+        write_parquet(folder / "a.parquet", ROWS[:rows])
+    path = f"{tmp_path}/day={{YYYY}}-{{MM}}-{{DD}}/*/*.parquet"
+    seen = {}
+    for spans in (1, 2):
+        data = DataConfig(source="parquet", path=path, spans=spans)
+        seen[spans] = peek.peek(data)
+    assert [seen[spans].rows for spans in (1, 2)] == [4, 7]
+    assert set(seen[1].columns) == set(seen[2].columns) == {"amount", "count", "city", "region"}
+    with pytest.raises(ConfigError, match=r"data.path=.*there is no span; .* has day=2023-01-01"):
+        peek.peek(DataConfig(source="parquet", path=f"{tmp_path}/{{SPAN}}/a.parquet"))
+
+
+def test_placeholders_of_a_path_and_of_its_eval_path_fit_each_other():
+    with pytest.raises(ValueError, match=r"\{SPAN\} or a date is in one of them alone"):
+        DataConfig(path="{SPAN}/a.csv", eval_path="b.csv")
+    with pytest.raises(ValueError, match=r"add \{MM\}, \{DD\}"):
+        DataConfig(path="{YYYY}/a.csv")

@@ -171,7 +171,7 @@ def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
         (
             "kubeflow",
             ["cluster.kubeflow.data_path=s3://b/{YYYY}/x.csv"],
-            r"resolved by ExampleGen's driver",
+            r"x\.csv: a date needs .*add \{MM\}, \{DD\}",
         ),
         (
             "kubeflow",
