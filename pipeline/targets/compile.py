@@ -42,18 +42,19 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
         found += vertex.refusals(there, profile)
     if found:
         raise ConfigError(without_credentials("\n".join(found)))
+    pools = vertex.worker_pools(config.training)
+    there = vertex.with_time_to_start(there)
     if isinstance(profile, KubeflowConfig):
         records = kubeflow.records_folder(profile, config.name)
         arguments = {"blessed_models": records, "baseline_model": profile.baseline_model}
     else:
-        there, arguments = vertex.with_time_to_start(there), {}
+        arguments = {}
     graph = create_pipeline(there, **arguments)
     if found := node_refusals(there, profile, graph):
         raise ConfigError(without_credentials("\n".join(found)))
     declare = parameter_declaration(there, arguments, target, profile.parameters)
     if isinstance(profile, KubeflowConfig):
-        return kubeflow.compiled(graph, profile, declare=declare, runner=runner)
-    pools = vertex.worker_pools(config.training)
+        return kubeflow.compiled(graph, profile, pools=pools, declare=declare, runner=runner)
     return vertex.compiled(graph, profile, pools=pools, declare=declare, runner=runner)
 
 

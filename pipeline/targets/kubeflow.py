@@ -18,6 +18,7 @@ from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.targets.pod_spec import executor_config, pod_refusals, reserve_disk
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
 from pipeline.targets.spec_sizes import find_oversized
+from pipeline.targets.tfjob import launch_workers
 
 SUFFIX = ".yaml"
 # Argo labels pods with the run's name, which is this one, a hyphen and five letters: 63 at most.
@@ -40,11 +41,6 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
         found.append(
             f"name={config.name}: {len(config.name)} characters; Kubeflow's runs and their pods "
             f"are called this and 6 more, of 63 at most: use {_LONGEST_NAME} or fewer."
-        )
-    if (workers := config.training.workers or 1) > 1:
-        found.append(
-            f"training.workers={workers}: a node of Kubeflow is one pod, in which {workers} "
-            "processes would share its resources; leave it out and use mirrored, or Vertex."
         )
     for key, value in target.labels.items():
         if not (_LABEL_KEY.match(key) and _LABEL_VALUE.match(value)):
@@ -92,6 +88,7 @@ def compiled(
     pipeline: Any,
     target: KubeflowConfig,
     *,
+    pools: tuple[int, ...] = (1,),
     declare: Callable[[dict[str, Any]], None] | None = None,
     runner: Any = None,
 ) -> str:
@@ -100,6 +97,7 @@ def compiled(
     Args:
         pipeline: of `create_pipeline`, without resolvers.
         target: its profile.
+        pools: chiefs, workers and parameter servers that train; a TFJob if there are several.
         declare: adds run-time parameters to the pipelineSpec; None: there are none.
         runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
 
@@ -130,7 +128,10 @@ def compiled(
     if found := find_oversized(spec, "kubeflow"):
         raise ConfigError("\n".join(found))
     documents = [spec]
-    if platform := _platform(spec, target):
+    platform = _platform(spec, target)
+    if sum(pools) > 1:
+        launch_workers(spec, platform, pools)
+    if platform:
         documents.append(platform)
     return yaml.safe_dump_all(documents, sort_keys=True)
 

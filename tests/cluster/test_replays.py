@@ -137,6 +137,17 @@ def test_kubeflow_on_s3_pushes_a_blessed_model_and_compares_a_worse_one_with_it(
     assert len(pushed_models()) == 1
 
 
+def test_kubeflow_trains_on_two_workers_of_a_tfjob(tmp_path):
+    """The launcher's processes here stand for the job's pods."""
+    code, told = replay("kubeflow", tmp_path, "training.workers=2")
+    assert code == 0, told
+    assert len(pushed(tmp_path)) == 1
+    (log,) = tmp_path.glob("root/chicago-taxi/*/Trainer/log.txt")
+    lines = log.read_text(errors="replace").splitlines()
+    assert {"[chief]", "[worker-0]"} <= {line.partition(" ")[0] for line in lines}
+    assert lines[-1] == "every process ended well"
+
+
 def test_vertex_trains_on_two_workers_runs_the_driver_and_resolves_its_baseline(tmp_path):
     code, told = replay("vertex", tmp_path, "training.workers=2")
     assert code == 0, told

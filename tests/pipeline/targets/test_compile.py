@@ -215,7 +215,6 @@ def test_labels_are_of_pods_on_kubeflow_and_of_the_job_on_vertex():
             ["cluster.vertex.resources.Trainer={accelerator: NVIDIA_L4, accelerator_count: 3}"],
             r"accelerator_count=3: a machine has 1, 2, 4, 8, 16 of NVIDIA_L4",
         ),
-        ("kubeflow", ["training.workers=2"], r"workers=2: a node of Kubeflow is one pod"),
         ("vertex", ["training.strategy=multi_worker"], r"multi_worker with one worker: give"),
         ("kubeflow", ["training.strategy=tpu"], r"strategy=tpu, and .*has no accelerator: ask"),
         (

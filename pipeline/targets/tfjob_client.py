@@ -1,0 +1,265 @@
+"""A TFJob in a cluster: created, followed with the logs of its pods, deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipeline.targets.tfjob import API_GROUP, API_VERSION, PLURAL
+from pipeline.targets.tfjob_logs import PodLog
+from trainer_module.devices.cluster import EXIT_WORKER_LOST
+
+JOB_LABEL = "training.kubeflow.org/job-name"
+"""The operator's label of a job's pods."""
+
+TASK_LABEL = "tfx-largebatch/task"
+"""Ours: the same for each attempt of a node of a run."""
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_NOT_FOUND, _FORBIDDEN = 404, 403
+_SECONDS_TO_FINISH_LOGS = 20.0
+_SECONDS_TO_DELETE = 300.0
+# An API server that restarts is away for less.
+_SECONDS_WITHOUT_ANSWER = 300.0
+
+
+class JobError(Exception):
+    """The job cannot be run; the message says what to do."""
+
+
+class Result(NamedTuple):
+    """How a job ended.
+
+    Attributes:
+        code: exit code for the launcher; 0 where it succeeded.
+        message: for a person.
+    """
+
+    code: int
+    message: str
+
+
+class Cluster(NamedTuple):
+    """Where this process runs.
+
+    Attributes:
+        api: a `kubernetes.client.ApiClient`.
+        namespace: of this pod.
+        pod: name of this pod.
+    """
+
+    api: Any
+    namespace: str
+    pod: str
+
+    @classmethod
+    def of_this_pod(cls, environment: Mapping[str, str]) -> Cluster | None:
+        """Returns the cluster of a task of Kubeflow Pipelines; None outside of one: a replay."""
+        pod = environment.get("KFP_POD_NAME")
+        if not (pod and environment.get("KUBERNETES_SERVICE_HOST") and _SERVICE_ACCOUNT.exists()):
+            return None
+        from kubernetes import client, config
+
+        config.load_incluster_config()
+        namespace = (_SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip()
+        return cls(client.ApiClient(), namespace, pod)
+
+
+class JobClient:
+    """The requests for one job, by the client of Kubernetes."""
+
+    def __init__(
+        self, cluster: Cluster, *, interval: float = 5.0, say: Callable[[str], None] = print
+    ) -> None:
+        """Sends nothing yet.
+
+        Args:
+            cluster: where.
+            interval: seconds between two looks at the job.
+            say: gets each line.
+        """
+        from kubernetes import client
+
+        self._cluster, self._interval, self._say = cluster, interval, say
+        self._core = client.CoreV1Api(cluster.api)
+        self._custom = client.CustomObjectsApi(cluster.api)
+        self._place = (API_GROUP, API_VERSION, cluster.namespace, PLURAL)
+
+    def launcher(self) -> dict[str, Any]:
+        """Returns what the job takes from this pod: `owner` reference and `service_account`."""
+        with _translate_errors("get pods", self._cluster.namespace):
+            pod = self._core.read_namespaced_pod(self._cluster.pod, self._cluster.namespace)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name}
+        return {
+            "owner": {**owner, "uid": pod.metadata.uid},
+            "service_account": pod.spec.service_account_name,
+        }
+
+    def delete_earlier(self, task: str) -> None:
+        """Deletes jobs of earlier attempts, which would write to the same places."""
+        with _translate_errors("list tfjobs", self._cluster.namespace):
+            found = self._custom.list_namespaced_custom_object(
+                *self._place, label_selector=f"{TASK_LABEL}={task}"
+            )
+        for job in found["items"]:
+            name = job["metadata"]["name"]
+            self._say(f"TFJob {name} of an earlier attempt is deleted first")
+            self.delete(name)
+            self._wait_until_gone(name)
+
+    def create(self, manifest: dict[str, Any]) -> str:
+        """Creates the job; returns its name."""
+        with _translate_errors("create tfjobs", self._cluster.namespace):
+            job = self._custom.create_namespaced_custom_object(*self._place, manifest)
+        name = job["metadata"]["name"]
+        self._say(f"TFJob {self._cluster.namespace}/{name} created")
+        return name
+
+    def delete(self, name: str) -> None:
+        """Deletes the job and then its pods, which get SIGTERM."""
+        with _translate_errors("delete tfjobs", self._cluster.namespace, missing_is_fine=True):
+            self._custom.delete_namespaced_custom_object(
+                *self._place, name, propagation_policy="Foreground"
+            )
+
+    def follow(self, name: str) -> Result:
+        """Shows what the pods do and write until the job has ended; returns how."""
+        seen: dict[str, str] = {}
+        logs: dict[str, PodLog] = {}
+        answered = time.monotonic()
+        while True:
+            try:
+                with _translate_errors("get tfjobs", self._cluster.namespace):
+                    job = self._custom.get_namespaced_custom_object(*self._place, name)
+                    pods = self._pods(name)
+                answered = time.monotonic()
+            except ConnectionError as error:
+                if time.monotonic() - answered > _SECONDS_WITHOUT_ANSWER:
+                    raise JobError(f"the API server does not answer: {error}") from None
+                time.sleep(self._interval)
+                continue
+            for pod in pods:
+                self._show(name, pod, seen, logs)
+            conditions = {
+                each["type"]: each
+                for each in job.get("status", {}).get("conditions", [])
+                if each["status"] == "True"
+            }
+            if "Succeeded" in conditions or "Failed" in conditions:
+                break
+            time.sleep(self._interval)
+        self._finish(logs)
+        if "Succeeded" in conditions:
+            return Result(0, f"TFJob {name} succeeded")
+        reason = conditions["Failed"].get("message") or conditions["Failed"].get("reason", "")
+        return self._failure(name, reason)
+
+    def _pods(self, name: str) -> list[Any]:
+        selector = f"{JOB_LABEL}={name}"
+        return self._core.list_namespaced_pod(
+            self._cluster.namespace, label_selector=selector
+        ).items
+
+    def _show(self, job: str, pod: Any, seen: dict[str, str], logs: dict[str, PodLog]) -> None:
+        full = pod.metadata.name
+        short = full.removeprefix(f"{job}-")
+        state = _state(pod)
+        if seen.get(full) != state:
+            seen[full] = state
+            self._say(f"[{short}] {state}")
+        if full not in logs and pod.status.phase in ("Running", "Succeeded", "Failed"):
+            logs[full] = PodLog(
+                self._core,
+                self._cluster.namespace,
+                full,
+                lambda line: self._say(f"[{short}] {line}"),
+                pause=self._interval,
+            )
+            logs[full].start()
+
+    def _finish(self, logs: Mapping[str, PodLog]) -> None:
+        """Waits for the last lines of pods that have ended."""
+        until = time.monotonic() + _SECONDS_TO_FINISH_LOGS
+        for log in logs.values():
+            log.finish(max(0.0, until - time.monotonic()))
+
+    def _failure(self, name: str, reason: str) -> Result:
+        ended = []
+        for pod in self._pods(name):
+            for status in pod.status.container_statuses or []:
+                if (end := status.state and status.state.terminated) and end.exit_code:
+                    lost = end.exit_code == EXIT_WORKER_LOST
+                    ended.append((lost, str(end.finished_at), pod.metadata.name, end))
+        if not ended:
+            return Result(1, f"TFJob {name} failed: {reason}")
+        _, _, pod, end = min(ended, key=lambda each: each[:3])
+        how = f" ({end.reason})" if end.reason and end.reason != "Error" else ""
+        code = int(end.exit_code)
+        return Result(
+            code, f"TFJob {name} failed: {pod.removeprefix(f'{name}-')} ended with code {code}{how}"
+        )
+
+    def _wait_until_gone(self, name: str) -> None:
+        until = time.monotonic() + _SECONDS_TO_DELETE
+        while time.monotonic() < until:
+            with _translate_errors("get tfjobs", self._cluster.namespace, missing_is_fine=True):
+                self._custom.get_namespaced_custom_object(*self._place, name)
+                time.sleep(self._interval)
+                continue
+            return
+        raise JobError(
+            f"TFJob {name} of an earlier attempt is still there after {_SECONDS_TO_DELETE:g} s; "
+            f"run: kubectl delete tfjob {name} --namespace {self._cluster.namespace}"
+        )
+
+
+def _state(pod: Any) -> str:
+    """Returns a pod's phase, and why it does not run."""
+    for status in pod.status.container_statuses or []:
+        if (waiting := status.state and status.state.waiting) and waiting.reason:
+            message = f": {waiting.message}" if waiting.message else ""
+            return f"{pod.status.phase}, {waiting.reason}{message}"
+        if (end := status.state and status.state.terminated) is not None:
+            reason = f", {end.reason}" if end.reason else ""
+            return f"ended with code {end.exit_code}{reason}"
+    for condition in pod.status.conditions or []:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return f"{pod.status.phase}, {condition.reason}: {condition.message}"
+    return str(pod.status.phase)
+
+
+@contextlib.contextmanager
+def _translate_errors(
+    request: str, namespace: str, *, missing_is_fine: bool = False
+) -> Iterator[None]:
+    """Makes the client's errors a JobError with the fix, or a ConnectionError that may pass."""
+    import urllib3
+    from kubernetes.client import ApiException
+
+    try:
+        yield
+    except urllib3.exceptions.HTTPError as error:
+        raise ConnectionError(str(error)) from None
+    except ApiException as error:
+        status = error.status or 0
+        if status == _NOT_FOUND and missing_is_fine:
+            return
+        if status == 0 or status >= 500 or status == 429:
+            raise ConnectionError(f"{status} {error.reason}") from None
+        words = f"cannot {request} in namespace {namespace}: {status} {error.reason}"
+        if status == _FORBIDDEN:
+            words += (
+                "; the run's service account needs a role for it: see docs/cluster.md, Several "
+                "workers on Kubeflow"
+            )
+        elif status == _NOT_FOUND and "create" in request:
+            words += (
+                "; this cluster has no TFJobs: install the Training Operator "
+                "(kubeflow.org/v1), 1.7 to 1.9"
+            )
+        elif error.body:
+            words += f": {error.body}"
+        raise JobError(words) from None

@@ -1,0 +1,214 @@
+"""A node of a pipelineSpec as the pod template of a TFJob's replicas.
+
+KFP's driver turns a container and its KubernetesExecutorConfig into a pod
+(`initPodSpecPatch` and `extendPodSpecPatch` in backend/src/v2/driver); here the same fields become
+the same parts of a pod, so that workers run where and as the node itself would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+CONTAINER = "tensorflow"
+"""The name that the Training Operator requires of a TFJob's container."""
+
+# Workers have to reach each other and to end: a service mesh's proxy prevents both.
+_NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+# Training that gets SIGTERM saves a checkpoint before it ends.
+_GRACE_SECONDS = 120
+_RESOURCES = {
+    "cpuLimit": ("limits", "cpu", ""),
+    "cpuRequest": ("requests", "cpu", ""),
+    "memoryLimit": ("limits", "memory", "G"),
+    "memoryRequest": ("requests", "memory", "G"),
+    "resourceCpuLimit": ("limits", "cpu", ""),
+    "resourceCpuRequest": ("requests", "cpu", ""),
+    "resourceMemoryLimit": ("limits", "memory", ""),
+    "resourceMemoryRequest": ("requests", "memory", ""),
+}
+# Lines of the log as they are written.
+_UNBUFFERED = {"name": "PYTHONUNBUFFERED", "value": "1"}
+_OF_THE_JOB = ("activeDeadlineSeconds",)
+
+
+def pod_template(
+    container: Mapping[str, Any], config: Mapping[str, Any], command: list[str]
+) -> dict[str, Any]:
+    """Returns a PodTemplateSpec as JSON values.
+
+    Args:
+        container: the node's, of the pipelineSpec: image, variables, resources.
+        config: its KubernetesExecutorConfig.
+        command: what the container runs; its arguments are added when it is started.
+
+    Raises:
+        ValueError: The configuration has a field that is not known here.
+    """
+    main: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": container["image"],
+        "command": command,
+        "env": [_UNBUFFERED, *(dict(each) for each in container.get("env", []))],
+        "resources": container_resources(container.get("resources", {})),
+    }
+    pod = {
+        "metadata": {"labels": dict(_NO_SIDECAR), "annotations": dict(_NO_SIDECAR)},
+        "spec": {"containers": [main], "terminationGracePeriodSeconds": _GRACE_SECONDS},
+    }
+    for field, value in config.items():
+        if field in _OF_THE_JOB:
+            continue
+        if field not in _FIELDS:
+            raise ValueError(
+                f"{field}: a setting of a node's pod that a TFJob's pods do not get; known are "
+                f"{', '.join(sorted(_FIELDS))}"
+            )
+        _FIELDS[field](pod, main, value)
+    return pod
+
+
+def container_resources(given: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Returns a container's `resources` as Kubernetes has them, memory in units of 10^9."""
+    found: dict[str, dict[str, str]] = {}
+    for field, (kind, name, unit) in _RESOURCES.items():
+        if field in given:
+            value = given[field]
+            text = f"{value:g}" if isinstance(value, float) and not unit else f"{value}"
+            found.setdefault(kind, {})[name] = f"{text}{unit}"
+    if accelerator := given.get("accelerator"):
+        kind = accelerator.get("resourceType") or accelerator["type"]
+        found.setdefault("limits", {})[kind] = str(
+            accelerator.get("resourceCount") or accelerator["count"]
+        )
+    return found
+
+
+def _metadata(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    for part in ("labels", "annotations"):
+        pod["metadata"][part].update(value.get(part, {}))
+
+
+def _secrets(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    _variables(main, value, "secret", "secretKeyRef")
+
+
+def _config_maps(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    _variables(main, value, "configMap", "configMapKeyRef")
+
+
+def _variables(main: dict[str, Any], value: Any, kind: str, reference: str) -> None:
+    for each in value:
+        for key in each["keyToEnv"]:
+            source: dict[str, Any] = {"name": _name(each, kind), "key": key[f"{kind}Key"]}
+            if each.get("optional"):
+                source["optional"] = True
+            main["env"].append({"name": key["envVar"], "valueFrom": {reference: source}})
+
+
+def _fields_of_the_pod(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    for each in value:
+        source = {"fieldRef": {"fieldPath": each["fieldPath"]}}
+        main["env"].append({"name": each["name"], "valueFrom": source})
+
+
+def _selector(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    pod["spec"]["nodeSelector"] = dict(value["labels"])
+
+
+def _tolerations(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    pod["spec"]["tolerations"] = [
+        {**each, "tolerationSeconds": int(each["tolerationSeconds"])}
+        if "tolerationSeconds" in each
+        else dict(each)
+        for each in value
+    ]
+
+
+def _node_affinity(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    required, preferred = [], []
+    for each in value:
+        term = {key: each[key] for key in ("matchExpressions", "matchFields") if key in each}
+        if "weight" in each:
+            preferred.append({"weight": int(each["weight"]), "preference": term})
+        else:
+            required.append(term)
+    affinity: dict[str, Any] = {}
+    if required:
+        terms = {"nodeSelectorTerms": required}
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = terms
+    if preferred:
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    pod["spec"]["affinity"] = {"nodeAffinity": affinity}
+
+
+def _pull_secrets(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    pod["spec"]["imagePullSecrets"] = [{"name": _name(each, "secret")} for each in value]
+
+
+def _pull_policy(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    main["imagePullPolicy"] = value
+
+
+def _empty_dirs(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    for each in value:
+        source = {key: each[key] for key in ("medium", "sizeLimit") if key in each}
+        _mount(pod, main, each["volumeName"], each["mountPath"], {"emptyDir": source})
+
+
+def _claims(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    for each in value:
+        claim = each.get("constant") or _constant(each["pvcNameParameter"])
+        volume = {"persistentVolumeClaim": {"claimName": claim}}
+        _mount(pod, main, claim, each["mountPath"], volume, each.get("subPath"))
+
+
+def _ephemeral_volumes(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+    for each in value:
+        claim: dict[str, Any] = {
+            "accessModes": each["accessModes"],
+            "resources": {"requests": {"storage": each["size"]}},
+        }
+        if "storageClassName" in each:
+            claim["storageClassName"] = each["storageClassName"]
+        volume = {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+        _mount(pod, main, each["volumeName"], each["mountPath"], volume)
+
+
+def _mount(
+    pod: dict[str, Any],
+    main: dict[str, Any],
+    name: str,
+    path: str,
+    source: dict[str, Any],
+    sub_path: str | None = None,
+) -> None:
+    volumes = pod["spec"].setdefault("volumes", [])
+    if name not in [volume["name"] for volume in volumes]:
+        volumes.append({"name": name, **source})
+    mount = {"name": name, "mountPath": path, **({"subPath": sub_path} if sub_path else {})}
+    main.setdefault("volumeMounts", []).append(mount)
+
+
+def _name(each: Mapping[str, Any], kind: str) -> str:
+    return each.get(f"{kind}Name") or _constant(each[f"{kind}NameParameter"])
+
+
+def _constant(parameter: Mapping[str, Any]) -> str:
+    return parameter["runtimeValue"]["constant"]
+
+
+_FIELDS: dict[str, Callable[[dict[str, Any], dict[str, Any], Any], None]] = {
+    "podMetadata": _metadata,
+    "secretAsEnv": _secrets,
+    "configMapAsEnv": _config_maps,
+    "fieldPathAsEnv": _fields_of_the_pod,
+    "nodeSelector": _selector,
+    "tolerations": _tolerations,
+    "nodeAffinity": _node_affinity,
+    "imagePullSecret": _pull_secrets,
+    "imagePullPolicy": _pull_policy,
+    "emptyDirMounts": _empty_dirs,
+    "pvcMount": _claims,
+    "genericEphemeralVolume": _ephemeral_volumes,
+}

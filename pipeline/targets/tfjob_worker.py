@@ -1,0 +1,73 @@
+r"""What each pod of a TFJob runs: the node's entry point; the chief's output reaches the launcher.
+
+    python -m pipeline.targets.tfjob_worker --result s3://.../tfjob_result.json \
+        --executor_class_path ... --json_serialized_invocation_args ...
+
+Kubeflow's own launcher reads ExecutorOutput from the disk of its pod, which is another one: so the
+chief writes a copy beside the node's artifacts.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from pipeline.common.errors import ConfigError
+from pipeline.common.process_end import end_process
+from pipeline.targets import entry_point
+from pipeline.targets.entry_point import INVOCATION
+from trainer_module.devices.cluster import cluster_of_environment
+
+RESULT = "--result"
+
+
+def main(argv: Sequence[str]) -> object:
+    """Runs the entry point as one task of the job.
+
+    Args:
+        argv: the program, `--result`, a place, and the entry point's arguments.
+
+    Returns:
+        The exit code, as of SystemExit.
+    """
+    arguments = list(argv)
+    place = arguments.index(RESULT)
+    result = arguments[place + 1]
+    del arguments[place : place + 2]
+    at = arguments.index(INVOCATION) + 1
+    executor_input = json.loads(arguments[at])
+    with tempfile.TemporaryDirectory(prefix="tfjob-") as folder:
+        output = Path(folder) / "executor_output.json"
+        executor_input["outputs"]["outputFile"] = str(output)
+        arguments[at] = json.dumps(executor_input)
+        code: object = 0
+        try:
+            entry_point.main(arguments)
+        except SystemExit as end:
+            code = end.code
+        except ConfigError as error:
+            code = str(error)
+        cluster = cluster_of_environment()
+        if not code and (cluster is None or cluster.role == "chief"):
+            _write(result, output.read_text(encoding="utf-8"))
+    return code
+
+
+def _write(place: str, text: str) -> None:
+    from tensorflow.io import gfile
+
+    with gfile.GFile(place, "w") as stream:
+        stream.write(text)
+
+
+def main_and_exit(argv: Sequence[str]) -> NoReturn:
+    """Runs it as the whole of this process, and ends it with the exit code."""
+    end_process(main(argv))
+
+
+if __name__ == "__main__":
+    main_and_exit(sys.argv)

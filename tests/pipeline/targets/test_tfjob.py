@@ -1,0 +1,314 @@
+"""Several workers on Kubeflow: the manifest, and the launcher against an API of Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import jsonschema
+import kubernetes
+import pytest
+import yaml
+from kubernetes_server import JOBS, LAUNCHER, NAMESPACE, SCHEMA, KubernetesServer
+from loopback import Answer
+
+from pipeline.config.config_file import load_config
+from pipeline.run.interrupts import terminated_by_signal
+from pipeline.targets import tfjob_launcher
+from pipeline.targets.compile import compile_pipeline
+from pipeline.targets.entry_point import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
+from pipeline.targets.tfjob import MANIFEST, tfjob_manifest
+from pipeline.targets.tfjob_client import Cluster, JobClient, JobError
+from pipeline.targets.tfjob_launcher import Node, run_on_cluster
+from pipeline.targets.tfjob_pod import pod_template
+from pipeline.targets.vertex import worker_pools
+from trainer_module import TrainerConfig
+
+TAXI = Path(__file__).resolve().parents[3] / "examples" / "taxi" / "pipeline.yaml"
+MODEL = {"instanceSchema": "title: tfx.Model\ntype: object\n"}
+
+
+def compiled():
+    """The two documents of the taxi pipeline on three workers."""
+    settings = {
+        "image": "registry.example/x:1",
+        "pipeline_root": "s3://bucket/root",
+        "data_path": "s3://bucket/data/data.csv",
+        "environment": "{AWS_ENDPOINT_URL: 'http://minio:9000'}",
+        "secrets": "{minio: {accesskey: AWS_ACCESS_KEY_ID}}",
+        "labels": "{team: taxi}",
+    }
+    profile = [f"cluster.kubeflow.{key}={value}" for key, value in settings.items()]
+    given = [
+        "training.workers=3",
+        "cluster.kubeflow.resources.Trainer={cpu: 4, memory_gib: 16, accelerator: nvidia.com/gpu, "
+        "accelerator_count: 2, timeout_minutes: 90}",
+    ]
+    config = load_config(TAXI, [*profile, *given])
+    return list(yaml.safe_load_all(compile_pipeline(config, "kubeflow")))
+
+
+def manifest_of(spec):
+    args = spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]["args"]
+    return json.loads(args[args.index(MANIFEST) + 1])
+
+
+def test_the_trainer_becomes_a_launcher_and_its_workers_get_what_the_profile_says():
+    spec, platform = compiled()
+    launcher = spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]
+    assert launcher["command"][-1] == "pipeline.targets.tfjob_launcher"
+    assert launcher["resources"] == {"cpuLimit": 1.0, "memoryLimit": 2.0}
+    assert "--executor_class_path" in launcher["args"]
+    pods = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    assert pods["Trainer_executor"]["secretAsEnv"]
+    manifest = manifest_of(spec)
+    jsonschema.validate(manifest, SCHEMA)
+    assert manifest["spec"]["runPolicy"]["activeDeadlineSeconds"] == 5400
+    replicas = manifest["spec"]["tfReplicaSpecs"]
+    assert {role: each["replicas"] for role, each in replicas.items()} == {"Chief": 1, "Worker": 2}
+    assert replicas["Chief"]["template"] == replicas["Worker"]["template"]
+    pod = replicas["Worker"]["template"]
+    assert pod["metadata"]["labels"]["team"] == "taxi"
+    (container,) = pod["spec"]["containers"]
+    assert container["image"] == "registry.example/x:1"
+    assert container["resources"]["limits"] == {
+        "cpu": "4",
+        "memory": "17.179869G",
+        "nvidia.com/gpu": "2",
+    }
+    secret = {"secretKeyRef": {"name": "minio", "key": "accesskey"}}
+    assert {"name": "AWS_ENDPOINT_URL", "value": "http://minio:9000"} in container["env"]
+    assert {"name": "AWS_ACCESS_KEY_ID", "valueFrom": secret} in container["env"]
+    # Pods that start minutes apart wait for each other.
+    assert "900" in json.dumps(spec["root"]["dag"]["tasks"]["Trainer"])
+
+
+def test_parameter_servers_are_replicas_of_their_own():
+    training = TrainerConfig(workers=2, strategy="parameter_server", global_batch_size=16)
+    manifest = tfjob_manifest("taxi", {"image": "x:1"}, {}, worker_pools(training))
+    replicas = manifest["spec"]["tfReplicaSpecs"]
+    counts = {role: each["replicas"] for role, each in replicas.items()}
+    assert counts == {"Chief": 1, "Worker": 2, "PS": 1}
+
+
+# As kfp-kubernetes writes each setting.
+POD_CONFIG = {
+    "podMetadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+    "secretAsEnv": [{"secretName": "s", "keyToEnv": [{"secretKey": "k", "envVar": "K"}]}],
+    "configMapAsEnv": [
+        {
+            "configMapNameParameter": {"runtimeValue": {"constant": "m"}},
+            "keyToEnv": [{"configMapKey": "k", "envVar": "M"}],
+            "optional": True,
+        }
+    ],
+    "fieldPathAsEnv": [{"name": "NODE", "fieldPath": "spec.nodeName"}],
+    "nodeSelector": {"labels": {"pool": "gpu"}},
+    "tolerations": [{"key": "gpu", "operator": "Exists", "tolerationSeconds": "60"}],
+    "nodeAffinity": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},
+        {"matchExpressions": [{"key": "spot", "operator": "Exists"}], "weight": 3},
+    ],
+    "imagePullSecret": [{"secretName": "registry"}],
+    "imagePullPolicy": "Always",
+    "emptyDirMounts": [
+        {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory", "sizeLimit": "2Gi"}
+    ],
+    "pvcMount": [
+        {
+            "pvcNameParameter": {"runtimeValue": {"constant": "claim"}},
+            "mountPath": "/mnt",
+            "subPath": "x",
+        }
+    ],
+    "genericEphemeralVolume": [
+        {
+            "volumeName": "scratch",
+            "mountPath": "/s3",
+            "accessModes": ["ReadWriteOnce"],
+            "size": "10Gi",
+            "defaultStorageClass": True,
+        }
+    ],
+    "activeDeadlineSeconds": "60",
+}
+
+
+def test_every_setting_of_a_nodes_pod_is_one_of_the_workers_pods():
+    container = {"image": "x:1", "resources": {"cpuLimit": 0.5, "memoryRequest": 2.5}}
+    manifest = tfjob_manifest("taxi", container, POD_CONFIG, (1, 1))
+    jsonschema.validate(manifest, SCHEMA)
+    pod = manifest["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    spec, (main,) = pod["spec"], pod["spec"]["containers"]
+    assert main["resources"] == {"limits": {"cpu": "0.5"}, "requests": {"memory": "2.5G"}}
+    assert [each["name"] for each in main["env"]] == ["PYTHONUNBUFFERED", "K", "M", "NODE"]
+    assert {mount["mountPath"] for mount in main["volumeMounts"]} == {"/dev/shm", "/mnt", "/s3"}
+    assert [volume["name"] for volume in spec["volumes"]] == ["shm", "claim", "scratch"]
+    assert spec["nodeSelector"] == {"pool": "gpu"}
+    assert spec["tolerations"][0]["tolerationSeconds"] == 60
+    assert len(spec["affinity"]["nodeAffinity"]) == 2
+    assert main["imagePullPolicy"] == "Always"
+    with pytest.raises(ValueError, match=r"initContainers: a setting .* do not get; known are"):
+        pod_template(container, {"initContainers": []}, [])
+
+
+@pytest.fixture
+def server():
+    server = KubernetesServer()
+    with server.serving():
+        yield server
+    server.close()
+
+
+def cluster_of(server):
+    host = kubernetes.client.Configuration(host=server.url)
+    host.retries = False
+    return Cluster(kubernetes.client.ApiClient(host), NAMESPACE, LAUNCHER)
+
+
+def node_of(script, tmp_path):
+    """A node of one chief and one worker that run a script in place of the entry point."""
+    manifest = tfjob_manifest("taxi", {"image": "x:1"}, {}, (1, 1))
+    for replica in manifest["spec"]["tfReplicaSpecs"].values():
+        replica["template"]["spec"]["containers"][0]["command"] = ["python", "-c", script]
+    return Node(manifest, ["$(HOME)"], str(tmp_path / "result.json"), tmp_path / "output.json")
+
+
+SAYS = """
+import json, os, sys, time
+task = json.loads(os.environ["TF_CONFIG"])["task"]
+for i in range(3):
+    print("line", i, sys.argv[-1], flush=True)
+    time.sleep(0.1)
+"""
+
+
+def test_a_job_is_created_followed_and_deleted(server, tmp_path):
+    lines = []
+    server.failures[f"GET {JOBS}/"] = Answer({"message": "restarting"}, 503)
+    threading.Timer(0.5, server.failures.clear).start()
+    client = JobClient(cluster_of(server), interval=0.1, say=lines.append)
+    result = run_on_cluster(node_of(SAYS, tmp_path), client)
+    assert result.code == 0
+    (manifest,) = server.created
+    assert manifest["metadata"]["ownerReferences"][0]["uid"] == "uid-of-launcher"
+    pod = manifest["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "default-editor"
+    for name in ("chief-0", "worker-0"):
+        said = [line.removeprefix(f"[{name}] ") for line in lines if line.startswith(f"[{name}]")]
+        assert [line for line in said if line.startswith("line")] == [
+            f"line {i} $(HOME)" for i in range(3)
+        ]
+        assert said[0] == "Pending, ContainerCreating"
+        assert "ended with code 0, Completed" in said
+    (delete,) = server.got(f"DELETE {JOBS}/")
+    assert delete.query["propagationPolicy"] == "Foreground"
+    assert not server.jobs
+
+
+def test_the_worker_that_failed_first_is_named_with_its_code(server, tmp_path):
+    """The chief ends with 75, as training does when a worker is lost."""
+    script = (
+        "import json, os, sys; chief = json.loads(os.environ['TF_CONFIG'])['task']['type'] == "
+        "'chief'; print('no memory'); sys.exit(75 if chief else 3)"
+    )
+    lines = []
+    client = JobClient(cluster_of(server), interval=0.1, say=lines.append)
+    result = run_on_cluster(node_of(script, tmp_path), client)
+    assert result.code == 3
+    assert result.message.endswith("failed: worker-0 ended with code 3")
+    assert "[worker-0] no memory" in lines
+    assert not server.jobs
+
+
+def test_sigterm_deletes_the_job(server, tmp_path):
+    node = node_of("import time; time.sleep(100)", tmp_path)
+    client = JobClient(cluster_of(server), interval=0.1)
+
+    def end_when_it_runs():
+        if server.looks < 5:
+            threading.Timer(0.1, end_when_it_runs).start()
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    end_when_it_runs()
+    with pytest.raises(SystemExit) as caught, terminated_by_signal():
+        run_on_cluster(node, client)
+    assert caught.value.code == 143
+    assert not server.jobs
+
+
+def test_a_job_of_an_earlier_attempt_is_deleted_first(server, tmp_path):
+    """It would write to the same checkpoints."""
+    node = node_of(SAYS, tmp_path)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "uid-of-another"}
+    server.add(node.complete_manifest(owner, None))
+    result = run_on_cluster(node, JobClient(cluster_of(server), interval=0.1))
+    assert result.code == 0
+    first, second = (manifest["metadata"] for manifest in server.created)
+    assert first["name"] != second["name"]
+    requests = [r.method for r in server.requests if r.method in ("POST", "DELETE")]
+    assert requests == ["DELETE", "POST", "DELETE"]
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status", "message"),
+    [
+        (f"POST {JOBS}", 403, r"cannot create tfjobs in namespace team: 403 .*role"),
+        (f"POST {JOBS}", 404, "no TFJobs: install the Training Operator"),
+        (f"POST {JOBS}", 422, "cannot create tfjobs .*: 422 .*should match"),
+        (f"GET /api/v1/namespaces/{NAMESPACE}/pods/", 403, "cannot get pods"),
+    ],
+)
+def test_what_the_cluster_refuses_is_named_with_the_fix(
+    server, tmp_path, request_line, status, message
+):
+    server.failures[request_line] = Answer({"message": "should match"}, status)
+    with pytest.raises(JobError, match=message):
+        run_on_cluster(node_of(SAYS, tmp_path), JobClient(cluster_of(server), interval=0.1))
+
+
+def test_outside_of_a_cluster_there_is_none():
+    assert Cluster.of_this_pod({"KFP_POD_NAME": "trainer"}) is None
+    assert Cluster.of_this_pod({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}) is None
+
+
+@pytest.mark.parametrize("place", ["cluster", "this machine"])
+def test_each_task_runs_the_entry_point_and_the_chiefs_output_reaches_the_launcher(
+    place, server, tmp_path, monkeypatch
+):
+    folder = tmp_path / "root" / "Trainer"
+    (folder / "kfp").mkdir(parents=True)
+    # As compiled files and Kubeflow's driver have them.
+    places = {"output_model_run": "output_model_run", "model": "model", "executor-logs": "logs"}
+    artifacts = {key: {"uri": str(folder / place)} for key, place in places.items()}
+    output_file = folder / "kfp" / "output_metadata.json"
+    executor_input = {
+        "inputs": {"parameterValues": {"text": "costs $(HOME)"}},
+        "outputs": {
+            "artifacts": {key: {"artifacts": [each]} for key, each in artifacts.items()},
+            "outputFile": str(output_file),
+        },
+    }
+    kinds = {key: {"artifactType": MODEL} for key in ("model", "model_run")}
+    declared = {"artifacts": kinds}
+    inputs = {"parameters": {"text": {"parameterType": "STRING"}}}
+    manifest = tfjob_manifest("taxi", {"image": "x:1"}, {}, (1, 1))
+    argv = ["launcher", MANIFEST, json.dumps(manifest)]
+    argv += ["--executor_class_path", "role_executor.Executor"]
+    argv += [INVOCATION, json.dumps(executor_input), OUTPUTS_SPEC, json.dumps(declared)]
+    argv += [INPUTS_SPEC, json.dumps(inputs)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), *sys.path]))
+    (folder / "tfjob_result.json").write_text("of an earlier attempt")
+    given = cluster_of(server) if place == "cluster" else None
+    assert tfjob_launcher.main(argv, cluster=given) == 0
+    written = {path.name: path.read_text() for path in (folder / "model").iterdir()}
+    assert written == dict.fromkeys(("chief-0", "worker-0"), "costs $(HOME)")
+    output = json.loads(output_file.read_text())
+    assert set(output["artifacts"]) == {"model", "output_model_run"}
+    (found,) = output["artifacts"]["model"]["artifacts"]
+    assert found["metadata"]["written_by"] == "chief-0"
