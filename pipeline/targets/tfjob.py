@@ -27,6 +27,8 @@ NODE = "Trainer"
 
 # TensorFlow, to copy what the chief wrote, and nothing else.
 _LAUNCHER_RESOURCES = {"cpuLimit": 1.0, "memoryLimit": 2.0}
+# A profile's disk travels as an accelerator: KFP has no field for it.
+_DISK = "ephemeral-storage"
 # Where workers have to run is not where the launcher has to: it needs no GPU's node.
 _OF_THE_WORKERS = (
     "nodeSelector",
@@ -54,7 +56,10 @@ def launch_workers(spec: dict[str, Any], platform: dict[str, Any], pools: Sequen
     manifest = tfjob_manifest(spec["pipelineInfo"]["name"], container, config, pools)
     container["command"] = list(LAUNCHER)
     container["args"] = [MANIFEST, json.dumps(manifest, sort_keys=True), *container["args"]]
+    reserved = container.get("resources", {}).get("accelerator", {})
     container["resources"] = dict(_LAUNCHER_RESOURCES)
+    if reserved.get("type") == _DISK:
+        container["resources"]["accelerator"] = reserved  # artifacts are downloaded to its disk
     for field in _OF_THE_WORKERS:
         config.pop(field, None)
 

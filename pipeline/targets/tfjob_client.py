@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -48,7 +49,7 @@ class Cluster(NamedTuple):
     Attributes:
         api: a `kubernetes.client.ApiClient`.
         namespace: of this pod.
-        pod: name of this pod.
+        pod: name of the launcher's pod.
     """
 
     api: Any
@@ -56,9 +57,16 @@ class Cluster(NamedTuple):
     pod: str
 
     @classmethod
-    def of_this_pod(cls, environment: Mapping[str, str]) -> Cluster | None:
-        """Returns the cluster of a task of Kubeflow Pipelines; None outside of one: a replay."""
-        pod = environment.get("KFP_POD_NAME")
+    def of_this_pod(
+        cls, environment: Mapping[str, str], variable: str = "KFP_POD_NAME"
+    ) -> Cluster | None:
+        """Returns the cluster that this process is in; None outside of one: a replay.
+
+        Args:
+            environment: of this process.
+            variable: has the name of the launcher's pod; Kubeflow Pipelines sets KFP_POD_NAME.
+        """
+        pod = environment.get(variable)
         if not (pod and environment.get("KUBERNETES_SERVICE_HOST") and _SERVICE_ACCOUNT.exists()):
             return None
         from kubernetes import client, config
@@ -229,6 +237,49 @@ def _state(pod: Any) -> str:
         if condition.type == "PodScheduled" and condition.status == "False":
             return f"{pod.status.phase}, {condition.reason}: {condition.message}"
     return str(pod.status.phase)
+
+
+class LauncherWatch(threading.Thread):
+    """Looks whether the launcher still runs, and calls a function once when it does not.
+
+    A run that is terminated kills the launcher at once, and keeps its pod for a day or so: until
+    then its job would train on.
+    """
+
+    def __init__(
+        self, cluster: Cluster, on_gone: Callable[[str], None], *, interval: float = 30.0
+    ) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            cluster: where the launcher's pod is.
+            on_gone: gets what was seen.
+            interval: seconds between two looks.
+        """
+        from kubernetes import client
+
+        super().__init__(daemon=True)
+        self._core = client.CoreV1Api(cluster.api)
+        self._cluster, self._on_gone, self._interval = cluster, on_gone, interval
+
+    def run(self) -> None:
+        """Looks until the launcher has ended, or may not be looked at."""
+        namespace, pod = self._cluster.namespace, self._cluster.pod
+        while True:
+            try:
+                with _translate_errors("get pods", namespace):
+                    phase = self._core.read_namespaced_pod(pod, namespace).status.phase
+            except ConnectionError:
+                phase = None
+            except JobError as error:
+                if f": {_NOT_FOUND} " not in str(error):
+                    print(f"{error}: this job does not end with its launcher", flush=True)
+                    return
+                phase = "not there"
+            if phase in ("Succeeded", "Failed", "not there"):
+                self._on_gone(f"the launcher's pod {pod} is {phase}")
+                return
+            time.sleep(self._interval)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets.entry_point import INVOCATION
 from pipeline.targets.tfjob import MANIFEST, WORKER, pools_of
 from pipeline.targets.tfjob_client import TASK_LABEL, Cluster, JobClient, JobError, Result
-from pipeline.targets.tfjob_worker import RESULT
+from pipeline.targets.tfjob_worker import LAUNCHER_POD, RESULT
 from trainer_module.devices.launch import WorkersFailed, launch
 
 _RESULT_FILE = "tfjob_result.json"
@@ -82,7 +82,9 @@ class Node(NamedTuple):
                 pod["serviceAccountName"] = service_account
             # Kubernetes replaces $(NAME) by a variable; $$ stands for $.
             given = [RESULT, self.result, *self.arguments]
-            pod["containers"][0]["args"] = [each.replace("$(", "$$(") for each in given]
+            (container,) = pod["containers"]
+            container["env"].append({"name": LAUNCHER_POD, "value": owner["name"]})
+            container["args"] = [each.replace("$(", "$$(") for each in given]
         return manifest
 
 

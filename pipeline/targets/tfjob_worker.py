@@ -4,12 +4,14 @@ r"""What each pod of a TFJob runs: the node's entry point; the chief's output re
         --executor_class_path ... --json_serialized_invocation_args ...
 
 Kubeflow's own launcher reads ExecutorOutput from the disk of its pod, which is another one: so the
-chief writes a copy beside the node's artifacts.
+chief writes a copy beside the node's artifacts. And the chief ends when the launcher is gone.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,9 +22,12 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.process_end import end_process
 from pipeline.targets import entry_point
 from pipeline.targets.entry_point import INVOCATION
+from pipeline.targets.tfjob_client import Cluster, LauncherWatch
 from trainer_module.devices.cluster import cluster_of_environment
 
 RESULT = "--result"
+LAUNCHER_POD = "TFJOB_LAUNCHER_POD"
+"""Variable with the name of the launcher's pod."""
 
 
 def main(argv: Sequence[str]) -> object:
@@ -45,16 +50,25 @@ def main(argv: Sequence[str]) -> object:
         executor_input["outputs"]["outputFile"] = str(output)
         arguments[at] = json.dumps(executor_input)
         code: object = 0
+        cluster = cluster_of_environment()
+        is_chief = cluster is None or cluster.role == "chief"
         try:
+            if is_chief and (here := Cluster.of_this_pod(os.environ, LAUNCHER_POD)):
+                LauncherWatch(here, _end).start()
             entry_point.main(arguments)
         except SystemExit as end:
             code = end.code
         except ConfigError as error:
             code = str(error)
-        cluster = cluster_of_environment()
-        if not code and (cluster is None or cluster.role == "chief"):
+        if not code and is_chief:
             _write(result, output.read_text(encoding="utf-8"))
     return code
+
+
+def _end(reason: str) -> None:
+    """Ends this process as SIGTERM does: training saves a checkpoint."""
+    print(f"{reason}: this job ends", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _write(place: str, text: str) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import jsonschema
@@ -22,7 +23,7 @@ from pipeline.targets import tfjob_launcher
 from pipeline.targets.compile import compile_pipeline
 from pipeline.targets.entry_point import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
 from pipeline.targets.tfjob import MANIFEST, tfjob_manifest
-from pipeline.targets.tfjob_client import Cluster, JobClient, JobError
+from pipeline.targets.tfjob_client import Cluster, JobClient, JobError, LauncherWatch
 from pipeline.targets.tfjob_launcher import Node, run_on_cluster
 from pipeline.targets.tfjob_pod import pod_template
 from pipeline.targets.vertex import worker_pools
@@ -253,6 +254,26 @@ def test_a_job_of_an_earlier_attempt_is_deleted_first(server, tmp_path):
     assert first["name"] != second["name"]
     requests = [r.method for r in server.requests if r.method in ("POST", "DELETE")]
     assert requests == ["DELETE", "POST", "DELETE"]
+
+
+@pytest.mark.parametrize("how", ["Failed", 404])
+def test_the_chief_ends_when_the_launcher_is_gone(server, how):
+    """Kubeflow kills the launcher of a run that is terminated, which then cannot delete its job."""
+    seen, line = [], f"GET /api/v1/namespaces/{NAMESPACE}/pods/{LAUNCHER}"
+    server.failures[line] = Answer({}, 503)
+    watch = LauncherWatch(cluster_of(server), seen.append, interval=0.05)
+    watch.start()
+    time.sleep(0.3)
+    server.failures.clear()
+    time.sleep(0.3)
+    assert watch.is_alive()
+    if how == 404:
+        server.failures[line] = Answer({}, 404)
+    else:
+        server.launcher_phase = how
+    watch.join(30)
+    gone = "not there" if how == 404 else how
+    assert seen == [f"the launcher's pod {LAUNCHER} is {gone}"]
 
 
 @pytest.mark.parametrize(

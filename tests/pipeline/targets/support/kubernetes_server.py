@@ -87,6 +87,7 @@ class KubernetesServer(Loopback):
         pods: name -> pod of a job.
         created: each manifest that was accepted.
         looks: how often a job was looked at.
+        launcher_phase: of the pod that creates jobs.
     """
 
     def __init__(self) -> None:
@@ -95,6 +96,7 @@ class KubernetesServer(Loopback):
         self.pods: dict[str, Pod] = {}
         self.created: list[dict[str, Any]] = []
         self.looks = 0
+        self.launcher_phase = "Running"
 
     def close(self) -> None:
         """Ends every pod."""
@@ -139,7 +141,8 @@ class KubernetesServer(Loopback):
         if name == LAUNCHER:
             metadata = {"name": LAUNCHER, "uid": "uid-of-launcher"}
             spec = {"serviceAccountName": "default-editor", "containers": [{"name": "main"}]}
-            return Answer({"metadata": metadata, "spec": spec})
+            status = {"phase": self.launcher_phase}
+            return Answer({"metadata": metadata, "spec": spec, "status": status})
         if name not in self.pods:
             return Answer({"message": "not found"}, 404)
         pod = self.pods[name]
