@@ -37,6 +37,8 @@ _OF_THE_WORKERS = (
     "emptyDirMounts",
     "pvcMount",
 )
+# Where the launcher's pod gets the artifacts that Kubeflow downloads; workers read the bucket.
+_OF_THE_LAUNCHER = ("genericEphemeralVolume",)
 # A job whose launcher was killed ends by itself and is removed after this.
 _SECONDS_KEPT = 3600
 
@@ -53,7 +55,8 @@ def launch_workers(spec: dict[str, Any], platform: dict[str, Any], pools: Sequen
     container = spec["deploymentSpec"]["executors"][label]["container"]
     parts = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
     config = parts.get("executors", {}).get(label, {})
-    manifest = tfjob_manifest(spec["pipelineInfo"]["name"], container, config, pools)
+    workers = {key: value for key, value in config.items() if key not in _OF_THE_LAUNCHER}
+    manifest = tfjob_manifest(spec["pipelineInfo"]["name"], container, workers, pools)
     container["command"] = list(LAUNCHER)
     container["args"] = [MANIFEST, json.dumps(manifest, sort_keys=True), *container["args"]]
     reserved = container.get("resources", {}).get("accelerator", {})

@@ -30,6 +30,7 @@ from pipeline.targets.vertex import worker_pools
 from trainer_module import TrainerConfig
 
 TAXI = Path(__file__).resolve().parents[3] / "examples" / "taxi" / "pipeline.yaml"
+GOLDEN = Path(__file__).with_name("golden") / "kfp-kubernetes.yaml"
 MODEL = {"instanceSchema": "title: tfx.Model\ntype: object\n"}
 
 
@@ -155,6 +156,20 @@ def test_every_setting_of_a_nodes_pod_is_one_of_the_workers_pods():
     assert main["imagePullPolicy"] == "Always"
     with pytest.raises(ValueError, match=r"initContainers: a setting .* do not get; known are"):
         pod_template(container, {"initContainers": []}, [])
+
+
+def test_what_kfp_kubernetes_writes_becomes_a_pod():
+    spec, document = yaml.safe_load_all(GOLDEN.read_text())
+    ((label, config),) = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"].items()
+    container = spec["deploymentSpec"]["executors"][label]["container"]
+    manifest = tfjob_manifest("taxi", container, config, (1, 1))
+    jsonschema.validate(manifest, SCHEMA)
+    (main,) = manifest["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
+    assert main["resources"] == {
+        "limits": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"},
+        "requests": {"cpu": "0.5", "memory": "1536Mi"},
+    }
+    assert len(main["volumeMounts"]) > 1
 
 
 @pytest.fixture
