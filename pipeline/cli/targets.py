@@ -120,20 +120,22 @@ def add_commands(commands: Any) -> None:
 
 def _compile(arguments: argparse.Namespace) -> int:
     quiet()
-    from pipeline.data.data_sources import place
     from pipeline.targets.compile import advice, compile_file
+    from pipeline.targets.compiled_spec import CompiledSpec
+    from pipeline.targets.remote_places import map_options
 
     config = configuration(arguments)
     path = compile_file(config, arguments.target, arguments.output)
     if said := advice(config, arguments.target):
         print(said, file=message_stream(path))
-    profile = getattr(config.cluster, arguments.target)
-    there = profile.data_path or config.data.path
-    folder = place(there, "data.path", source=config.data.source)[0]
-    fields = ", ".join(profile.parameters)
+    # What was written to a pipe or to /dev/stdout cannot be read back.
+    has_file = path.is_file() and not path.is_relative_to("/dev")
+    maps = map_options(CompiledSpec.read(path)) if has_file else "--map PREFIX=FOLDER"
+    replay = f"python -m pipeline replay --spec {path} {maps}".rstrip()
+    fields = ", ".join(getattr(config.cluster, arguments.target).parameters)
     print(
         f"{path}: {config.name} for {arguments.target}. Try it on this machine with\n"
-        f"  python -m pipeline replay --spec {path} --map {folder}=FOLDER\n"
+        f"  {replay}\n"
         f"and start it there with\n  python -m pipeline submit --spec {path} --wait"
         + (f"\n--parameter NAME=VALUE of both sets: {fields}" if fields else ""),
         file=message_stream(path),

@@ -104,15 +104,16 @@ class CompiledSpec:
 
     def renamed(self, prefixes: Mapping[str, str]) -> CompiledSpec:
         """Returns it with each prefix of a path replaced, in whatever names one."""
-        spec = json.loads(rename_text(json.dumps(self.spec), prefixes))
+        text = rename_text(json.dumps([self.spec, self.parameters]), prefixes)
+        spec, parameters = json.loads(text)
         rename_packed(spec, lambda text: rename_text(text, prefixes))
-        return dataclasses.replace(self, spec=spec)
+        return dataclasses.replace(self, spec=spec, parameters=parameters)
 
 
 def rename_text(text: str, prefixes: Mapping[str, str]) -> str:
     """Returns the text with each prefix of a path replaced, the longest first."""
     for old, new in sorted(prefixes.items(), key=lambda pair: -len(pair[0])):
-        text = text.replace(old, new)
+        text = place_pattern(old).sub(lambda _, new=new: new, text)
     return text
 
 
@@ -123,6 +124,19 @@ def _names(spec: Mapping[str, Any]) -> Iterator[str]:
         yield from component.get("dag", {}).get("tasks", {})
         for outputs in component.get("outputDefinitions", {}).values():
             yield from outputs
+
+
+def place_pattern(place: str) -> re.Pattern[str]:
+    """Return what finds a folder in a text, also as the start of a path, but not of a longer name.
+
+    `s3://bucket/data` is found in `s3://bucket/data/x.csv` and not in `s3://bucket/data2`.
+    """
+    return re.compile(rf"{re.escape(place)}(?![\w.-])")
+
+
+def names_place(text: str, place: str) -> bool:
+    """Whether a text names a folder or a path below it."""
+    return bool(place_pattern(place).search(text))
 
 
 def in_order(tasks: Mapping[str, Any]) -> list[str]:

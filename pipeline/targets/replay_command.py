@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.common import exit_codes
-from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.report.progress import duration
 from pipeline.run.interrupts import terminated_by_signal
@@ -23,10 +20,9 @@ from pipeline.targets.in_image import runner_in_image
 from pipeline.targets.node_command import on_this_machine
 from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials
 from pipeline.targets.object_stores import object_store
+from pipeline.targets.remote_places import check_all_mapped, read_maps
 from pipeline.targets.replay import Node, NodeFailed, Replay
-from pipeline.targets.run_parameters import given_parameters, name_and_value
-
-_REMOTE = re.compile(r"\b(?:gs|s3|minio)://[^\s\"'\\]+")
+from pipeline.targets.run_parameters import given_parameters
 
 
 def replay_file(
@@ -60,26 +56,21 @@ def replay_file(
         The exit code: as of `run`.
 
     Raises:
-        ConfigError: The file is no compiled pipeline, or names a remote place that nothing stands
-            for; or the image is not on this machine.
+        ConfigError: The file is no compiled pipeline, reads a remote place that is not mapped, or
+            a folder of `maps` does not exist; or the image is not on this machine.
     """
     compiled = CompiledSpec.read(spec)
     root = root.resolve()
-    places = dict(name_and_value(each, "--map", "s3://bucket/data=./data") for each in maps)
-    places = {prefix.rstrip("/"): str(Path(folder).resolve()) for prefix, folder in places.items()}
+    given = given_parameters(parameters)
+    places = read_maps(compiled, maps, given.values())
     if compiled.root and not remote:
         places[compiled.root.rstrip("/")] = str(root)
     here = compiled.renamed(places)
-    given = given_parameters(parameters)
     given = {name: rename_text(value, places) for name, value in given.items()}
     if remote:
         register_file_systems(compiled.root)
-    elif left := _REMOTE.search(json.dumps([*_values(here.spec), *given.values()])):
-        raise ConfigError(
-            f"--spec {spec}: the pipeline reads {left[0]}, which is not on this machine; say what "
-            f"stands for it with --map {left[0].rpartition('/')[0]}=FOLDER, or let --remote use "
-            "the places themselves."
-        )
+    else:
+        check_all_mapped(here, spec, given.values())
     credentials = Credentials.of_this_machine() if remote else NO_CREDENTIALS
     runner = on_this_machine
     if image is not None:
@@ -173,12 +164,3 @@ def _artifact(nodes: Sequence[Node], start: str, key: str) -> dict[str, Any] | N
         if node.name.startswith(start) and node.artifacts.get(key, {}).get("artifacts"):
             return node.artifacts[key]["artifacts"][0]
     return None
-
-
-def _values(node: Any) -> list[str]:
-    """Returns the texts of constant parameters: what nodes are told to read and write."""
-    if isinstance(node, dict):
-        return [v for k, each in node.items() if k not in ("image", "args") for v in _values(each)]
-    if isinstance(node, list):
-        return [v for each in node for v in _values(each)]
-    return [node] if isinstance(node, str) else []

@@ -1,0 +1,129 @@
+"""Remote folders that a compiled pipeline reads, and the local folders of `replay --map`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pipeline.common.errors import ConfigError
+from pipeline.targets.compiled_spec import CompiledSpec, names_place
+from pipeline.targets.run_parameters import name_and_value
+
+_REMOTE = re.compile(r"\b(?:gs|s3|minio)://[^\s\"'\\]+")
+_SPLIT = re.compile(r"[*?\[{]")  # a wildcard, or {SPAN}: what is left of it is a plain folder
+
+
+def folders_read(compiled: CompiledSpec) -> list[str]:
+    """Return the remote folders that a pipeline reads, other than its own pipeline root.
+
+    A path with wildcards counts as the folder before the first one, a file as its folder.
+
+    Args:
+        compiled: the compiled pipeline.
+
+    Returns:
+        Folders without a trailing slash, sorted; none lies in another one of them.
+    """
+    root = compiled.root.rstrip("/")
+    found = {
+        _folder(path)
+        for text in _constants([compiled.spec, compiled.parameters])
+        for path in _REMOTE.findall(text)
+        if not (root and names_place(path, root))
+    }
+    inner = {each for each in found for other in found if each.startswith(f"{other}/")}
+    return sorted(found - inner)
+
+
+def map_options(compiled: CompiledSpec) -> str:
+    """Return the `--map` options that a replay of this pipeline needs, for people to fill in."""
+    return " ".join(f"--map {folder}=FOLDER" for folder in folders_read(compiled))
+
+
+def read_maps(
+    compiled: CompiledSpec, texts: Sequence[str], given: Iterable[str] = ()
+) -> dict[str, str]:
+    """Parse the values of `--map` and check them against the pipeline.
+
+    Args:
+        compiled: the pipeline that is to be replayed.
+        texts: `remote prefix=local folder`.
+        given: values of parameters that this run gets.
+
+    Returns:
+        Absolute local folder of each remote prefix, which has no trailing slash.
+
+    Raises:
+        ConfigError: a folder does not exist, or the pipeline reads nothing below a prefix.
+    """
+    places = {}
+    spec = json.dumps([compiled.spec, compiled.parameters, *given])
+    for text in texts:
+        prefix, local = name_and_value(text, "--map", "s3://bucket/data=./data")
+        prefix, folder = prefix.rstrip("/"), Path(local).expanduser()
+        if not folder.is_dir():
+            wrong = "is not a folder" if folder.exists() else "does not exist"
+            raise ConfigError(
+                f"--map {text}: {folder} {wrong} (looked for {folder.resolve()}). Name the folder "
+                f"that holds a copy of what is below {prefix}."
+            )
+        if not names_place(spec, prefix):
+            raise ConfigError(
+                f"--map {text}: the pipeline reads nothing below {prefix}. {_needed(compiled)}"
+            )
+        places[prefix] = str(folder.resolve())
+    return places
+
+
+def check_all_mapped(compiled: CompiledSpec, spec: Path, given: Iterable[str] = ()) -> None:
+    """Check that a pipeline whose places are mapped reads no remote place any more.
+
+    Args:
+        compiled: the pipeline after `CompiledSpec.renamed`.
+        spec: its file, for the message.
+        given: values of parameters that this run gets, with places mapped.
+
+    Raises:
+        ConfigError: it still reads one.
+    """
+    texts = [*_constants([compiled.spec, compiled.parameters]), *given]
+    left = _REMOTE.search(" ".join(texts))
+    if left:
+        raise ConfigError(
+            f"--spec {spec}: the pipeline reads {left[0]}, which is not on this machine. Name the "
+            f"folder that holds a copy of it with --map {_folder(left[0])}=FOLDER, or use the "
+            "remote places themselves with --remote."
+        )
+
+
+def _needed(compiled: CompiledSpec) -> str:
+    folders = folders_read(compiled)
+    if not folders:
+        return "It reads no remote place outside of its pipeline root: leave --map out."
+    return f"It reads {', '.join(folders)}: use {map_options(compiled)}."
+
+
+def _folder(path: str) -> str:
+    """Return the folder of a path: up to a wildcard, and without the name of a file."""
+    scheme, _, rest = path.partition("://")
+    parts = rest.rstrip("/").split("/")
+    plain = next((i for i, part in enumerate(parts) if _SPLIT.search(part)), len(parts))
+    if plain == len(parts) > 1 and PurePosixPath(parts[-1]).suffix and not path.endswith("/"):
+        plain -= 1
+    return f"{scheme}://{'/'.join(parts[: max(plain, 1)])}"
+
+
+def _constants(node: Any) -> Iterator[str]:
+    """Yield the texts of constant parameters: what nodes read and write."""
+    if isinstance(node, dict):
+        for key, each in node.items():
+            if key not in ("image", "args"):
+                yield from _constants(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from _constants(each)
+    elif isinstance(node, str):
+        yield node
