@@ -195,6 +195,8 @@ class KubeflowConnection:
                 params=dict(submission.parameters),
                 pipeline_id=pipeline,
                 version_id=version,
+                # KFP 2.5 to 2.17 ignores the file's defaultPipelineRoot (driver: RootDAG).
+                pipeline_root=submission.pipeline_root or None,
                 service_account=submission.profile.service_account if submission.profile else None,
             ),
         )

@@ -45,6 +45,7 @@ class Submission:
     Attributes:
         file: what `compile` wrote.
         name: the pipeline's.
+        pipeline_root: where its artifacts go; "" where the file names none.
         parameters: values of the pipeline's own parameters.
         profile: the target's section of the YAML; None where only a compiled file is known.
         run_name: what a person sees; None: the platform's way.
@@ -54,6 +55,7 @@ class Submission:
 
     file: Path
     name: str
+    pipeline_root: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     profile: TargetConfig | None = None
     run_name: str | None = None

@@ -90,6 +90,7 @@ def submit(
         submission = Submission(
             spec,
             compiled.name,
+            pipeline_root=compiled.root,
             parameters=parameters(compiled, options.parameters),
             profile=getattr(config.cluster, compiled.target, None) if config else None,
             run_name=options.run_name,

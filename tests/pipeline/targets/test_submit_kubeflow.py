@@ -50,6 +50,7 @@ def test_the_compiled_bytes_are_uploaded_and_a_run_of_them_started(server, tmp_p
     assert run.display_name == "nightly"
     assert run.service_account == "trainer"
     assert run.runtime_config.parameters == {}
+    assert run.runtime_config.pipeline_root == "s3://bucket/root"
     assert server.experiments[run.experiment_id].display_name == "taxi"
     version = run.pipeline_version_reference.pipeline_version_id
     assert server.uploaded[version] == GOLDEN.read_bytes()
