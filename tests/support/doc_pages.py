@@ -23,7 +23,7 @@ from pathlib import Path
 from command_line import ROOT
 
 PLATFORM_TOOLS = ("kubectl", "gcloud", "aws", "mc", "docker", "podman", "buildah")
-"""Programs that need a cluster, a cloud or a registry: a command with one of them is not executed."""
+"""Programs that need a cluster, a cloud or a registry: commands with one are not executed."""
 
 RUN_ELSEWHERE = ("make setup",)
 """Commands that other tests execute (tests/setup): a clone of `fresh_clone` is set up already."""
