@@ -63,7 +63,7 @@ class Command:
 
     @property
     def is_executed(self) -> bool:
-        return not self.needs_platform and self.text not in RUN_ELSEWHERE
+        return not self.needs_platform and not self.text.startswith(RUN_ELSEWHERE)
 
 
 @dataclass(frozen=True)
