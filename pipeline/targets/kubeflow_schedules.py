@@ -76,6 +76,7 @@ class KubeflowSchedules:
                 params=dict(submission.parameters),
                 pipeline_id=pipeline,
                 version_id=version,
+                pipeline_root=submission.pipeline_root or None,  # as for a run
                 service_account=submission.profile.service_account if submission.profile else None,
             ),
         )

@@ -54,6 +54,7 @@ def test_a_schedule_on_kubeflow_runs_the_uploaded_version(kubeflow, tmp_path, ca
     assert run.trigger.cron_schedule.cron == "0 0 3 * * 1,2,3,4,5"
     assert (run.mode, run.no_catchup, int(run.max_concurrency)) == ("ENABLE", True, 1)
     assert run.service_account == "trainer"
+    assert run.runtime_config.pipeline_root == "s3://bucket/root"
     assert kubeflow.experiments[run.experiment_id].display_name == "taxi"
     version = run.pipeline_version_reference.pipeline_version_id
     assert kubeflow.uploaded[version] == (GOLDEN / FILES["kubeflow"]).read_bytes()
