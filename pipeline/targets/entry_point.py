@@ -30,6 +30,7 @@ from pipeline.targets.container_flags import (
     OUTPUTS_SPEC,
     RUN_TIME_PARAMETERS,
 )
+from pipeline.targets.directory_markers import directory_markers_removed
 
 _EXECUTOR_PROGRAM = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _DRIVER_PROGRAM = "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver"
@@ -118,7 +119,8 @@ def main(argv: Sequence[str]) -> None:
     invocation = Invocation.read([each for each in argv[1:] if each != DRIVER])
 
     def run(parsed: Any) -> None:
-        tfx_entry.main(parsed)
+        with directory_markers_removed(invocation.executor_input):
+            tfx_entry.main(parsed)
         invocation.restore_output_names()
 
     app.run(run, argv=[argv[0], *invocation.for_tfx()], flags_parser=tfx_entry._parse_flags)

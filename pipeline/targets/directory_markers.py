@@ -1,0 +1,110 @@
+"""Removes the empty objects by which TensorFlow stands for folders on Google Cloud Storage.
+
+TensorFlow's `makedirs("gs://bucket/a")` writes an object `a/` of no bytes. Kubeflow's launcher
+downloads each input artifact object by object before a container starts: of `a/` it makes a file
+`a`, and then fails at the next object below it with `mkdir a: not a directory`
+(kubeflow/pipelines#13476; `DownloadBlob` in backend/src/v2/objectstore/object_store.go, 2.0 to
+2.17). No folder needs its marker: on Google Cloud Storage one exists as long as an object is below
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from google.cloud.storage import Client
+
+_SCHEME = "gs://"
+# Of one request and its retries: the node itself is done by then.
+_TIMEOUT_SECONDS = 30.0
+
+
+@contextlib.contextmanager
+def directory_markers_removed(executor_input: Mapping[str, Any]) -> Iterator[None]:
+    """Runs a node, then removes the markers below its output artifacts, also after a failure.
+
+    Args:
+        executor_input: the node's ExecutorInput as JSON. Outputs elsewhere than on `gs://` are
+            left alone.
+    """
+    try:
+        yield
+    finally:
+        remove_directory_markers(output_uris(executor_input))
+
+
+def output_uris(executor_input: Mapping[str, Any]) -> list[str]:
+    """Returns where a node's output artifacts are, each place once."""
+    outputs = executor_input.get("outputs", {}).get("artifacts", {})
+    uris = [a.get("uri", "") for found in outputs.values() for a in found.get("artifacts", [])]
+    return list(dict.fromkeys(uris))
+
+
+def remove_directory_markers(uris: list[str]) -> None:
+    """Deletes the objects of no bytes below `gs://` places whose names end with a slash.
+
+    Nothing is raised. The node has written all that it was to write, and to fail it because of a
+    permission or a network that the removal lacked would throw that away; a warning says what
+    stays. A platform that downloads no inputs, such as Vertex, never sees the markers.
+
+    Args:
+        uris: places of artifacts; those of other schemes are skipped.
+    """
+    places = [uri for uri in uris if uri.startswith(_SCHEME)]
+    if not places:
+        return
+    try:
+        # Seconds of imports that no other node needs. Credentials are Google's default ones, where
+        # TensorFlow finds its own, too.
+        from google.cloud import storage
+
+        client = storage.Client()
+    except Exception as error:
+        _warn(", ".join(places), error)
+        return
+    for place in places:
+        try:
+            _remove_below(client, place)
+        except Exception as error:
+            _warn(place, error)
+
+
+def _remove_below(client: Client, uri: str) -> None:
+    from google.api_core.exceptions import NotFound
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    bucket, _, folder = uri.removeprefix(_SCHEME).partition("/")
+    if not folder.strip("/"):
+        return  # a whole bucket is no artifact
+    retry = DEFAULT_RETRY.with_timeout(_TIMEOUT_SECONDS)
+    # With the slash: `model` must not be taken for the beginning of `model_run`.
+    found = client.list_blobs(
+        bucket,
+        prefix=f"{folder.rstrip('/')}/",
+        fields="items(name,size,generation),nextPageToken",
+        retry=retry,
+        timeout=_TIMEOUT_SECONDS,
+    )
+    markers = [blob for blob in found if blob.size == 0 and blob.name.endswith("/")]
+    for marker in markers:
+        with contextlib.suppress(NotFound):  # another worker of the node was faster
+            # This version alone: whoever writes the object meanwhile keeps it.
+            marker.delete(
+                if_generation_match=marker.generation, retry=retry, timeout=_TIMEOUT_SECONDS
+            )
+
+
+def _warn(place: str, error: Exception) -> None:
+    logging.getLogger(__name__).warning(
+        "The empty objects that stand for folders below %s were not removed (%s: %s), so Kubeflow "
+        "may fail to download the artifact for another node with `mkdir ...: not a directory`. "
+        "Give the node's account the permissions storage.objects.list and storage.objects.delete, "
+        "or delete the objects there whose names end with a slash.",
+        place,
+        type(error).__name__,
+        error,
+    )
