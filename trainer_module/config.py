@@ -317,6 +317,13 @@ class TrainerConfig(_Frozen):
         description="Beside those at the ends of epochs, which take about 1 % of the time; null: "
         "only those.",
     )
+    checkpoint_every_minutes: Annotated[float | None, HOW] = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Beside those at the ends of epochs: what a killed node loses at most. null: "
+        "only those. Where it is left out, a pipeline compiled for Kubeflow or Vertex has 5.",
+    )
     keep_checkpoints: Annotated[int, HOW] = Field(
         default=2, description="How many of the latest are kept."
     )

@@ -180,6 +180,7 @@ def train(
             step,
             keep=config.keep_checkpoints,
             every_steps=config.checkpoint_every_steps,
+            every_minutes=config.checkpoint_every_minutes,
         )
     logging.info(
         "Training on %s rows: %d steps of %d rows, on %d replica(s) in micro-batches of %d rows",

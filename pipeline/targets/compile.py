@@ -17,6 +17,8 @@ from pipeline.targets.refusals import data_gib, node_refusals, refusals
 from pipeline.targets.server_text import without_credentials
 
 Target = Literal["kubeflow", "vertex"]
+# A pod may be gone at any moment, and the platform does not wait for a checkpoint (docs/cluster.md).
+_MINUTES_BETWEEN_CHECKPOINTS = 5.0
 
 
 def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = None) -> str:
@@ -98,6 +100,9 @@ def at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> 
         "output": config.output.model_copy(update={"folder": f"{root}/{config.name}"}),
         "metadata": config.metadata.model_copy(update={"cache": target.cache}),
     }
+    if "checkpoint_every_minutes" not in config.training.model_fields_set:
+        minutes = {"checkpoint_every_minutes": _MINUTES_BETWEEN_CHECKPOINTS}
+        changed["training"] = config.training.model_copy(update=minutes)
     if target.schema_path:
         schema = config.data_schema.model_copy(update={"path": target.schema_path})
         changed["data_schema"] = schema

@@ -308,7 +308,7 @@ def serving(folder: Path) -> Iterator[FakeGcs]:
             return proceed
 
         def _answer(self) -> None:
-            answer = gcs.answer(self.command, self.path, dict(self.headers), self._body())
+            answer = gcs.answer(self.command, self.path, self.headers, self._body())
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)

@@ -7,6 +7,7 @@ import errno
 import functools
 import itertools
 import json
+import math
 import os
 import re
 import time
@@ -59,6 +60,7 @@ class Checkpoints:
         facts: Mapping[str, Any] | None = None,
         keep: int = 2,
         every_steps: int | None = None,
+        every_minutes: float | None = None,
         share_of_time: float | None = 0.01,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
@@ -73,6 +75,8 @@ class Checkpoints:
             keep: How many of the latest to keep, at least 1. With 2 or more, a damaged latest one
                 costs the steps since the one before it.
             every_steps: Optimizer steps between two, beside those at the ends of epochs.
+            every_minutes: Longest time from one to the next, as far as calls of the graph are
+                short: what a kill may cost. Counted from the end of a save, by the chief's clock.
             share_of_time: Of training, that those at the ends of epochs may take: after a save of 3
                 seconds the next is due in 300, however short epochs are. That is near the
                 best for a run that is stopped every few hours: sqrt(2 · 3 s · 4 h) = 294 s (Young,
@@ -82,9 +86,13 @@ class Checkpoints:
                 system does not answer.
 
         Raises:
-            ValueError: `keep` or `every_steps` is below 1, or `share_of_time` is not above 0 and at
-                most 1.
+            ValueError: `keep` or `every_steps` is below 1, `every_minutes` is not above 0, or
+                `share_of_time` is not above 0 and at most 1.
         """
+        if every_minutes is not None and not 0 < every_minutes < math.inf:
+            raise ValueError(
+                f"every_minutes={every_minutes}: use a number above 0, such as 5 or 0.5, or None."
+            )
         if share_of_time is not None and not 0 < share_of_time <= 1:
             raise ValueError(
                 f"share_of_time={share_of_time}: use a number above 0 and at most 1, or None."
@@ -95,6 +103,8 @@ class Checkpoints:
         self.facts = dict(facts or {})
         self._keep = whole_number("keep", keep)
         self._patience_seconds = patience_seconds
+        self._every_seconds = None if every_minutes is None else 60 * every_minutes
+        self._saved_at = time.monotonic()
         self._pause_per_second = 0.0 if share_of_time is None else 1 / share_of_time
         self._due_at = time.monotonic() + _FIRST_GUESS_SECONDS * self._pause_per_second
         model, optimizer = train_step.model, train_step.optimizer
@@ -116,7 +126,13 @@ class Checkpoints:
 
     def due(self) -> bool:
         """Returns whether enough time went by to save at the end of an epoch."""
-        return time.monotonic() >= self._due_at
+        return time.monotonic() >= self._due_at or self.is_overdue()
+
+    def is_overdue(self) -> bool:
+        """Returns whether `every_minutes` went by since the last save, or since the beginning."""
+        if self._every_seconds is None:
+            return False
+        return time.monotonic() - self._saved_at >= self._every_seconds
 
     @property
     def latest(self) -> str | None:
@@ -147,6 +163,7 @@ class Checkpoints:
         except tf.errors.OpError as error:  # the next save tries again
             logging.warning("Earlier checkpoints in %s stay: %s", self.directory, reason_of(error))
         ended = time.monotonic()
+        self._saved_at = ended
         self._due_at = ended + (ended - started) * self._pause_per_second
 
     def _write(self, position: dict[str, Any], step: int, tensors: list[tf.Tensor]) -> str:

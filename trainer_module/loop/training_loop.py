@@ -41,7 +41,7 @@ class TrainingLoop:
 
         for each epoch:
             for each call of the graph (steps_per_loop optimizer steps):
-                actions.on_loop; a checkpoint when it is due
+                actions.on_loop; a checkpoint when it is due by steps or by time
             evaluate; actions.on_epoch; a checkpoint when it is due, or at the end
 
     The last window of an epoch is as short as the rows that are left, and is an optimizer step like
@@ -91,8 +91,8 @@ class TrainingLoop:
             evaluate: Returns metrics by name; called after each epoch, on averaged weights if the
                 step keeps an EMA.
             actions: Called in order; callbacks of Keras too (see `KerasCallback`).
-            checkpoints: Saved at ends of epochs and every so many steps, as they say, and when
-                training ends.
+            checkpoints: Saved at ends of epochs and every so many steps or minutes, as they say,
+                and when training ends.
             progress: Show how it goes, by a `ProgressLog` where `actions` have none.
 
         Raises:
@@ -358,12 +358,14 @@ class TrainingLoop:
         if report.steps:
             self._epoch_loss = list(report.loss_sums)
             stop = self._tell(report, seconds)
-        stop, self._loop_size, preempted = self._agreed(stop, self._loop_size)
+        overdue = self.checkpoints is not None and self.checkpoints.is_overdue()
+        stop, (self._loop_size, overdue), preempted = self._agreed(stop, [self._loop_size, overdue])
         every = self.checkpoints.every_steps if self.checkpoints is not None else None
         due = report.steps > 0 and every is not None and self._step % every == 0
-        # Where the epoch ends it is evaluated first: the checkpoint of its end holds that.
-        preempted = preempted and not (report.exhausted or stop or not self._steps_of_next_loop())
-        if due or preempted:
+        if report.exhausted or stop or not self._steps_of_next_loop():
+            # The epoch ends and is evaluated first: the checkpoint of its end holds that.
+            overdue = preempted = False
+        if due or overdue or preempted:
             self._save()
         if preempted:
             self._leave()

@@ -19,7 +19,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
-from pipeline.targets.compile import compile_pipeline
+from pipeline.targets.compile import at_target, compile_pipeline
 
 ROOT = Path(__file__).resolve().parents[3]
 TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
@@ -318,6 +318,23 @@ def test_timeouts_are_of_pods_on_kubeflow_and_of_the_custom_job_on_vertex():
 def custom_job(text):
     executors = json.loads(text)["pipelineSpec"]["deploymentSpec"]["executors"]
     return executors["Trainer_executor"]["customJob"]["customJob"]["jobSpec"]
+
+
+@pytest.mark.parametrize("target", BUCKETS)
+@pytest.mark.parametrize(
+    ("overrides", "minutes"),
+    [
+        ((), 5.0),
+        (("training.checkpoint_every_minutes=0.5",), 0.5),
+        (("training.checkpoint_every_minutes=null",), None),
+    ],
+)
+def test_a_checkpoint_is_saved_every_five_minutes_unless_the_yaml_says_otherwise(
+    target, overrides, minutes
+):
+    config = taxi(target, *overrides)
+    there = at_target(config, getattr(config.cluster, target))
+    assert there.training.checkpoint_every_minutes == minutes
 
 
 def test_several_workers_are_pools_of_a_custom_job():

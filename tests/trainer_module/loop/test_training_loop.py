@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer_module.devices.crew import Crew
 from trainer_module.loop import checkpoints
 from trainer_module.loop.actions import Action, EarlyStopping
 from trainer_module.loop.evaluation import Evaluation
@@ -129,6 +130,96 @@ def test_epochs_of_a_moment_are_saved_one_by_one_only_if_asked(
     loop.checkpoints = checkpoints.Checkpoints(str(tmp_path), loop.train_step, keep=9, **options)
     assert loop.fit().steps == 15
     assert {path.stem for path in tmp_path.glob("*.index")} == {f"ckpt-{n}" for n in steps}
+
+
+class Minute(Action):
+    """A minute goes by at each call of the graph."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        clock = types.SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr(checkpoints, "time", clock)
+
+    def on_loop(self, progress):
+        self.now += 60.0
+
+
+@pytest.mark.parametrize(
+    ("minutes", "saved"),
+    [
+        (0.5, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+        # After a first save, which takes no time on this clock, each end of an epoch is due, too.
+        (2, [2, 4, 5, 7, 9, 10, 12, 14, 15]),
+        (2.5, [3, 5, 8, 10, 13, 15]),
+        (None, [15]),
+    ],
+)
+def test_a_checkpoint_is_saved_when_the_minutes_since_the_last_one_are_over(
+    strategies, tmp_path, monkeypatch, minutes, saved
+):
+    loop = build(strategies["one_device"], actions=[Minute(monkeypatch)])
+    loop.checkpoints = checkpoints.Checkpoints(
+        str(tmp_path), loop.train_step, keep=99, every_minutes=minutes, share_of_time=1e-9
+    )
+    assert loop.fit().steps == 15
+    numbers = sorted(int(path.stem.removeprefix("ckpt-")) for path in tmp_path.glob("*.index"))
+    assert numbers == saved
+
+
+def test_a_checkpoint_of_the_end_of_an_epoch_that_was_due_by_time_holds_its_evaluation(
+    strategies, tmp_path, monkeypatch
+):
+    ends = KillAt(6)
+    loop = build(strategies["one_device"], actions=[Minute(monkeypatch), ends])
+    options = {"every_minutes": 5, "share_of_time": 1e-9}
+    loop.checkpoints = checkpoints.Checkpoints(str(tmp_path), loop.train_step, **options)
+    with pytest.raises(Killed):
+        loop.fit()
+    assert [path.stem for path in tmp_path.glob("*.index")] == ["ckpt-5"]
+    again = build(strategies["one_device"], actions=[Minute(monkeypatch)])
+    again.checkpoints = checkpoints.Checkpoints(str(tmp_path), again.train_step, **options)
+    assert len(again.fit().history["val_loss"]) == 3
+
+
+class SecondOfTwo(Crew):
+    """Worker 1, as it hears a chief whose minutes are over after some steps."""
+
+    number, size = 1, 2
+
+    def __init__(self, overdue_at):
+        self.overdue_at = overdue_at
+
+    def gather(self, what, value):
+        chief = value
+        if what.startswith("step") and isinstance(value[1], list):
+            stop, (amount, _), asked = value
+            chief = [stop, [amount, int(what.removeprefix("step ")) in self.overdue_at], asked]
+        return [chief, value]
+
+    def chosen(self, what, value):
+        return value
+
+
+def test_the_chiefs_clock_decides_when_several_workers_save(strategies, tmp_path, monkeypatch):
+    """On the other worker the minutes are always over, since it does not write."""
+    steps = []
+
+    class Noted(checkpoints.Checkpoints):
+        def save(self, position, step):
+            steps.append(step)
+
+    loop = build(strategies["one_device"], actions=[Minute(monkeypatch)], epochs=1)
+    loop.checkpoints = Noted(str(tmp_path), loop.train_step, every_minutes=0.1)
+    loop._crew = SecondOfTwo(overdue_at={2, 3})
+    loop.fit()
+    assert steps == [2, 3, 5]  # the last step is always saved
+
+
+@pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf")])
+def test_minutes_that_are_none_are_refused(minutes, tmp_path):
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.01), "mse", micro_batch_size=2)
+    with pytest.raises(ValueError, match=f"every_minutes={minutes}: use a number above 0"):
+        checkpoints.Checkpoints(str(tmp_path), step, every_minutes=minutes)
 
 
 @pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
