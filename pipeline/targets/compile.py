@@ -17,7 +17,7 @@ from pipeline.targets.refusals import data_gib, node_refusals, refusals
 from pipeline.targets.server_text import without_credentials
 
 Target = Literal["kubeflow", "vertex"]
-# A pod may be gone at any moment, and the platform does not wait for a checkpoint (docs/cluster.md).
+# A pod may end at any moment, and Kubeflow waits for no checkpoint (docs/cluster.md).
 _MINUTES_BETWEEN_CHECKPOINTS = 5.0
 
 

@@ -1,4 +1,4 @@
-"""The taxi pipeline compiled for Kubeflow with a root on Google Cloud Storage, and replayed there."""
+"""The taxi pipeline compiled for Kubeflow with a root on Google Cloud Storage, replayed there."""
 
 from __future__ import annotations
 

@@ -1,0 +1,92 @@
+"""A Trainer on Kubeflow whose pod is killed, and started again by `cluster.kubeflow.retries`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+import tfx
+from command_line import ROOT, TAXI, run_command, run_pipeline
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
+
+DATA = Path(tfx.__file__).parent / "examples" / "chicago_taxi_pipeline" / "data" / "simple"
+SETTINGS = {
+    "cluster.kubeflow.image": "registry.example/tfx-largebatch:1.0",
+    "cluster.kubeflow.pipeline_root": "s3://bucket/root",
+    "cluster.kubeflow.data_path": "s3://bucket/data/data.csv",
+    "cluster.kubeflow.retries": 1,
+    "training.epochs": 4,
+    "training.steps_per_loop": 5,
+    "training.checkpoint_every_minutes": 0.0001,  # after each call of the graph
+}
+
+
+def kill_after_a_checkpoint(replay, root):
+    """Kills the Trainer by SIGKILL once it has saved a checkpoint; returns its command line."""
+    while replay.poll() is None:
+        if any(root.glob("chicago-taxi/*/Trainer/**/ckpt-*.index")):
+            for process in psutil.Process(replay.pid).children(recursive=True):
+                words = process.cmdline()
+                if "pipeline.targets.entry_point" in words:
+                    process.kill()
+                    return words
+        time.sleep(0.02)
+    raise AssertionError("the replay ended before the Trainer had saved a checkpoint")
+
+
+def exported(folder):
+    """Returns the variables of the model that is in a Trainer's folder, by name."""
+    (index,) = folder.glob("*/Format-Serving/variables/variables.index")
+    reader = tf.train.load_checkpoint(str(index.with_suffix("")))
+    found = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    # How objects refer to each other, which says nothing of values.
+    found.pop("_CHECKPOINTABLE_OBJECT_GRAPH", None)
+    return found
+
+
+def test_a_killed_trainer_goes_on_from_its_last_checkpoint(tmp_path):
+    """Reference: the same Trainer without a kill. Tolerance: none, bit for bit."""
+    spec, root = tmp_path / "taxi.yaml", tmp_path / "root"
+    code, told = run_pipeline(
+        *("compile", "--target", "kubeflow", "--config", TAXI, "--output", spec),
+        *(f"--set={name}={value}" for name, value in SETTINGS.items()),
+    )
+    assert code == 0, told
+    command = [sys.executable, "-m", "pipeline", "replay", "--spec", spec, "--root", root]
+    with (tmp_path / "replay.txt").open("w+") as output:
+        replay = subprocess.Popen(
+            [*map(str, command), f"--map=s3://bucket/data={DATA}"],
+            cwd=ROOT,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        words = kill_after_a_checkpoint(replay, root)
+        code = replay.wait()
+        output.seek(0)
+        told = output.read()
+    assert code == 0, told
+    assert re.search(r"^Trainer: done in .*attempt 2", told, flags=re.MULTILINE), told
+
+    (trainer,) = root.glob("chicago-taxi/*/Trainer")
+    log = (trainer / "log.txt").read_text(errors="replace")
+    # In the middle of the first epoch, so that it was saved because of the time.
+    (step,) = re.findall(r"Continuing at step (\d+), epoch 1\b", log)
+    assert int(step) >= 5
+
+    straight = trainer.with_name("straight")
+    straight.mkdir()
+    code, told = run_command(*(word.replace(f"{trainer}/", f"{straight}/") for word in words))
+    assert code == 0, told
+    assert "Continuing" not in told
+    found, expected = exported(trainer), exported(straight)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
