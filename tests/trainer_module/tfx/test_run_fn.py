@@ -154,7 +154,10 @@ def test_a_second_call_continues_from_the_checkpoint(fn_args):
 
 @pytest.mark.slow
 def test_a_run_grows_and_one_that_differs_is_told_by_what(fn_args, tmp_path, monkeypatch):
-    """Longer: trained on. An edited model_fn: trained from its beginning, which the log says."""
+    """Longer, or saved more often: trained on.
+
+    An edited model_fn: trained from its beginning, which the log says.
+    """
     told = []
     monkeypatch.setattr(absl_logging, "warning", lambda text, *values: told.append(text % values))
     source = Path(user_model.__file__).read_text()
@@ -162,7 +165,7 @@ def test_a_run_grows_and_one_that_differs_is_told_by_what(fn_args, tmp_path, mon
     monkeypatch.syspath_prepend(str(tmp_path))
     args = fn_args(**QUICK, epochs=1, model_fn="edited_model.fare_only")
     run_fn(args)
-    args.custom_config["trainer"]["epochs"] = 2
+    args.custom_config["trainer"] |= {"epochs": 2, "checkpoint_every_minutes": 0.5}
     grown = run_fn(args)
     assert (grown.steps, len(grown.history["loss"])) == (38, 2)
     assert told == []
@@ -307,6 +310,7 @@ def test_settings_beside_their_key_are_refused(fn_args, custom, message):
         ({"logical_devices": 64}, r"trainer.logical_devices=64, but TensorFlow already runs"),
         ({"intra_op_threads": 3}, r"trainer.intra_op_threads=3, but TensorFlow already runs in"),
         ({"intra_op_threads": 0}, r"trainer.intra_op_threads=0: use a whole number of at least 1"),
+        ({"checkpoint_every_minutes": 0}, r"trainer.checkpoint_every_minutes=0: .* greater than 0"),
         ({"epochs": 1, "steps": 2}, r"epochs=1 and steps=2: give one of them"),
         ({"recompute": ["outputt"]}, r"trainer.recompute='outputt' is no layer.*mean 'outputs'"),
         ({"learning_rate": 1}, r"trainer.learning_rate is not a setting"),
