@@ -130,7 +130,11 @@ class TargetConfig(_Section):
         description="Fields of the YAML that a run may set (`[training.epochs, data.path]`): "
         "parameters of the compiled pipeline with the fields' values as defaults.",
     )
-    retries: int = Field(default=0, ge=0, description="How often a node that failed runs again.")
+    retries: int = Field(
+        default=0,
+        ge=0,
+        description="How often a node that failed runs again; on Kubeflow Pipelines from 2.4.1 on.",
+    )
     cache: bool = Field(
         default=True, description="Reuse what a node wrote from the same inputs and settings."
     )

@@ -144,7 +144,12 @@ def test_after_sigterm_on_one_worker_both_save_and_the_next_start_ends_as_if_nev
     packed, alone, tmp_path
 ):
     """Reference: the same two workers without the signal. Tolerance: none, bit for bit."""
-    more = {"steps_per_loop": 1, "epochs": 40, "early_stopping": None}
+    more = {
+        "steps_per_loop": 1,
+        "epochs": 40,
+        "early_stopping": None,
+        "checkpoint_every_minutes": 0.005,  # several on the way, by the chief's clock
+    }
     straight = on_workers("trains", tmp_path / "straight", asked(packed, **more), workers=2)
     stopped = tmp_path / "stopped"
     text = asked(packed, **more)
