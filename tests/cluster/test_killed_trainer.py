@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 import tensorflow as tf
@@ -43,36 +42,41 @@ def kill_after_a_checkpoint(replay, root):
 
 
 def exported(folder):
-    """Returns the variables of the model that is in a Trainer's folder, by name."""
+    """Returns the shape and the bytes of each variable of the model in a Trainer's folder.
+
+    Sorted by them: a SavedModel numbers its variables in another order in each process.
+    """
     (index,) = folder.glob("*/Format-Serving/variables/variables.index")
     reader = tf.train.load_checkpoint(str(index.with_suffix("")))
-    found = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    # How objects refer to each other, which says nothing of values.
-    found.pop("_CHECKPOINTABLE_OBJECT_GRAPH", None)
-    return found
+    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("_all_variables/")]
+    values = [reader.get_tensor(name) for name in names]
+    return sorted((value.shape, value.tobytes()) for value in values)
 
 
 def test_a_killed_trainer_goes_on_from_its_last_checkpoint(tmp_path):
     """Reference: the same Trainer without a kill. Tolerance: none, bit for bit."""
-    spec, root = tmp_path / "taxi.yaml", tmp_path / "root"
+    spec, root, output = tmp_path / "taxi.yaml", tmp_path / "root", tmp_path / "replay.txt"
     code, told = run_pipeline(
         *("compile", "--target", "kubeflow", "--config", TAXI, "--output", spec),
         *(f"--set={name}={value}" for name, value in SETTINGS.items()),
     )
     assert code == 0, told
     command = [sys.executable, "-m", "pipeline", "replay", "--spec", spec, "--root", root]
-    with (tmp_path / "replay.txt").open("w+") as output:
+    with output.open("w") as stream:
         replay = subprocess.Popen(
             [*map(str, command), f"--map=s3://bucket/data={DATA}"],
             cwd=ROOT,
-            stdout=output,
+            stdout=stream,
             stderr=subprocess.STDOUT,
         )
+    try:
         words = kill_after_a_checkpoint(replay, root)
-        code = replay.wait()
-        output.seek(0)
-        told = output.read()
-    assert code == 0, told
+        while replay.poll() is None and "Trainer: done" not in output.read_text():
+            time.sleep(0.1)
+    finally:
+        replay.terminate()  # what follows the Trainer is of no interest
+        replay.wait()
+    told = output.read_text()
     assert re.search(r"^Trainer: done in .*attempt 2", told, flags=re.MULTILINE), told
 
     (trainer,) = root.glob("chicago-taxi/*/Trainer")
@@ -87,6 +91,5 @@ def test_a_killed_trainer_goes_on_from_its_last_checkpoint(tmp_path):
     assert code == 0, told
     assert "Continuing" not in told
     found, expected = exported(trainer), exported(straight)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert len(expected) > 10
+    assert found == expected
