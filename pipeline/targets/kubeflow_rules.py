@@ -38,7 +38,7 @@ EXECUTOR_LOGS = Rule(
     "2.5 and newer",
 )
 DROPPED_TYPES = Rule(
-    "Hands artifacts over as `system.Artifact`, without `instance_schema`",
+    "Hands artifacts over with an empty type, and a number in place of a name",
     "backend/src/v2/metadata/client.go",
     "all",
 )
