@@ -14,7 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from pipeline.common.errors import ConfigError
-from pipeline.targets.run_time_parameters import rename_packed
+from pipeline.targets.long_values import change_compressed
 
 _NAME = re.compile(r"^\w([\w. -]*\w)?$")
 
@@ -106,7 +106,7 @@ class CompiledSpec:
         """Returns it with each prefix of a path replaced, in whatever names one."""
         text = rename_text(json.dumps([self.spec, self.parameters]), prefixes)
         spec, parameters = json.loads(text)
-        rename_packed(spec, lambda text: rename_text(text, prefixes))
+        spec = change_compressed(spec, lambda text: rename_text(text, prefixes))
         return dataclasses.replace(self, spec=spec, parameters=parameters)
 
 

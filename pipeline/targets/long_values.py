@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import lzma
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _PREFIX = "lzma+base64:"
@@ -36,6 +36,24 @@ def expand_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: expand(value) if isinstance(value, str) else value for name, value in values.items()
     }
+
+
+def change_compressed(node: Any, change: Callable[[str], str]) -> Any:
+    """Returns JSON values with each compressed text changed, and the others as they are.
+
+    Args:
+        node: such as a pipelineSpec.
+        change: returns another text for one that is expanded.
+    """
+    if isinstance(node, dict):
+        return {key: change_compressed(each, change) for key, each in node.items()}
+    if isinstance(node, list):
+        return [change_compressed(each, change) for each in node]
+    if isinstance(node, str) and node.startswith(_PREFIX):
+        before = expand(node)
+        after = change(before)
+        return node if after == before else compress(after)
+    return node
 
 
 def compress(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.common.errors import ConfigError
 from pipeline.targets.compiled_spec import CompiledSpec, names_place
+from pipeline.targets.long_values import expand
 from pipeline.targets.run_parameters import name_and_value
 
 _REMOTE = re.compile(r"\b(?:gs|s3|minio)://[^\s\"'\\]+")
@@ -61,6 +62,7 @@ def read_maps(
     """
     places = {}
     spec = json.dumps([compiled.spec, compiled.parameters, *given])
+    spec += "\n".join(_constants(compiled.spec))  # what is compressed in it, too
     for text in texts:
         prefix, local = name_and_value(text, "--map", "s3://bucket/data=./data")
         prefix, folder = prefix.rstrip("/"), Path(local).expanduser()
@@ -126,4 +128,4 @@ def _constants(node: Any) -> Iterator[str]:
         for each in node:
             yield from _constants(each)
     elif isinstance(node, str):
-        yield node
+        yield expand(node)

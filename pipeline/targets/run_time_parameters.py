@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -227,17 +227,6 @@ def check_values(spec: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     for args, place in _packed(spec):
         NodeParameters.unpack(args[place]).configuration(values)
         return  # all have the same configuration and parameters
-
-
-def rename_packed(spec: dict[str, Any], rename: Callable[[str], str]) -> None:
-    """Replaces paths in what containers get of the configuration, in place.
-
-    Args:
-        spec: the pipelineSpec.
-        rename: returns a text with other paths in it.
-    """
-    for args, place in _packed(spec):
-        args[place] = compress(rename(expand(args[place])))
 
 
 def _packed(node: Any) -> Iterator[tuple[list[str], int]]:

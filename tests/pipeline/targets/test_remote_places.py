@@ -11,7 +11,8 @@ from pipeline.cli.cli import main
 from pipeline.config.config_file import load_config
 from pipeline.targets.compile import compile_file
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.remote_places import folders_read, map_options
+from pipeline.targets.long_values import compress, expand
+from pipeline.targets.remote_places import folders_read, map_options, read_maps
 
 GOLDEN = Path(__file__).with_name("golden")
 SPECS = {"kubeflow": GOLDEN / "taxi-kubeflow.yaml", "vertex": GOLDEN / "taxi-vertex.json"}
@@ -128,3 +129,13 @@ def test_a_prefix_is_replaced_in_whole_names_only():
     changed = spec.renamed({"s3://bucket/data": "/local"})
     values = [each["runtimeValue"]["constant"] for each in changed.spec["root"].values()]
     assert values == ["/local/x.csv", "s3://bucket/data2/x.csv", "/local"]
+
+
+def test_places_in_a_compressed_setting_are_found_and_mapped(tmp_path):
+    setting = json.dumps({"vocabulary": "s3://bucket/words/all.txt", "columns": ["c"] * 2000})
+    compiled = spec_reading(compress(setting))
+    assert folders_read(compiled) == ["s3://bucket/words"]
+    places = read_maps(compiled, [f"s3://bucket/words={tmp_path}"])
+    constant = compiled.renamed(places).spec["root"]["0"]["runtimeValue"]["constant"]
+    assert len(constant) < 1000
+    assert json.loads(expand(constant))["vocabulary"] == f"{tmp_path}/all.txt"
