@@ -6,8 +6,6 @@ endpoint sends all its traffic to it. Credentials, project and region are found 
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,15 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.targets.platform import PlatformError, without_noise
+from pipeline.targets.platform import PlatformError
+from pipeline.targets.server_text import one_line
+from pipeline.targets.vertex_connection import (
+    Connection,
+    find_connection,
+    import_client,
+    translate_errors,
+)
 
 if TYPE_CHECKING:
     from pipeline.config.cluster import VertexConfig
     from pipeline.config.config import PipelineConfig
 
-_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"
-_REGIONS = ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")
-_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_REFUSAL_FIX = "image, machine, accelerator and quota are those of cluster.vertex.server."
 
 
 @dataclass(frozen=True)
@@ -40,25 +43,6 @@ class Waiting:
     request: float = 60.0
     operation: float = 3600.0
     poll: float = 10.0
-
-
-@dataclass(frozen=True)
-class Run:
-    """A connection to Vertex.
-
-    Attributes:
-        place: `projects/<project>/locations/<region>`.
-        address: of the API.
-        connection: arguments of Google's clients.
-        session: sends requests with credentials.
-        waiting: how long to wait.
-    """
-
-    place: str
-    address: str
-    connection: Mapping[str, Any]
-    session: Any
-    waiting: Waiting
 
 
 def deploy(
@@ -95,28 +79,31 @@ def _deploy(
     requests: Mapping[str, Mapping[str, Any]], profile: VertexConfig | None, waiting: Waiting
 ) -> tuple[str, str]:
     """Return the endpoint's number, and the flags of gcloud that say where it is."""
-    aiplatform = _import_client()
-    run = _connected(profile, waiting)
+    aiplatform = import_client()
     name = requests["createEndpoint"]["displayName"]
-    models = aiplatform.ModelServiceClient(**run.connection)
-    endpoints = aiplatform.EndpointServiceClient(**run.connection)
+    with translate_errors("connect"):
+        connection = find_connection(profile, waiting.request)
+        models = connection.client(aiplatform.ModelServiceClient)
+        endpoints = connection.client(aiplatform.EndpointServiceClient)
+    operations = _Operations(connection, waiting)
 
     upload = _message(aiplatform.UploadModelRequest, requests["uploadModel"])
-    upload.parent = run.place
-    if found := _named(models.list_models, name, run):
+    upload.parent = connection.place
+    if found := _named(models.list_models, name, connection):
         upload.parent_model = found.name
     uploaded = aiplatform.UploadModelResponse
-    made = _finished("upload the model", models.upload_model, upload, uploaded, run)
+    made = operations.run("upload the model", models.upload_model, upload, uploaded)
     version = f"{made.model}@{made.model_version_id}"
     print(f"Uploaded: {version}")
 
-    endpoint = _named(endpoints.list_endpoints, name, run)
+    endpoint = _named(endpoints.list_endpoints, name, connection)
     if endpoint is None:
         create = aiplatform.CreateEndpointRequest(
-            parent=run.place, endpoint=_message(aiplatform.Endpoint, requests["createEndpoint"])
+            parent=connection.place,
+            endpoint=_message(aiplatform.Endpoint, requests["createEndpoint"]),
         )
         action, call = "create the endpoint", endpoints.create_endpoint
-        endpoint = _finished(action, call, create, aiplatform.Endpoint, run)
+        endpoint = operations.run(action, call, create, aiplatform.Endpoint)
         print(f"Created: {endpoint.name}")
     before = list(endpoint.deployed_models)
 
@@ -124,7 +111,7 @@ def _deploy(
     deployment.endpoint = endpoint.name
     deployment.deployed_model.model = version
     deployed = aiplatform.DeployModelResponse
-    _finished("deploy the model", endpoints.deploy_model, deployment, deployed, run)
+    operations.run("deploy the model", endpoints.deploy_model, deployment, deployed)
     _, project, _, region, _, number = endpoint.name.split("/")
     flags = f"--project={project} --region={region}"
     print(f"Deployed to {endpoint.name}: it gets all the traffic")
@@ -137,55 +124,6 @@ def _deploy(
     return number, flags
 
 
-def _import_client() -> Any:
-    try:
-        with without_noise():
-            from google.cloud import aiplatform_v1
-    except ImportError as error:
-        raise PlatformError(
-            f"--deploy needs Google's client ({error}): pip install google-cloud-aiplatform."
-        ) from None
-    return aiplatform_v1
-
-
-def _connected(profile: VertexConfig | None, waiting: Waiting) -> Run:
-    import google.auth
-    from google.auth import exceptions
-    from google.auth.transport.requests import AuthorizedSession
-
-    region = profile.region if profile else None
-    region = region or next(filter(None, (os.environ.get(each) for each in _REGIONS)), None)
-    if not region:
-        raise PlatformError(
-            "no region: name it as cluster.vertex.region (--set "
-            f"cluster.vertex.region=europe-west4), or by {_REGIONS[0]}."
-        )
-    try:
-        credentials, project = google.auth.default(scopes=[_SCOPE])
-    except exceptions.GoogleAuthError as error:
-        raise PlatformError(
-            f"no credentials ({str(error).split('. ')[0]}); gcloud auth application-default login, "
-            "or GOOGLE_APPLICATION_CREDENTIALS=key.json, gives this machine some."
-        ) from None
-    project = (profile.project if profile else None) or project
-    if not project:
-        raise PlatformError(
-            "no project: name it as cluster.vertex.project, or by GOOGLE_CLOUD_PROJECT."
-        )
-    address = (os.environ.get(_ENDPOINT) or f"{region}-aiplatform.googleapis.com").rstrip("/")
-    return Run(
-        place=f"projects/{project}/locations/{region}",
-        address=address if "://" in address else f"https://{address}",
-        connection={
-            "credentials": credentials,
-            "transport": "rest",  # plain HTTPS passes proxies that gRPC does not
-            "client_options": {"api_endpoint": address},
-        },
-        session=AuthorizedSession(credentials),
-        waiting=waiting,
-    )
-
-
 def _message(kind: Any, body: Mapping[str, Any]) -> Any:
     """Return a message of Google's client, which knows every field or refuses the body."""
     from google.protobuf import json_format
@@ -195,75 +133,55 @@ def _message(kind: Any, body: Mapping[str, Any]) -> Any:
     return message
 
 
-def _named(listing: Any, name: str, run: Run) -> Any:
+def _named(listing: Any, name: str, connection: Connection) -> Any:
     """Return the model or endpoint of a name; None if there is none."""
-    request = {"parent": run.place, "filter": f'display_name="{name}"'}
-
-    def first() -> Any:
-        return next(iter(listing(request=request, timeout=run.waiting.request)), None)
-
-    return _translated(f"look for {name}", first)
+    request = {"parent": connection.place, "filter": f'display_name="{name}"'}
+    with translate_errors(f"look for {name}"):
+        return next(iter(listing(request=request, timeout=connection.timeout)), None)
 
 
-def _finished(action: str, call: Any, request: Any, kind: Any, run: Run) -> Any:
-    """Send a request, wait for its operation, and return the operation's result.
+@dataclass(frozen=True)
+class _Operations:
+    """Requests that Vertex answers with a long-running operation."""
 
-    The operation is asked for at the documented address: over REST Google's client asks at another
-    one, `/ui/projects/...`.
-    """
-    sent = _translated(action, lambda: call(request=request, timeout=run.waiting.request))
-    operation = sent.operation
-    end = time.monotonic() + run.waiting.operation
-    while not operation.done:
-        if time.monotonic() > end:
+    connection: Connection
+    waiting: Waiting
+
+    def run(self, action: str, call: Any, request: Any, kind: Any) -> Any:
+        """Send a request, wait for its operation, and return the operation's result.
+
+        Raises:
+            PlatformError: The operation failed, or has not ended in time.
+        """
+        with translate_errors(action, _REFUSAL_FIX):
+            operation = call(request=request, timeout=self.waiting.request).operation
+        end = time.monotonic() + self.waiting.operation
+        while not operation.done:
+            if time.monotonic() > end:
+                raise PlatformError(
+                    f"cannot {action}: {operation.name} has not ended after "
+                    f"{self.waiting.operation:.0f} s; look at it with gcloud ai operations "
+                    "describe."
+                )
+            time.sleep(self.waiting.poll)
+            operation = self._look_at(operation.name, action)
+        if operation.HasField("error"):
             raise PlatformError(
-                f"cannot {action}: {operation.name} has not ended after "
-                f"{run.waiting.operation:.0f} s; look at it with gcloud ai operations describe."
+                f"cannot {action}: {one_line(operation.error.message).rstrip('.')}. Its log: "
+                "gcloud ai operations describe, and the endpoint's log in Cloud Logging."
             )
-        time.sleep(run.waiting.poll)
-        operation = _look_at(operation.name, action, run)
-    if operation.HasField("error"):
-        raise PlatformError(
-            f"cannot {action}: {' '.join(operation.error.message.split())[:600].rstrip('.')}. Its "
-            "log: gcloud ai operations describe, and the endpoint's log in Cloud Logging."
-        )
-    message = kind()
-    operation.response.Unpack(kind.pb(message))
-    return message
+        message = kind()
+        operation.response.Unpack(kind.pb(message))
+        return message
 
+    def _look_at(self, name: str, action: str) -> Any:
+        """Return the operation now.
 
-def _look_at(name: str, action: str, run: Run) -> Any:
-    from google.longrunning import operations_pb2
-    from google.protobuf import json_format
+        It is read at the documented address: over REST Google's client reads another one,
+        `/ui/projects/...`.
+        """
+        from google.longrunning import operations_pb2
+        from google.protobuf import json_format
 
-    def look() -> Any:
-        response = run.session.get(f"{run.address}/v1/{name}", timeout=run.waiting.request)
-        if response.status_code >= 400:
-            raise PlatformError(f"cannot {action}: {response.status_code} {response.text[:300]}")
-        return json_format.ParseDict(response.json(), operations_pb2.Operation())
-
-    return _translated(action, look)
-
-
-def _translated(action: str, call: Any) -> Any:
-    """Turn what the client raises into an error with a fix."""
-    import requests
-    from google.api_core import exceptions as api
-    from google.auth import exceptions as auth
-
-    try:
-        with without_noise():
-            return call()
-    except (requests.RequestException, auth.TransportError, api.RetryError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise PlatformError(f"cannot {action}: no answer ({reason}).") from None
-    except auth.GoogleAuthError as error:
-        raise PlatformError(f"cannot {action}: {error}") from None
-    except api.GoogleAPICallError as error:
-        said = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
-        reason = " ".join(said.split())[:600].rstrip(".")
-        raise PlatformError(
-            f"cannot {action}: {int(error.code or 0) or ''} {reason}. You need "
-            "roles/aiplatform.user in the project, and the image, machine and quota that "
-            "cluster.vertex.server names."
-        ) from None
+        with translate_errors(action, _REFUSAL_FIX):
+            return json_format.ParseDict(self.connection.get(name), operations_pb2.Operation())

@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline.config.cluster import TargetConfig, VertexConfig
@@ -26,6 +27,10 @@ _LOGIN = (
     "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=key.json, gives this "
     "machine credentials."
 )
+_REPLAY_FIX = (
+    "`python -m pipeline replay` executes the compiled file here; machine and accelerator names "
+    "are those of cluster.vertex.resources."
+)
 
 
 def import_client() -> Any:
@@ -39,24 +44,79 @@ def import_client() -> Any:
             from google.cloud import aiplatform_v1
     except ImportError as error:
         raise PlatformError(
-            f"submit needs Google's client ({error}): pip install google-cloud-aiplatform."
+            f"Google's client cannot be imported ({error}): pip install google-cloud-aiplatform."
         ) from None
     return aiplatform_v1
 
 
-def connect(service: Any, profile: TargetConfig | None, timeout: float) -> tuple[Any, str]:
-    """Return a client, whose requests have limits, and the place that it works in.
+@dataclass(frozen=True)
+class Connection:
+    """The API of one region, for one project.
+
+    Attributes:
+        place: `projects/<project>/locations/<region>`.
+        address: Host of the API, or its URL where it is not https.
+        credentials: What `google.auth` found.
+        timeout: Seconds that one request may take, from connecting to the last byte.
+    """
+
+    place: str
+    address: str
+    credentials: Any
+    timeout: float
+
+    def client(self, service: Any) -> Any:
+        """Return a client whose requests have limits.
+
+        Args:
+            service: The client's class, such as `PipelineServiceClient`.
+        """
+        client = service(
+            credentials=self.credentials,
+            # Plain HTTPS goes through proxies that gRPC does not pass.
+            transport="rest",
+            client_options={"api_endpoint": self.address},
+        )
+        self._limit(client.transport._session)
+        return client
+
+    def get(self, name: str) -> dict[str, Any]:
+        """Return a resource, such as an operation, as the API writes it.
+
+        Args:
+            name: The resource's name: `projects/...`.
+
+        Raises:
+            GoogleAPICallError: The API refuses; see `translate_errors`.
+        """
+        from google.api_core import exceptions
+        from google.auth.transport.requests import AuthorizedSession
+
+        base = self.address if "://" in self.address else f"https://{self.address}"
+        with AuthorizedSession(self.credentials) as session:
+            self._limit(session)
+            response = session.get(f"{base}/v1/{name}", timeout=self.timeout)
+        if response.status_code >= 400:
+            raise exceptions.from_http_response(response)
+        return response.json()
+
+    def _limit(self, session: Any) -> None:
+        _limit_requests(session, self.timeout, _checked_answer)
+        # Tokens come by another session, from servers whose answers are not all JSON.
+        if (tokens := getattr(session, "_auth_request_session", None)) is not None:
+            _limit_requests(tokens, self.timeout, lambda response: None)
+
+
+def find_connection(profile: TargetConfig | None, timeout: float) -> Connection:
+    """Return the project and region to work in, with credentials for them.
 
     Args:
-        service: The client's class, such as `PipelineServiceClient`.
         profile: `cluster.vertex`; None: project and region are those of this machine.
         timeout: Seconds that one request may take, from connecting to the last byte.
 
-    Returns:
-        The client, and `projects/<project>/locations/<region>`.
-
     Raises:
         PlatformError: There is no region or no project.
+        GoogleAuthError: There are no credentials; see `translate_errors`.
     """
     import google.auth
 
@@ -81,22 +141,31 @@ def connect(service: Any, profile: TargetConfig | None, timeout: float) -> tuple
             "no project: name it as cluster.vertex.project, by GOOGLE_CLOUD_PROJECT, or with "
             "gcloud config set project NAME."
         )
-    client = service(
+    address = os.environ.get(ENDPOINT) or f"{region}-aiplatform.googleapis.com"
+    return Connection(
+        place=f"projects/{project}/locations/{region}",
+        address=address.rstrip("/"),
         credentials=credentials,
-        # Plain HTTPS goes through proxies that gRPC does not pass.
-        transport="rest",
-        client_options={
-            "api_endpoint": (
-                os.environ.get(ENDPOINT) or f"{region}-aiplatform.googleapis.com"
-            ).rstrip("/")
-        },
+        timeout=timeout,
     )
-    session = client.transport._session
-    _limit_requests(session, timeout, _checked_answer)
-    # Tokens come by another session, from servers whose answers are not all JSON.
-    if (tokens := getattr(session, "_auth_request_session", None)) is not None:
-        _limit_requests(tokens, timeout, lambda response: None)
-    return client, f"projects/{project}/locations/{region}"
+
+
+def connect(service: Any, profile: TargetConfig | None, timeout: float) -> tuple[Any, str]:
+    """Return a client of one service, and the place that it works in.
+
+    Args:
+        service: The client's class, such as `PipelineServiceClient`.
+        profile: As of `find_connection`.
+        timeout: As of `find_connection`.
+
+    Returns:
+        The client, and `projects/<project>/locations/<region>`.
+
+    Raises:
+        PlatformError: There is no region or no project.
+    """
+    connection = find_connection(profile, timeout)
+    return connection.client(service), connection.place
 
 
 def _limit_requests(session: Any, timeout: float, check: Callable[[Any], None]) -> None:
@@ -148,11 +217,12 @@ def _endpoint_hint() -> str:
 
 
 @contextlib.contextmanager
-def translate_errors(action: str) -> Iterator[None]:
+def translate_errors(action: str, refusal_fix: str = _REPLAY_FIX) -> Iterator[None]:
     """Turn what the client raises into errors with a fix.
 
     Args:
         action: What is being done, as in "cannot create the job".
+        refusal_fix: What to do if Vertex refuses the content of the request.
 
     Raises:
         PlatformError: Any failure of the client.
@@ -179,7 +249,7 @@ def translate_errors(action: str) -> Iterator[None]:
     except auth.GoogleAuthError as error:
         raise PlatformError(f"cannot {action}: {one_line(error).rstrip('.')}. {_LOGIN}") from None
     except api.GoogleAPICallError as error:
-        raise _refusal(action, error) from None
+        raise _refusal(action, error, refusal_fix) from None
     except json_format.ParseError as error:
         raise PlatformError(
             f"cannot {action}: the answer is not one of Vertex' API that the installed client "
@@ -193,7 +263,7 @@ def translate_errors(action: str) -> Iterator[None]:
         ) from None
 
 
-def _refusal(action: str, error: Any) -> PlatformError:
+def _refusal(action: str, error: Any, fix: str) -> PlatformError:
     """Return what an error of the API means here."""
     said = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
     code = int(error.code or 0)
@@ -203,7 +273,7 @@ def _refusal(action: str, error: Any) -> PlatformError:
     if code == 403:
         return PlatformError(
             f"{text}. You need roles/aiplatform.user in the project, and "
-            "roles/iam.serviceAccountUser on the job's service account; the API "
+            "roles/iam.serviceAccountUser on the service account that runs it; the API "
             "aiplatform.googleapis.com has to be enabled."
         )
     if code == 404:
@@ -213,13 +283,10 @@ def _refusal(action: str, error: Any) -> PlatformError:
         )
     if code == 409:
         return PlatformError(
-            f"{text}. Something of this name was created in this second: try again."
+            f"{text}. Something of this name was just created, or is being changed: try again."
         )
     if code >= 500 or code == 429:
         return PlatformError(
             f"{text}. Vertex' own failure, or its quota: try again.", is_transient=True
         )
-    return PlatformError(
-        f"{text}. Vertex refuses what was sent: `python -m pipeline replay` executes the compiled "
-        "file here; machine and accelerator names are those of cluster.vertex.resources."
-    )
+    return PlatformError(f"{text}. Vertex refuses what was sent: {fix}")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from served_model import ROWS, write_model
 
 
@@ -31,20 +28,6 @@ def rows(tmp_path: Path) -> Path:
 @pytest.fixture(scope="package")
 def service_account_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A service account's key file; tokens are signed with it, without asking a server."""
-    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    text = private.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    file = tmp_path_factory.mktemp("key") / "key.json"
-    account = {
-        "type": "service_account",
-        "project_id": "my-project",
-        "client_email": "deployer@my-project.iam.gserviceaccount.com",
-        "private_key": text.decode(),
-        "token_uri": "http://127.0.0.1:9/token",
-        "universe_domain": "loopback.test",
-    }
-    file.write_text(json.dumps(account))
-    return file
+    from google_account import write_account_key
+
+    return write_account_key(tmp_path_factory.mktemp("key") / "key.json")

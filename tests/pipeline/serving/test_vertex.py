@@ -9,6 +9,7 @@ import pytest
 from command_line import TAXI
 from google.cloud import aiplatform_v1
 from google.protobuf import json_format
+from google_account import client_environment
 from loopback import Answer
 from served_model import ROWS
 from vertex_models import VertexModels
@@ -52,13 +53,12 @@ def vertex(monkeypatch, service_account_key):
     """A server that the environment names, and credentials that it knows."""
     for name in ("GOOGLE_CLOUD_PROJECT", "CLOUD_ML_REGION"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(service_account_key))
-    monkeypatch.setenv("GOOGLE_CLOUD_UNIVERSE_DOMAIN", "loopback.test")
     monkeypatch.setenv("GOOGLE_CLOUD_REGION", "europe-west4")
     monkeypatch.setattr(vertex_deploy, "Waiting", lambda: Waiting(poll=0.01))
     server = VertexModels()
     with server.serving():
-        monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM", f"{server.url}/")
+        for name, value in client_environment(service_account_key, server.url).items():
+            monkeypatch.setenv(name, value)
         yield server
 
 
@@ -179,6 +179,47 @@ def test_a_failed_operation_and_a_refusal_are_errors(manifest, vertex, capsys):
     error = capsys.readouterr().err
     assert error.startswith("vertex: cannot upload the model: 403 no")
     assert "roles/aiplatform.user" in error
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["POST /v1/projects", f"GET /v1/{PLACE}/operations"],
+    ids=["upload", "operation"],
+)
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(b"<h1>Sign in</h1>", kind="text/html"), "'Sign in': a login page"),
+        (Answer(b"x" * 10_000, drip=0.2), "no complete answer within 2 s"),
+        (Answer(b"<p>no such machine</p>", 400), "400 no such machine. Vertex refuses"),
+        (Answer({"error": {"message": "expired"}}, 401), "gcloud auth application-default login"),
+    ],
+    ids=["login page", "drips", "refusal", "credentials"],
+)
+def test_requests_have_the_limits_and_errors_of_submit(
+    manifest, vertex, capsys, monkeypatch, start, answer, reason
+):
+    monkeypatch.setattr(vertex_deploy, "Waiting", lambda: Waiting(request=2.0, poll=0.01))
+    vertex.failures[start] = answer
+    manifest("--deploy", code=2)
+    error = capsys.readouterr().err
+    assert reason in error
+    if answer.kind != "text/html":
+        assert error.startswith("vertex: cannot upload the model: ")
+    if answer.status == 400:
+        assert "cluster.vertex.server" in error
+    assert not vertex.endpoints
+
+
+def test_no_credentials_are_an_error_before_anything_is_sent(
+    manifest, vertex, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    manifest("--deploy", code=2)
+    assert "gcloud auth application-default login" in capsys.readouterr().err
+    assert not vertex.requests
 
 
 def test_no_region_is_an_error_before_anything_is_sent(manifest, vertex, capsys, monkeypatch):
