@@ -1,11 +1,11 @@
-"""Writes golden/kfp-kubernetes.yaml: the platform spec of KFP's own package for some settings.
+"""Write golden/kfp-kubernetes.yaml: the platform spec of kfp-kubernetes 2.17.0 for some settings.
 
 The package needs another protobuf than a stack has, so it is in no lock file:
 
     uv run --no-project --python 3.11 --with kfp==2.17.0 --with kfp-kubernetes==2.17.0 \
         tests/pipeline/targets/support/write_kfp_kubernetes.py
 
-kfp-kubernetes 1.5.0 with kfp 2.13.0 writes the same, but has no node affinity.
+kfp-kubernetes 1.5.0, of kfp 2.13.0, has neither node affinity nor `sub_path`.
 """
 
 from __future__ import annotations
