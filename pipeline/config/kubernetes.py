@@ -12,16 +12,12 @@ from typing import Annotated, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-# A claim's name is also the name of the pod's volume: a DNS label, without dots.
-_CLAIM = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FIELD_PATH = re.compile(
-    r"metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])"
-    r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
+LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?")
+OBJECT_NAME = re.compile(
+    r"(?!.{254})[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )
+"""A DNS subdomain of at most 253 characters, as objects of most kinds are called."""
 
 SHARED_MEMORY_PATH = "/dev/shm"
 LAUNCHER_PATHS = (
@@ -31,55 +27,15 @@ LAUNCHER_PATHS = (
 """Where the launcher of KFP 2.3 and newer, or `shm_gib`, mounts a volume of its own."""
 
 
-def _match(text: str, pattern: re.Pattern[str], expected: str) -> str:
-    if not pattern.fullmatch(text):
-        raise ValueError(f"{text!r} is not {expected}")
-    return text
+def _matches(pattern: re.Pattern[str], expected: str) -> pydantic.AfterValidator:
+    """Return a validator of text that has to match a pattern as a whole."""
 
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError(f"{text!r} is not {expected}")
+        return text
 
-def _label_key(text: str) -> str:
-    return _match(
-        text, _LABEL_KEY, "a Kubernetes key: use `name` or `domain/name`, 63 characters at most"
-    )
-
-
-def _label_value(text: str) -> str:
-    return _match(
-        text,
-        _LABEL_VALUE,
-        "a Kubernetes label value: use letters, digits, `-`, `_` and `.`, 63 characters at most",
-    )
-
-
-def _resource_name(text: str) -> str:
-    return _match(
-        text, _NAME, "the name of a Kubernetes object: use lower-case letters, digits, `-` and `.`"
-    )
-
-
-def _claim_name(text: str) -> str:
-    return _match(
-        text,
-        _CLAIM,
-        "a claim that KFP can mount: it names the pod's volume after the claim, so use lower-case "
-        "letters, digits and `-`, 63 characters at most",
-    )
-
-
-def _variable(text: str) -> str:
-    return _match(
-        text, _VARIABLE, "a variable's name: use letters, digits and `_`, not a digit first"
-    )
-
-
-def _field_path(text: str) -> str:
-    return _match(
-        text,
-        _FIELD_PATH,
-        "a field of a pod that a variable can have: use metadata.name, metadata.namespace, "
-        "metadata.uid, metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, "
-        "spec.serviceAccountName, status.hostIP or status.podIP",
-    )
+    return pydantic.AfterValidator(check)
 
 
 def _mount_path(text: str) -> str:
@@ -96,11 +52,52 @@ def _mount_path(text: str) -> str:
     return path
 
 
-LabelKey = Annotated[str, pydantic.AfterValidator(_label_key)]
-LabelValue = Annotated[str, pydantic.AfterValidator(_label_value)]
-ResourceName = Annotated[str, pydantic.AfterValidator(_resource_name)]
-VariableName = Annotated[str, pydantic.AfterValidator(_variable)]
-FieldPath = Annotated[str, pydantic.AfterValidator(_field_path)]
+LabelKey = Annotated[
+    str,
+    _matches(LABEL_KEY, "a Kubernetes key: use `name` or `domain/name`, 63 characters at most"),
+]
+LabelValue = Annotated[
+    str,
+    _matches(
+        LABEL_VALUE,
+        "a Kubernetes label value: use letters, digits, `-`, `_` and `.`, 63 characters at most",
+    ),
+]
+ResourceName = Annotated[
+    str,
+    _matches(
+        OBJECT_NAME,
+        "the name of a Kubernetes object: use lower-case letters, digits, `-` and `.`",
+    ),
+]
+# A claim's name is also the name of the pod's volume: a DNS label, without dots.
+ClaimName = Annotated[
+    str,
+    _matches(
+        re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"),
+        "a claim that KFP can mount: it names the pod's volume after the claim, so use lower-case "
+        "letters, digits and `-`, 63 characters at most",
+    ),
+]
+VariableName = Annotated[
+    str,
+    _matches(
+        re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
+        "a variable's name: use letters, digits and `_`, not a digit first",
+    ),
+]
+FieldPath = Annotated[
+    str,
+    _matches(
+        re.compile(
+            r"metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])"
+            r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
+        ),
+        "a field of a pod that a variable can have: use metadata.name, metadata.namespace, "
+        "metadata.uid, metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, "
+        "spec.serviceAccountName, status.hostIP or status.podIP",
+    ),
+]
 
 
 class _Section(BaseModel):
@@ -193,9 +190,7 @@ class NodeAffinityTerm(_Section):
 class Volume(_Section):
     """A PersistentVolumeClaim of the run's namespace, mounted into pods."""
 
-    claim: Annotated[str, pydantic.AfterValidator(_claim_name)] = Field(
-        description="Name of the PersistentVolumeClaim, which exists."
-    )
+    claim: ClaimName = Field(description="Name of the PersistentVolumeClaim, which exists.")
     mount_path: Annotated[str, pydantic.AfterValidator(_mount_path)] = Field(
         description="Folder of the container."
     )

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from pipeline.config.cluster import KubeflowConfig, NodeResources, TargetConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
+from pipeline.config.kubernetes import OBJECT_NAME
 from pipeline.targets.secret_checks import looks_secret
 
-# Kubernetes: object names and keys of Secrets.
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+# Kubernetes: keys of Secrets, variables, devices.
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _DEVICE = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
@@ -159,7 +159,7 @@ def _kubernetes_device(field: str, node: NodeResources) -> Iterator[str]:
 
 def _kubernetes_names(profile: KubeflowConfig) -> Iterator[str]:
     section, account = profile.section, profile.service_account
-    if account is not None and not _is_dns_name(account):
+    if account is not None and not OBJECT_NAME.fullmatch(account):
         fix = "leave out what follows @" if "@" in account else "use such as pipeline-runner"
         yield (
             f"{section}.service_account={account}: no name of a Kubernetes ServiceAccount, which "
@@ -167,7 +167,7 @@ def _kubernetes_names(profile: KubeflowConfig) -> Iterator[str]:
         )
     variables = set(profile.environment)
     for secret, keys in profile.secrets.items():
-        if not _is_dns_name(secret):
+        if not OBJECT_NAME.fullmatch(secret):
             yield (
                 f"{section}.secrets.{secret}: no name of a Kubernetes Secret; use lower-case "
                 "letters, digits, - and . between them."
@@ -245,7 +245,3 @@ def _google_names(profile: VertexConfig) -> Iterator[str]:
             f"{section}.labels: {len(profile.labels)} labels; a job may have "
             f"{_MAX_LABELS - _TFX_LABELS} and those of TFX."
         )
-
-
-def _is_dns_name(name: str) -> bool:
-    return len(name) <= 253 and bool(_DNS_NAME.fullmatch(name))

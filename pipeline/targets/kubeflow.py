@@ -6,7 +6,6 @@ blessed models, ExampleGen's driver by what is settled when the pipeline is comp
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import yaml
 from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.config import PipelineConfig, is_remote
+from pipeline.config.kubernetes import LABEL_KEY, LABEL_VALUE
 from pipeline.targets.pod_spec import executor_config, pod_refusals, reserve_disk
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
 from pipeline.targets.spec_sizes import find_oversized
@@ -23,8 +23,6 @@ from pipeline.targets.tfjob import launch_workers
 SUFFIX = ".yaml"
 # Argo labels pods with the run's name, which is this one, a hyphen and five letters: 63 at most.
 _LONGEST_NAME = 57
-_LABEL_KEY = re.compile(r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?$")
-_LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?$")
 # A node that looks outside of what it is given is never what it was.
 _NEVER_CACHED = ("LatestBlessedModel", "BlessedModelRecord")
 
@@ -43,7 +41,7 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
             f"are called this and 6 more, of 63 at most: use {_LONGEST_NAME} or fewer."
         )
     for key, value in target.labels.items():
-        if not (_LABEL_KEY.match(key) and _LABEL_VALUE.match(value)):
+        if not (LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
             found.append(
                 f"cluster.kubeflow.labels.{key}={value}: no label of Kubernetes; use letters, "
                 "digits, - _ and . between them, 63 at most."
