@@ -115,7 +115,7 @@ def test_the_beam_section_of_the_whole_pipeline_is_checked_too():
 
 @pytest.mark.parametrize("target", BUCKETS)
 def test_each_fix_for_data_that_exceed_the_memory_compiles(target):
-    project = ["cluster.vertex.project=p", "cluster.vertex.region=europe-west4"]
+    project = ["cluster.vertex.project=my-project", "cluster.vertex.region=europe-west4"]
     large = [f"cluster.{target}.data_gib=10", *(project if target == "vertex" else [])]
     with pytest.raises(ConfigError, match="about 81 GiB") as caught:
         compiled(target, *large)
