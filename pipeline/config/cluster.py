@@ -234,7 +234,7 @@ class VertexConfig(TargetConfig, VertexSettings):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _dataflow_is_of_this_profile(cls, value: Any) -> Any:
-        """Dataflow's workers run the same image, in the same project, as the same account."""
+        """Dataflow's workers have the same image, project, account and key."""
         beam = value.get("beam") if isinstance(value, dict) else None
         if not isinstance(beam, dict) or beam.get("engine") != "dataflow":
             return value
@@ -246,7 +246,12 @@ class VertexConfig(TargetConfig, VertexSettings):
             "sdk_container_image": value.get("image"),
             "service_account": value.get("service_account"),
         }
-        given = {name: each for name, each in own.items() if each is not None}
+        given: dict[str, Any] = {name: each for name, each in own.items() if each is not None}
+        flag, more = "--dataflow_kms_key=", list(beam.get("extra_args") or ())
+        if (key := value.get("encryption_key")) and not any(
+            str(each).startswith(flag) for each in more
+        ):
+            beam = {**beam, "extra_args": [*more, f"{flag}{key}"]}
         return {**value, "beam": {**given, **beam}}
 
 

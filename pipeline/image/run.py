@@ -46,10 +46,13 @@ class Run(NamedTuple):
     env: Mapping[str, str] = {}
 
     def command_line(self, builder: Builder) -> list[str]:
-        """Returns what starts it."""
+        """Returns what starts it; the values of `env` must be in that process's environment.
+
+        They may be credentials, and everybody on a machine can read the arguments of a process.
+        """
         given = [f"--write={each}" for each in self.write]
         given += [f"--read={each}" for each in self.read]
-        given += [f"--env={name}={value}" for name, value in self.env.items()]
+        given += [f"--env={name}" for name in self.env]
         start = [sys.executable, "-m", "pipeline.image.run", f"--builder={builder.name}"]
         return [*start, f"--image={self.image}", *given, "--", *self.words]
 
@@ -61,7 +64,12 @@ def run(builder: Builder, wanted: Run) -> int:
         owner.hand_over(Path(folder))
     options = [f"--volume={each}:{each}" for each in wanted.write]
     options += [f"--volume={each}:{each}:ro" for each in wanted.read]
-    options += [f"--env={name}={value}" for name, value in {**owner.env, **wanted.env}.items()]
+    options += [f"--env={name}={value}" for name, value in owner.env.items()]
+    # docker and podman take the value from their environment.
+    options += [
+        f"--env={name}={value}" if builder.name == "buildah" else f"--env={name}"
+        for name, value in wanted.env.items()
+    ]
     options += [f"--user={owner.user}"]
     if builder.name == "buildah":
         return _with_buildah(wanted, options)
@@ -156,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(name, action="append", default=[])
     parser.add_argument("words", nargs="+")
     given = parser.parse_args(argv)
-    env = dict(each.split("=", 1) for each in given.env)
+    env = {name: os.environ[name] for name in given.env}
     if _FROM_WITHIN in os.environ:
         env[_FROM_WITHIN] = os.environ[_FROM_WITHIN]
     wanted = Run(given.image, given.words, given.write, given.read, env)

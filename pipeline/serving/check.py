@@ -188,7 +188,12 @@ def _compare(answer: Any, expected: np.ndarray, where: str) -> float:
         if texts.shape != wanted.shape or not (texts == wanted).all():
             raise CheckFailed(f"{where} is {texts.tolist()}, and predict gives {wanted.tolist()}")
         return 0.0
-    numbers = np.array(answer, np.float64)
+    try:
+        numbers = np.array(answer, np.float64)
+    except (TypeError, ValueError):
+        raise CheckFailed(
+            f"{where} is {str(answer)[:200]}, and predict gives {expected.tolist()}"
+        ) from None
     wanted = np.asarray(expected, np.float64)
     close = numbers.shape == wanted.shape and np.allclose(
         numbers, wanted, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True

@@ -18,6 +18,9 @@ from pipeline.serving.server_versions import serving_release
 # KServe's IsvcNameFmt; the longest host name's part that Kubernetes allows.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
+# A release of tensorflow/serving; the image for GPUs ends with -gpu.
+_CPU_TAG = re.compile(r"\d+\.\d+\.\d+")
+
 
 def inference_service(
     model: ExportedModel, uri: str, name: str, profile: KubeflowConfig | None
@@ -46,6 +49,12 @@ def inference_service(
         resources[server.accelerator] = str(server.accelerator_count)
         if server.version is None:
             release += "-gpu"
+        elif _CPU_TAG.fullmatch(server.version):
+            raise ConfigError(
+                f"cluster.kubeflow.server.version={server.version}: tensorflow/serving of this tag "
+                f"does not use a GPU, and server.accelerator={server.accelerator} asks for one; "
+                f"use version: {server.version}-gpu, or leave the accelerator out."
+            )
     predictor: dict[str, Any] = {
         "minReplicas": server.min_replicas,
         "maxReplicas": server.max_replicas,

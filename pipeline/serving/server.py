@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 import sys
@@ -53,7 +54,8 @@ class Server:
                 text = response.read(_MOST_BYTES)
         except urllib.error.HTTPError as error:
             raise ServerError(f"{error.code} {_refusal(error.read(4096))}") from None
-        except OSError as error:  # URLError and timeouts too
+        # URLError and timeouts too; an answer that is not HTTP, or a port that is no number.
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise ServerError(f"no answer from {self.url} ({error})") from None
         try:
             return json.loads(text.decode())["predictions"]

@@ -100,16 +100,18 @@ def at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> 
         "output": config.output.model_copy(update={"folder": f"{root}/{config.name}"}),
         "metadata": config.metadata.model_copy(update={"cache": target.cache}),
     }
+    training: dict[str, Any] = {}
     if "checkpoint_every_minutes" not in config.training.model_fields_set:
-        minutes = {"checkpoint_every_minutes": _MINUTES_BETWEEN_CHECKPOINTS}
-        changed["training"] = config.training.model_copy(update=minutes)
+        training["checkpoint_every_minutes"] = _MINUTES_BETWEEN_CHECKPOINTS
+    if config.training.require_gpu is None and target.of_node("Trainer").has_nvidia_gpu:
+        training["require_gpu"] = True
+    if training:
+        changed["training"] = config.training.model_copy(update=training)
     if target.schema_path:
         schema = config.data_schema.model_copy(update={"path": target.schema_path})
         changed["data_schema"] = schema
     if target.beam is not None:
         changed["beam"] = target.beam
-    if config.training.require_gpu is None and target.of_node("Trainer").has_nvidia_gpu:
-        changed["training"] = config.training.model_copy(update={"require_gpu": True})
     return config.model_copy(update=changed)
 
 

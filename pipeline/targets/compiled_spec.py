@@ -104,7 +104,7 @@ class CompiledSpec:
 
     def renamed(self, prefixes: Mapping[str, str]) -> CompiledSpec:
         """Returns it with each prefix of a path replaced, in whatever names one."""
-        text = rename_text(json.dumps([self.spec, self.parameters]), prefixes)
+        text = rename_text(json.dumps([self.spec, self.parameters], ensure_ascii=False), prefixes)
         spec, parameters = json.loads(text)
         spec = change_compressed(spec, lambda text: rename_text(text, prefixes))
         return dataclasses.replace(self, spec=spec, parameters=parameters)

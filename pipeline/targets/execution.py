@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pipeline.targets import kubeflow_rules as rules
 from pipeline.targets.artifact_records import ArtifactRecords
 from pipeline.targets.kubeflow_pod import LOGS, Pod, PodError, start_pod
 from pipeline.targets.node_command import NodeCommand, Runner, on_this_machine, run, run_workers
 from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials, pod_environment
 from pipeline.targets.object_stores import ObjectStore
-from pipeline.targets.placeholders import Placeholders, same_path
+from pipeline.targets.placeholders import Placeholders, as_json
 from pipeline.targets.scope import Values
 
 _LISTS = ("LIST", "STRUCT")
+# Of Go's strconv.ParseBool; another text is an error.
+_TRUTHS: dict[str, bool] = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
 
 
 class CommandFailed(Exception):
@@ -136,16 +143,29 @@ def _command(
     part: Mapping[str, Any],
 ) -> NodeCommand:
     """Returns the command of a container, or of the driver that is a part of it."""
-    placeholders = Placeholders(attempt.executor_input, pod.path_of if pod else same_path)
     parts = [*part.get("command", []), *part.get("args", [])]
-    words = tuple(word for each in parts for word in placeholders.words(each))
     own = {each["name"]: each.get("value", "") for each in container.get("env", [])}
-    env = {**host.credentials.env, **own}
+    secrets = {name: os.environ[name] for name in attempt.secrets if name in os.environ}
+    env = {**host.credentials.env, **secrets, **own}
     image = container.get("image") or container.get("imageUri", "")
     if pod is None:
+        placeholders = Placeholders(attempt.executor_input)
+        words = tuple(word for each in parts for word in placeholders.words(each))
         return NodeCommand(attempt.name, image, words, env)
+    if structured := [each for each in parts if Placeholders.is_structured(each)]:
+        raise PodError(
+            f"was not started: the program would get the text {structured[0]} as it is "
+            f"({rules.STRUCTURED}); use a Python component, or join the words in the program"
+        )
     pod_env = pod_environment(attempt.name, pod.home, secrets=attempt.secrets)
-    return NodeCommand(attempt.name, image, pod.arguments(words, {**pod_env, **env}), env, pod_env)
+    # The kubelet knows the variables of the pod's spec, not those of the image (HOME, PATH). The
+    # launcher, which fills placeholders, gets arguments and ExecutorInput from it.
+    known = {name: value for name, value in pod_env.items() if name.startswith("KFP_POD_")}
+    known |= {**secrets, **own}
+    (given,) = pod.arguments([as_json(attempt.executor_input)], known)
+    placeholders = Placeholders(json.loads(given), pod.path_of)
+    words = [word for each in pod.arguments(parts, known) for word in placeholders.words(each)]
+    return NodeCommand(attempt.name, image, tuple(words), env, pod_env)
 
 
 def resolved(
@@ -173,7 +193,9 @@ def imported(
     (key,) = component["outputDefinitions"]["artifacts"]
     uri = importer["artifactUri"]
     values = told["inputs"]["parameterValues"]
-    place = uri["constant"] if "constant" in uri else values[uri["runtimeParameter"]]
+    place = uri["constant"] if "constant" in uri else values.get(uri["runtimeParameter"])
+    if not place:
+        raise ValueError(f"the importer's {uri['runtimeParameter']} has no value; give it one")
     artifact = {
         "name": place,
         "uri": place,
@@ -189,7 +211,9 @@ def _made(component: Mapping[str, Any], outputs: Mapping[str, Any]) -> Values:
     output = json.loads(written.read_text()) if written.exists() else {}
     artifacts = outputs["artifacts"]
     for key, found in output.get("artifacts", {}).items():
-        for artifact, changed in zip(artifacts[key]["artifacts"], found["artifacts"], strict=True):
+        # What is not declared is ignored, as the launcher does (uploadOutputArtifacts).
+        known = artifacts.get(key, {}).get("artifacts", [])
+        for artifact, changed in zip(known, found.get("artifacts", []), strict=False):
             artifact["uri"] = changed.get("uri") or artifact["uri"]
             artifact["metadata"] = {**artifact["metadata"], **changed.get("metadata", {})}
     parameters = dict(output.get("parameterValues", {}))
@@ -197,7 +221,14 @@ def _made(component: Mapping[str, Any], outputs: Mapping[str, Any]) -> Values:
     for key, place in outputs["parameters"].items():
         file = Path(place["outputFile"])
         if key not in parameters and file.exists():
-            parameters[key] = _typed(file.read_text(), declared[key].get("parameterType", "STRING"))
+            kind = declared[key].get("parameterType", "STRING")
+            try:
+                parameters[key] = _typed(file.read_text(encoding="utf-8"), kind)
+            except (ValueError, KeyError):
+                raise CommandFailed(
+                    f"wrote an output parameter {key} that is no {kind}: "
+                    f"{file.read_text(errors='replace')[:80]!r}"
+                ) from None
     return Values(artifacts, parameters)
 
 
@@ -205,5 +236,10 @@ def _typed(text: str, kind: str) -> Any:
     if kind in ("NUMBER_INTEGER", "NUMBER_DOUBLE"):
         return float(text) if kind == "NUMBER_DOUBLE" else int(text)
     if kind == "BOOLEAN":
-        return text.strip().lower() == "true"
-    return json.loads(text) if kind in _LISTS else text
+        return _TRUTHS[text.strip()]
+    if kind not in _LISTS:
+        return text
+    value = json.loads(text)
+    if not isinstance(value, list if kind == "LIST" else dict):
+        raise ValueError(text)
+    return value

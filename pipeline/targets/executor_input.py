@@ -6,6 +6,7 @@ the names of the compiled file. All functions take and return JSON values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -26,9 +27,7 @@ def output_names(declared: list[str]) -> dict[str, str]:
         declared: the component's own names.
     """
     return {
-        name: f"{_RENAMED}{name}"
-        if any(name.startswith(other) for other in declared if other != name)
-        else name
+        name: _RENAMED * sum(name.startswith(other) for other in declared if other != name) + name
         for name in declared
     }
 
@@ -78,7 +77,12 @@ def restore_names(
         handed_over: names of the outputs in the platform's ExecutorInput.
     """
     artifacts = executor_output.get("artifacts", {})
-    names = {key: f"{_RENAMED}{key}" for key in artifacts if f"{_RENAMED}{key}" in handed_over}
+    names = {
+        key: given
+        for key in artifacts
+        for given in handed_over
+        if re.fullmatch(f"(?:{_RENAMED})*{re.escape(key)}", given)
+    }
     return {
         **executor_output,
         "artifacts": {names.get(key, key): each for key, each in artifacts.items()},

@@ -33,7 +33,7 @@ _BUCKETS = {
 _IMAGE = re.compile(
     r"([A-Za-z0-9.-]+(:\d{1,5})?/)?"
     r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
-    r"(:\w[\w.-]{0,127}|@sha256:[0-9a-f]{64})"
+    r"(:\w[\w.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})"
 )
 _MAX_LABELS = 64  # of a resource of Google Cloud; TFX writes three of them
 _TFX_LABELS = 3
@@ -55,7 +55,12 @@ def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
         there: The configuration with the target's own places in it.
         profile: The target's section of `cluster:`.
     """
-    found = [*_image(profile), *_buckets(there, profile), *_resources(profile)]
+    found = [
+        *_image(profile),
+        *_buckets(there, profile),
+        *_resources(profile),
+        *_beam_arguments(there, profile),
+    ]
     if isinstance(profile, KubeflowConfig):
         found += [*_kubernetes_names(profile), *_environment(profile)]
     if isinstance(profile, VertexConfig):
@@ -123,17 +128,20 @@ def _resources(profile: TargetConfig) -> Iterator[str]:
     most_cores, most_gib, owner = _KUBEFLOW_BOUNDS if is_kubeflow else _VERTEX_BOUNDS
     for name, node in profile.resources.items():
         field = f"{profile.section}.resources.{name}"
-        if node.cpu is not None and node.cpu > most_cores:
-            yield (
-                f"{field}.cpu={node.cpu:g}: the largest of {owner} have {most_cores:g} cores; give "
-                f"cores, not thousandths of them: {min(most_cores, node.cpu / 1000):g}?"
-            )
-        if node.memory_gib is not None and node.memory_gib > most_gib:
-            yield (
-                f"{field}.memory_gib={node.memory_gib:g}: the largest of {owner} have "
-                f"{most_gib:.0f} GiB; give GiB, not MiB: "
-                f"{min(most_gib, node.memory_gib / 1024):.3g}?"
-            )
+        for key in ("cpu", "cpu_request"):
+            cores = getattr(node, key)
+            if cores is not None and cores > most_cores:
+                yield (
+                    f"{field}.{key}={cores:g}: the largest of {owner} have {most_cores:g} cores; "
+                    f"give cores, not thousandths of them: {min(most_cores, cores / 1000):g}?"
+                )
+        for key in ("memory_gib", "memory_request_gib"):
+            gib = getattr(node, key)
+            if gib is not None and gib > most_gib:
+                yield (
+                    f"{field}.{key}={gib:g}: the largest of {owner} have {most_gib:.0f} GiB; give "
+                    f"GiB, not MiB: {min(most_gib, gib / 1024):.3g}?"
+                )
         minutes = node.timeout_minutes
         if minutes is not None and 60 * minutes > _MAX_DEADLINE_SECONDS:
             yield (
@@ -203,6 +211,20 @@ def _environment(profile: KubeflowConfig) -> Iterator[str]:
                 "sees the run. Put it into a Kubernetes Secret (kubectl create secret generic "
                 f"NAME --from-literal=key=...) and use {profile.section}.secrets: "
                 f"{{NAME: {{key: {name}}}}}."
+            )
+
+
+def _beam_arguments(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
+    """Beam has options for credentials, such as --s3_secret_access_key; a file would show them."""
+    field = "beam" if profile.beam is None else f"{profile.section}.beam"
+    for argument in there.beam.pipeline_args():
+        name, _, value = argument.lstrip("-").partition("=")
+        # The name of a key in Cloud KMS is no secret.
+        if not name.endswith("kms_key") and (reason := looks_secret(name, value)):
+            yield (
+                f"{field}.extra_args: --{name}: {reason}, and the compiled file would show it to "
+                "everybody who sees the run. Leave it out, and give nodes the credential as an "
+                "environment variable by cluster.kubeflow.secrets, or by the service account."
             )
 
 

@@ -58,13 +58,20 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
                 f"cluster.kubeflow.resources.{name}.accelerator={kind}: Kubernetes names a device "
                 "by its plugin; use nvidia.com/gpu."
             )
-    if target.pipeline_root.startswith("minio://"):
-        found.append(
-            f"cluster.kubeflow.pipeline_root={target.pipeline_root}: no TensorFlow has a file "
-            "system for minio://; write s3://, give MinIO's address as "
-            "cluster.kubeflow.environment.AWS_ENDPOINT_URL, and see docs/kubeflow.md for its "
-            "secret."
-        )
+    for field, place in (
+        ("cluster.kubeflow.pipeline_root", target.pipeline_root),
+        ("cluster.kubeflow.baseline_model", target.baseline_model),
+        ("data.path", config.data.path),
+        ("data.eval_path", config.data.eval_path),
+        ("schema.path", config.data_schema.path),
+        ("serving.push_folder", config.serving.push_folder),
+    ):
+        if (place or "").startswith("minio://"):
+            found.append(
+                f"{field}={place}: no TensorFlow has a file system for minio://; write s3://, give "
+                "MinIO's address as cluster.kubeflow.environment.AWS_ENDPOINT_URL, and see "
+                "docs/kubeflow.md for its secret."
+            )
     if target.pipeline_root.startswith("s3://") and config.beam.engine not in (
         "in_memory",
         "dataflow",

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.targets import kubeflow_rules as rules
-from pipeline.targets.object_stores import ObjectStore
+from pipeline.targets.object_stores import ObjectStore, object_store
 
 LOGS = "executor-logs"
-_VARIABLE = re.compile(r"\$(\$\([\w.-]+\))|\$\(([\w.-]+)\)")
+_VARIABLE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 class PodError(Exception):
@@ -60,8 +60,11 @@ class Pod:
         """
         for key, found in self.executor_input["inputs"]["artifacts"].items():
             for artifact in found["artifacts"]:
-                if artifact["uri"].startswith(self.root):
-                    self._download(key, artifact["uri"].rstrip("/"))
+                uri = artifact["uri"].rstrip("/")
+                if uri.startswith(f"{self.root}/"):
+                    self._download(key, uri)
+                elif "://" not in uri or uri.startswith(("gs://", "s3://")):
+                    self._download_imported(uri)
 
     def upload(self) -> None:
         """Uploads what the command wrote to the local paths of its output artifacts."""
@@ -100,9 +103,18 @@ class Pod:
         """
 
         def value(found: re.Match[str]) -> str:
-            return found[1] or env.get(found[2], found[0])
+            return "$" if found[0] == "$$" else env.get(found[1], found[0])
 
         return tuple(_VARIABLE.sub(value, word) for word in words)
+
+    def _download_imported(self, uri: str) -> None:
+        """Downloads what an importer names elsewhere than below the root."""
+        store = object_store(uri)
+        for place in store.keys(uri):
+            if place == uri or place.startswith(f"{uri}/"):
+                path = Path(self.path_of(place))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                store.download(place, path)
 
     def _download(self, key: str, uri: str) -> None:
         foreign = []

@@ -66,9 +66,15 @@ OUTPUT_PARAMETERS = Rule(
 )
 NUMBERS = Rule("Writes the number 2 as `2`, not as `2.0`", _LAUNCHER, "all")
 VARIABLES = Rule(
-    "Replaces `$(NAME)` in an argument by the pod's variable of that name; `$$(NAME)` stays",
+    "Replaces `$(NAME)` in an argument by the variable of that name in the pod's spec, and `$$` "
+    "by `$`",
     "Kubernetes (the kubelet)",
     "all",
+)
+STRUCTURED = Rule(
+    "Takes KFP's Concat in an argument as plain text, and IfPresent up to 2.16.1",
+    _LAUNCHER,
+    "2.5 and newer",
 )
 ARGUMENT_LENGTH = Rule(
     "Starts no process with an argument of 128 KiB or more (Linux); the ExecutorInput, the task, "
@@ -97,6 +103,7 @@ RULES = (
     OUTPUT_PARAMETERS,
     NUMBERS,
     VARIABLES,
+    STRUCTURED,
     ARGUMENT_LENGTH,
     WORKFLOW_SIZE,
     ENVIRONMENT,

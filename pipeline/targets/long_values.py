@@ -20,14 +20,18 @@ _READ_BY_DRIVER = frozenset({"input_base", "input_config", "range_config"})
 
 
 def compress_properties(task: Mapping[str, Any]) -> None:
-    """Compresses the long constants of a task, in place.
+    """Compresses the constants of a task that would not arrive as they are, in place.
+
+    Kubernetes replaces `$$` and `$(NAME)` in arguments, and all constants travel in one.
 
     Args:
         task: of a pipelineSpec, as JSON values.
     """
     for name, source in task.get("inputs", {}).get("parameters", {}).items():
         value = source.get("runtimeValue", {}).get("constant")
-        if isinstance(value, str) and len(value) > _LONG and name not in _READ_BY_DRIVER:
+        if not isinstance(value, str) or name in _READ_BY_DRIVER:
+            continue
+        if len(value) > _LONG or "$$" in value or "$(" in value:
             source["runtimeValue"]["constant"] = compress(value)
 
 

@@ -22,7 +22,7 @@ from trainer_module.devices.launch import WorkersFailed, launch
 _TIMED_OUT = 124  # of coreutils' timeout
 _GRACE_SECONDS = 10.0
 # As a Python component of KFP does before it starts.
-_INSTALLS = re.compile(r"\bpip3? install\b|\buv pip install\b")
+_INSTALLS = re.compile(r"\bpip[\d.]*\b[^\n;&|]*?\b(?:un)?install\b")
 
 
 class NodeCommand(NamedTuple):
@@ -70,11 +70,12 @@ def on_this_machine(command: NodeCommand) -> Process:
         **command.env,
     }
     python = sys.executable
-    if any(_INSTALLS.search(word) for word in words):
-        python = str(make_environment(Path(env["HOME"]) if command.pod else None))
+    if _INSTALLS.search(" ".join(words)):  # `pip`, `install` may be two words
+        # Not HOME of `env`: a spec may set it to a folder of this machine, such as /tmp.
+        python = str(make_environment(Path(command.pod["HOME"]) if command.pod else None))
         env["PATH"] = f"{Path(python).parent}:{_without_python(env['PATH'])}"
         del env["PYTHONPATH"]
-    if words[0] in ("python", "python3"):
+    if words and words[0] in ("python", "python3"):
         words[0] = python
     return Process(words, env)
 
@@ -92,14 +93,22 @@ def run(process: Process, log: Path, *, timeout: float | None = None) -> str:
     """
     if refusal := refuse_long_arguments(process.words):
         return refusal
+    if not process.words:
+        return "cannot start: neither command nor args name a program; name one in the spec"
     with log.open("ab") as stream:
-        child = subprocess.Popen(
-            _limited(process.words, timeout),
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=process.env,
-        )
+        try:
+            child = subprocess.Popen(
+                _limited(process.words, timeout),
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=process.env,
+            )
+        except OSError as error:  # no such program, or arguments and variables that are too long
+            return (
+                f"cannot start {process.words[0]}: {error.strerror}. Replay with --image if the "
+                "program is in the image alone"
+            )
         try:
             return _how(child.wait(), timeout)
         except BaseException:

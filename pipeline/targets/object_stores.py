@@ -10,6 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from pipeline.common.errors import ConfigError
+
+REPLAY_LOG = "log.txt"
+"""A file of the replay's own beside a task's artifacts: no object."""
+
 
 class ObjectStore(Protocol):
     """Where artifacts are."""
@@ -36,7 +41,7 @@ class Folder:
         if not start.parent.is_dir():
             return
         for entry in sorted(start.parent.iterdir()):
-            if entry.name.startswith(start.name):
+            if entry.name.startswith(start.name) and entry.name != REPLAY_LOG:
                 inside = sorted(entry.rglob("*")) if entry.is_dir() else [entry]
                 yield from (str(path) for path in inside if path.is_file())
 
@@ -102,11 +107,20 @@ class GoogleStorage:
 
 
 def object_store(root: str) -> ObjectStore:
-    """Returns the store of a place: `s3://...`, `gs://...` or a folder of this machine."""
+    """Returns the store of a place: `s3://...`, `gs://...` or a folder of this machine.
+
+    Raises:
+        ConfigError: The place is of another scheme.
+    """
     if root.startswith("s3://"):
         return S3()
     if root.startswith("gs://"):
         return GoogleStorage()
+    if "://" in root:
+        raise ConfigError(
+            f"--remote: the pipeline root is {root}, and a replay knows s3://, gs:// and folders; "
+            "write minio:// as s3://, with AWS_ENDPOINT_URL, or leave --remote out."
+        )
     return Folder()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
 _STRUCTURED = ('{"IfPresent":', '{"Concat":')
+_PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']*)'\]\}\}")
 _STEP = re.compile(r"\.(\w+)|\['([^']*)'\]")
 # Where ExecutorInput's JSON names differ from the placeholder's.
 _NAMES = {"output_file": "outputFile"}
@@ -45,7 +46,14 @@ class Placeholders:
         Raises:
             ValueError: A placeholder names what is not there, or is of an unknown form.
         """
-        return _PLACEHOLDER.sub(lambda found: self._value(found[1]), text)
+        filled = _PLACEHOLDER.sub(lambda found: self._value(found[1]), text)
+        # Values may have placeholders: KFP's compiler writes f"hi {name}" as such a constant.
+        return _PARAMETER.sub(self._parameter, filled)
+
+    @staticmethod
+    def is_structured(text: str) -> bool:
+        """Returns whether an argument is KFP's IfPresent or Concat."""
+        return text.startswith(_STRUCTURED)
 
     def words(self, text: str) -> list[str]:
         """Returns what an argument stands for: one word, or what KFP's IfPresent and Concat give.
@@ -59,6 +67,10 @@ class Placeholders:
         if text.startswith(_STRUCTURED):
             return self._expand(json.loads(text))
         return [self.fill(text)]
+
+    def _parameter(self, found: re.Match[str]) -> str:
+        values = self.executor_input.get("inputs", {}).get("parameterValues", {})
+        return as_text(values[found[1]]) if found[1] in values else found[0]
 
     def _expand(self, node: Any) -> list[str]:
         if isinstance(node, str):
@@ -108,14 +120,15 @@ def as_text(value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, float) and not isinstance(value, bool):
-        return format(Decimal(repr(value)).normalize(), "f")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        # A double on the platform: of 2^53 + 1 the last digit is lost there, too.
+        return format(Decimal(repr(float(value))).normalize(), "f")
     return as_json(value)
 
 
 def as_json(value: Any) -> str:
     """Returns JSON as the platforms write it: compact, 2.0 as 2."""
-    return json.dumps(_with_integers(value), separators=(",", ":"))
+    return json.dumps(_with_integers(value), separators=(",", ":"), ensure_ascii=False)
 
 
 def _with_integers(value: Any) -> Any:

@@ -16,8 +16,9 @@ from pipeline.config.kubernetes import SHARED_MEMORY_PATH, NodeAffinityTerm, Req
 # Argo merges the driver's patch into the pod strategically: of mounts at one path the later one
 # stays, so a volume that is mounted here takes the emptyDir's place.
 _SCRATCH_PATHS = {"gs": "/gcs", "s3": "/s3"}
-_SCRATCH_VOLUME = "scratch"
-_SHARED_MEMORY_VOLUME = "shm"
+# No claim is called so: KFP names the volume of a claim after the claim.
+_SCRATCH_VOLUME = "tfx-largebatch-scratch"
+_SHARED_MEMORY_VOLUME = "tfx-largebatch-shm"
 _EPHEMERAL_STORAGE = "ephemeral-storage"
 _GIB = 2**30
 _MIB_PER_GIB = 1024

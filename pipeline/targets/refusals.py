@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from components.arrow_example_gen.spans import check_pattern
+from components.arrow_example_gen.spans import check_pattern, has_placeholders
 from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
@@ -19,7 +19,9 @@ from pipeline.targets.engine_refusals import engine_for_large_data, engine_refus
 from pipeline.targets.field_checks import field_refusals
 from trainer_module.common.code_fingerprint import is_installed
 
-_TAGGED = re.compile(r"^[^\s:@]+(:\d+/[^\s:@]+)?(:[\w][\w.-]*|@sha256:[0-9a-f]{64})$")
+_TAGGED = re.compile(
+    r"^[^\s:@]+(:\d+/[^\s:@]+)?(:\w[\w.-]*(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})$"
+)
 _PROCESSES = "--direct_num_workers="
 _BUILD_FILES = ("pyproject.toml", "setup.py")
 _GIB = 2**30
@@ -46,6 +48,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         *field_refusals(there, profile),
         *_gpu_image(profile),
         *_places(there, profile),
+        *_spans(there, profile),
         *_functions(there),
         *_workers(there, profile),
         *engine_refusals(there, profile),
@@ -126,6 +129,17 @@ def _places(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
             check_pattern(path or "")
         except ValueError as error:
             yield f"{field}={error}."
+
+
+def _spans(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
+    """The YAML's own paths were compared when it was read; a profile may replace one of them."""
+    data = there.data
+    if data.eval_path and has_placeholders(data.path) != has_placeholders(data.eval_path):
+        yield (
+            f"{profile.section}: data.path={data.path} and data.eval_path={data.eval_path} there: "
+            "{SPAN} or a date is in one of them alone; put it into both, as "
+            f"{profile.section}.data_path and {profile.section}.eval_path."
+        )
 
 
 def _functions(there: PipelineConfig) -> Iterator[str]:

@@ -122,7 +122,7 @@ def _constants(node: Any) -> Iterator[str]:
     """Yield the texts of constant parameters: what nodes read and write."""
     if isinstance(node, dict):
         for key, each in node.items():
-            if key not in ("image", "args"):
+            if key not in ("image", "args", "description"):
                 yield from _constants(each)
     elif isinstance(node, list):
         for each in node:

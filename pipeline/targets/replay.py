@@ -34,13 +34,14 @@ class NodeFailed(Exception):
 
     Attributes:
         name: the node.
+        words: how it ended.
         log: what it wrote; None where nothing of it ran.
     """
 
     def __init__(self, name: str, words: str, log: Path | None = None) -> None:
         """Takes how its process ended and where its words are."""
         super().__init__(f"{name} {words}" + (f"; its log is {log}" if log else ""))
-        self.name, self.log = name, log
+        self.name, self.words, self.log = name, words, log
 
     def last_lines(self) -> list[str]:
         """Returns what the node wrote last, or what is to be said in its place."""
@@ -277,7 +278,8 @@ class Replay:
             except execution.CommandFailed as error:
                 if number == most:
                     again = f" {most} times" if most > 1 else ""
-                    raise NodeFailed(name, f"{error}{again}", log) from None
+                    wrote = log if log.exists() else None  # none where nothing was started
+                    raise NodeFailed(name, f"{error}{again}", wrote) from None
                 self._on_retry(name, str(error))
         raise AssertionError(most)
 

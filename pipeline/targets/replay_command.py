@@ -110,7 +110,8 @@ def replay_file(
         for line in failure.last_lines():
             print(f"  {line}", file=sys.stderr)
         if failure.log:
-            console.print(f"Log: {failure.log}")
+            # How it ended: its log does not say what the platform would refuse.
+            console.print(f"{failure.name} {failure.words}\nLog: {failure.log}")
         return exit_codes.FAILED
     code = _summary(nodes, replay.place, console)
     if check_pushed is None or code != exit_codes.DONE:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict
 
+from components.arrow_example_gen.spans import has_placeholders
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.config.config_errors import error_text
@@ -185,7 +186,14 @@ class NodeParameters(BaseModel):
 
     def _path_errors(self, values: Mapping[str, Any]) -> Iterator[str]:
         paths = {".".join(keys) for keys in PATH_FIELDS}
-        for field, value in self._overrides(values).items():
+        overrides = self._overrides(values)
+        path, spans = overrides.get("data.path"), self.config.get("data", {}).get("spans", 1)
+        if path is not None and spans > 1 and not has_placeholders(str(path)):
+            yield (
+                f"data.path={path!r}: data.spans is {spans}, and this has no {{SPAN}} and no date; "
+                "put one into it (gs://bucket/{YYYY}-{MM}-{DD}/*.csv)."
+            )
+        for field, value in overrides.items():
             if field in paths and not is_remote(str(value)) and not Path(str(value)).is_absolute():
                 yield (
                     f"{field}={value!r}: a path of the machine that started the run; name a place "

@@ -6,7 +6,8 @@ import re
 
 # Whole words of a name, so that TOKENIZERS_PARALLELISM and MAX_TOKENS pass.
 _SECRET_WORDS = {
-    *("SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PWD", "TOKEN", "APIKEY"),
+    *("SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "TOKEN", "APIKEY"),
+    *("SECRETKEY", "SECRETACCESSKEY"),
 }
 # A name that ends so says where a credential is, not what it is.
 _PLACES = {
@@ -14,6 +15,8 @@ _PLACES = {
 }
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _URL_WITH_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@:]*:[^/?#\s]+@")
+# https://TOKEN@host, as package indexes and git take it; the name of a user is shorter.
+_URL_WITH_TOKEN = re.compile(r"https?://[^/?#\s@:]{20,}@")
 
 
 def looks_secret(name: str, value: str) -> str | None:
@@ -30,6 +33,8 @@ def looks_secret(name: str, value: str) -> str | None:
         return "its value is a private key"
     if _URL_WITH_PASSWORD.search(value):
         return "its value has a URL with a password"
+    if _URL_WITH_TOKEN.search(value):
+        return "its value has a URL with a token"
     words = [word for word in re.split(r"[^A-Z0-9]+", name.upper()) if word]
     if not words or not value or words[-1] in _PLACES:
         return None

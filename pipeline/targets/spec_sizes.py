@@ -55,7 +55,8 @@ def _properties(spec: Mapping[str, Any]) -> Iterator[str]:
 def _arguments_of_driver(spec: Mapping[str, Any]) -> Iterator[str]:
     parts = {
         "task": dict(_tasks(spec)),
-        "component": {k: v for k, v in spec["components"].items() if "dag" not in v},
+        # A graph's component has all of its tasks: the driver of the graph gets it whole.
+        "component": {"root": spec["root"], **spec["components"]},
         "container": spec["deploymentSpec"]["executors"],
     }
     for kind, each in parts.items():

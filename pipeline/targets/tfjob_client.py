@@ -195,8 +195,13 @@ class JobClient:
             log.finish(max(0.0, until - time.monotonic()))
 
     def _failure(self, name: str, reason: str) -> Result:
-        ended = []
-        for pod in self._pods(name):
+        ended, pods = [], []
+        with (
+            contextlib.suppress(JobError, ConnectionError),  # that it failed is known already
+            _translate_errors("list pods", self._cluster.namespace),
+        ):
+            pods = self._pods(name)
+        for pod in pods:
             for status in pod.status.container_statuses or []:
                 if (end := status.state and status.state.terminated) and end.exit_code:
                     lost = end.exit_code == EXIT_WORKER_LOST

@@ -84,7 +84,7 @@ class Node(NamedTuple):
             given = [RESULT, self.result, *self.arguments]
             (container,) = pod["containers"]
             container["env"].append({"name": LAUNCHER_POD, "value": owner["name"]})
-            container["args"] = [each.replace("$(", "$$(") for each in given]
+            container["args"] = [each.replace("$", "$$") for each in given]
         return manifest
 
 
@@ -103,7 +103,10 @@ def run_on_cluster(node: Node, client: JobClient) -> Result:
     try:
         return client.follow(name)
     finally:
-        client.delete(name)
+        try:
+            client.delete(name)
+        except (JobError, ConnectionError) as error:  # it ends with this pod, whose owner it has
+            print(f"TFJob {name} is not deleted now: {error}", flush=True)
 
 
 def run_on_this_machine(node: Node) -> Result:

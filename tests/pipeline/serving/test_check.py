@@ -136,3 +136,20 @@ def test_models_that_cannot_be_checked_are_errors(tmp_path, rows, capsys):
     (tmp_path / "3" / "saved_model.pb").write_bytes(b"\x08\x01torn")
     assert check(tmp_path, rows) == 2
     assert "saved_model.pb is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["abc", [1, [2]], {"b": 1}])
+def test_review_numbers(answer):
+    import numpy as np
+
+    from pipeline.serving.check import CheckFailed, _compare
+
+    with pytest.raises(CheckFailed, match="predict gives"):
+        _compare(answer, np.array([1.0]), "raw")
+
+
+def test_review_port():
+    from pipeline.serving.server import ServerError, running_server
+
+    with pytest.raises(ServerError, match="nonnumeric port"):
+        running_server("http://127.0.0.1:abc/v1/models/x").predict(b"{}")

@@ -302,7 +302,9 @@ def test_credentials_reach_a_container_and_the_files_that_they_name(tmp_path, mo
     printed = subprocess.run(
         process.words, env=process.env, capture_output=True, text=True, check=True
     ).stdout
-    assert "--env=AWS_SECRET_ACCESS_KEY=secret" in printed
+    assert "--env=AWS_SECRET_ACCESS_KEY " in printed
+    assert "secret" not in f"{printed} {process.words}"
+    assert process.env["AWS_SECRET_ACCESS_KEY"] == "secret"
     assert f"--volume={key}:{key}:ro" in printed
     assert "MY_DATABASE" not in printed
 

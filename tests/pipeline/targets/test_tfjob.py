@@ -348,3 +348,10 @@ def test_each_task_runs_the_entry_point_and_the_chiefs_output_reaches_the_launch
     assert set(output["artifacts"]) == {"model", "output_model_run"}
     (found,) = output["artifacts"]["model"]["artifacts"]
     assert found["metadata"]["written_by"] == "chief-0"
+
+
+def test_a_job_that_cannot_be_deleted_keeps_its_result(server, tmp_path, capsys):
+    server.failures[f"DELETE {JOBS}/"] = Answer({"message": "restarting"}, 503)
+    result = run_on_cluster(node_of(SAYS, tmp_path), JobClient(cluster_of(server), interval=0.1))
+    assert result.code == 0
+    assert "is not deleted now: 503" in capsys.readouterr().out

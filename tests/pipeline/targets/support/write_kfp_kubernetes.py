@@ -46,13 +46,17 @@ def pipeline():
     k8s.set_image_pull_secrets(task, ["registry", "other"])
     k8s.set_image_pull_policy(task, "Always")
     k8s.empty_dir_mount(
-        task, volume_name="shm", mount_path="/dev/shm", medium="Memory", size_limit="2Gi"
+        task,
+        volume_name="tfx-largebatch-shm",
+        mount_path="/dev/shm",
+        medium="Memory",
+        size_limit="2Gi",
     )
     k8s.mount_pvc(task, pvc_name="vocabularies", mount_path="/mnt/words", sub_path="en")
     k8s.mount_pvc(task, pvc_name="cache", mount_path="/mnt/cache")
     k8s.add_ephemeral_volume(
         task,
-        volume_name="scratch",
+        volume_name="tfx-largebatch-scratch",
         mount_path="/s3",
         access_modes=["ReadWriteOnce"],
         size="1536Mi",

@@ -1,0 +1,234 @@
+"""Odd but plausible files: a replay ends as the platform does, with a message."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+from pipeline.cli.cli import main
+from pipeline.targets.executor_input import output_names, restore_names
+from pipeline.targets.in_image import runner_in_image
+from pipeline.targets.kubeflow_pod import Pod
+from pipeline.targets.long_values import compress_properties, expand
+from pipeline.targets.node_command import NodeCommand, on_this_machine
+from pipeline.targets.node_environment import pod_environment
+from pipeline.targets.object_stores import Folder
+from pipeline.targets.spec_sizes import find_oversized
+
+ARTIFACT = {"schemaTitle": "system.Artifact"}
+OUT = "{{$.outputs.artifacts['out'].path}}"
+# Writes its other words, a line each, to a file in its first.
+WRITE = 'mkdir -p "$0"; printf "%s\\n" "$@" > "$0/words"'
+
+
+def component(outputs=("out",), parameters=None):
+    return {
+        "executorLabel": "x",
+        "outputDefinitions": {
+            "artifacts": {key: {"artifactType": ARTIFACT} for key in outputs},
+            "parameters": {k: {"parameterType": v} for k, v in (parameters or {}).items()},
+        },
+    }
+
+
+def spec_of(command, args=(OUT,), inputs=None, env=None, **more):
+    variables = [{"name": k, "value": v} for k, v in (env or {}).items()]
+    container = {"image": "x:1", "command": command, "args": list(args), "env": variables}
+    given = {k: {"runtimeValue": {"constant": v}} for k, v in (inputs or {}).items()}
+    task = {"componentRef": {"name": "write"}, "inputs": {"parameters": given}}
+    return {
+        "pipelineInfo": {"name": "one"},
+        "root": {"dag": {"tasks": {"Write": task, **more.get("tasks", {})}}},
+        "components": {"write": component(**more.get("of", {})), **more.get("components", {})},
+        "deploymentSpec": {"executors": {"x": {"container": container}, **more.get("run", {})}},
+    }
+
+
+def replay(folder, spec, *options):
+    path = folder / "spec.yaml"
+    path.write_text(json.dumps(spec))
+    return main(["replay", "--spec", str(path), "--root", str(folder / "root"), *options])
+
+
+def words(folder):
+    (file,) = folder.glob("root/one/*/Write/out/words")
+    return file.read_text().splitlines()
+
+
+def reader(key, command):
+    """A task that reads an output of `Write`."""
+    source = {"taskOutputArtifact": {"producerTask": "Write", "outputArtifactKey": key}}
+    path = "{{$.inputs.artifacts['a'].path}}"
+    return {
+        "tasks": {"Read": {"componentRef": {"name": "r"}, "inputs": {"artifacts": {"a": source}}}},
+        "components": {"r": {"executorLabel": "r"}},
+        "run": {"r": {"container": {"image": "x:1", "command": [*command, path]}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (spec_of(["true"], of={"parameters": {"score": "STRING"}}), "its output parameter score"),
+        (spec_of(["true"], ["--a", "{{$}}{{$}}"], {"a": "y" * 90_000}), "its argument --a has"),
+        (spec_of(["/app/train"]), "cannot start /app/train: No such file"),
+        (spec_of([], []), "neither command nor args"),
+        (spec_of(["true"], ["{{$}}"] * 40, {"a": "y" * 90_000}), "Argument list too long"),
+    ],
+    ids=["output parameter", "argument", "program", "no command", "arguments together"],
+)
+def test_a_node_that_cannot_start_or_is_refused_says_why(tmp_path, capsys, spec, why):
+    assert replay(tmp_path, spec) == 1
+    assert why in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("pip", "install", "x"), ("sh", "-c", "pip -q install x"), ("sh", "-c", "pip uninstall x")],
+)
+def test_pip_of_a_node_is_that_of_a_throwaway_environment(tmp_path, command):
+    spec_home = tmp_path / "home"
+    (spec_home / "python" / "bin").mkdir(parents=True)
+    (spec_home / "python" / "bin" / "pip").write_text("mine")
+    pod = tmp_path / "pod"
+    pod.mkdir()
+    env = {"HOME": str(spec_home)}
+    process = on_this_machine(NodeCommand("n", "i", command, env, pod_environment("n", pod)))
+    found = shutil.which("pip", path=process.env["PATH"])
+    assert found == str(pod / "python" / "bin" / "pip")
+    assert (spec_home / "python" / "bin" / "pip").read_text() == "mine"
+
+
+def test_secrets_of_the_cluster_reach_a_container_but_no_command_line(tmp_path, monkeypatch):
+    from pipeline.targets.execution import Attempt, Host, _command
+    from pipeline.targets.kubeflow_pod import start_pod
+
+    monkeypatch.setenv("MY_TOKEN", "of-this-machine")
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    nothing = {"artifacts": {}, "parameters": {}, "parameterValues": {}}
+    given = {"inputs": nothing, "outputs": nothing}
+    host = Host(runner_in_image("x:1", builder="docker", root=tmp_path), store=Folder())
+    with start_pod(given, tmp_path, Folder(), str(tmp_path)) as pod:
+        attempt = Attempt("N", {}, {}, given, tmp_path / "log", secrets=("MY_TOKEN",))
+        container = {"image": "x:1", "command": ["python", "-V"]}
+        process = host.runner(_command(attempt, host, pod, container, container))
+    assert "--env=MY_TOKEN" in process.words
+    assert process.env["MY_TOKEN"] == "of-this-machine"
+
+
+def test_an_imported_artifact_is_on_the_pods_disk(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "rows.csv").write_text("1")
+    spec = spec_of(["true"], **reader("out", ["sh", "-c", 'test -f "$0/rows.csv"']))
+    importer = {"artifactUri": {"constant": "s3://b/data"}, "typeSchema": ARTIFACT}
+    spec["deploymentSpec"]["executors"]["x"] = {"importer": importer}
+    assert replay(tmp_path, spec, "--map", f"s3://b/data={data}") == 0
+
+
+def test_an_output_that_is_called_log_is_none_of_the_replays(tmp_path):
+    args = ["{{$.outputs.artifacts['log'].path}}"]
+    more = reader("log", ["sh", "-c", 'test -f "$0/words"'])
+    assert (
+        replay(tmp_path, spec_of(["sh", "-c", WRITE], args, of={"outputs": ["log"]}, **more)) == 0
+    )
+
+
+def test_no_name_of_an_output_begins_with_anothers():
+    names = output_names(["model", "model_run", "model_run_logs"])
+    found = list(names.values())
+    assert not [a for a in found for b in found if a != b and a.startswith(b)]
+    written = {"artifacts": {name: {} for name in names}}
+    assert list(restore_names(written, found)["artifacts"]) == found
+
+
+def test_the_component_of_a_graph_is_one_argument_of_its_driver():
+    spec = spec_of(["true"], inputs={"a": "y" * 60_000})
+    tasks = spec["root"]["dag"]["tasks"]
+    tasks.update({f"Write{n}": tasks["Write"] for n in range(3)})
+    (found,) = find_oversized(spec, "kubeflow")
+    assert found.startswith("root: its component has")
+
+
+def test_the_kubelet_halves_dollars_and_knows_the_variables_of_the_spec(tmp_path):
+    pod = Pod(tmp_path, Folder(), "", {})
+    given = ["pa$$word", "$$(A)", "$(A)", "$(B)", "$$$(A)", "$(A", "a$"]
+    found = ["pa$word", "$(A)", "1", "$(B)", "$1", "$(A", "a$"]
+    assert list(pod.arguments(given, {"A": "1"})) == found
+    spec = spec_of(["sh", "-c", WRITE], [OUT, "$(HOME)", "$(TONE)"], env={"TONE": "calm"})
+    assert replay(tmp_path, spec) == 0
+    assert words(tmp_path) == ["$(HOME)", "calm"]
+
+
+def test_placeholders_in_constants_are_filled(tmp_path):
+    """As KFP's compiler writes `f"hi {name}"`."""
+    inputs = {"m": "hi {{$.inputs.parameters['pipelinechannel--n']}}", "pipelinechannel--n": "bob"}
+    args = [OUT, "{{$.inputs.parameters['m']}}"]
+    assert replay(tmp_path, spec_of(["sh", "-c", WRITE], args, inputs)) == 0
+    assert words(tmp_path) == ["hi bob"]
+
+
+def test_values_are_written_as_go_writes_them(tmp_path):
+    args = [OUT, "{{$.inputs.parameters['n']}}", "{{$.inputs.parameters['l']}}"]
+    inputs = {"n": 2**53 + 1, "l": ["é", 2.0]}
+    assert replay(tmp_path, spec_of(["sh", "-c", WRITE], args, inputs)) == 0
+    assert words(tmp_path) == [str(2**53), '["é",2]']
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "code"),
+    [("BOOLEAN", "1", 0), ("BOOLEAN", "yes", 1), ("LIST", "{}", 1), ("NUMBER_INTEGER", "2.0", 1)],
+)
+def test_output_parameters_are_of_their_type(tmp_path, capsys, kind, text, code):
+    args = ["{{$.outputs.parameters['p'].output_file}}"]
+    spec = spec_of(["sh", "-c", f"echo '{text}' > $0"], args, of={"parameters": {"p": kind}})
+    assert replay(tmp_path, spec) == code
+    assert (f"that is no {kind}" in "".join(capsys.readouterr())) == bool(code)
+
+
+def test_outputs_that_no_component_declares_are_ignored(tmp_path):
+    output = json.dumps({"artifacts": {"other": {"artifacts": [{"uri": "x"}]}}})
+    script = f"mkdir -p $(dirname $0); printf '%s' '{output}' > $0"
+    assert replay(tmp_path, spec_of(["sh", "-c", script], ["{{$.outputs.output_file}}"])) == 0
+
+
+def test_places_in_descriptions_are_not_read_and_places_may_have_any_letter(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    spec = spec_of(["sh", "-c", WRITE], [OUT, "{{$.inputs.parameters['d']}}"], {"d": "s3://b/é/x"})
+    about = {"parameterType": "STRING", "description": "such as gs://bucket/path"}
+    spec["components"]["write"]["inputDefinitions"] = {"parameters": {"d": about}}
+    assert replay(tmp_path, spec, "--map", f"s3://b/é={data}") == 0
+    assert words(tmp_path) == [f"{data}/x"]
+
+
+def test_a_root_that_no_store_is_known_for_is_refused(tmp_path, capsys, monkeypatch):
+    """Not taken for a folder `minio:` of the current one."""
+    monkeypatch.chdir(tmp_path)
+    spec = {**spec_of(["sh", "-c", WRITE]), "defaultPipelineRoot": "minio://bucket/root"}
+    assert replay(tmp_path, spec, "--remote") == 2
+    assert "write minio:// as s3://" in capsys.readouterr().err
+    assert not (tmp_path / "minio:").exists()
+
+
+def test_the_kubelet_replaces_variables_in_values_of_parameters_too(tmp_path):
+    """They travel in the ExecutorInput, an argument of the launcher; compressed ones are safe."""
+    args = [OUT, "{{$.inputs.parameters['a']}}"]
+    inputs = {"a": "price$$|$(TONE)"}
+    assert replay(tmp_path, spec_of(["sh", "-c", WRITE], args, inputs, {"TONE": "calm"})) == 0
+    assert words(tmp_path) == ["price$|calm"]
+
+
+def test_a_setting_that_the_kubelet_would_change_travels_compressed():
+    for text in ("price$$", "$(HOME)"):
+        task = {"inputs": {"parameters": {"p": {"runtimeValue": {"constant": text}}}}}
+        compress_properties(task)
+        packed = task["inputs"]["parameters"]["p"]["runtimeValue"]["constant"]
+        assert "$" not in packed
+        assert expand(packed) == text
