@@ -32,7 +32,9 @@ $inside --user=0 --volume "$folder/settings:/run/secrets/settings:ro" \
     cd /home/tfx/checkout
     /usr/bin/python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet \
         "$(grep -oE "^uv==[^ ;]+" requirements/stack-'"$stack"'/lock.txt)"
+    # TensorFlow again: tests compile with its headers, which the image leaves out.
     /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/venv --no-deps --compile-bytecode \
+        --reinstall-package tensorflow \
         --build-constraint requirements/stack-'"$stack"'/lock.txt \
         --requirement requirements/stack-'"$stack"'/lock.txt
     git init --quiet && git add --all'

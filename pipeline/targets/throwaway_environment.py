@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import shutil
 import sys
 import sysconfig
@@ -27,7 +28,9 @@ def make_environment(folder: Path | None = None) -> Path:
         folder = Path(tempfile.mkdtemp(prefix="tfx-largebatch-python-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     place = folder / "python"
-    venv.create(place, with_pip=False, symlinks=True)
+    # That of this machine is seen from there, and takes no time; images of ours have none.
+    has_pip = importlib.util.find_spec("pip") is not None
+    venv.create(place, with_pip=not has_pip, symlinks=True)
     programs = place / "bin"
     (packages,) = place.glob("lib/python*/site-packages")
     shared = [sysconfig.get_path("purelib"), *(p for p in sys.path if p.endswith("-packages"))]
@@ -35,6 +38,7 @@ def make_environment(folder: Path | None = None) -> Path:
     (packages / "packages_of_this_machine.pth").write_text("\n".join(lines) + "\n")
     for name in ("pip", "pip3"):
         program = programs / name
+        program.unlink(missing_ok=True)
         program.write_text('#!/bin/sh\nexec "$(dirname "$0")/python3" -m pip "$@"\n')
         program.chmod(0o755)
     return programs / "python3"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -262,19 +263,22 @@ def test_an_empty_parameter_value_is_a_value(tmp_path):
 
 def test_what_a_component_installs_stays_out_of_this_environment(tmp_path):
     """As KFP's Python components do, by `python3 -m pip install` in a shell."""
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "throwaway_package.py").write_text("here = __file__\n")
-    (package / "pyproject.toml").write_text(
-        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
-        '[project]\nname = "throwaway-package"\nversion = "1.0"\n'
-        '[tool.setuptools]\npy-modules = ["throwaway_package"]\n'
-    )
+    wheel = tmp_path / "throwaway_package-1.0-py3-none-any.whl"
+    about = "throwaway_package-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("throwaway_package.py", "here = __file__\n")
+        archive.writestr(
+            f"{about}/METADATA", "Metadata-Version: 2.1\nName: throwaway-package\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{about}/RECORD", "")
     spec = spec_of()
     container = spec["deploymentSpec"]["executors"]["x"]["container"]
-    install = "python3 -m pip install --quiet --no-deps --no-build-isolation --no-index"
+    install = f"python3 -m pip install --quiet --no-deps --no-index {wheel}"
     prints = "import throwaway_package as p, numpy; print(p.here)"
-    container["command"] = ["sh", "-c", f"{install} {package} && python3 -c '{prints}'"]
+    container["command"] = ["sh", "-c", f"{install} && python3 -c '{prints}'"]
     (node,) = replay(tmp_path, spec)
     place = node.log.read_text().splitlines()[-1]
     assert place.startswith(str(tmp_path))
