@@ -67,6 +67,6 @@ def _split_properties(job: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]]
 
 def _first_difference(old: Any, new: Any, place: str = "the compiled pipeline") -> str | None:
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
-        found = (_first_difference(old[key], new[key], f"{place}.{key}") for key in old)
+        found = (_first_difference(old[key], new[key], f"{place}.{key}") for key in sorted(old))
         return next((each for each in found if each), None)
     return None if old == new else place

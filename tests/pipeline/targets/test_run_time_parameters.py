@@ -281,7 +281,7 @@ def test_a_replay_maps_the_paths_of_the_configuration_that_nodes_get(tmp_path):
             r"workers: a run cannot set it: the compiled file names the machines",
         ),
         (["name"], r"name: the value 'chicago-taxix' changes the compiled pipeline\.displayName"),
-        (["metadata.cache"], r"metadata\.cache: the value False changes .*LatestBlessedModel"),
+        (["metadata.cache"], r"metadata\.cache: the value False changes .*dag\.tasks\."),
         (["metadata.path"], r"no value in the YAML"),
         (["training.epochs", "training.epochs"], r"named training_epochs .*as training\.epochs is"),
         (["training.seed"], r"its value 9007199254740993 is above 9007199254740992"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,5 +26,8 @@ class Executor(BaseExecutor):
         folder = Path(model.uri)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(exec_properties["text"])
+        # The job succeeds with its chief: other tasks that still run are deleted.
+        while task["type"] == "chief" and not (folder / "worker-0").exists():
+            time.sleep(0.05)
         model.set_string_custom_property("written_by", name)
         print(f"I am {name}")
