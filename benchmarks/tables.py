@@ -279,7 +279,7 @@ def _predict(place: Path, table: Table, positive: str) -> np.ndarray:
     model = max((place / "output" / "table" / "serving_model").iterdir())
     with _working_in(place), contextlib.redirect_stdout(io.StringIO()):
         code = command(
-            ["predict", "--model", str(model), "--input", "aside.csv", "--output", "said.csv"]
+            ["predict", "--model", str(model), "--data", "aside.csv", "--output", "said.csv"]
         )
     assert code == 0, code
     said = pd.read_csv(place / "said.csv", keep_default_na=False)

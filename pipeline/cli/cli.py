@@ -14,6 +14,7 @@ from typing import Any
 
 from pipeline.cli import engines, image, schedules, serving, submit, targets
 from pipeline.cli.configured import add_set, configuration
+from pipeline.cli.positionals import accept_positionals, parse
 from pipeline.cli.quiet import quiet
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
@@ -23,19 +24,18 @@ from pipeline.run.interrupts import interrupts_kept
 
 _EPILOG = """\
 examples:
-  python -m pipeline init --data houses.csv --label price   # writes houses.yaml
-  python -m pipeline run --config houses.yaml
-  python -m pipeline run --config examples/taxi/pipeline.yaml
-  python -m pipeline run --config my.yaml --set training.global_batch_size=512
-  python -m pipeline features suggest --input data.csv --label price --output features.yaml
+  python -m pipeline init houses.csv --label price          # writes houses.yaml
+  python -m pipeline run houses.yaml
+  python -m pipeline run my.yaml --set training.global_batch_size=512
+  python -m pipeline features suggest --data data.csv --label price --output features.yaml
   python -m pipeline features explain --config my.yaml
-  python -m pipeline predict --model output/taxi/serving_model --input rows.csv
+  python -m pipeline predict --model output/taxi/serving_model --data rows.csv
   python -m pipeline schema > pipeline.schema.json     # completion and checks in your editor
   python -m pipeline image build --tag registry.example/my-pipeline:1.0 --with ./my_package
   python -m pipeline compile --target kubeflow --config my.yaml
   python -m pipeline replay --spec my-kubeflow.yaml --map s3://bucket/data=./data
   python -m pipeline submit --target kubeflow --config my.yaml --wait
-  python -m pipeline check-serving --model output/taxi/serving_model --input rows.csv
+  python -m pipeline check-serving --model output/taxi/serving_model --data rows.csv
   python -m pipeline flink start                       # then: run ... --set beam.engine=flink
 """
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: see `pipeline.common.exit_codes`.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = parse(_parser(), argv)
     try:
         with interrupts_kept():
             return arguments.command(arguments)
@@ -82,7 +82,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_exit_codes(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    run.add_argument("--config", required=True, type=Path, metavar="YAML", help="the pipeline")
+    config = run.add_argument("--config", type=Path, metavar="YAML", help="the pipeline")
+    accept_positionals(run, config)
     add_set(run)
     run.add_argument("--verbose", action="store_true", help="show TFX's log on the terminal, too")
     run.add_argument(
@@ -103,13 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example:\n  python -m pipeline init --data houses.csv --label price",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    init.add_argument(
-        "--data",
-        required=True,
-        metavar="FILE",
-        help="CSV with a header line, Parquet or TFRecord of tf.Example; a glob of such files, or "
-        "package://tfx/some/file.csv",
-    )
+    _add_data(init)
     init.add_argument(
         "--label",
         metavar="NAME",
@@ -137,22 +132,22 @@ def _parser() -> argparse.ArgumentParser:
             "number in the label's own unit) and `probability_<class>`."
         ),
     )
-    predict.add_argument(
+    model = predict.add_argument(
         "--model",
-        required=True,
         type=Path,
         help="a pushed model, or the folder of its numbered versions (the latest is taken)",
     )
-    predict.add_argument(
+    data = predict.add_argument(
+        "--data",
         "--input",
-        required=True,
         metavar="FILE",
         help="rows: CSV, Parquet, Arrow, TFRecord or JSON lines (.gz too), - for standard input",
     )
+    accept_positionals(predict, model, data)
     predict.add_argument(
         "--source",
         choices=(*SOURCES, "jsonl"),
-        help="format of --input; default: by its name, and csv for standard input",
+        help="format of --data; default: by its name, and csv for standard input",
     )
     predict.add_argument(
         "--config",
@@ -204,6 +199,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_data(command: argparse.ArgumentParser) -> None:
+    data = command.add_argument(
+        "--data",
+        "--input",
+        metavar="FILE",
+        help="CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a glob of such "
+        "files, or package://tfx/some/file.csv",
+    )
+    accept_positionals(command, data)
+
+
 def _exit_codes() -> str:
     lines = [f"  {code:>3}  {meaning}" for code, meaning in exit_codes.OF_A_RUN.items()]
     return "\n".join(["exit codes:", *lines])
@@ -220,18 +226,12 @@ def _add_features_commands(commands: Any) -> None:
             "TFDV, and which columns are left out."
         ),
         epilog=(
-            "example:\n  python -m pipeline features suggest --input houses.csv --label price "
+            "example:\n  python -m pipeline features suggest --data houses.csv --label price "
             "--output features.yaml"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    suggest.add_argument(
-        "--input",
-        required=True,
-        metavar="FILE",
-        help="CSV with a header line, Parquet or TFRecord of tf.Example; a glob of such files, or "
-        "package://tfx/some/file.csv",
-    )
+    _add_data(suggest)
     suggest.add_argument(
         "--source",
         choices=SOURCES,
@@ -286,7 +286,7 @@ def _predict(arguments: argparse.Namespace) -> int:
         options = load_config(arguments.config).data.csv
     return predict(
         arguments.model,
-        arguments.input,
+        arguments.data,
         arguments.output,
         kind=arguments.source,
         keep=None if arguments.keep is None else [n for n in arguments.keep.split(",") if n],
@@ -322,7 +322,7 @@ def _suggest(arguments: argparse.Namespace) -> int:
     from pipeline.features.features_suggest import suggest_file
 
     suggest_file(
-        arguments.input,
+        arguments.data,
         source=arguments.source,
         label=arguments.label,
         output=arguments.output,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli.configured import add_set, configuration
+from pipeline.cli.positionals import accept_positionals
 from pipeline.cli.quiet import quiet
 from pipeline.common.sources import SOURCES
 
@@ -32,25 +33,25 @@ def _add_check(commands: Any) -> None:
         ),
         epilog=(
             "examples:\n"
-            "  python -m pipeline check-serving --model out/serving_model --input rows.csv\n"
-            "  python -m pipeline check-serving --model out/serving_model --input rows.csv "
+            "  python -m pipeline check-serving --model out/serving_model --data rows.csv\n"
+            "  python -m pipeline check-serving --model out/serving_model --data rows.csv "
             "--url http://localhost:8501/v1/models/taxi"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    check.add_argument(
+    model = check.add_argument(
         "--model",
-        required=True,
         metavar="FOLDER",
         help="a pushed model, or the folder of its numbered versions (the latest is taken)",
     )
-    check.add_argument(
-        "--input", required=True, metavar="FILE", help="rows, in any format that `predict` reads"
+    data = check.add_argument(
+        "--data", "--input", metavar="FILE", help="rows, in any format that `predict` reads"
     )
+    accept_positionals(check, model, data)
     check.add_argument(
         "--source",
         choices=(*SOURCES, "jsonl"),
-        help="format of --input; default: by its name",
+        help="format of --data; default: by its name",
     )
     check.add_argument(
         "--config",
@@ -204,7 +205,7 @@ def _check(arguments: argparse.Namespace) -> int:
         kind=arguments.source,
         csv_options=csv_options,
     )
-    return check_serving(arguments.model, arguments.input, options)
+    return check_serving(arguments.model, arguments.data, options)
 
 
 def _manifest(arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.cli.arguments import positive_seconds
 from pipeline.cli.configured import add_set, configuration
+from pipeline.cli.positionals import accept_positionals
 from pipeline.cli.quiet import quiet
 from pipeline.common import exit_codes
 
@@ -46,7 +47,8 @@ def add_command(commands: Any) -> None:
         choices=("kubeflow", "vertex"),
         help="where it is to run; with --spec known from the file",
     )
-    submit.add_argument("--config", type=Path, metavar="YAML", help="the pipeline")
+    config = submit.add_argument("--config", type=Path, metavar="YAML", help="the pipeline")
+    accept_positionals(submit, config, required=False)
     add_set(submit, "cluster.vertex.project=my-project")
     submit.add_argument(
         "--spec",

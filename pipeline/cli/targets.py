@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.cli import serving
 from pipeline.cli.configured import add_set, configuration
+from pipeline.cli.positionals import accept_positionals
 from pipeline.cli.quiet import quiet
 from pipeline.common.whole_files import message_stream
 
@@ -32,7 +33,8 @@ def add_commands(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     compile_.add_argument("--target", required=True, choices=TARGETS, help="where it is to run")
-    compile_.add_argument("--config", required=True, type=Path, metavar="YAML", help="the pipeline")
+    config = compile_.add_argument("--config", type=Path, metavar="YAML", help="the pipeline")
+    accept_positionals(compile_, config)
     add_set(compile_, "cluster.vertex.image=registry/name:2")
     compile_.add_argument(
         "--output", type=Path, metavar="FILE", help="default: <name>-<target>.yaml or .json, here"
@@ -58,9 +60,8 @@ def add_commands(commands: Any) -> None:
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    replay.add_argument(
-        "--spec", required=True, type=Path, metavar="FILE", help="what was compiled"
-    )
+    spec = replay.add_argument("--spec", type=Path, metavar="FILE", help="what was compiled")
+    accept_positionals(replay, spec)
     replay.add_argument(
         "--map",
         action="append",

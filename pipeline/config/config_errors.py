@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -15,7 +16,11 @@ from pipeline.config.config import PipelineConfig
 
 
 def error_text(
-    error: pydantic.ValidationError, path: Path, raw: Any, tree: yaml.Node | None
+    error: pydantic.ValidationError,
+    path: Path,
+    raw: Any,
+    tree: yaml.Node | None,
+    overrides: Sequence[str] = (),
 ) -> str:
     """Returns one line per wrong field: file, line, field, value, what would be accepted.
 
@@ -24,7 +29,10 @@ def error_text(
         path: The YAML, or whatever else the values come from.
         raw: The values that were checked.
         tree: The YAML's nodes, which know their lines; None without a file.
+        overrides: `section.field=value` of each `--set`; a field that one of them set is named by
+            that option, not by a line of the file.
     """
+    set_fields = [each.partition("=")[0].strip().split(".") for each in overrides]
     lines = []
     for item in error.errors():
         loc = _without_union_tags(item["loc"], raw, missing=item["type"] == "missing")
@@ -43,9 +51,23 @@ def error_text(
             loc = (*loc, *own)
         else:
             lines.append(f"{field}={item['input']!r}: {message.rstrip('.')}.")
+        if _is_set_by(set_fields, loc, in_file=_find(tree, loc) is not None):
+            lines[-1] = f"--set {lines[-1]}"
+            continue
         line = _line_of(tree, loc)
         lines[-1] = f"{path}{f':{line}' if line else ''}: {lines[-1]}"
     return "\n".join(dict.fromkeys(lines))
+
+
+def _is_set_by(
+    set_fields: Sequence[Sequence[str]], loc: tuple[int | str, ...], *, in_file: bool
+) -> bool:
+    """Whether `--set` gave the value at a location, or made a section that the file lacks."""
+    keys = [str(part) for part in loc]
+    return any(
+        keys[: len(field)] == field or (keys == field[: len(keys)] and not in_file)
+        for field in set_fields
+    )
 
 
 def _wrong_shape(item: Any) -> str | None:

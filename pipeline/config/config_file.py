@@ -68,7 +68,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
     try:
         return PipelineConfig.model_validate(raw)
     except pydantic.ValidationError as error:
-        raise ConfigError(error_text(error, path, raw, tree)) from None
+        raise ConfigError(error_text(error, path, raw, tree, overrides)) from None
 
 
 def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
@@ -91,7 +91,8 @@ def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
     try:
         return Beam.model_validate(raw).beam
     except pydantic.ValidationError as error:
-        raise ConfigError(error_text(error, Path(f"--engine {engine}"), raw, None)) from None
+        shown = Path(f"--engine {engine}")
+        raise ConfigError(error_text(error, shown, raw, None, overrides)) from None
 
 
 def _refuse_twice(node: yaml.Node | None, path: Path, above: str = "") -> None:

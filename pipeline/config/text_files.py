@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.nearest_file import did_you_mean
 
 
 def read_text(file: Path, *, where: str, what: str, hint: str) -> str:
@@ -21,6 +22,10 @@ def read_text(file: Path, *, where: str, what: str, hint: str) -> str:
     """
     try:
         return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{where}: cannot read {what} ({error.strerror}). {did_you_mean(file)}{hint}"
+        ) from None
     except OSError as error:
         raise ConfigError(f"{where}: cannot read {what} ({error.strerror}). {hint}") from None
     except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.arrow_example_gen.spans import Span, has_placeholders, latest_spans
 from pipeline.common.errors import ConfigError
+from pipeline.common.nearest_file import did_you_mean
 from pipeline.common.sources import COLUMNAR, Source
 from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
 from transform.spec.common import OTHERS
@@ -69,8 +70,8 @@ def files(
     ]
     if not found:
         raise ConfigError(
-            f"{field}={path}: no such file. Relative paths start at {base} "
-            f"(looked for {resolve(path, field)})."
+            f"{field}={path}: no such file. {did_you_mean(resolve(path, field))}Relative paths "
+            f"start at {base} (looked for {resolve(path, field)})."
         )
     for file in found:
         if file.is_dir():

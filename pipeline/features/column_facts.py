@@ -127,10 +127,10 @@ def measure(
         ConfigError: no such file, an empty one, one of another format or without a row.
     """
     data = DataConfig(source=source or source_of(path), path=path, csv=csv or CsvOptions())
-    found = files(path, "--input", source=data.source, base="the working directory")
+    found = files(path, "--data", source=data.source, base="the working directory")
     try:
         if data.source in COLUMNAR:
-            folder, _ = place(path, "--input", source=data.source)
+            folder, _ = place(path, "--data", source=data.source)
             rows, every, columns = _read_parquet(found, folder, max_rows)
         elif data.source == "tfrecord":
             rows, every, columns = _read_tfrecord(found, max_rows)
@@ -154,7 +154,7 @@ def source_of(path: str) -> Source:
         if suffix.lower() in SUFFIXES:
             return SUFFIXES[suffix.lower()]
     raise ConfigError(
-        f"--input={path}: its name does not tell its format; add --source, one of "
+        f"--data={path}: its name does not tell its format; add --source, one of "
         + ", ".join(SOURCES)
     )
 
@@ -186,7 +186,7 @@ def _read_csv(
                 first += part.num_rows
             every *= 2
     if counts is None:
-        raise ConfigError("--input: no rows below the header line.")
+        raise ConfigError("--data: no rows below the header line.")
     try:
         types = table.types(counts)
     except ValueError as error:
@@ -213,7 +213,7 @@ def _read_parquet(found: list[Path], folder: str, limit: int) -> tuple[int, int,
 
     table = open_parquet(found, folder)
     if table.rows == 0:
-        raise ConfigError("--input: no rows.")
+        raise ConfigError("--data: no rows.")
     every = 1
     while table.rows > every * limit:
         every *= 2
@@ -244,7 +244,7 @@ def _read_tfrecord(found: list[Path], limit: int) -> tuple[int, int, dict[str, _
         features = tfrecord_table.together([features, seen])
         count += block.rows
     if not count:
-        raise ConfigError("--input: no rows.")
+        raise ConfigError("--data: no rows.")
     kinds = kinds_of([features])
     every = 1
     while count > every * limit:

@@ -96,7 +96,7 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> str:
     groups = grouped(proposals)
     if not groups:
         reasons = "; ".join(f"{p.column}: {p.measured}" for p in proposals)
-        raise ConfigError(f"--input={path}: no column is usable as a feature ({reasons})")
+        raise ConfigError(f"--data={path}: no column is usable as a feature ({reasons})")
     text = _render(data, path, groups, [p for p in proposals if p.step is None], target)
     types: dict[str, ColumnType] = {column.name: column.type for column in data.columns}
     spec = FeatureSpec.model_validate(yaml.safe_load(text)["features"])

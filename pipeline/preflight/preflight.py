@@ -17,6 +17,7 @@ from pipeline.preflight.preflight_rows import check_rows
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible
 from transform import check_spec
+from transform.spec.nearest import nearest
 
 if TYPE_CHECKING:
     from transform.columns.grouped import ResolvedGroup
@@ -171,8 +172,8 @@ def _check_columns(config: PipelineConfig, seen: DataPeek) -> tuple[ResolvedGrou
     for column in config.evaluation.slices:
         if column not in seen.columns:
             raise ConfigError(
-                f"evaluation.slices: column {column!r} is not in data.path={config.data.path}. "
-                f"Its columns are {', '.join(seen.columns)}."
+                f"evaluation.slices: column {column!r} is not in data.path={config.data.path}; "
+                f"{nearest(column, seen.columns)}"
             )
     return groups
 

@@ -293,7 +293,7 @@ def _next_steps(config: PipelineConfig, records: dict[str, NodeRecord], console:
         commands.append(
             (
                 "predict",
-                f"python -m pipeline predict --model {_quoted(pushed)} --input {_arg(data)}",
+                f"python -m pipeline predict --model {_quoted(pushed)} --data {_arg(data)}",
             )
         )
     run = _output(records, "Trainer", "model_run")

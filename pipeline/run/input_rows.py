@@ -74,7 +74,7 @@ def format_of(path: str) -> InputFormat:
     if name.suffix.lower() in _ENDINGS:
         return _ENDINGS[name.suffix.lower()]
     raise ConfigError(
-        f"--input={path}: its name does not tell its format; add --source "
+        f"--data={path}: its name does not tell its format; add --source "
         "csv, parquet, arrow, tfrecord or jsonl"
     )
 
@@ -92,9 +92,9 @@ def input_file(path: str) -> Iterator[Path]:
             spooled.flush()
             yield Path(spooled.name)
         return
-    found = data_sources.files(path, "--input", base="the working directory")
+    found = data_sources.files(path, "--data", base="the working directory")
     if len(found) > 1:
-        raise ConfigError(f"--input={path}: {len(found)} files match; name one.")
+        raise ConfigError(f"--data={path}: {len(found)} files match; name one.")
     yield found[0]
 
 
@@ -177,7 +177,7 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
     except ValueError as error:
         raise _error(error, file, shown) from None
     if not names:
-        raise ConfigError(f"--input={shown}: no record has a feature.")
+        raise ConfigError(f"--data={shown}: no record has a feature.")
     unreadable.clear()
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -206,12 +206,12 @@ def _jsonl(file: Path, shown: str) -> InputRows:
                     row = json.loads(line)
                 except ValueError as error:
                     raise ConfigError(
-                        f"--input={shown}, line {number}: is no JSON ({error}). Write one object "
+                        f"--data={shown}, line {number}: is no JSON ({error}). Write one object "
                         "per line."
                     ) from None
                 if not isinstance(row, dict):
                     raise ConfigError(
-                        f"--input={shown}, line {number}: is no object. Write each row as "
+                        f"--data={shown}, line {number}: is no object. Write each row as "
                         '{"column": value, ...}.'
                     )
                 yield row
@@ -258,4 +258,4 @@ def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
         told += " Name its format by --source."
     if "data.csv." in told:
         told += " --config names a pipeline's YAML whose data.csv says so."
-    return ConfigError(f"--input: {told}")
+    return ConfigError(f"--data: {told}")

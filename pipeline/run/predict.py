@@ -110,7 +110,7 @@ def predict(
         first = next(batches, None)
         if first is None:
             told = refused.told()
-            raise ConfigError(f"--input={source}: " + (told or "no rows."))
+            raise ConfigError(f"--data={source}: " + (told or "no rows."))
         if output is None:
             shown = kept if keep is not None else []
             _show(first, shown, [kept.index(name) for name in shown])
@@ -129,7 +129,7 @@ def _kept(rows: InputRows, keep: Sequence[str] | None) -> list[str]:
     lacking = [name for name in keep if name not in rows.columns]
     if lacking:
         raise ConfigError(
-            f"--keep={','.join(lacking)}: --input={rows.path} has no such column; it has "
+            f"--keep={','.join(lacking)}: --data={rows.path} has no such column; it has "
             f"{', '.join(rows.columns)}."
         )
     return list(keep)
@@ -140,7 +140,7 @@ def _check_columns(predictor: Predictor, rows: InputRows, *, tfrecord: bool) -> 
     lacking = sorted(set(predictor.kinds) - set(rows.columns))
     if lacking and not tfrecord:  # a tf.Example without a feature has a missing value
         raise ConfigError(
-            f"--input={rows.path}: lacks the columns {', '.join(lacking)}, which the model reads. "
+            f"--data={rows.path}: lacks the columns {', '.join(lacking)}, which the model reads. "
             "Add them; leave a cell empty where the value is missing."
         )
 
@@ -184,7 +184,7 @@ def _batches(
 def _told(wrong: Wrong, rows: InputRows, start: int) -> str:
     place = rows.place(wrong.column, wrong.value) or f", row {start + wrong.row + 1}"
     return (
-        f"--input={rows.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
+        f"--data={rows.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
         "which the model expects there. Correct it, or leave such rows out by --on-error skip."
     )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.nearest_file import did_you_mean
 from pipeline.run.raw_rows import Wrong, model_rows
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def latest_version(model: Path) -> Path:
     if not versions:
         raise ConfigError(
             f"--model={model}: no SavedModel there, and none in a numbered folder below. "
-            "`python -m pipeline run` prints where it pushed the model."
+            + ("" if model.exists() else did_you_mean(model))
+            + "`python -m pipeline run` prints where it pushed the model."
         )
     return max(versions, key=lambda folder: int(folder.name))
 

@@ -83,7 +83,7 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
     lacking = sorted(set(names) - set(found.columns))
     if lacking:
         raise ConfigError(
-            f"--input={found.path}: lacks the columns {', '.join(lacking)}, which the model reads. "
+            f"--data={found.path}: lacks the columns {', '.join(lacking)}, which the model reads. "
             "Add them; leave a cell empty where the value is missing."
         )
     batches, total = [], 0
@@ -93,14 +93,14 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
         if total >= count:
             break
     if not total:
-        raise ConfigError(f"--input={found.path}: has no rows; give a file with at least one.")
+        raise ConfigError(f"--data={found.path}: has no rows; give a file with at least one.")
     columns = []
     for name in names:
         parts = [_column(batch, name) for batch in batches]
         whole = pa.chunked_array(parts) if len({p.type for p in parts}) == 1 else None
         if whole is None:
             raise ConfigError(
-                f"--input={found.path}: {name} changes its type within the first {total} rows; "
+                f"--data={found.path}: {name} changes its type within the first {total} rows; "
                 "use fewer rows."
             )
         columns.append(pa.concat_arrays(whole.chunks))
@@ -110,7 +110,7 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
         wrong = rows.wrong[0]
         place = found.place(wrong.column, wrong.value) or f", row {wrong.row + 1}"
         raise ConfigError(
-            f"--input={found.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
+            f"--data={found.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
             "which the model expects there. Correct it."
         )
     return ServingRows(found.path, range(1, total + 1), rows, rows.examples())
@@ -168,7 +168,7 @@ def _column_values(column: RawColumn, rows: ServingRows, places: range) -> list[
     for place, row in zip(places, lists, strict=True):
         if len(row) != size:
             raise ConfigError(
-                f"--input={rows.path}, row {rows.numbers[place]}: {column.name} has {len(row)} "
+                f"--data={rows.path}, row {rows.numbers[place]}: {column.name} has {len(row)} "
                 f"values, and the model takes {size} in every row. Correct it."
             )
     return [np.reshape(np.array(row, object), column.shape).tolist() for row in lists]

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import yaml
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.nearest_file import did_you_mean
 from pipeline.targets.long_values import change_compressed
 
 _NAME = re.compile(r"^\w([\w. -]*\w)?$")
@@ -48,8 +49,9 @@ class CompiledSpec:
             documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigError(
-                f"--spec {path}: cannot read it ({str(error).splitlines()[0]}). Name a file that "
-                "`python -m pipeline compile` wrote."
+                f"--spec {path}: cannot read it ({str(error).splitlines()[0]}). "
+                + ("" if path.exists() else did_you_mean(path))
+                + "Name a file that `python -m pipeline compile` wrote."
             ) from None
         job, second = (*(d if isinstance(d, dict) else {} for d in documents), {}, {})[:2]
         spec = job.get("pipelineSpec", job)

@@ -164,7 +164,7 @@ def test_from_csv_to_predictions(folder, interrupted, result):
 
     output = folder / "predictions.csv"
     model, rows = str(folder / "out" / "serving_model"), str(folder / "houses.csv")
-    assert main(["predict", "--model", model, "--input", rows, "--output", str(output)]) == 0
+    assert main(["predict", "--model", model, "--data", rows, "--output", str(output)]) == 0
     with output.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     predicted = np.array([float(row["prediction"]) for row in rows])

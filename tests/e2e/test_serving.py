@@ -86,7 +86,7 @@ def predicted(taxi, tmp_path_factory):
     folder = tmp_path_factory.mktemp("predicted")
     lines = DATA.read_text().splitlines()[: ROWS + 1]
     (folder / "rows.csv").write_text("\n".join(lines) + "\n")
-    arguments = ["--model", str(taxi.pushed), "--input", str(folder / "rows.csv")]
+    arguments = ["--model", str(taxi.pushed), "--data", str(folder / "rows.csv")]
     assert main(["predict", *arguments, "--output", str(folder / "out.csv")]) == 0
     with (folder / "out.csv").open(newline="") as stream:
         found = list(csv.DictReader(stream))
@@ -142,7 +142,7 @@ def test_a_server_answers_what_predict_says(responses, predicted, signature):
 
 def test_check_serving_finds_both_signatures_right(taxi, capsys):
     """The protocol of the REST API: JSON, missing values, one row and many."""
-    arguments = ["--model", str(taxi.pushed), "--input", str(DATA), "--rows", str(ROWS)]
+    arguments = ["--model", str(taxi.pushed), "--data", str(DATA), "--rows", str(ROWS)]
     assert main(["check-serving", *arguments]) == 0
     told = capsys.readouterr().out
     assert f"serving_default: {ROWS} rows answered as predict does" in told

@@ -80,7 +80,7 @@ def test_the_model_is_blessed_and_pushed(taxi):
 def test_predict_gives_the_rows_with_a_probability_each(taxi, capsys, tmp_path):
     output = tmp_path / "predictions.csv"
     model = str(taxi.folder / "serving_model")
-    assert main(["predict", "--model", model, "--input", DATA, "--output", str(output)]) == 0
+    assert main(["predict", "--model", model, "--data", DATA, "--output", str(output)]) == 0
     assert "15,002 rows" in "".join(capsys.readouterr())
     with output.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -96,9 +96,9 @@ def test_predict_gives_the_rows_with_a_probability_each(taxi, capsys, tmp_path):
 def test_predict_needs_no_label_columns_and_says_what_is_missing(taxi, capsys, tmp_path):
     rows = tmp_path / "rows.csv"
     rows.write_text("fare,company\n12.5,Taxi\n")
-    assert main(["predict", "--model", str(taxi.pushed), "--input", str(rows)]) == 2
+    assert main(["predict", "--model", str(taxi.pushed), "--data", str(rows)]) == 2
     output = "".join(capsys.readouterr())
-    assert f"--input={rows}: lacks the columns" in output
+    assert f"--data={rows}: lacks the columns" in output
     assert "trip_miles" in output
     assert "tips" not in output
 
@@ -108,8 +108,8 @@ def test_predict_names_a_cell_of_another_type(taxi, capsys, tmp_path):
     data = ROOT / "tests" / "data" / "one_ride.csv"
     text = data.read_text()
     source.write_text(text.replace("19,6", "late,6"))
-    assert main(["predict", "--model", str(taxi.pushed), "--input", str(source)]) == 2
-    told = f"--input={source}, line 2: trip_start_hour='late' is not a whole number"
+    assert main(["predict", "--model", str(taxi.pushed), "--data", str(source)]) == 2
+    told = f"--data={source}, line 2: trip_start_hour='late' is not a whole number"
     assert told in "".join(capsys.readouterr())
 
 

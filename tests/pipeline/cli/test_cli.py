@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline.cli import cli
+from pipeline.cli import cli, positionals
 from pipeline.common import exit_codes
 from pipeline.engines.table import ENGINES
 
@@ -43,3 +44,62 @@ def test_help_of_run_and_the_docs_say_what_its_exit_codes_mean(capsys):
     for code, meaning in exit_codes.OF_A_RUN.items():
         assert f"{code:>3}  {meaning}\n" in shown
         assert f"| {code} | {meaning} |\n" in page
+
+
+COMMANDS = {
+    "run": ["--config"],
+    "compile": ["--config"],
+    "replay": ["--spec"],
+    "init": ["--data"],
+    "features suggest": ["--data"],
+    "predict": ["--model", "--data"],
+    "check-serving": ["--model", "--data"],
+}
+
+
+def parsed(*argv: str) -> dict[str, Any]:
+    """Returns the options of a command line."""
+    target = ["--target", "vertex"] * ("compile" in argv)
+    found = vars(positionals.parse(cli._parser(), [*argv, *target]))
+    return {name: value for name, value in found.items() if name not in ("parser", "positionals")}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_values_are_taken_without_their_options(command):
+    options, words = COMMANDS[command], command.split()
+    values = ["a file", "-"][: len(options)]
+    named = [word for pair in zip(options, values, strict=True) for word in pair]
+    expected = parsed(*words, *named)
+    assert parsed(*words, *values) == expected
+    mixed = [*named[:2], *values[1:]]
+    assert parsed(*words, *mixed) == expected
+    assert parsed(*words, *values[:-1], *named[-2:]) == expected
+    if "--data" in options:
+        old = ["--input" if word == "--data" else word for word in named]
+        assert parsed(*words, *old) == expected
+
+
+def test_a_value_may_follow_an_option():
+    arguments = parsed("run", "--set", "training.epochs=1", "my.yaml", "--wait")
+    assert (arguments["config"], arguments["set"]) == (Path("my.yaml"), ["training.epochs=1"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["run"], "pipeline run: error: the following arguments are required: --config"),
+        (["predict", "model"], "the following arguments are required: --data"),
+        (["run", "a.yaml", "b.yaml"], "unrecognized arguments: b.yaml"),
+        (["run", "--config", "a.yaml", "b.yaml"], "unrecognized arguments: b.yaml"),
+        (
+            ["run", "a.yaml", "--verbos3"],
+            "unrecognized arguments: --verbos3; did you mean --verbose?",
+        ),
+        (["schema", "x"], "unrecognized arguments: x"),
+    ],
+)
+def test_wrong_arguments_are_named(argv, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parsed(*argv)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err

@@ -114,6 +114,30 @@ def test_a_wrong_override_is_named(write, override, message):
     assert message in text
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.epochs=abc", "--set training.epochs='abc': Input should be a valid integer"),
+        ("training.epoch=3", "--set training.epoch: unknown key. Did you mean 'epochs'?"),
+        ("training=5", "--set training=5: "),
+        ("trainin.epochs=3", "--set trainin: unknown key. Did you mean 'training'?"),
+        ("features.groups.0.impute=foo", "--set features.groups.0.impute='foo': "),
+        ("training.micro_batch_size=999", "--set training.micro_batch_size=999 exceeds"),
+    ],
+)
+def test_a_wrong_value_of_set_names_the_option(write, override, message):
+    file = write()
+    text = refusal(file, override)
+    assert message in text
+    assert str(file) not in text
+
+
+def test_a_wrong_value_beside_set_names_the_line(write):
+    file = write(lambda c: c["training"].update(epochs="abc"))
+    text = refusal(file, "training.global_batch_size=16")
+    assert re.search(rf"^{re.escape(str(file))}:\d+: training.epochs='abc'", text)
+
+
 def test_configuration_is_frozen(write):
     config = load_config(write())
     with pytest.raises(pydantic.ValidationError, match="frozen"):

@@ -72,7 +72,7 @@ def suggested(tmp_path: Path, capfd: Any) -> Any:
     """`suggested(path, label)`: the text, and the section as a spec."""
 
     def run(path: str | Path, label: str | None) -> tuple[str, FeatureSpec]:
-        arguments = ["features", "suggest", "--input", str(path)]
+        arguments = ["features", "suggest", "--data", str(path)]
         assert main([*arguments, *(["--label", label] if label else [])]) == 0
         text = capfd.readouterr().out
         return text, FeatureSpec.model_validate(yaml.safe_load(text)["features"])
@@ -201,17 +201,17 @@ def test_parquet_and_tfrecord_say_the_same(suggested: Any, tmp_path: Path) -> No
     ("arguments", "message"),
     [
         (
-            ["--input", "none.csv"],
-            "--input=none.csv: no such file. Relative paths start at the work",
+            ["--data", "none.csv"],
+            "--data=none.csv: no such file. Relative paths start at the work",
         ),
-        (["--input", "empty.csv"], "empty.csv is empty (0 bytes)"),
-        (["--input", "header.csv"], "no rows below the header line"),
-        (["--input", "rows.data"], "its name does not tell its format; add --source"),
-        (["--input", "rows.csv", "--label", "pric"], "not in rows.csv; did you mean 'price'?"),
-        (["--input", "rows.csv", "--label", "same"], "--label=same: constant, nothing can be"),
-        (["--input", "same.csv"], "no column is usable as a feature (same: constant: always 1)"),
-        (["--input", "rows.csv", "--source", "parquet"], "Set --source to its format"),
-        (["--input", "rows.csv", "--output", "rows.data"], "exists already; name another file, or"),
+        (["--data", "empty.csv"], "empty.csv is empty (0 bytes)"),
+        (["--data", "header.csv"], "no rows below the header line"),
+        (["--data", "rows.data"], "its name does not tell its format; add --source"),
+        (["--data", "rows.csv", "--label", "pric"], "not in rows.csv; did you mean 'price'?"),
+        (["--data", "rows.csv", "--label", "same"], "--label=same: constant, nothing can be"),
+        (["--data", "same.csv"], "no column is usable as a feature (same: constant: always 1)"),
+        (["--data", "rows.csv", "--source", "parquet"], "Set --source to its format"),
+        (["--data", "rows.csv", "--output", "rows.data"], "exists already; name another file, or"),
     ],
 )
 def test_bad_input_is_told(
@@ -232,7 +232,7 @@ def test_bad_input_is_told(
 def test_the_output_is_written_whole(tmp_path: Path, capsys: Any) -> None:
     file = write_csv(tmp_path / "shop.csv", made_up())
     output = tmp_path / "new" / "features.yaml"
-    arguments = ["features", "suggest", "--input", str(file), "--output", str(output)]
+    arguments = ["features", "suggest", "--data", str(file), "--output", str(output)]
     assert main(arguments) == 0
     first = output.read_text(encoding="utf-8")
     assert main(arguments) == 2

@@ -43,6 +43,9 @@ def test_a_gpu_that_is_required_and_missing(write):
 def test_data_file_that_does_not_exist(write, tmp_path):
     text = refusal(write(), "data.path=nothing.csv")
     assert f"data.path={tmp_path / 'nothing.csv'}: no such file" in text
+    assert "Did you mean" not in text
+    text = refusal(write(), "data.path=row.csv")
+    assert f"Did you mean {tmp_path / 'rows.csv'}?" in text
 
 
 def test_package_that_is_not_installed(write):
@@ -101,9 +104,10 @@ def test_label_that_the_data_lacks(write):
 
 
 def test_slice_that_the_data_lacks(write):
-    text = refusal(write(), "evaluation.slices=[town]")
-    assert "evaluation.slices: column 'town'" in text
-    assert "city" in text
+    text = refusal(write(), "evaluation.slices=[citi]")
+    assert "evaluation.slices: column 'citi'" in text
+    assert "did you mean 'city'?" in text
+    assert "amount, " in refusal(write(), "evaluation.slices=[town]")
 
 
 def test_global_batch_larger_than_the_data(write):
@@ -163,7 +167,7 @@ def test_functions_of_the_training_that_cannot_be_imported(write, change):
 )
 def test_a_name_of_the_training_that_stands_for_nothing(write, override, told):
     text = refusal(write(), f"training.{override}")
-    assert re.sub(r"^\S+pipeline.yaml:\d+: ", "", text).startswith(told)
+    assert re.sub(r"^(--set |\S+pipeline.yaml:\d+: )", "", text).startswith(told)
 
 
 def test_names_of_keras_are_told_by_the_line_before_anything_is_imported(write):

@@ -129,14 +129,14 @@ def write(file: Path) -> Path:
 
 def predicted(model: Path, source: Path | str, *arguments: str) -> list[dict[str, str]]:
     output = model.parent / "predictions.csv"
-    command = ["predict", "--model", str(model), "--input", str(source), "--output", str(output)]
+    command = ["predict", "--model", str(model), "--data", str(source), "--output", str(output)]
     assert main([*command, *arguments]) == 0
     with output.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 
 
 def refusal(capfd: Any, model: Path, source: Path | str, *arguments: str) -> str:
-    assert main(["predict", "--model", str(model), "--input", str(source), *arguments]) != 0
+    assert main(["predict", "--model", str(model), "--data", str(source), *arguments]) != 0
     captured = capfd.readouterr()
     assert "Traceback" not in captured.err
     return captured.out + captured.err
@@ -207,7 +207,7 @@ def test_a_model_that_does_not_say_what_its_outputs_are(models, tmp_path):
 def test_the_first_rows_are_shown(models, tmp_path, capfd):
     file = tmp_path / "many.csv"
     file.write_text(as_csv(ROWS * 4), encoding="utf-8")
-    assert main(["predict", "--model", str(models["binary"]), "--input", str(file)]) == 0
+    assert main(["predict", "--model", str(models["binary"]), "--data", str(file)]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split() == ["row", "prediction", "probability_no", "probability_yes"]
     assert lines[3].split()[:2] == ["3", "no"]
@@ -231,7 +231,7 @@ def test_bad_rows_end_it_with_line_and_column(models, tmp_path, capfd):
     file = tmp_path / "rows.csv"
     file.write_text(BAD)
     text = refusal(capfd, models["regression"], file)
-    assert f"--input={file}" in text.replace(f"--input: {file}", f"--input={file}")
+    assert f"--data={file}" in text.replace(f"--data: {file}", f"--data={file}")
     assert "line 5: 5 cells under a header of 4 columns" in text
     file.write_text(BAD.replace("d,1,2,x,y", "d,1,2,x"))
     text = refusal(capfd, models["regression"], file)
@@ -286,7 +286,7 @@ def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, mess
 def test_columns_to_keep_that_are_not_there(models, tmp_path, capfd):
     file = write(tmp_path / "rows.csv")
     text = refusal(capfd, models["regression"], file, "--keep", "id,idx")
-    assert "--keep=idx: --input=" in text
+    assert "--keep=idx: --data=" in text
     assert "it has id, size, rooms, town" in text
 
 
@@ -308,7 +308,7 @@ def test_a_damaged_record(models, tmp_path, capfd):
     data[14] ^= 1  # in the first record
     file.write_bytes(data)
     told = refusal(capfd, models["binary"], file)
-    assert f"--input: {file}, record 1: its checksum is not that of its bytes" in told
+    assert f"--data: {file}, record 1: its checksum is not that of its bytes" in told
     rows = predicted(models["binary"], file, "--on-error", "skip")
     assert len(rows) == len(ROWS) - 1
     assert "1 row left out as damaged or no tf.Example" in capfd.readouterr().err

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def check(model, rows, *arguments):
-    return main(["check-serving", "--model", str(model), "--input", str(rows), *arguments])
+    return main(["check-serving", "--model", str(model), "--data", str(rows), *arguments])
 
 
 @pytest.fixture

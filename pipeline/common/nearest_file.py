@@ -1,0 +1,25 @@
+"""The file that a misspelt path was probably meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+
+def did_you_mean(path: str | Path) -> str:
+    """Return `Did you mean ...? ` for a file or folder with a similar name, else an empty text.
+
+    Args:
+        path: A path on this machine that does not exist.
+    """
+    path = Path(path)
+    folder = path.parent
+    while not folder.is_dir() and folder != folder.parent:
+        path, folder = folder, folder.parent  # the nearest misspelt part of the path
+    try:
+        names = sorted(each.name for each in folder.iterdir())
+    except OSError:
+        return ""
+    folded = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(path.name.lower(), folded, n=1, cutoff=0.7)
+    return f"Did you mean {folder / folded[close[0]]}? " if close else ""
