@@ -298,6 +298,7 @@ def _predict(arguments: argparse.Namespace) -> int:
 def _init(arguments: argparse.Namespace) -> int:
     quiet()
     from pipeline.features.first_config import init_file
+    from pipeline.features.left_out import show_left_out
 
     written = init_file(
         arguments.data,
@@ -309,6 +310,7 @@ def _init(arguments: argparse.Namespace) -> int:
     stream = message_stream(written.path)
     for warning in written.warnings:
         print(f"note: {warning}", file=stream)
+    show_left_out(written.left_out, stream)
     print(
         f"{written.path}: predicts {written.label} ({written.kind}). Read its comments, then\n"
         f"  python -m pipeline run --config {written.path}",

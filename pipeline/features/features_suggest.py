@@ -19,6 +19,7 @@ from pipeline.data.peek import DataPeek
 from pipeline.features.column_facts import DataFacts, measure
 from pipeline.features.feature_rules import Proposal, SuggestedStep, TableFacts, label_of, propose
 from pipeline.features.leaks import find_leaks
+from pipeline.features.left_out import LeftOut, show_left_out
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
 from transform.spec.nearest import nearest
@@ -53,23 +54,41 @@ def suggest_file(
         raise ConfigError(
             f"--output={output}: exists already; name another file, or add --force to overwrite it"
         )
-    text = suggest(measure(path, source=source), path, label=label)
+    suggestion = suggest(measure(path, source=source), path, label=label)
     if output is None:
-        print(text, end="")
+        print(suggestion.text, end="")
         return
     try:
         with whole_file(output) as stream:
-            stream.write(text)
+            stream.write(suggestion.text)
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
+    show_left_out(suggestion.left_out, message_stream(output))
     print(
         f"{output}: features of {path}. Read its comments before you use it.",
         file=message_stream(output),
     )
 
 
-def suggest(data: DataFacts, path: str, *, label: str | None = None) -> str:
-    """The section as YAML text, checked as `python -m pipeline run` will check it.
+@dataclass(frozen=True)
+class Suggestion:
+    """The section as YAML text, and the columns that it leaves out."""
+
+    text: str
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def suggest(
+    data: DataFacts, path: str, *, label: str | None = None, left_out: Sequence[LeftOut] = ()
+) -> Suggestion:
+    """Return the section, checked as `python -m pipeline run` will check it.
+
+    Args:
+        data: What was measured.
+        path: Of the data.
+        label: The column to predict.
+        left_out: Columns that the caller leaves out, whatever the rules propose; of several
+            reasons for a column the first counts.
 
     Raises:
         ConfigError: no such label, nothing can be learned from it, or no column is usable.
@@ -85,10 +104,10 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> str:
         except ValueError as error:
             raise ConfigError(str(error)) from None
     table = TableFacts(frozenset(names), data.every)
-    leaks = find_leaks(data.values, label) if label is not None and label in data.values else {}
+    reasons = _reasons(left_out, data, label)
     proposals = [
-        Proposal(column.name, None, f"gives the label away: it {leaks[column.name]}")
-        if column.name in leaks
+        Proposal(column.name, None, reasons[column.name])
+        if column.name in reasons
         else propose(column, table)
         for column in data.columns
         if column.name != label
@@ -106,7 +125,18 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> str:
         if feature.name in several:
             feature.value_count.max = 2
     check_spec(spec, schema)
-    return text
+    without = (LeftOut(p.column, p.measured) for p in proposals if p.step is None)
+    return Suggestion(text, tuple(without))
+
+
+def _reasons(left_out: Sequence[LeftOut], data: DataFacts, label: str | None) -> dict[str, str]:
+    """Column -> why it is left out before any rule looks at it."""
+    leaks = find_leaks(data.values, label) if label is not None and label in data.values else {}
+    found = (LeftOut(name, f"gives the label away: it {why}") for name, why in leaks.items())
+    reasons: dict[str, str] = {}
+    for column, reason in (*left_out, *found):
+        reasons.setdefault(column, reason)
+    return reasons
 
 
 @dataclass(frozen=True)

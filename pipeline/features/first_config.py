@@ -26,8 +26,8 @@ from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files
 from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, source_of
 from pipeline.features.feature_rules import label_of
-from pipeline.features.features_suggest import suggest
-from pipeline.features.leaks import find_leaks
+from pipeline.features.features_suggest import Suggestion, suggest
+from pipeline.features.left_out import LeftOut
 
 EVAL_PERCENT = 20
 FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by their hash looks like
@@ -46,6 +46,7 @@ class Written:
     label: str
     kind: str
     warnings: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def init_file(
@@ -80,9 +81,11 @@ def init_file(
     guess = _guess(path, source)
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else likely_label(data)
+    suggestion = suggest(data, path, label=chosen)
     text = first_config(
         data,
         path,
+        suggestion,
         source=source,
         label=chosen,
         why=why,
@@ -97,22 +100,19 @@ def init_file(
             stream.write(text)
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
-    leaks = find_leaks(data.values, chosen)
-    warnings = [
-        *(guess.reasons if guess else ()),
-        *(f"{name} was left out: it {reason}." for name, reason in leaks.items()),
-    ]
+    warnings = list(guess.reasons if guess else ())
     (facts,) = (column for column in data.columns if column.name == chosen)
     if facts.missing:
         warnings.append(_unlabelled(facts))
     if _equal_rows(data):
         warnings.append(_told_of_equal_rows(data))
-    return Written(output, chosen, config.label.kind, tuple(warnings))
+    return Written(output, chosen, config.label.kind, tuple(warnings), suggestion.left_out)
 
 
 def first_config(
     data: DataFacts,
     path: str,
+    suggestion: Suggestion,
     *,
     source: Source,
     label: str,
@@ -126,6 +126,7 @@ def first_config(
     Args:
         data: what was measured.
         path: of the data.
+        suggestion: the features.
         source: their format.
         label: the column to predict.
         why: how the label was chosen; empty where it was given.
@@ -136,11 +137,10 @@ def first_config(
     Raises:
         ConfigError: see `init_file`.
     """
-    features = suggest(data, path, label=label)
     (facts,) = (column for column in data.columns if column.name == label)
     target = label_of(facts)
     rows = data.rows * (100 - EVAL_PERCENT) // 100
-    heading, _, section = features.partition("features:\n")
+    heading, _, section = suggestion.text.partition("features:\n")
     section = section.replace(
         "  label: ", "".join(f"  # {line}\n" for line in _told(facts, target, why)) + "  label: "
     )

@@ -239,7 +239,7 @@ def test_the_output_is_written_whole(tmp_path: Path, capsys: Any) -> None:
     assert main([*arguments, "--force"]) == 0
     assert output.read_text(encoding="utf-8") == first
     assert [p.name for p in output.parent.iterdir()] == ["features.yaml"]
-    assert capsys.readouterr().out.startswith(f"{output}: features of {file}")
+    assert f"\n{output}: features of {file}" in capsys.readouterr().out
 
 
 @pytest.mark.slow(60)
