@@ -267,7 +267,7 @@ def _number(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal
         )
         return _scaled(
             facts, table, "ranked", {"scale": "gaussian"}, measured, "median",
-            "Half of the values or more are one: by rank, whatever the rest.",
+            "At least half of the values are identical: rank-transformed.",
         )  # fmt: skip
     spread = f"median {p50:.4g}, 99 % below {p99:.4g}, largest {numbers.maximum:.4g}"
     if abs(skew) >= SKEWED:

@@ -210,7 +210,7 @@ def training(rows: int) -> list[str]:
     return [
         "training:",
         f"  # For {rows:,} training rows: {steps:,} steps an epoch. The best epoch is kept, and",
-        f"  # training ends where {patience} epochs brought nothing better.",
+        f"  # training stops after {patience} epochs without improvement.",
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
         f"  model: {{hidden_units: {units}, dropout: {dropout}, knots: 8}}",
@@ -223,7 +223,7 @@ def training(rows: int) -> list[str]:
 
 def evaluation(facts: ColumnFacts, target: Mapping[str, Any]) -> list[str]:
     """The lines of `evaluation:`, with what a model without features reaches as thresholds."""
-    lines = ["evaluation:", "  # A model that knows no feature reaches these: a blessed one more."]
+    lines = ["evaluation:", "  # Baseline without features; a model must beat it."]
     if target["kind"] == "regression":
         assert facts.numbers is not None
         points = np.asarray(facts.numbers.percentiles)

@@ -69,7 +69,7 @@ def _leak(pairs: Sequence[tuple[Any, Any]]) -> str | None:
     named = len(set(pairs))
     if named == distinct == classes and classes <= len(pairs) // 5:
         value, target = (" ".join(str(each).split())[:_SHOWN] for each in pairs[0])
-        return f"has a value for each of the label's: {value!r} where that is {target!r}"
+        return f"maps one-to-one to the label ({value!r} = {target!r})"
     if _is_number(values) and _is_number(targets) and classes > FEW_ROWS:
         order = _rank_correlation(values, targets)
         if abs(order) >= _ALIKE:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
@@ -112,8 +112,8 @@ def _check_same_columns(
     lacking = [name for name in used if name not in held_out.columns]
     if lacking:
         raise ConfigError(
-            f"{path}: lacks the columns {', '.join(lacking)} of data.path, which are in use. "
-            "Both need the same columns."
+            f"{path}: {missing_columns(lacking)} (in data.path, and in use). Both files need the "
+            "same columns."
         )
     for name in used:
         kinds = train.columns[name], held_out.columns[name]

@@ -19,6 +19,7 @@ from pipeline.report import baselines, calibration, classes, trials
 from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, latest_run
+from pipeline.report.stacked_tables import print_table
 from trainer_module.baselines.record import Baseline
 
 SHOWN_ROWS = 5
@@ -44,7 +45,7 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     console.print()
     results = _output(records, "Tuner", "tuner_results")
     if config.tuning is not None and results is not None:
-        console.print(trials.table(config.tuning, results.uri))
+        print_table(console, trials.table(config.tuning, results.uri))
         console.print()
     show_metrics(config, records, console)
     for sentence in cautions(records):
@@ -80,7 +81,7 @@ def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console
     """Prints the Evaluator's metrics, baselines beside them, and where the model is behind."""
     evaluator = records.get("Evaluator")
     if evaluator:
-        console.print(metrics_table(config, evaluator, baselines.read(records)))
+        print_table(console, metrics_table(config, evaluator, baselines.read(records)))
         console.print()
         _classes(config, records, console)
         _calibration(config, records, console)
@@ -134,7 +135,7 @@ def _classes(config: PipelineConfig, records: dict[str, NodeRecord], console: Co
     if matrix:
         names = classes.class_names(records.get("Trainer"))
         counted = "weights" if config.features.weight else "rows"
-        console.print(classes.table_of(matrix, names, counted=counted))
+        print_table(console, classes.table_of(matrix, names, counted=counted))
         console.print()
 
 
@@ -145,7 +146,7 @@ def _calibration(config: PipelineConfig, records: dict[str, NodeRecord], console
     bins = calibration.bins_of(_slices(evaluation.uri)[0][1])
     if bins:
         counted = "weights" if config.features.weight else "rows"
-        console.print(calibration.table_of(bins, counted=counted))
+        print_table(console, calibration.table_of(bins, counted=counted))
         console.print(calibration.sentence(bins), highlight=False, soft_wrap=True)
         console.print()
 
@@ -281,7 +282,7 @@ def _compared(config: PipelineConfig, blessing: OutputArtifact) -> str:
     if "baseline_model_id" not in blessing.properties:
         return "; there was no blessed model yet to compare with"
     if not changes:
-        return "; no threshold has a max_loss, so the latest blessed model was not compared with"
+        return "; not compared with the latest blessed model: no threshold sets max_loss"
     return f", {', '.join(changes)} against the latest blessed model too"
 
 

@@ -182,8 +182,7 @@ def _try(
         return _refusal(what, file, others, known_to_run=False)
     if others is not None:
         say(
-            f"Note: {what} was left by {others}, which is gone without its last words, as a killed "
-            "one is. What it finished is cached."
+            f"Note: {what} was in use by {others}, which was killed; its finished nodes are cached."
         )
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(asdict(me)).encode(), 0)

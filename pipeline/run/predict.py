@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.whole_files import message_stream, whole_file
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_file, open_rows
 from pipeline.run.predictor import Predictor, latest_version
@@ -140,7 +140,7 @@ def _check_columns(predictor: Predictor, rows: InputRows, *, tfrecord: bool) -> 
     lacking = sorted(set(predictor.kinds) - set(rows.columns))
     if lacking and not tfrecord:  # a tf.Example without a feature has a missing value
         raise ConfigError(
-            f"--data={rows.path}: lacks the columns {', '.join(lacking)}, which the model reads. "
+            f"--data={rows.path}: {missing_columns(lacking)} (required by the model). "
             "Add them; leave a cell empty where the value is missing."
         )
 
@@ -238,15 +238,23 @@ def _cell(value: Any) -> Any:
 def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    from pipeline.report.stacked_tables import print_table
+
+    rows = range(min(len(batch.numbers), SHOWN_ROWS))
+    columns = {"row": [str(batch.numbers[i]) for i in rows]}
+    for name, place in zip(kept, places, strict=True):
+        columns[name] = [str(_cell(batch.kept[place][i])) for i in rows]
+    for name, values in batch.predictions.items():
+        columns[name] = [_shown(values[i]) for i in rows]
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("row", *kept, *batch.predictions):
-        table.add_column(name, justify="right")
-    for i, number in enumerate(batch.numbers[:SHOWN_ROWS]):
-        cells = [str(_cell(batch.kept[place][i])) for place in places]
-        values = [_shown(values[i]) for values in batch.predictions.values()]
-        table.add_row(str(number), *cells, *values)
-    Console().print(table)
+    for name in columns:
+        # Names and values are the user's: brackets in them are no markup.
+        table.add_column(Text(name), justify="right")
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, row))
+    print_table(Console(), table)
     if len(batch.numbers) > SHOWN_ROWS:
         print("(the first rows; --output predictions.csv writes all)")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_file, open_rows
 from pipeline.run.predictor import KINDS
 from pipeline.run.raw_rows import ModelRows, model_rows
@@ -83,7 +83,7 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
     lacking = sorted(set(names) - set(found.columns))
     if lacking:
         raise ConfigError(
-            f"--data={found.path}: lacks the columns {', '.join(lacking)}, which the model reads. "
+            f"--data={found.path}: {missing_columns(lacking)} (required by the model). "
             "Add them; leave a cell empty where the value is missing."
         )
     batches, total = [], 0

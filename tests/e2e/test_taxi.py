@@ -98,7 +98,7 @@ def test_predict_needs_no_label_columns_and_says_what_is_missing(taxi, capsys, t
     rows.write_text("fare,company\n12.5,Taxi\n")
     assert main(["predict", "--model", str(taxi.pushed), "--data", str(rows)]) == 2
     output = "".join(capsys.readouterr())
-    assert f"--data={rows}: lacks the columns" in output
+    assert f"--data={rows}: missing columns: " in output
     assert "trip_miles" in output
     assert "tips" not in output
 

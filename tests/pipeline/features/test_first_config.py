@@ -137,7 +137,7 @@ def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
     used = {name for group in config.features.groups for name in group.columns}
     assert used == {"größe", "zip", "sq ft"}
     (row,) = (line for line in told.splitlines() if line.startswith("copy "))
-    assert row.split(None, 1)[1].startswith("gives the label away: it has a value for each")
+    assert row.split(None, 1)[1].startswith("gives the label away: it maps one-to-one")
     assert "gives the label away" in output.read_text(encoding="utf-8")
 
 

@@ -24,7 +24,7 @@ def rows(values: Any) -> list[list[Any]]:
     ("column", "label", "reason"),
     [
         (PRICE, PRICE, "equals the label in 100.0% of the rows"),
-        (SOLD == "yes", SOLD, "has a value for each of the label's: "),
+        (SOLD == "yes", SOLD, "maps one-to-one to the label ("),
         (np.log(PRICE), PRICE, "is in the label's order (rank correlation 1.0000)"),
         (-(PRICE**3), PRICE, "is in the label's order (rank correlation -1.0000)"),
         (PRICE, SOLD, "separates the label's 2 values by ranges of its own"),

@@ -205,7 +205,7 @@ def test_eval_file_that_lacks_a_column(write, tmp_path):
     (tmp_path / "eval.csv").write_text("amount,age,bought\n1.5,20,1\n")
     text = refusal(write(), "data.eval_path=eval.csv")
     assert "data.eval_path=" in text
-    assert "lacks the columns city" in text
+    assert "missing column: city" in text
 
 
 def test_schema_file_that_is_none(write, tmp_path):

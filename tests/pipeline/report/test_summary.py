@@ -177,7 +177,7 @@ def test_max_loss_holds_while_there_is_no_baseline(
     ("threshold", "baseline", "told"),
     [
         ({"lower_bound": 0.5}, {}, "; there was no blessed model yet to compare with."),
-        ({"lower_bound": 0.5}, {"baseline_model_id": 3}, "no threshold has a max_loss"),
+        ({"lower_bound": 0.5}, {"baseline_model_id": 3}, "no threshold sets max_loss"),
         ({"max_loss": 0.1}, {"baseline_model_id": 3}, ", auc against the latest blessed model"),
     ],
 )

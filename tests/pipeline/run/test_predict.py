@@ -269,7 +269,7 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("rows.csv", "id,size,town\na,1,x\n", "lacks the columns rooms, which the model reads"),
+        ("rows.csv", "id,size,town\na,1,x\n", "missing column: rooms (required by the model)"),
         ("rows.csv", "id,size,rooms,town\n", "no rows"),
         ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "--config names a pipeline's YAML"),
         ("rows.jsonl", '{"size": 1,\n', "line 1: is no JSON"),

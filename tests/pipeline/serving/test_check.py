@@ -110,7 +110,7 @@ def test_answers_of_another_form_fail(model, rows, running, capsys, answer, reas
 @pytest.mark.parametrize(
     ("rows_text", "arguments", "reason"),
     [
-        ("size,rooms\n1,2\n", (), "lacks the columns the town"),
+        ("size,rooms\n1,2\n", (), "missing column: the town (required by the model)"),
         ("size,rooms,the town\nwide,2,x\n", (), "line 2: size='wide' is not a number"),
         ("size,rooms,the town\n", (), "has no rows"),
         (None, ("--url", "localhost:8501"), "give http://HOST:PORT/v1/models/NAME"),

@@ -1,0 +1,64 @@
+"""Tables that fit any terminal: columns that do not fit stand in a table of their own below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Column, Table
+from rich.text import Text
+
+_GAP = 2  # spaces between columns of a table without a box
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table; where it is wider than the console, as several tables one below the other.
+
+    Args:
+        console: Where to print it.
+        table: A table without a box, whose first column names the rows. It stands in each of the
+            tables; a row without any value in one of them is left out there.
+    """
+    for number, part in enumerate(stacked(console, table)):
+        if number:
+            console.print()
+        console.print(part)
+
+
+def stacked(console: Console, table: Table) -> list[Table]:
+    """Return the tables that `print_table` prints. No cell is cut: what is too wide is folded."""
+    widths = [_width(console, column) for column in table.columns]
+    if sum(widths) + _GAP * (len(widths) - 1) <= console.width:
+        return [table]
+    name_width = min(widths[0], console.width // 2)
+    groups: list[list[int]] = [[]]
+    used = name_width
+    for place, width in enumerate(widths[1:], 1):
+        if groups[-1] and used + _GAP + width > console.width:
+            groups.append([])
+            used = name_width
+        groups[-1].append(place)
+        used += _GAP + width
+    return [_part(table, group, name_width) for group in groups]
+
+
+def _width(console: Console, column: Column) -> int:
+    cells = [column.header, *column.cells]
+    return max(Measurement.get(console, console.options, cell).maximum for cell in cells)
+
+
+def _part(table: Table, places: Sequence[int], name_width: int) -> Table:
+    part = Table(box=None, header_style=table.header_style, pad_edge=False)
+    names, *columns = [table.columns[place] for place in (0, *places)]
+    part.add_column(names.header, justify=names.justify, overflow="fold", min_width=name_width)
+    for column in columns:
+        part.add_column(column.header, justify=column.justify, overflow="fold")
+    for name, *cells in zip(*(column.cells for column in (names, *columns)), strict=True):
+        if any(_plain(cell) for cell in cells):
+            part.add_row(name, *cells)
+    return part
+
+
+def _plain(cell: object) -> str:
+    return cell.plain if isinstance(cell, Text) else str(cell)
