@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from components.arrow_example_gen.csv_first_line import looks_like_data, shortened
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.read_ahead import ReadAhead
 
@@ -83,7 +84,8 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
         options: what the user says of it.
 
     Raises:
-        ValueError: it is empty or no text, or the first line names a column twice or not at all.
+        ValueError: it is empty or no text, or the first line names a column twice or not at all, or
+            looks like data where the options do not say what it is.
     """
     try:
         encoding = options.encoding or _encoding(file)
@@ -99,6 +101,16 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
     delimiter = options.delimiter or _delimiter(text, options, whole=len(head) < _LOOKED_AT)
     rows = _records(text, delimiter, options)
     first = next((row for row in rows if row), [])
+    if options.header is False:
+        numbered = tuple(f"column_{number}" for number in range(1, len(first) + 1))
+        return CsvHeader(numbered, delimiter, encoding, tuple(range(len(first))))
+    if options.header is None and looks_like_data(first, rows):
+        raise ValueError(
+            f"{file}: the first line looks like data: {shortened(first, delimiter)!r}. "
+            "If it is a row, set data.csv.header: false (init: --no-header), which names the "
+            "columns column_1, column_2, ...; if it names the columns, set data.csv.header: true "
+            "(init: --header)."
+        )
     names = tuple(name.strip() for name in first)
     dropped = [i for i in (0, len(names) - 1) if not names[i] and len(names) > 1]
     kept = tuple(i for i in range(len(names)) if i not in dropped)
@@ -223,7 +235,7 @@ def _batches(
                 strings_can_be_null=False,
             ),
         )
-        left = skip + 1
+        left = skip + (options.header is not False)
         try:
             for batch in reader:
                 passed = min(left, batch.num_rows)
@@ -246,7 +258,8 @@ def _what_is_wrong(file: str, header: CsvHeader, options: CsvOptions) -> ValueEr
             for line, cells in records:
                 if len(cells) != number:
                     return ValueError(
-                        f"{file}, line {line}: {len(cells)} cells under a header of {number} "
+                        f"{file}, line {line}: {len(cells)} cells under a "
+                        f"{'header' if options.header is not False else 'first line'} of {number} "
                         f"columns. Correct it, or quote cells with {header.delimiter!r} in them."
                     )
         except _OpenQuote as error:
@@ -280,10 +293,10 @@ class _OpenQuote(Exception):
 def _numbered(
     stream: BinaryIO, delimiter: str, options: CsvOptions
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows below the header, each with the number of its first line."""
+    """The rows below the header, if there is one, each with the number of its first line."""
     text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
     reader = csv.reader(text, delimiter=delimiter, quotechar=options.quote, strict=True)
-    start, header = 1, True
+    start, header = 1, options.header is not False
     while True:
         try:
             row = next(reader)
@@ -356,6 +369,7 @@ def _check_names(names: Sequence[str], file: str) -> None:
         raise ValueError(
             f"{file}: the first line must name every column once; "
             + (f"repeated: {', '.join(repeated)}." if repeated else "one name is empty.")
+            + " If it is a row of data, set data.csv.header: false (init: --no-header)."
         )
 
 

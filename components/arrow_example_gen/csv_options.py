@@ -14,6 +14,13 @@ class CsvOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    header: bool | None = Field(
+        default=None,
+        description=(
+            "Whether the first line names the columns; false: they are column_1, column_2, ... "
+            "Default: it does, and a first line that looks like data is an error."
+        ),
+    )
     delimiter: str | None = Field(
         default=None,
         description="Between cells: one character. Default: the one of , ; tab | that fits.",

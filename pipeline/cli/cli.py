@@ -116,6 +116,12 @@ def _parser() -> argparse.ArgumentParser:
         help="format of the file; default: by its name (.csv, .parquet, .feather, ...)",
     )
     init.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line of CSV names the columns (--no-header: they are column_1, "
+        "column_2, ...); default: it does, and one that looks like data is an error",
+    )
+    init.add_argument(
         "--output", type=Path, metavar="YAML", help="file to write; default: the data's name, here"
     )
     init.add_argument(
@@ -304,6 +310,7 @@ def _init(arguments: argparse.Namespace) -> int:
         arguments.data,
         label=arguments.label,
         source=arguments.source,
+        header=arguments.header,
         output=arguments.output,
         force=arguments.force,
     )

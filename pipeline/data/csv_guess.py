@@ -41,17 +41,23 @@ class CsvGuess:
         return self.options.model_dump(mode="json", exclude_defaults=True)
 
 
-def guess_csv(found: Sequence[Path]) -> CsvGuess:
+def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
     """Looks at whole files.
 
+    Args:
+        found: the files.
+        header: whether their first lines name the columns; None: they do, and one that looks like
+            data is an error.
+
     Raises:
-        ConfigError: a file is no CSV in any encoding that is tried.
+        ConfigError: a file is no CSV in any encoding that is tried, or its first line looks like
+            data.
     """
     from components import CsvOptions
     from components.arrow_example_gen import csv_types
     from components.arrow_example_gen.csv_blocks import NoText
 
-    options = CsvOptions()
+    options = CsvOptions(header=header)
     reasons: list[str] = []
     for encoding in (None, "cp1252", "latin-1"):
         options = options.model_copy(update={"encoding": encoding})
@@ -64,6 +70,10 @@ def guess_csv(found: Sequence[Path]) -> CsvGuess:
                 raise
     if options.encoding is not None:
         reasons.append(f"encoding: some bytes are no UTF-8; as {options.encoding} all are text.")
+    if header is False:
+        reasons.append(
+            f"header: the first line is a row; columns are column_1 to column_{len(table.columns)}."
+        )
     if table.dropped:
         reasons.append(f"{table.dropped.removeprefix(f'{found[0]}: ')}.")
     codes = [name for name, cells in counts.items() if _are_codes(cells)]

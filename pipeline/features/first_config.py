@@ -54,6 +54,7 @@ def init_file(
     *,
     label: str | None = None,
     source: Source | None = None,
+    header: bool | None = None,
     output: Path | None = None,
     force: bool = False,
 ) -> Written:
@@ -64,6 +65,8 @@ def init_file(
         label: the column to predict; None: one with a usual name (`target`, `class`), else the
             last that can be one.
         source: the data's format; None: by its name.
+        header: whether the first line of CSV names the columns; None: it does, and one that looks
+            like data is an error.
         output: YAML file to write; None: the data's name with `.yaml`, in the working directory.
         force: overwrite `output` where it exists.
 
@@ -78,7 +81,7 @@ def init_file(
             f"--output={output}: exists already; name another file, or add --force to overwrite it"
         )
     source = source or source_of(path)
-    guess = _guess(path, source)
+    guess = _guess(path, source, header)
     data = measure(path, source=source, csv=guess.options if guess else None)
     chosen, why = (label, "") if label is not None else likely_label(data)
     suggestion = suggest(data, path, label=chosen)
@@ -298,11 +301,14 @@ def _told(facts: ColumnFacts, target: Mapping[str, Any], why: str) -> list[str]:
     return [" ".join(line.split()) for line in lines]
 
 
-def _guess(path: str, source: Source) -> CsvGuess | None:
+def _guess(path: str, source: Source, header: bool | None) -> CsvGuess | None:
     """How CSV is written; None for other files, and for those that `measure` refuses."""
     if source != "csv":
+        if header is not None:
+            told = "--header" if header else "--no-header"
+            raise ConfigError(f"{told}: the data are {source}, and only CSV has such a line.")
         return None
-    return guess_csv(files(path, "--data", base="the working directory"))
+    return guess_csv(files(path, "--data", base="the working directory"), header)
 
 
 def _data(

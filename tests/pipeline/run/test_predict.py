@@ -46,18 +46,20 @@ def sigmoid(value: float) -> float:
 class _Module(tf.Module):
     """Missing values count as 0."""
 
-    def __init__(self, form: str):
+    def __init__(self, form: str, columns: list[dict[str, str]] = COLUMNS):
         super().__init__()
         self._form = form
+        self._columns = lambda: columns  # tf.Module wraps a list, and the dicts in it
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
     def serve(self, examples):
-        spec = {column["name"]: tf.io.VarLenFeature(column["dtype"]) for column in COLUMNS}
+        spec = {column["name"]: tf.io.VarLenFeature(column["dtype"]) for column in self._columns()}
         shape = [tf.size(examples, tf.int64), tf.constant(1, tf.int64)]
         found = {
             name: tf.sparse.to_dense(tf.SparseTensor(values.indices, values.values, shape))
             for name, values in tf.io.parse_example(examples, spec).items()
         }
+        found = {column["argument"]: found[column["name"]] for column in self._columns()}
         town = 10.0 * tf.cast(tf.equal(found["town"], "Oslo"), tf.float32)
         value = found["size"] + tf.cast(found["rooms"], tf.float32) + town
         if self._form == "binary":
@@ -174,6 +176,42 @@ output: {folder: out}
     )
     (row,) = predicted(models["regression"], tmp_path / "rows.csv", "--config", str(config))
     assert (row["id"], row["town"], float(row["prediction"])) == ("å", "Ås", 2.0)
+
+
+NUMBERED = [
+    {"name": "column_1", "dtype": "float32", "argument": "size"},
+    {"name": "column_2", "dtype": "int64", "argument": "rooms"},
+    {"name": "column_3", "dtype": "string", "argument": "town"},
+]
+
+
+def test_files_without_a_header(models, tmp_path, capfd):
+    """A model of column_1, column_2, ... takes them by the YAML that it was trained with."""
+    module = _Module("regression", NUMBERED)
+    signatures = {"serving_default": module.serve}
+    tf.saved_model.save(module, str(tmp_path / "model" / "7"), signatures=signatures)
+    extra = tmp_path / "model" / "7" / "assets.extra"
+    extra.mkdir()
+    (extra / "raw_columns.json").write_text(json.dumps({"version": 1, "columns": NUMBERED}))
+    (tmp_path / "rows.csv").write_text("1.5,2,Oslo\n,3,\n")
+    config = tmp_path / "houses.yaml"
+    config.write_text(
+        """
+name: houses
+data: {path: rows.csv, csv: {header: false}}
+features:
+  groups: [{name: size, columns: [column_1], scale: z_score}]
+  label: {column: column_4, kind: regression}
+training: {global_batch_size: 2}
+output: {folder: out}
+"""
+    )
+    told = refusal(capfd, tmp_path / "model", tmp_path / "rows.csv")
+    assert "first line looks like data" in told
+    assert "--config" in told
+    rows = predicted(tmp_path / "model", tmp_path / "rows.csv", "--config", str(config))
+    assert [row["column_1"] for row in rows] == ["1.5", ""]
+    assert [float(row["outputs"]) for row in rows] == pytest.approx([13.5, 3.0])
 
 
 def test_standard_input(models, monkeypatch):
