@@ -76,7 +76,7 @@ class ArrowExampleGen(FileBasedExampleGen):
         if tfrecord:
             options.update({TFRECORD: True})
         if csv is not None:
-            options.update({CSV: csv.model_dump(mode="json")})
+            options.update({CSV: csv.model_dump(mode="json", exclude_defaults=True)})
         packed = any_pb2.Any()
         packed.Pack(options)
         super().__init__(custom_config=CustomConfig(custom_config=packed), **arguments)

@@ -165,9 +165,7 @@ NAME = st.from_regex(r"[A-Za-z_][A-Za-z0-9_ ]{0,8}", fullmatch=True)
 )
 def test_texts_above_numbers_are_names_and_rows_of_numbers_are_not(names, values):
     stream = io.StringIO()
-    pd.DataFrame(dict.fromkeys(range(len(names)), values)).to_csv(
-        stream, index=False, header=False
-    )
+    pd.DataFrame(dict.fromkeys(range(len(names)), values)).to_csv(stream, index=False, header=False)
     rows = rows_of(stream.getvalue())
     assert not looks_like_data(names, rows)
     assert looks_like_data(rows[0], rows[1:])
