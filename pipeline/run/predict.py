@@ -118,8 +118,8 @@ def predict(
             written = _write(kept, first, batches, output)
             told = f"{written:,} rows with predictions of {version}: {output}"
             print(told, file=message_stream(output))
-        if refused.told():
-            print(refused.told(), file=sys.stderr)
+        for line in filter(None, (refused.told(), predictor.unseen.describe())):
+            print(line, file=sys.stderr)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.nearest_file import did_you_mean
+from pipeline.run.input_checks import InputChecks, UnseenCategories
 from pipeline.run.raw_rows import Wrong, model_rows
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.columns import Kind
 
 KINDS: dict[str, Kind] = {"string": "string", "float32": "float", "int64": "int"}
+_TRANSFORM = "transform_features"
 _OF_A_CLASSIFIER = {"outputs", "prediction", "classes", "probabilities"}
 
 
@@ -74,9 +77,10 @@ class Predictor:
                 f"--model={version}: has no serving_default signature or no {listed.name} "
                 "(the raw columns that it takes); use a model that this pipeline pushed."
             )
-        self._serve = signatures["serving_default"]
         columns = json.loads(listed.read_text(encoding="utf-8"))["columns"]
         self.kinds: dict[str, Kind] = {c["name"]: KINDS[c["dtype"]] for c in columns}
+        self._checks = InputChecks.read(version) if _TRANSFORM in signatures else InputChecks()
+        self.unseen = UnseenCategories()
         named = version / "assets.extra" / "label.json"
         self._label: dict[str, Any] = (
             json.loads(named.read_text(encoding="utf-8")) if named.is_file() else {}
@@ -95,14 +99,45 @@ class Predictor:
         rows = model_rows(batch, self.kinds, decimal)
         if not len(rows.rows):
             return {}, rows.wrong
-        found = {name: _flat(value) for name, value in self.outputs(rows.examples()).items()}
-        return self._named(found), rows.wrong
+        examples = rows.examples()
+        wrong, keep = rows.wrong, np.ones(len(examples), bool)
+        if self._checks:
+            transformed = self._call(_TRANSFORM, examples)
+            unread = self._unread_dates(batch, rows.rows, transformed)
+            keep = ~np.isin(rows.rows, [each.row for each in unread])
+            wrong = sorted([*wrong, *unread])
+            for column, is_unseen in self._checks.unseen(transformed).items():
+                self.unseen.add(column, rows.rows[is_unseen & keep], batch)
+        if not keep.any():
+            return {}, wrong
+        known = list(compress(examples, keep))
+        found = {name: _flat(value) for name, value in self.outputs(known).items()}
+        return self._named(found), wrong
+
+    def _unread_dates(
+        self, batch: pa.RecordBatch, rows: np.ndarray, transformed: Mapping[str, np.ndarray]
+    ) -> list[Wrong]:
+        """The first date in each of these rows that is given and that the model cannot read."""
+        found: dict[int, Wrong] = {}
+        for column, is_missing in self._checks.missing_dates(transformed).items():
+            place = batch.schema.get_field_index(column)
+            if place < 0:
+                continue  # a derived column
+            for row in rows[is_missing].tolist():
+                value = batch[place][row].as_py()
+                text = value.decode(errors="replace") if isinstance(value, bytes) else value
+                if text is not None and str(text).strip() and text != [] and text == text:
+                    found.setdefault(row, Wrong(row, column, str(text), "a date"))
+        return list(found.values())
 
     def outputs(self, examples: Sequence[bytes]) -> dict[str, np.ndarray]:
         """Return what `serving_default` gives for serialized tf.Examples, `[rows, ...]` by name."""
+        return self._call("serving_default", examples)
+
+    def _call(self, signature: str, examples: Sequence[bytes]) -> dict[str, np.ndarray]:
         import tensorflow as tf
 
-        found = self._serve(examples=tf.constant(list(examples)))
+        found = self._loaded.signatures[signature](examples=tf.constant(list(examples)))
         return {name: np.asarray(value) for name, value in found.items()}
 
     def _named(self, outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:

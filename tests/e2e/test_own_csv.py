@@ -144,7 +144,7 @@ def test_ctrl_c_leaves_a_store_that_the_next_run_goes_on_with(interrupted, resul
     assert how["Transform"] == how["Pusher"] == "run"
 
 
-def test_from_csv_to_predictions(folder, interrupted, result):
+def test_from_csv_to_predictions(folder, interrupted, result, capfd):
     assert result.code == 0, result.output
     assert f"{ROWS:,} rows" in interrupted[1]
     assert result.lines("town=Tromsø")
@@ -165,6 +165,9 @@ def test_from_csv_to_predictions(folder, interrupted, result):
     output = folder / "predictions.csv"
     model, rows = str(folder / "out" / "serving_model"), str(folder / "houses.csv")
     assert main(["predict", "--model", model, "--data", rows, "--output", str(output)]) == 0
+    with (folder / "houses.csv").open(newline="", encoding="utf-8") as stream:
+        rare = sum(row["town"] == "Å" for row in csv.DictReader(stream))
+    assert f"not seen in training: town ({rare} rows, such as 'Å')" in capfd.readouterr().err
     with output.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     predicted = np.array([float(row["prediction"]) for row in rows])

@@ -23,6 +23,7 @@ from trainer_module.model.data_context import TransformedData, unsized_ids
 from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data, split_files
 from trainer_module.tfx.export import export_model
+from trainer_module.tfx.input_checks import write_input_checks
 from trainer_module.tfx.label_names import label_names, write_label
 from trainer_module.tfx.local_workers import train_on_local_workers
 from trainer_module.training import Trained, check_rows, keras_set_up, train
@@ -146,6 +147,8 @@ def _run(
         )
     if names is not None:
         write_label(fn_args.serving_model_dir, names)
+    if data.layout is not None:
+        write_input_checks(fn_args.serving_model_dir, data.layout)
     judged = fn_args.custom_config.get("baselines")
     if judged:
         files = split_files(fn_args, judged)

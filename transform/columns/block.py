@@ -13,7 +13,7 @@ class IdCount(NamedTuple):
 
     total: Any  # int, or int64 scalar tensor
     vocabulary: str | None = None  # file with one known value per line
-    extra_ids: int = 0  # ids beside those in the file
+    extra_ids: int = 0  # ids beside those of known values: unseen and missing ones
 
 
 class Entry(NamedTuple):

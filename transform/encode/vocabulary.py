@@ -47,7 +47,9 @@ def _ids(
     if option.values is not None:
         known = len(option.values) + option.oov_buckets
         ids = listed_ids(texts, option.values, oov_buckets=option.oov_buckets)
-        return tf.where(tf.equal(texts, ""), tf.constant(known, tf.int64), ids), IdCount(known + 1)
+        return tf.where(tf.equal(texts, ""), tf.constant(known, tf.int64), ids), IdCount(
+            known + 1, extra_ids=option.oov_buckets + 1
+        )
     ids, known = lookup(
         analyzed,
         file,

@@ -69,6 +69,74 @@ class _Module(tf.Module):
         return {"outputs": value}
 
 
+class _Checked(_Module):
+    """Its transform knows one town, and takes a size above 100 for no date."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def transform(self, examples):
+        spec = {"size": tf.io.VarLenFeature(tf.float32), "town": tf.io.VarLenFeature(tf.string)}
+        shape = [tf.size(examples, tf.int64), tf.constant(1, tf.int64)]
+        found = {
+            name: tf.sparse.to_dense(tf.SparseTensor(values.indices, values.values, shape))
+            for name, values in tf.io.parse_example(examples, spec).items()
+        }
+        id_of = tf.where(tf.equal(found["town"], "Oslo"), 0, 1)  # 2 is a missing one
+        id_of = tf.where(tf.equal(found["town"], ""), 2, id_of)
+        bits = tf.where(found["size"] > 100, 4, 0)
+        return {"ids": tf.cast(id_of, tf.int64), "missing": tf.cast(bits, tf.int64)}
+
+
+CHECKS = {
+    "version": 1,
+    "categories": [{"column": "town", "output": "ids", "position": 0, "ids": [1, 1]}],
+    "dates": [{"column": "size", "output": "missing", "word": 0, "bit": 2}],
+}
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory) -> Path:
+    """A model that says which inputs it does not know."""
+    folder = tmp_path_factory.mktemp("checked")
+    module = _Checked("regression")
+    signatures = {"serving_default": module.serve, "transform_features": module.transform}
+    tf.saved_model.save(module, str(folder), signatures=signatures)
+    (folder / "assets.extra").mkdir()
+    for name, value in (
+        ("raw_columns.json", {"version": 1, "columns": COLUMNS}),
+        ("label.json", {"version": 1, "column": "sold", **LABELS["regression"]}),
+        ("input_checks.json", CHECKS),
+    ):
+        (folder / "assets.extra" / name).write_text(json.dumps(value))
+    return folder
+
+
+def test_unseen_categories_are_counted_and_predicted(checked, tmp_path, capfd):
+    file = tmp_path / "rows.csv"
+    towns = ["Oslo", "Atlantis", "", *["Quito"] * 1_500]
+    file.write_text("size,rooms,town\n" + "".join(f"1,2,{town}\n" for town in towns))
+    output = tmp_path / "said.csv"
+    assert main(["predict", str(checked), str(file), "--output", str(output)]) == 0
+    line = (
+        "Categories that the model has not seen in training: town (1,501 rows, such as 'Atlantis')"
+    )
+    assert line in capfd.readouterr().err.splitlines()
+    assert len(output.read_text().splitlines()) == 1 + len(towns)
+
+
+def test_a_date_that_cannot_be_read_follows_on_error(checked, tmp_path, capfd):
+    file = tmp_path / "rows.csv"
+    file.write_text("size,rooms,town\n1,1,Oslo\n101,2,Oslo\n,3,Oslo\n2,x,Oslo\n3,3,Oslo\n")
+    assert main(["predict", str(checked), str(file)]) == 2
+    assert f"--data={file}, line 3: size='101' is not a date" in capfd.readouterr().err
+    output = tmp_path / "said.csv"
+    command = ["predict", str(checked), str(file), "--on-error", "skip", "--output", str(output)]
+    assert main(command) == 0
+    assert "2 rows left out, which the model cannot take" in capfd.readouterr().err
+    with output.open(newline="") as stream:
+        found = [float(row["prediction"]) for row in csv.DictReader(stream)]
+    assert found == pytest.approx([12.0, 13.0, 16.0], abs=1e-6)
+
+
 LABELS = {
     "regression": {"kind": "regression", "classes": None, "outputs": "values"},
     "binary": {"kind": "binary", "classes": ["no", "yes"], "outputs": "probabilities"},
