@@ -17,7 +17,7 @@ from rich.table import Table
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig
-from pipeline.report.records import NodeRecord, latest_run
+from pipeline.report.records import NodeRecord, latest_run, latest_run_of
 
 if TYPE_CHECKING:
     from transform.output.chains import Chain, ChainStep
@@ -80,7 +80,7 @@ def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
     Raises:
         ConfigError: it has not run here.
     """
-    records = latest_run(config.metadata_path, config.name)
+    records = latest_run_of(config)
     if not records:
         raise ConfigError(
             f"pipeline {config.name} has not run yet: {config.metadata_path} knows no run of it; "

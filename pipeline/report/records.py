@@ -6,6 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.artifact_places import Places
+from pipeline.config.config import PipelineConfig
+
+PUSHED_DESTINATION = "pushed_destination"
+"""Property of the Pusher's artifact: where the model is."""
+
 
 @dataclass(frozen=True)
 class OutputArtifact:
@@ -32,16 +38,22 @@ class NodeRecord:
         return artifacts[-1] if artifacts else None
 
 
-def latest_run(metadata_path: Path, pipeline: str | None = None) -> dict[str, NodeRecord]:
+def latest_run(
+    metadata_path: Path, pipeline: str | None = None, *, folder: str | Path | None = None
+) -> dict[str, NodeRecord]:
     """The finished nodes of a pipeline's latest run by name; empty when it never ran.
 
-    Without `pipeline`, those of the latest run of any.
+    Args:
+        metadata_path: SQLite file of ML Metadata.
+        pipeline: its name; None: the latest run of any.
+        folder: the output folder, which may have moved since; None: that of `metadata_path`.
     """
     from ml_metadata import MetadataStore
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
     if not metadata_path.exists():
         return {}
+    places = Places.of(folder or metadata_path.parent, metadata_path)
     connection = mlmd.ConnectionConfig()
     connection.sqlite.filename_uri = str(metadata_path)
     connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READONLY
@@ -74,11 +86,20 @@ def latest_run(metadata_path: Path, pipeline: str | None = None) -> dict[str, No
                     *artifact.custom_properties.items(),
                 )
             }
+            if PUSHED_DESTINATION in properties:
+                properties[PUSHED_DESTINATION] = places.beside(
+                    properties[PUSHED_DESTINATION], artifact.uri
+                )
             outputs.setdefault(event.path.steps[0].key, []).append(
-                OutputArtifact(artifact.uri, properties)
+                OutputArtifact(places.artifact(artifact.uri), properties)
             )
         records[name] = NodeRecord(name, outputs)
     return records
+
+
+def latest_run_of(config: PipelineConfig) -> dict[str, NodeRecord]:
+    """The finished nodes of the latest run of a configuration."""
+    return latest_run(config.metadata_path, config.name, folder=config.output.folder)
 
 
 def _pipeline_name(store: Any, run: Any) -> str:

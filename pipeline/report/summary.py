@@ -18,7 +18,7 @@ from pipeline.config.evaluation import MEAN_LABEL, METRICS, ROWS, WEIGHTS, WHERE
 from pipeline.report import baselines, calibration, classes, trials
 from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
-from pipeline.report.records import NodeRecord, OutputArtifact, latest_run
+from pipeline.report.records import NodeRecord, OutputArtifact, latest_run_of
 from pipeline.report.stacked_tables import print_table
 from trainer_module.baselines.record import Baseline
 
@@ -39,7 +39,7 @@ _MAIN_OUTPUTS = (
 
 def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     """Prints the summary of the run that just ended."""
-    records = latest_run(config.metadata_path, config.name)
+    records = latest_run_of(config)
     console.print()
     console.print(_nodes(config, state, records))
     console.print()
@@ -249,15 +249,7 @@ def show_verdict(config: PipelineConfig, records: dict[str, NodeRecord], console
         for reason in [*reasons, *unusable_labels(config, records)]:
             console.print(f"  {reason}", markup=False, highlight=False, soft_wrap=True)
     pushed = pushed_model(records)
-    if pushed is None:
-        return
-    if not pushed.exists():
-        console.print(
-            f"The model was pushed to {pushed} by an earlier run and is gone from there. "
-            "Push it again with --set metadata.cache=false.",
-            soft_wrap=True,
-        )
-    else:
+    if pushed is not None:
         console.print(
             Text.assemble(("pushed", "bold green"), f" to {short(pushed)}"), soft_wrap=True
         )
@@ -272,7 +264,7 @@ def fails_a_threshold(config: PipelineConfig, state: RunState) -> bool:
     node = state.node("Evaluator")
     if node is None or node.status not in ("done", "cached") or not config.evaluation.thresholds:
         return False
-    blessing = _output(latest_run(config.metadata_path, config.name), "Evaluator", "blessing")
+    blessing = _output(latest_run_of(config), "Evaluator", "blessing")
     return blessing is not None and blessing.properties.get("blessed") != 1
 
 

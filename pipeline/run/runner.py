@@ -21,8 +21,10 @@ from pipeline.preflight.preflight_engine import check_engine
 from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
-from pipeline.report.records import latest_run
+from pipeline.report.records import latest_run_of
 from pipeline.run import logs
+from pipeline.run.artifact_check import check_artifacts, record_artifacts
+from pipeline.run.cache_keys import keys_without_places
 from pipeline.run.folder_lock import Holder, InUse, only_run
 from pipeline.run.interrupts import interrupts_kept
 from trainer_module import prepare_process
@@ -95,18 +97,27 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
             register_file_systems(config.model_dump_json(exclude={"cluster"}))
             preflight.check(config)
             runner, pipeline = _prepare(config)
+            corrections = check_artifacts(config.output.folder, config.metadata_path)
+        for sentence in corrections:
+            logging.getLogger("absl").warning("Note: %s.", sentence)
+            console.print(f"Note: {sentence}.", markup=False, highlight=False, soft_wrap=True)
         with views.waiting(f"asking Beam's engine ({config.beam.name})", console):
             check_engine(config)
         state = RunState.of(node.id for node in pipeline.components)
         handler = _watch(state, config)
         try:
-            with views.view(state, console, plain=plain), interrupts_kept():
+            with (
+                views.view(state, console, plain=plain),
+                interrupts_kept(),
+                keys_without_places(config.output.folder),
+            ):
                 runner.run(pipeline)
         except BaseException as error:
             state.stop("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
             raise
         finally:
             logging.getLogger("absl").removeHandler(handler)
+            _record_artifacts(config)
     except KeyboardInterrupt:
         logging.getLogger("absl").warning("Interrupted.")
         node = next((n.name for n in state.nodes if n.status == "interrupted"), "the start")
@@ -128,6 +139,13 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
     summary.show(config, state, console)
     refused = summary.fails_a_threshold(config, state)
     return exit_codes.NOT_BLESSED if refused else exit_codes.DONE
+
+
+def _record_artifacts(config: PipelineConfig) -> None:
+    try:
+        record_artifacts(config.output.folder, config.metadata_path)
+    except Exception:  # how the run ended is what counts
+        logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
 
 
 def tell_failure(
@@ -179,7 +197,7 @@ def _cautions(config: PipelineConfig):
     """What Transform has to say of its columns, also to the log."""
 
     def cautions() -> list[str]:
-        found = summary.cautions(latest_run(config.metadata_path, config.name))
+        found = summary.cautions(latest_run_of(config))
         for sentence in found:
             logging.getLogger("absl").warning("Transform: %s.", sentence)
         return found
@@ -193,7 +211,7 @@ def _row_counts(config: PipelineConfig):
     def counts() -> dict[str, int]:
         from tensorflow_metadata.proto.v0 import statistics_pb2
 
-        record = latest_run(config.metadata_path, config.name).get("StatisticsGen")
+        record = latest_run_of(config).get("StatisticsGen")
         output = record.output("statistics") if record else None
         result = {}
         for file in Path(output.uri).glob("Split-*/FeatureStats.pb") if output else ():

@@ -49,7 +49,7 @@ def test_what_a_script_is_told_of_the_verdict(
 ) -> None:
     config = load_config(write(lambda c: c["evaluation"].update(thresholds=thresholds)))
     record = NodeRecord("Evaluator", {"blessing": [OutputArtifact("", properties)]})
-    monkeypatch.setattr(summary, "latest_run", lambda path, name: {"Evaluator": record})
+    monkeypatch.setattr(summary, "latest_run_of", lambda config: {"Evaluator": record})
     state = RunState([NodeState("Trainer", "done"), NodeState("Evaluator", status)])
     assert summary.fails_a_threshold(config, state) == fails
 

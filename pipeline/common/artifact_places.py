@@ -1,0 +1,69 @@
+"""Where artifacts are now: ML Metadata holds the absolute paths of the day they were written.
+
+A folder that was moved, renamed or copied holds its artifacts at the same places below it, so that
+the last parts of a path, `<node>/<output>/<execution>`, name them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ARTIFACTS = "artifacts"
+"""Folder of the artifacts in an output folder."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The present output folder, for paths that an earlier run wrote down.
+
+    Attributes:
+        folder: the output folder.
+        owns_metadata: The metadata store is in the folder, so that all its artifacts are as well.
+            A store elsewhere may know artifacts of other folders, which are used where they are.
+    """
+
+    folder: Path
+    owns_metadata: bool = True
+
+    @classmethod
+    def of(cls, folder: str | Path, metadata: Path) -> Places:
+        """Return the places of an output folder and its metadata store."""
+        return cls(Path(folder), metadata.is_relative_to(folder))
+
+    @property
+    def root(self) -> Path:
+        """Folder of the artifacts."""
+        return self.folder / ARTIFACTS
+
+    def artifact(self, uri: str) -> str:
+        """Return the present path of an artifact; as it is if it has another form."""
+        parts = _split(uri)
+        return uri if parts is None else self._present(uri, self.root.joinpath(*parts[1:]))
+
+    def beside(self, path: str, uri: str) -> str:
+        """Return the present path of something that was in the same output folder as an artifact.
+
+        Args:
+            path: as it was written down: a pushed model.
+            uri: of the artifact, as it was written down.
+        """
+        parts = _split(uri)
+        if parts is None:
+            return path
+        before = f"{parts[0].rpartition('/')[0]}/"
+        if not path.startswith(before):
+            return path
+        return self._present(path, self.folder / path.removeprefix(before))
+
+    def _present(self, written: str, here: Path) -> str:
+        if self.owns_metadata or (here.exists() and not Path(written).exists()):
+            return str(here)
+        return written
+
+
+def _split(uri: str) -> list[str] | None:
+    """`<root>`, node, output and execution of a local artifact's path."""
+    parts = uri.rstrip("/").rsplit("/", 3)
+    local = len(parts) == 4 and "://" not in uri
+    return parts if local and parts[0] and parts[3].isdecimal() else None

@@ -1,0 +1,118 @@
+"""Before a run: what ML Metadata says of artifacts becomes what is on disk.
+
+Paths follow a folder that was moved or copied. What is gone, emptied or incomplete is neither
+cached nor a baseline (TFX passes over artifacts that are not live), until it is there again.
+Folders that the metadata do not know would be written into, so they are set aside.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pipeline.common.artifact_places import Places
+from pipeline.report.records import PUSHED_DESTINATION
+from pipeline.run.artifact_files import LISTS, holds_files_of, is_whole, list_files
+
+UNKNOWN = "artifacts_without_metadata"
+"""Folder of what is set aside, in the output folder."""
+
+
+def check_artifacts(folder: str, metadata: Path) -> list[str]:
+    """Correct the metadata of an output folder, and set unknown artifacts aside.
+
+    Args:
+        folder: `output.folder`.
+        metadata: SQLite file of ML Metadata; may be missing.
+
+    Returns:
+        A sentence for each thing that a user should know.
+    """
+    places = Places.of(folder, metadata)
+    store = _store(metadata) if metadata.is_file() else None
+    said = [] if store is None else _correct(store, places)
+    last = 0 if store is None else max((each.id for each in store.get_executions()), default=0)
+    return said + _set_aside(places, last)
+
+
+def record_artifacts(folder: str, metadata: Path) -> None:
+    """List the files of all artifacts that have no list yet: those of the run that just ended."""
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+    if not metadata.is_file():
+        return
+    places = Places.of(folder, metadata)
+    for artifact in _store(metadata).get_artifacts():
+        if artifact.state == mlmd.Artifact.LIVE and "://" not in artifact.uri:
+            list_files(artifact.uri, places)
+
+
+def _store(metadata: Path) -> Any:
+    from ml_metadata import MetadataStore
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+    connection = mlmd.ConnectionConfig()
+    connection.sqlite.filename_uri = str(metadata)
+    return MetadataStore(connection)
+
+
+def _correct(store: Any, places: Places) -> list[str]:
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+    changed, moved, gone = [], 0, Counter()
+    for artifact in store.get_artifacts():
+        if artifact.state not in (mlmd.Artifact.LIVE, mlmd.Artifact.DELETED):
+            continue
+        before = artifact.SerializeToString(deterministic=True)
+        uri = places.artifact(artifact.uri)
+        moved += uri != artifact.uri
+        whole = "://" in uri or is_whole(uri, places)
+        if PUSHED_DESTINATION in artifact.custom_properties:
+            pushed = artifact.custom_properties[PUSHED_DESTINATION]
+            pushed.string_value = places.beside(pushed.string_value, artifact.uri)
+            whole = whole and holds_files_of(pushed.string_value, uri)
+        artifact.uri = uri
+        if not whole and artifact.state == mlmd.Artifact.LIVE:
+            gone[Path(uri).parts[-3]] += 1
+        artifact.state = mlmd.Artifact.LIVE if whole else mlmd.Artifact.DELETED
+        if artifact.SerializeToString(deterministic=True) != before:
+            changed.append(artifact)
+    if changed:
+        store.put_artifacts(changed)
+    said = []
+    if moved:
+        said.append(f"the output folder was moved or copied: its artifacts are in {places.root}")
+    if gone:
+        said.append(
+            "files of earlier results are missing: these nodes run again if their result is needed "
+            f"({', '.join(sorted(gone))})"
+        )
+    return said
+
+
+def _set_aside(places: Places, last: int) -> list[str]:
+    """Move away artifacts of executions that are not in the metadata.
+
+    The next executions get their numbers, and would mix their files with these.
+    """
+    found = [
+        path
+        for path in places.root.glob("[!.]*/[!.]*/*")
+        if path.name.isdecimal() and int(path.name) > last
+    ]
+    if not found:
+        return []
+    aside = places.folder / UNKNOWN / time.strftime("%Y%m%d-%H%M%S")
+    for path in found:
+        target = aside / path.relative_to(places.root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(path, target)
+        node, output, execution = path.parts[-3:]
+        (places.root / LISTS / f"{node}.{output}.{execution}.json").unlink(missing_ok=True)
+    return [
+        f"the metadata know nothing of {len(found)} artifacts in {places.root}: they are now in "
+        f"{aside}; delete them if you do not need them"
+    ]

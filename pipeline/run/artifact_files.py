@@ -1,0 +1,60 @@
+"""Whether an artifact is whole: its files are those that the node wrote.
+
+A list of them (paths and sizes) lies beside the artifacts, in `.files`, one for each. TFX's cache
+looks for the artifact's folder alone, which is still there when its files are gone.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pipeline.common.artifact_places import Places
+from pipeline.common.whole_files import whole_file
+
+LISTS = ".files"
+
+
+def is_whole(uri: str, places: Places) -> bool:
+    """Return whether all files of an artifact are there; without a list of them, whether any is."""
+    path = Path(uri)
+    if not path.exists():
+        return False
+    try:
+        listed = json.loads(_list_file(path, places).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return path.is_file() or bool(_sizes(path))
+    return _sizes(path) == listed
+
+
+def holds_files_of(copied: str, uri: str) -> bool:
+    """Return whether a copy of an artifact has all its files; it may have more."""
+    if "://" in copied:
+        return True
+    return _sizes(Path(uri)).items() <= _sizes(Path(copied)).items()
+
+
+def list_files(uri: str, places: Places) -> None:
+    """Write the list of an artifact that its node has just finished, unless there is one."""
+    path = Path(uri)
+    file = _list_file(path, places)
+    if not path.exists() or file.exists():
+        return
+    with whole_file(file) as stream:
+        json.dump(_sizes(path), stream)
+
+
+def _list_file(artifact: Path, places: Places) -> Path:
+    """Beside the artifact's own root, which is another folder's if a metadata store has several."""
+    node, output, execution = artifact.parts[-3:]
+    root = artifact.parents[2] if len(artifact.parts) > 3 else places.root
+    return root / LISTS / f"{node}.{output}.{execution}.json"
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    """Size in bytes of each file below a folder; of a file, its own as `.`."""
+    return {
+        file.relative_to(path).as_posix(): file.stat().st_size
+        for file in ([path] if path.is_file() else sorted(path.rglob("*")))
+        if file.is_file()
+    }
