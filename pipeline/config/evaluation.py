@@ -69,6 +69,12 @@ WHERE_UNDEFINED: dict[str, str] = {
 }
 """Metrics that are NaN of some rows whose labels and predictions are numbers, and of which."""
 
+BETTER_THAN_CONSTANT, AGAINST_CONSTANT = "better_than_constant", "against_constant"
+"""Computed if it is required: 1 or 0, and beside it the numbers of the comparison."""
+
+_NOT_OF_A_CONSTANT = ("precision", "recall", "calibration_error")
+"""A constant may have all recall there is, no precision, and a perfect calibration."""
+
 _DEFAULT_METRICS: dict[LabelKind, tuple[str, ...]] = {
     "binary": ("auc", "binary_accuracy"),
     "multiclass": ("sparse_categorical_accuracy",),
@@ -121,6 +127,16 @@ class EvaluationConfig(BaseModel):
     thresholds: dict[str, MetricThreshold] = Field(
         default_factory=dict, description="Metric name -> bounds. All must hold for a blessing."
     )
+    require_better_than_constant: bool | None = Field(
+        default=None,
+        description=(
+            "Bless only a model that is better than the best constant answer on the same rows, and "
+            "by more than chance explains. The metric that decides is the first of `thresholds` "
+            "and `metrics` that a constant has, such as auc, mean_absolute_error or "
+            "sparse_categorical_accuracy. Default: true if there are thresholds. True without "
+            "thresholds judges by this alone."
+        ),
+    )
     baselines: bool = Field(
         default=True,
         description=(
@@ -166,6 +182,22 @@ class EvaluationConfig(BaseModel):
         """The metrics to compute, without repeats, in the order of the YAML."""
         return tuple(dict.fromkeys((*(self.metrics or _DEFAULT_METRICS[kind]), *self.thresholds)))
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether anything decides on a blessing."""
+        return bool(self.thresholds) or self.against_constant
+
+    @property
+    def against_constant(self) -> bool:
+        """Whether a blessed model has to be better than a constant."""
+        required = self.require_better_than_constant
+        return bool(self.thresholds) if required is None else required
+
+    def judged_by(self, kind: LabelKind) -> str:
+        """The metric by which the model is compared with a constant and with a linear model."""
+        names = (*self.thresholds, *self.metrics, *_DEFAULT_METRICS[kind])
+        return next(name for name in names if name not in _NOT_OF_A_CONSTANT)
+
     def eval_config(self, *, label: str, kind: LabelKind, weight: str | None) -> tfma.EvalConfig:
         """TFMA's configuration of the Evaluator.
 
@@ -197,6 +229,8 @@ class EvaluationConfig(BaseModel):
                 names if kind == "regression" else (*names, CALIBRATION_ERROR)
             )
         ]
+        if self.against_constant:
+            metrics.append(self._better_than_constant(kind))
         if kind == "multiclass":
             metrics.append(
                 tfma.MetricConfig(
@@ -230,12 +264,22 @@ class EvaluationConfig(BaseModel):
             ],
         )
 
+    def _better_than_constant(self, kind: LabelKind) -> tfma.MetricConfig:
+        from tensorflow_model_analysis.proto import config_pb2 as tfma
+
+        return tfma.MetricConfig(
+            class_name="BetterThanConstant",
+            module="components.evaluator_metrics.better_than_constant",
+            config=f'"name": "{BETTER_THAN_CONSTANT}", "metric": "{self.judged_by(kind)}"',
+            per_slice_thresholds=_tfma_threshold(MetricThreshold(lower_bound=1.0), True),
+        )
+
     def _tfma_thresholds(self, name: str) -> list[tfma.PerSliceMetricThreshold]:
-        """Where there is any threshold, every metric must at least be a number.
+        """Where anything is judged, every metric must at least be a number.
 
         A metric without one would be NaN unseen, and so would a label that a metric takes for 0.
         """
-        if not self.thresholds:
+        if not self.is_judged:
             return []
         better = METRICS[name].higher_is_better if name in METRICS else True
         return _tfma_threshold(self.thresholds.get(name, MetricThreshold()), better)

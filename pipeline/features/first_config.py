@@ -10,7 +10,7 @@ import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,7 @@ def first_config(
         "features:",
         section.rstrip("\n"),
         *training(rows),
-        *evaluation(facts, target),
+        *evaluation(facts, target, data.values.get(label, ())),
         f"output: {{folder: output/{name}}}",
     ]
     return "\n".join(lines) + "\n"
@@ -224,28 +224,43 @@ def training(rows: int) -> list[str]:
     ]
 
 
-def evaluation(facts: ColumnFacts, target: Mapping[str, Any]) -> list[str]:
-    """The lines of `evaluation:`, with what a model without features reaches as thresholds."""
-    lines = ["evaluation:", "  # Baseline without features; a model must beat it."]
+def evaluation(
+    facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[Any] = ()
+) -> list[str]:
+    """The lines of `evaluation:`: a blessed model is better than a constant on the eval rows.
+
+    The constant's value on these rows is known when the Evaluator has them: of heavy tails it is
+    another one in each part of a table, so that no number here could be the threshold.
+
+    Args:
+        facts: of the label.
+        target: how it is predicted.
+        labels: its values of the measured rows.
+    """
+    return [
+        "evaluation:",
+        "  # Bless only a model that is better than the best constant answer on the eval rows, and",
+        f"  # by more than chance explains. {_constant(facts, target, labels)}",
+        "  require_better_than_constant: true",
+    ]
+
+
+def _constant(facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[Any]) -> str:
+    """What a constant reaches on the measured rows, as a sentence."""
     if target["kind"] == "regression":
-        assert facts.numbers is not None
-        points = np.asarray(facts.numbers.percentiles)
-        distances = np.abs(points - np.median(points))
-        error = float((distances[:-1] + distances[1:]).mean() / 2)
-        bound = f"{{upper_bound: {error:.4g}}}"
-        told = f"always {np.median(points):.4g}, the median"
-        return [*lines, f"  thresholds: {{mean_absolute_error: {bound}}}  # {told}"]
+        numbers = [float(row[0]) for row in labels if row and row[0] not in ("", b"")]
+        values = np.asarray([number for number in numbers if np.isfinite(number)])
+        if not len(values):
+            return "Of the label, that is its median."
+        median = float(np.median(values))
+        error = float(np.abs(values - median).mean())
+        return f"The median {median:.4g} errs by {error:.4g} on average."
     if target["kind"] == "binary":
-        return [*lines, "  thresholds: {auc: {lower_bound: 0.5}}  # a guess"]
+        return "A guess has an auc of 0.5."
     assert facts.texts is not None
     value, count = facts.texts.top[0]
-    share = count / facts.present
     shown = " ".join(str(value).split())[:30]
-    bound = f"{{lower_bound: {share:.4f}}}"
-    return [
-        *lines,
-        f"  thresholds: {{sparse_categorical_accuracy: {bound}}}  # always {shown!r}",
-    ]
+    return f"Always {shown!r} is right in {count / facts.present:.1%}."
 
 
 def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> tuple[str, str]:

@@ -14,8 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config.config import PipelineConfig
-from pipeline.config.evaluation import MEAN_LABEL, METRICS, ROWS, WEIGHTS, WHERE_UNDEFINED
-from pipeline.report import baselines, calibration, classes, trials
+from pipeline.config.evaluation import (
+    BETTER_THAN_CONSTANT,
+    MEAN_LABEL,
+    METRICS,
+    ROWS,
+    WEIGHTS,
+    WHERE_UNDEFINED,
+    MetricThreshold,
+)
+from pipeline.report import against_constant, baselines, calibration, classes, trials
 from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, latest_run_of
@@ -117,11 +125,11 @@ def metrics_table(
             *("" for _ in (*counts, of_label)),
             *(Text(_of_baseline(each, metric), style="dim") for metric in names),
         )
-    if config.evaluation.thresholds:
+    if config.evaluation.is_judged:
         table.add_row(
             Text("needed on all rows", style="dim"),
             *("" for _ in (*counts, of_label)),
-            *(Text(_bounds(config, metric), style="dim") for metric in names),
+            *(Text(_bounds(config, metric, evaluation.uri), style="dim") for metric in names),
         )
     return table
 
@@ -209,11 +217,13 @@ def _number(value: float | None) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "undefined"
 
 
-def _bounds(config: PipelineConfig, metric: str) -> str:
-    threshold = config.evaluation.thresholds.get(metric)
-    if threshold is None:
-        return ""
+def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
+    threshold = config.evaluation.thresholds.get(metric, MetricThreshold())
     parts = []
+    evaluation = config.evaluation
+    if evaluation.against_constant and metric == evaluation.judged_by(config.label.kind):
+        found = against_constant.comparison_of(_slices(uri)[0][1])
+        parts += filter(None, [against_constant.bound(found, metric)])
     if threshold.lower_bound is not None:
         parts.append(f"≥ {threshold.lower_bound:g}")
     if threshold.upper_bound is not None:
@@ -243,7 +253,7 @@ def show_verdict(config: PipelineConfig, records: dict[str, NodeRecord], console
         against = f"every threshold holds{_compared(config, blessing)}."
         console.print(Text.assemble(("blessed", "bold green"), f": {against}"), soft_wrap=True)
     else:
-        verdict = "not blessed" if config.evaluation.thresholds else "not judged"
+        verdict = "not blessed" if config.evaluation.is_judged else "not judged"
         console.print(Text.assemble((verdict, "bold red"), ", so not pushed:"))
         reasons = _reasons(config, _output(records, "Evaluator", "evaluation"))
         for reason in [*reasons, *unusable_labels(config, records)]:
@@ -262,7 +272,7 @@ def fails_a_threshold(config: PipelineConfig, state: RunState) -> bool:
     pipeline so) says nothing of the latest one's model.
     """
     node = state.node("Evaluator")
-    if node is None or node.status not in ("done", "cached") or not config.evaluation.thresholds:
+    if node is None or node.status not in ("done", "cached") or not config.evaluation.is_judged:
         return False
     blessing = _output(latest_run_of(config), "Evaluator", "blessing")
     return blessing is not None and blessing.properties.get("blessed") != 1
@@ -300,16 +310,17 @@ def _next_steps(config: PipelineConfig, records: dict[str, NodeRecord], console:
 
 
 def _reasons(config: PipelineConfig, evaluation: OutputArtifact | None) -> list[str]:
-    if not config.evaluation.thresholds:
+    if not config.evaluation.is_judged:
         names = config.evaluation.metric_names(config.label.kind)
         return [
             "evaluation.thresholds is empty, and TFX's Evaluator blesses no model without one: "
-            f"give a lower_bound, an upper_bound or a max_loss for a metric, such as {names[0]}"
+            f"give a lower_bound, an upper_bound or a max_loss for a metric, such as {names[0]}, "
+            "or set evaluation.require_better_than_constant: true",
         ]
-    return failed_thresholds(evaluation)
+    return failed_thresholds(evaluation, judged_by=config.evaluation.judged_by(config.label.kind))
 
 
-def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
+def failed_thresholds(evaluation: OutputArtifact | None, *, judged_by: str) -> list[str]:
     """One sentence per threshold that does not hold, from TFMA's validation result."""
     import tensorflow_model_analysis as tfma
 
@@ -320,6 +331,10 @@ def failed_thresholds(evaluation: OutputArtifact | None) -> list[str]:
     for validation in result.metric_validations_per_slice:
         for failure in validation.failures:
             name = failure.metric_key.name
+            if name == BETTER_THAN_CONSTANT:
+                found = against_constant.comparison_of(_slices(evaluation.uri)[0][1])
+                reasons.append(against_constant.refusal(found, judged_by))
+                continue
             threshold = failure.metric_threshold
             value = _number(failure.metric_value.double_value.value)
             if failure.metric_key.is_diff:

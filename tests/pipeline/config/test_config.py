@@ -435,3 +435,33 @@ def test_a_text_of_several_lines_in_quotes_is_taken(tmp_path):
     file.write_text(LINES.replace('"out"', '"out\n    put"\nbeam: 3: 4'))
     with pytest.raises(ConfigError, match="a second `: ` in `beam: 3: 4`"):  # not the quote's fault
         load_config(file)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "judged", "against_constant", "metric"),
+    [
+        ({}, False, False, "auc"),
+        ({"thresholds": {"recall": {"lower_bound": 0.5}}}, True, True, "auc"),
+        ({"thresholds": {"binary_accuracy": {"max_loss": 0.1}}}, True, True, "binary_accuracy"),
+        ({"metrics": ["precision", "binary_crossentropy"]}, False, False, "binary_crossentropy"),
+        ({"require_better_than_constant": True}, True, True, "auc"),
+        (
+            {
+                "thresholds": {"auc": {"lower_bound": 0.5}},
+                "require_better_than_constant": False,
+            },
+            True,
+            False,
+            "auc",
+        ),
+    ],
+)
+def test_thresholds_also_ask_for_more_than_a_constant(
+    write, evaluation, judged, against_constant, metric
+):
+    found = load_config(write(lambda c: c.update(evaluation=evaluation))).evaluation
+    assert (found.is_judged, found.against_constant) == (judged, against_constant)
+    assert found.judged_by("binary") == metric
+    specs = found.eval_config(label="bought", kind="binary", weight=None).metrics_specs
+    names = [metric.class_name for spec in specs for metric in spec.metrics]
+    assert ("BetterThanConstant" in names) == against_constant

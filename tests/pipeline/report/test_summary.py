@@ -25,7 +25,8 @@ def test_without_a_threshold_the_reason_is_that(write: Any, tmp_path: Path) -> N
     assert out.getvalue().splitlines() == [
         "not judged, so not pushed:",
         "  evaluation.thresholds is empty, and TFX's Evaluator blesses no model without one: "
-        "give a lower_bound, an upper_bound or a max_loss for a metric, such as auc",
+        "give a lower_bound, an upper_bound or a max_loss for a metric, such as auc, or set "
+        "evaluation.require_better_than_constant: true",
     ]
 
 
@@ -137,7 +138,13 @@ def test_max_loss_holds_while_there_is_no_baseline(
     from tensorflow_model_analysis.evaluators import metrics_validator
     from tensorflow_model_analysis.metrics import metric_types
 
-    config = EvaluationConfig.model_validate({"metrics": ["auc"], "thresholds": {"auc": threshold}})
+    config = EvaluationConfig.model_validate(
+        {
+            "metrics": ["auc"],
+            "thresholds": {"auc": threshold},
+            "require_better_than_constant": False,
+        }
+    )
     ours = config.eval_config(label="bought", kind="binary", weight=None)
 
     mean_label = 0.5

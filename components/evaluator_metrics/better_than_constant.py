@@ -1,0 +1,297 @@
+"""Whether a model is better than a constant on the same rows, as a metric of TFMA.
+
+It is 1 if both hold, 0 if one does not, and NaN if the rows cannot tell:
+
+- The model's value of the metric is better than that of the best constant of these very rows: their
+  median for absolute errors, their mean for squared ones, their shares of the classes.
+- Chance does not explain it: of `SHUFFLES` random orders of the model's predictions, at most
+  `MOST_BY_CHANCE` reach the model's value. This test assumes no distribution, so it also holds for
+  heavy tails and for few rows (P. Good, "Permutation Tests", 2000).
+
+Above `MOST_ROWS` rows, it compares a random sample of that many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from tensorflow_model_analysis.metrics import metric_types, metric_util
+
+from components.evaluator_metrics.of_rows import computations_of
+
+NAME = "better_than_constant"
+AGAINST_CONSTANT = "against_constant"
+SHUFFLES = 499
+MOST_BY_CHANCE = 0.01
+MOST_ROWS = 20_000
+_MOST_NUMBERS = 2_000_000
+_SMALLEST = 1e-7  # probability, as Keras clips it
+
+Value = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+"""(labels, predictions, weights), `[rows]` or `[rows, classes]` -> the metric."""
+
+
+class Comparison(NamedTuple):
+    """A model beside the best constant.
+
+    Attributes:
+        model: The metric of the model.
+        constant: The metric of the best constant.
+        chance: Share of random orders of the predictions that reach the model's value; 1 if the
+            model is not better than the constant.
+        rows: Rows that were compared.
+    """
+
+    model: float
+    constant: float
+    chance: float
+    rows: int
+
+    @property
+    def better(self) -> float:
+        """1 or 0; NaN if the rows cannot tell."""
+        if not (math.isfinite(self.model) and math.isfinite(self.constant)):
+            return math.nan
+        return float(self.chance <= MOST_BY_CHANCE)
+
+
+def compare(
+    metric: str, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray
+) -> Comparison:
+    """Compare a model with the best constant.
+
+    Args:
+        metric: A key of `RULES`.
+        labels: `[rows]`: numbers, or classes from 0.
+        predictions: `[rows, 1]`, a number or the probability of class 1, or `[rows, classes]`.
+        weights: `[rows]`, 0 or more.
+
+    Returns:
+        The comparison; its numbers are NaN if a label or a prediction is not finite, or if all
+        labels are equal.
+    """
+    rule = RULES[metric]
+    counted = weights > 0.0
+    labels, predictions, weights = labels[counted], predictions[counted], weights[counted]
+    # In one order, whatever the order in which Beam merged them: so shuffles are the same.
+    order = np.lexsort([weights, *predictions.T, labels])
+    labels, predictions, weights = labels[order], predictions[order], weights[order]
+    usable = np.isfinite(labels).all() and np.isfinite(predictions).all()
+    if not usable or len(np.unique(labels)) < 2:
+        return Comparison(math.nan, math.nan, 1.0, len(labels))
+    answers, value = rule.prepare(predictions)
+    sign = 1.0 if rule.higher_is_better else -1.0
+    model, constant = value(labels, answers, weights), rule.constant(labels, weights)
+    if not sign * model > sign * constant:
+        return Comparison(model, constant, 1.0, len(labels))
+    random, reached = np.random.default_rng(0), 1  # the order that the model has is one of them
+    for _ in range(SHUFFLES):
+        order = random.permutation(len(labels))
+        reached += sign * value(labels, answers[order], weights) >= sign * model
+    return Comparison(model, constant, reached / (SHUFFLES + 1), len(labels))
+
+
+class Rule(NamedTuple):
+    """How a metric compares with a constant.
+
+    Attributes:
+        higher_is_better: The metric's direction.
+        constant: (labels, weights) -> the metric of the best constant.
+        prepare: Predictions -> what is shuffled, one entry per row, and the metric of it.
+    """
+
+    higher_is_better: bool
+    constant: Callable[[np.ndarray, np.ndarray], float]
+    prepare: Callable[[np.ndarray], tuple[np.ndarray, Value]]
+
+
+def _mean(values: np.ndarray, weights: np.ndarray) -> float:
+    return float(weights @ values / weights.sum())
+
+
+def _squared(labels: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> float:
+    return _mean((labels - answers) ** 2, weights)
+
+
+def _absolute(labels: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> float:
+    return _mean(np.abs(labels - answers), weights)
+
+
+def _variance(labels: np.ndarray, weights: np.ndarray) -> float:
+    return _mean((labels - _mean(labels, weights)) ** 2, weights)
+
+
+def _deviation(labels: np.ndarray, weights: np.ndarray) -> float:
+    order = np.argsort(labels)
+    half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return _mean(np.abs(labels - labels[order][half]), weights)
+
+
+def _shares(labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    return np.bincount(labels.astype(np.int64), weights) / weights.sum()
+
+
+def _entropy(labels: np.ndarray, weights: np.ndarray) -> float:
+    shares = _shares(labels, weights)
+    shares = shares[shares > 0.0]
+    return float(-(shares @ np.log(shares)))
+
+
+def _right(labels: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> float:
+    return _mean((labels == answers).astype(np.float64), weights)
+
+
+def _crossentropy(labels: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> float:
+    of_label = answers[np.arange(len(labels)), labels.astype(np.int64)]
+    return _mean(-np.log(np.maximum(of_label, _SMALLEST)), weights)
+
+
+def _numbers(value: Value) -> Callable[[np.ndarray], tuple[np.ndarray, Value]]:
+    return lambda predictions: (predictions[:, 0], value)
+
+
+def _both_classes(predictions: np.ndarray) -> tuple[np.ndarray, Value]:
+    return np.hstack([1.0 - predictions, predictions]), _crossentropy
+
+
+def _ranked(value: Callable[[np.ndarray, np.ndarray], float]) -> Callable[..., Any]:
+    """Compute a metric of weights of both classes by distinct score, from the lowest."""
+
+    def prepare(predictions: np.ndarray) -> tuple[np.ndarray, Value]:
+        distinct, ranks = np.unique(predictions[:, 0], return_inverse=True)
+
+        def of_rows(labels: np.ndarray, ranks: np.ndarray, weights: np.ndarray) -> float:
+            positive = np.bincount(ranks, weights * labels, len(distinct))
+            return value(positive, np.bincount(ranks, weights, len(distinct)) - positive)
+
+        return np.ravel(ranks), of_rows
+
+    return prepare
+
+
+def _area(positive: np.ndarray, negative: np.ndarray) -> float:
+    below = np.cumsum(negative) - negative / 2
+    return float(positive @ below / (positive.sum() * negative.sum()))
+
+
+def _average_precision(positive: np.ndarray, negative: np.ndarray) -> float:
+    found, taken = np.cumsum(positive[::-1]), np.cumsum((positive + negative)[::-1])
+    precision = np.divide(found, taken, out=np.zeros_like(found), where=taken > 0.0)
+    return float(positive[::-1] @ precision / found[-1])
+
+
+def _root(value: Callable[..., float]) -> Callable[..., float]:
+    return lambda *rows: math.sqrt(value(*rows))
+
+
+def _r_squared(labels: np.ndarray, answers: np.ndarray, weights: np.ndarray) -> float:
+    return 1.0 - _squared(labels, answers, weights) / _variance(labels, weights)
+
+
+def _of_largest(labels: np.ndarray, weights: np.ndarray) -> float:
+    return float(_shares(labels, weights).max())
+
+
+RULES: dict[str, Rule] = {
+    "mean_absolute_error": Rule(False, _deviation, _numbers(_absolute)),
+    "mean_squared_error": Rule(False, _variance, _numbers(_squared)),
+    "root_mean_squared_error": Rule(False, _root(_variance), _numbers(_root(_squared))),
+    "r2": Rule(True, lambda labels, weights: 0.0, _numbers(_r_squared)),
+    "auc": Rule(True, lambda labels, weights: 0.5, _ranked(_area)),
+    "auc_precision_recall": Rule(True, _mean, _ranked(_average_precision)),
+    "binary_accuracy": Rule(
+        True, _of_largest, lambda p: ((p[:, 0] > 0.5).astype(np.float64), _right)
+    ),
+    "binary_crossentropy": Rule(False, _entropy, _both_classes),
+    "sparse_categorical_accuracy": Rule(
+        True, _of_largest, lambda p: (p.argmax(axis=1).astype(np.float64), _right)
+    ),
+    "sparse_categorical_crossentropy": Rule(False, _entropy, lambda p: (p, _crossentropy)),
+}
+"""Metrics that a constant has a meaningful value of: not precision, recall or calibration."""
+
+
+class BetterThanConstant(metric_types.Metric):
+    """1, 0 or NaN, and beside it the comparison as `AGAINST_CONSTANT`, an array `[4]`."""
+
+    def __init__(self, metric: str, name: str = NAME):
+        """Compare by `metric`, a key of `RULES`; be called `name` in TFMA's results."""
+        computations = computations_of(NAME, lambda key, options: _of_key(metric, key, options))
+        super().__init__(metric_util.merge_per_key_computations(computations), name=name)
+
+
+metric_types.register_metric(BetterThanConstant)
+
+
+def _of_key(metric: str, key: Any, options: dict[str, Any]) -> Any:
+    combiner = _Combiner(metric, key, key._replace(name=AGAINST_CONSTANT), options)
+    return metric_types.MetricComputation(
+        keys=[combiner.key, combiner.details_key], preprocessors=None, combiner=combiner
+    )
+
+
+Row = tuple[float, float, np.ndarray, float]
+"""(random number, label, predictions, weight): the lowest random numbers are the sample."""
+
+
+class _Combiner(beam.CombineFn):
+    def __init__(self, metric: str, key: Any, details_key: Any, options: dict[str, Any]):
+        self.metric, self.key, self.details_key = metric, key, details_key
+        self._options = options
+        self._random: np.random.Generator | None = None  # of a worker: not pickled
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_random": None}
+
+    def create_accumulator(self) -> list[Row]:
+        return []
+
+    def add_input(self, accumulator: list[Row], element: Any) -> list[Row]:
+        if self._random is None:
+            self._random = np.random.default_rng()
+        rows = metric_util.to_label_prediction_example_weight(
+            element, **self._options, flatten=False
+        )
+        for label, prediction, weight in rows:
+            accumulator.append(
+                (
+                    self._random.random(),
+                    float(np.ravel(label)[0]),
+                    np.array(prediction, np.float32).ravel(),
+                    float(np.ravel(weight)[0]),
+                )
+            )
+        return _sampled(accumulator, slack=2)
+
+    def merge_accumulators(self, accumulators: Iterable[list[Row]]) -> list[Row]:
+        merged: list[Row] = []
+        for each in accumulators:
+            merged = _sampled(merged + each, slack=2)
+        return merged
+
+    def compact(self, accumulator: list[Row]) -> list[Row]:
+        return _sampled(accumulator, slack=1)
+
+    def extract_output(self, accumulator: list[Row]) -> dict[Any, Any]:
+        rows = _sampled(accumulator, slack=1)
+        if not rows:
+            found = Comparison(math.nan, math.nan, 1.0, 0)
+        else:
+            _, labels, predictions, weights = zip(*rows, strict=True)
+            found = compare(
+                self.metric,
+                np.array(labels),
+                np.stack(predictions).astype(np.float64),
+                np.array(weights),
+            )
+        return {self.key: found.better, self.details_key: np.array(found, np.float64)}
+
+
+def _sampled(rows: list[Row], *, slack: int) -> list[Row]:
+    """Keep a random sample, once there are `slack` times as many rows as it has."""
+    most = MOST_ROWS if not rows else min(MOST_ROWS, max(1, _MOST_NUMBERS // len(rows[0][2])))
+    return rows if len(rows) <= slack * most else sorted(rows, key=lambda row: row[0])[:most]

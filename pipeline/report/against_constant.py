@@ -1,0 +1,61 @@
+"""What the Evaluator found of the model beside the best constant on the same rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from pipeline.config.evaluation import AGAINST_CONSTANT, METRICS
+
+_OFF = "set evaluation.require_better_than_constant: false to bless it all the same"
+
+
+class AgainstConstant(NamedTuple):
+    """The comparison, as `components.evaluator_metrics.better_than_constant` explains it.
+
+    Attributes:
+        model: The judged metric of the model.
+        constant: The judged metric of the best constant.
+        chance: Share of random orders of the predictions that reach the model's value.
+        rows: Rows that were compared.
+    """
+
+    model: float
+    constant: float
+    chance: float
+    rows: float
+
+
+def comparison_of(metrics: Mapping[str, Any]) -> AgainstConstant | None:
+    """The comparison among TFMA's metrics of a slice as JSON has them; None if there is none."""
+    values = metrics.get(AGAINST_CONSTANT, {}).get("arrayValue", {}).get("float64Values", [])
+    return AgainstConstant(*map(float, values)) if values else None
+
+
+def refusal(found: AgainstConstant | None, metric: str) -> str:
+    """Why a model that is not better than a constant is not blessed.
+
+    Args:
+        found: the comparison.
+        metric: the judged one.
+    """
+    if found is None or not math.isfinite(found.constant):
+        return (
+            f"the model was not compared with a constant by {metric}: no row is judged, all labels "
+            f"are equal, or a label or prediction is not a number; {_OFF}"
+        )
+    values = f"{metric} is {found.model:.4g}, and {found.constant:.4g} for the best constant answer"
+    if found.chance < 1:
+        return (
+            f"{values} on the same {found.rows:,.0f} rows: chance can explain that, as "
+            f"{found.chance:.1%} of random orders of the predictions reach it; {_OFF}"
+        )
+    return f"the model is not better than a constant: {values} on the same rows; {_OFF}"
+
+
+def bound(found: AgainstConstant | None, metric: str) -> str:
+    """The constant's value as a bound, for a table; empty if there is none."""
+    if found is None or not math.isfinite(found.constant):
+        return ""
+    return f"{'>' if METRICS[metric].higher_is_better else '<'} {found.constant:.4g}"

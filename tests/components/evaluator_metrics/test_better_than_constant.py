@@ -1,0 +1,194 @@
+"""The comparison with a constant against scikit-learn, and how often noise passes it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import metrics as reference
+
+from components.evaluator_metrics.better_than_constant import (
+    MOST_BY_CHANCE,
+    RULES,
+    BetterThanConstant,
+    _Combiner,
+    compare,
+)
+from pipeline.config.evaluation import METRICS, EvaluationConfig
+from pipeline.report import against_constant, summary
+
+ROWS = 300
+REGRESSION = ("mean_absolute_error", "mean_squared_error", "root_mean_squared_error", "r2")
+BINARY = ("auc", "auc_precision_recall", "binary_accuracy", "binary_crossentropy")
+MULTICLASS = ("sparse_categorical_accuracy", "sparse_categorical_crossentropy")
+
+
+def rows(metric: str, *, signal: float, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Labels, predictions that follow them by `signal`, and weights."""
+    random = np.random.default_rng(seed)
+    weights = random.integers(0, 3, ROWS).astype(float)
+    weights[:2] = 1.0
+    if metric in REGRESSION:
+        labels = random.normal(size=ROWS)
+        return labels, (signal * labels + random.normal(size=ROWS))[:, None] / 2, weights
+    if metric in BINARY:
+        labels = (random.uniform(size=ROWS) < 0.4).astype(float)
+        score = 2 * signal * (labels - 0.5) - 0.4 + random.normal(size=ROWS)
+        return labels, 1 / (1 + np.exp(-score))[:, None], weights
+    labels = random.integers(0, 3, ROWS)
+    score = 2 * signal * np.eye(3)[labels] + random.normal(size=(ROWS, 3))
+    return labels.astype(float), np.exp(score) / np.exp(score).sum(1, keepdims=True), weights
+
+
+def expected(metric: str, y: Any, p: Any, w: Any) -> tuple[float, float]:
+    """The metric of the model and of the best constant, by scikit-learn."""
+    if metric in REGRESSION:
+        median = np.median(np.repeat(y, w.astype(int)))
+        constant = median if metric == "mean_absolute_error" else np.average(y, weights=w)
+        value = {
+            "mean_absolute_error": reference.mean_absolute_error,
+            "mean_squared_error": reference.mean_squared_error,
+            "root_mean_squared_error": lambda *a, **k: math.sqrt(
+                reference.mean_squared_error(*a, **k)
+            ),
+            "r2": reference.r2_score,
+        }[metric]
+        both = (p[:, 0], np.full(len(y), constant))
+    else:
+        shares = np.bincount(y.astype(int), w) / w.sum()
+        constant = np.tile(shares, (len(y), 1))
+        value = {
+            "auc": lambda y, p, **k: reference.roc_auc_score(y, p[:, -1], **k),
+            "auc_precision_recall": lambda y, p, **k: reference.average_precision_score(
+                y, p[:, -1], **k
+            ),
+            "binary_accuracy": lambda y, p, **k: reference.accuracy_score(y, p[:, -1] > 0.5, **k),
+            "sparse_categorical_accuracy": lambda y, p, **k: reference.accuracy_score(
+                y, p.argmax(1), **k
+            ),
+        }.get(metric, reference.log_loss)
+        both = (p if p.shape[1] > 1 else np.hstack([1 - p, p]), constant)
+    return tuple(float(value(y, each, sample_weight=w)) for each in both)  # type: ignore
+
+
+def test_each_metric_that_a_constant_has_is_known() -> None:
+    assert set(RULES) == {*REGRESSION, *BINARY, *MULTICLASS}
+    assert set(METRICS) - set(RULES) == {"precision", "recall", "calibration_error"}
+    for name, rule in RULES.items():
+        assert rule.higher_is_better == METRICS[name].higher_is_better
+
+
+@pytest.mark.parametrize("metric", RULES)
+def test_values_are_those_of_scikit_learn(metric: str) -> None:
+    """Tolerance 1e-9 relative."""
+    y, p, w = rows(metric, signal=1.0)
+    found = compare(metric, y, p, w)
+    assert found[:2] == pytest.approx(expected(metric, y, p, w), rel=1e-9)
+    assert found.better == 1.0
+    assert found.rows == (w > 0).sum()
+
+
+@pytest.mark.parametrize("metric", RULES)
+def test_noise_passes_as_rarely_as_chance_allows(metric: str) -> None:
+    """Of 200 tables without a signal; 1 % are allowed: 7 or more of 200 has probability 0.5 %."""
+    passed = [compare(metric, *rows(metric, signal=0.0, seed=seed)).better for seed in range(200)]
+    assert sum(passed) <= 200 * MOST_BY_CHANCE + 4
+
+
+@pytest.mark.parametrize("tail", ["cauchy", "pareto"])
+def test_heavy_tails_neither_pass_noise_nor_fail_a_good_model(tail: str) -> None:
+    passed = 0.0
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        y = random.standard_cauchy(80) if tail == "cauchy" else random.pareto(1.0, 80)
+        noise = np.median(y) + 0.1 * random.normal(size=(80, 1))
+        passed += compare("mean_absolute_error", y, noise, np.ones(80)).better
+        good = y[:, None] * random.uniform(0.9, 1.1, (80, 1))
+        assert compare("mean_absolute_error", y, good, np.ones(80)).better == 1.0
+    assert passed <= 5
+
+
+def test_a_worse_model_of_the_right_order_is_not_better() -> None:
+    y = np.arange(100.0)
+    assert compare("mean_absolute_error", y, y[:, None] + 1e4, np.ones(100)).better == 0.0
+    assert compare("auc", (y > 50).astype(float), -y[:, None], np.ones(100)).better == 0.0
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels", "predictions"),
+    [
+        ("mean_absolute_error", np.ones(20), np.ones((20, 1))),
+        ("auc", np.ones(20), np.linspace(0, 1, 20)[:, None]),
+        ("sparse_categorical_accuracy", np.zeros(20), np.full((20, 2), 0.5)),
+        ("mean_absolute_error", np.r_[math.nan, np.arange(19.0)], np.ones((20, 1))),
+        ("mean_absolute_error", np.arange(20.0), np.full((20, 1), math.nan)),
+    ],
+)
+def test_rows_that_cannot_tell(metric: str, labels: Any, predictions: Any) -> None:
+    assert math.isnan(compare(metric, labels, predictions, np.ones(20)).better)
+
+
+def test_the_order_of_rows_and_of_parts_is_nothing() -> None:
+    y, p, w = rows("auc", signal=0.12)
+    order = np.random.default_rng(1).permutation(ROWS)
+    assert compare("auc", y, p, w) == compare("auc", y[order], p[order], w[order])
+
+
+def test_a_sample_of_many_rows_bounds_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "components.evaluator_metrics.better_than_constant"
+    monkeypatch.setattr(f"{module}.MOST_ROWS", 100)
+    combiner = _Combiner("auc", "key", "details", {})
+    random = np.random.default_rng(0)
+    parts = [
+        [(random.random(), float(i % 2), np.array([i % 2 + 0.1]), 1.0) for i in range(70)]
+        for _ in range(9)
+    ]
+    merged = combiner.merge_accumulators(parts)
+    assert len(merged) <= 200
+    found = combiner.extract_output(merged)
+    assert found["key"] == 1.0
+    assert found["details"][3] == 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "metric", "signal"),
+    [
+        ("regression", "mean_absolute_error", 1.0),
+        ("binary", "auc", 0.0),
+        ("multiclass", "sparse_categorical_accuracy", 1.0),
+    ],
+)
+def test_tfma_decides_by_it(kind: Any, metric: str, signal: float, tmp_path: Path) -> None:
+    """A threshold that anything reaches does not bless noise."""
+    import pandas as pd
+    import tensorflow_model_analysis as tfma
+
+    y, p, w = rows(metric, signal=signal)
+    any_value = {"upper_bound": 1e9} if kind == "regression" else {"lower_bound": 0.0}
+    for required in (None, False):
+        evaluation = EvaluationConfig.model_validate(
+            {"thresholds": {metric: any_value}, "require_better_than_constant": required}
+        )
+        config = evaluation.eval_config(label="y", kind=kind, weight="w")
+        config.model_specs[0].prediction_key = "p"
+        config.model_specs[0].signature_name = ""
+        del config.model_specs[0].preprocessing_function_names[:]
+        frame = pd.DataFrame({"y": y, "p": list(p) if kind == "multiclass" else p[:, 0], "w": w})
+        if kind == "multiclass":
+            frame.y = frame.y.astype(int)
+        folder = tmp_path / str(required)
+        tfma.analyze_raw_data(frame, config, output_path=str(folder))
+        ok = tfma.load_validation_result(str(folder)).validation_ok
+        assert ok == (signal > 0 or required is False)
+    found = against_constant.comparison_of(summary._slices(str(tmp_path / "None"))[0][1])
+    assert found is not None
+    wanted = compare(metric, y, np.asarray(p, np.float32).astype(float), w)
+    assert tuple(found) == pytest.approx(tuple(wanted), rel=1e-6)
+
+
+def test_tfma_makes_it_of_its_configuration() -> None:
+    assert BetterThanConstant("auc").name == "better_than_constant"
