@@ -1,37 +1,40 @@
-"""What TFDV measures of each column of a file, for `features suggest`.
+"""What is known of each column of a file, for `features suggest` and `init`.
 
-Up to `MAX_ROWS` rows, spread evenly over the file, go through TFDV's own statistics. NaN,
-infinities and empty texts are left out before, because Transform takes them as missing: TFDV's
-count of missing values is then Transform's.
+Counts, ranges, moments and different values are those of all rows, read twice and block by block.
+Percentiles, and the values that rules compare with the label, are of a sample: rows whose number
+has a small hash, so that no period in the data decides which.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from components import CsvOptions
+from components.arrow_example_gen.columns import Kind
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SOURCES, SUFFIXES, Source
 from pipeline.config.config import DataConfig
-from pipeline.data.csv_files import ColumnType, beyond_int64, csv_blocks, open_csv
+from pipeline.data.csv_files import ColumnType, csv_blocks, open_csv
 from pipeline.data.data_sources import files, place
 from pipeline.data.peek import open_parquet
 from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
+from pipeline.features.column_counter import ColumnCounter, cells_of, hash_numbers
+from pipeline.features.date_facts import DateFacts, counted_dates, text_dates
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from tensorflow_metadata.proto.v0 import statistics_pb2
 
 MAX_ROWS = 100_000
 TOP_VALUES = 1_000
-_AS_TEXT = "\x1f"  # before an int column's name: the same values, counted as texts
+_MOST_DISTINCT = 100_000  # different values of a column that are counted one by one
+_ALL_DISTINCT = 2_000_000  # of all columns together
+_FEWEST_DISTINCT = 2_000
+_BLOCK_CELLS = 500_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,10 @@ class Numbers:
     mean: float
     std: float
     zeros: int
-    percentiles: tuple[float, ...]  # 101: of 0, 1, ... 100 %
+    percentiles: tuple[float, ...]  # 101: of 0, 1, ... 100 %, of the sample
+    distinct: int = 0  # 0: not known
+    whole: bool = False  # no value has a fraction
+    increasing: bool = False  # each value is above that of the row before
 
     def at(self, percent: int) -> float:
         """A percentile."""
@@ -58,6 +64,12 @@ class Texts:
     top: tuple[tuple[str, int], ...]  # the most frequent, with their counts
     average_length: float
     beyond: str | None = None  # of whole numbers, one that int64 does not hold: it made them text
+    exact: bool = True  # else `distinct` is estimated, and `top` is that of the sample, scaled up
+
+    @property
+    def number(self) -> str:
+        """The number of different values, for people."""
+        return f"{self.distinct:,}" if self.exact else f"about {self.distinct:,}"
 
 
 @dataclass(frozen=True)
@@ -66,11 +78,12 @@ class ColumnFacts:
 
     Attributes:
         type: as Transform will see it; unknown where no row has a value.
-        rows: rows measured.
+        rows: rows of the file.
         missing: those without a value.
         several: a row may hold more than one value.
         numbers: of an int or float column.
         texts: of a string or int column.
+        dates: of a column of dates, or of ints that may be times since 1970.
     """
 
     name: str
@@ -80,6 +93,7 @@ class ColumnFacts:
     several: bool = False
     numbers: Numbers | None = None
     texts: Texts | None = None
+    dates: DateFacts | None = None
 
     @property
     def present(self) -> int:
@@ -98,14 +112,19 @@ class DataFacts:
 
     Attributes:
         rows: rows in the file.
-        every: each `every`-th of them was measured.
-        values: column -> the values of each measured row, None for none.
+        every: one of `every` rows is in the sample, by a hash of its number.
+        values: column -> the values of each row of the sample, None for none.
     """
 
     rows: int
     every: int
     columns: tuple[ColumnFacts, ...]
     values: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def sample_rows(self) -> int:
+        """Rows of the sample."""
+        return len(next(iter(self.values.values()), ()))
 
 
 def measure(
@@ -121,7 +140,7 @@ def measure(
         path: a file, a glob, or `package://...`.
         source: its format; None: by its name.
         csv: how a CSV file is written; None: that is found by itself.
-        max_rows: rows measured at most, at least half as many of a longer file.
+        max_rows: rows of the sample at most, about; about half as many of a longer file.
 
     Raises:
         ConfigError: no such file, an empty one, one of another format or without a row.
@@ -131,14 +150,14 @@ def measure(
     try:
         if data.source in COLUMNAR:
             folder, _ = place(path, "--data", source=data.source)
-            rows, every, columns = _read_parquet(found, folder, max_rows)
+            table = _open_parquet(found, folder)
         elif data.source == "tfrecord":
-            rows, every, columns = _read_tfrecord(found, max_rows)
+            table = _open_tfrecord(found)
         else:
-            rows, every, columns = _read_csv(found, data.csv, max_rows)
+            table = _open_csv(found, data.csv)
+        return _measured(table, max_rows)
     except ConfigError as error:
         raise ConfigError(str(error).replace("data.source", "--source")) from None
-    return DataFacts(rows, every, _facts(columns), columns)
 
 
 def source_of(path: str) -> Source:
@@ -159,206 +178,213 @@ def source_of(path: str) -> Source:
     )
 
 
-_Rows = list[list[Any] | None]  # a column: the values of each row
+class _Table(NamedTuple):
+    """Rows to be read block by block.
+
+    Attributes:
+        rows: Their number.
+        kinds: Column -> type, "string" where no row has a value.
+        blocks: The columns of each block, flat or lists.
+    """
+
+    rows: int
+    kinds: Mapping[str, Kind]
+    blocks: Iterable[Sequence[pa.Array]]
 
 
-def _read_csv(
-    found: list[Path], options: CsvOptions, limit: int
-) -> tuple[int, int, dict[str, _Rows]]:
-    """Every 2^k-th row, by the types that all rows give."""
-    import pyarrow as pa
-
+def _open_csv(found: list[Path], options: CsvOptions) -> _Table:
+    """The rows, by the types that all of them give."""
     from components.arrow_example_gen import csv_types
 
     table = open_csv(found, options)
-    every, count = 1, 0
+    rows = 0
     counts: csv_types.Counts | None = None
-    kept: list[pa.RecordBatch] = []
     for _, block in csv_blocks(table):
         seen = csv_types.count(block)
         counts = seen if counts is None else csv_types.together([counts, seen])
-        kept.append(_every(block, count, every))
-        count += block.num_rows
-        while -(-count // every) > limit:
-            first = 0
-            for i, part in enumerate(kept):
-                kept[i] = _every(part, first, 2)
-                first += part.num_rows
-            every *= 2
+        rows += block.num_rows
     if counts is None:
-        raise ConfigError("--data: no rows below the header line.")
+        raise ConfigError("--input: no rows below the header line.")
     try:
         types = table.types(counts)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    columns: dict[str, _Rows] = {}
-    for i, name in enumerate(table.columns):
-        values = types.converted(name, pa.concat_arrays([part[i] for part in kept])).to_pylist()
-        columns[name] = [None if value is None else [value] for value in values]
-    return count, every, columns
+    kinds: dict[str, Kind] = {name: kind or "string" for name, kind in types.kinds.items()}
+
+    def blocks() -> Iterator[list[pa.Array]]:
+        for _, block in csv_blocks(table):
+            columns = zip(block.schema.names, block.columns, strict=True)
+            yield [types.converted(name, cells) for name, cells in columns]
+
+    return _Table(rows, {name: kinds[name] for name in table.columns}, blocks())
 
 
-def _every(block: pa.RecordBatch, first: int, every: int) -> pa.RecordBatch:
-    """The rows of a block whose number, with the block's first row as `first`, `every` divides."""
-    import pyarrow as pa
-
-    return block.take(pa.array(np.arange(-first % every, block.num_rows, every)))
-
-
-def _read_parquet(found: list[Path], folder: str, limit: int) -> tuple[int, int, dict[str, _Rows]]:
-    import pyarrow as pa
-
-    from components.arrow_example_gen.columns import Kind
+def _open_parquet(found: list[Path], folder: str) -> _Table:
     from components.arrow_example_gen.parquet import batches, row_lists
 
     table = open_parquet(found, folder)
     if table.rows == 0:
-        raise ConfigError("--data: no rows.")
-    every = 1
-    while table.rows > every * limit:
-        every *= 2
-    columns: dict[str, _Rows] = {name: [] for name in table.columns}
+        raise ConfigError("--input: no rows.")
     kinds: dict[str, Kind] = {name: kind or "string" for name, kind in table.columns.items()}
-    start = 0
-    for group in table.groups:
-        first = start  # of the group
-        for batch in batches(group, list(kinds)):
-            wanted = np.arange(-start % every, batch.num_rows, every)
-            numbers = (wanted + start - first).tolist()
-            lists = row_lists(batch.take(pa.array(wanted)), kinds, group, rows=numbers)
-            for name, values in zip(kinds, lists, strict=True):
-                columns[name].extend(values.to_pylist())
-            start += batch.num_rows
-    return table.rows, every, columns
+
+    def blocks() -> Iterator[list[pa.ListArray]]:
+        for group in table.groups:
+            first = 0
+            for batch in batches(group, list(kinds), batch_rows=_block_rows(len(kinds))):
+                rows = range(first, first + batch.num_rows)
+                yield row_lists(batch, kinds, group, rows=rows)
+                first += batch.num_rows
+
+    return _Table(table.rows, kinds, blocks())
 
 
-def _read_tfrecord(found: list[Path], limit: int) -> tuple[int, int, dict[str, _Rows]]:
-    """Every 2^k-th record, by the types that all records give."""
-    import pyarrow as pa
+def _block_rows(columns: int) -> int:
+    """Rows of a block that bound its memory, whatever the number of columns."""
+    return min(max(_BLOCK_CELLS // max(1, columns), 1_000), 50_000)
 
+
+def _open_tfrecord(found: list[Path]) -> _Table:
+    """The records, by the types that all of them give."""
     from components.arrow_example_gen import tfrecord_table
 
     features: dict[str, tfrecord_table.Seen] = {}
-    count = 0
+    rows = 0
     for block, seen in tfrecord_blocks(found):
         features = tfrecord_table.together([features, seen])
-        count += block.rows
-    if not count:
-        raise ConfigError("--data: no rows.")
-    kinds = kinds_of([features])
-    every = 1
-    while count > every * limit:
-        every *= 2
-    columns: dict[str, _Rows] = {name: [] for name in kinds}
-    start = 0
-    for block, _ in tfrecord_blocks(found):
-        (batch,) = tfrecord_table.as_batches([block], kinds)
-        wanted = pa.array(np.arange(-start % every, block.rows, every))
-        for name, values in zip(kinds, batch.columns, strict=True):
-            columns[name].extend(values.take(wanted).to_pylist())
-        start += block.rows
-    return count, every, columns
+        rows += block.rows
+    if not rows:
+        raise ConfigError("--input: no rows.")
+    known = kinds_of([features])
+
+    def blocks() -> Iterator[list[pa.Array]]:
+        for block, _ in tfrecord_blocks(found):
+            (batch,) = tfrecord_table.as_batches([block], known)
+            yield batch.columns
+
+    return _Table(rows, {name: kind or "string" for name, kind in known.items()}, blocks())
 
 
-def _facts(columns: dict[str, _Rows]) -> tuple[ColumnFacts, ...]:
+def _measured(table: _Table, max_rows: int) -> DataFacts:
+    """Counts all rows, and keeps a sample of them."""
     import pyarrow as pa
-    import tensorflow_data_validation as tfdv
-    from tensorflow_data_validation.statistics import stats_impl
 
-    arrays: dict[str, pa.Array] = {}
-    beyond: dict[str, str | None] = {}
-    for name, rows in columns.items():
-        cleaned = [_present_values(row) for row in rows]
-        kind = _type_of(cleaned)
-        if kind in ("int", "float"):
-            parse, dtype = (int, pa.int64()) if kind == "int" else (float, pa.float64())
-            numbers = [None if row is None else [parse(v) for v in row] for row in cleaned]
-            arrays[name] = pa.array(numbers, pa.list_(dtype))
-        if kind in ("int", "string"):
-            texts = [None if row is None else [str(v) for v in row] for row in cleaned]
-            label = name if kind == "string" else _AS_TEXT + name
-            arrays[label] = pa.array(texts, pa.list_(pa.string()))
-        if kind == "string":
-            beyond[name] = beyond_int64(chain.from_iterable(row for row in texts if row))
-    options = tfdv.StatsOptions(
-        num_top_values=1,
-        num_rank_histogram_buckets=TOP_VALUES,
-        num_quantiles_histogram_buckets=100,
-        epsilon=0.001,
-    )
-    # As tfdv.generate_statistics_from_dataframe does, which takes no lists.
-    batch = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
-    found = stats_impl.generate_statistics_in_memory(batch, options) if arrays else None
-    features = {f.path.step[0]: f for f in found.datasets[0].features} if found else {}
-    return tuple(
-        _column(name, len(rows), features, beyond.get(name)) for name, rows in columns.items()
-    )
+    limit = _ALL_DISTINCT // max(1, len(table.kinds))
+    limit = min(max(limit, _FEWEST_DISTINCT), _MOST_DISTINCT)
+    counters = {name: ColumnCounter(kind, limit) for name, kind in table.kinds.items()}
+    every = 1
+    while table.rows > every * max_rows:
+        every *= 2
+    sampled: dict[str, list[pa.Array]] = {name: [] for name in counters}
+    start = 0
+    for columns in table.blocks:
+        rows = len(columns[0]) if columns else 0
+        wanted = pa.array(_sampled(start, rows, every))
+        for (name, counter), column in zip(counters.items(), columns, strict=True):
+            counter.add(column)
+            sampled[name].append(column.take(wanted))
+        start += rows
+    facts, values = [], {}
+    for name, counter in counters.items():
+        column = pa.concat_arrays(sampled.pop(name))
+        facts.append(_column(name, counter, cells_of(column, counter.kind).values))
+        values[name] = _listed(column)
+    return DataFacts(table.rows, every, tuple(facts), values)
 
 
-def _present_values(row: Sequence[Any] | None) -> list[Any] | None:
-    """The values that Transform does not take as missing; None where there is none."""
-    values = []
-    for value in row or ():
-        text = value.decode(errors="replace") if isinstance(value, bytes) else value
-        if text is None or text == "" or (isinstance(text, float) and not math.isfinite(text)):
-            continue
-        values.append(text)
-    return values or None
+def _sampled(start: int, rows: int, every: int) -> np.ndarray:
+    """The rows of a block that are in the sample: by a hash of the number, and the first."""
+    numbers = np.arange(start, start + rows, dtype=np.int64)
+    hashes = hash_numbers(numbers)
+    return np.flatnonzero((hashes & np.uint64(every - 1) == 0) | (numbers == 0))
 
 
-def _type_of(rows: Sequence[list[Any] | None]) -> ColumnType:
-    found: ColumnType = "unknown"
-    for value in chain.from_iterable(row for row in rows if row):
-        if isinstance(value, str):
-            return "string"
-        if isinstance(value, float):
-            found = "float"
-        elif found == "unknown":
-            found = "int"
-    return found
+def _listed(column: pa.Array) -> list[list[Any] | None]:
+    """The values of each row; None where there is none."""
+    import pyarrow as pa
+
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        return [None if value is None else [value] for value in _to_list(column)]
+    ends = np.cumsum(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)).tolist()
+    values, rows = _to_list(column.flatten()), column.is_valid().to_pylist()
+    starts = [0, *ends]
+    return [
+        values[start:end] if present else None
+        for start, end, present in zip(starts, ends, rows, strict=False)
+    ]
 
 
-def _column(
-    name: str,
-    rows: int,
-    features: Mapping[str, statistics_pb2.FeatureNameStatistics],
-    beyond: str | None,
-) -> ColumnFacts:
-    feature, counted = features.get(name), features.get(_AS_TEXT + name)
-    if feature is None:
+def _to_list(flat: pa.Array) -> list[Any]:
+    """As `to_pylist`, which makes an object of Arrow's for each value: ten times as slow."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(flat.type) or pa.types.is_floating(flat.type):
+        filled = flat.fill_null(0).to_numpy(zero_copy_only=False).tolist()
+        if not flat.null_count:
+            return filled
+        valid = flat.is_valid().to_numpy(zero_copy_only=False).tolist()
+        return [value if there else None for value, there in zip(filled, valid, strict=True)]
+    return flat.to_numpy(zero_copy_only=False).tolist()
+
+
+def _column(name: str, counter: ColumnCounter, sampled: np.ndarray) -> ColumnFacts:
+    """The facts of a column; percentiles, and counts of very many values, by the sample."""
+    rows, missing = counter.rows, counter.missing
+    if not counter.present:
         return ColumnFacts(name, "unknown", rows, missing=rows)
-    kind = feature.WhichOneof("stats")
-    common = getattr(feature, kind).common_stats
-    texts = feature if kind == "string_stats" else counted
-    numbers = feature.num_stats if kind == "num_stats" else None
+    texts = None if counter.kind == "float" else _texts(counter, sampled)
+    dates = counted_dates(counter.dates)
+    if dates is None and counter.kind == "int" and texts is not None:
+        dates = _whole_dates(counter)
     return ColumnFacts(
         name=name,
-        type="string" if numbers is None else "int" if counted is not None else "float",
+        type=counter.kind,
         rows=rows,
-        missing=rows - common.num_non_missing,
-        several=common.max_num_values > 1,
-        numbers=None if numbers is None else _numbers(numbers),
-        texts=None if texts is None else _texts(texts.string_stats, beyond),
+        missing=missing,
+        several=counter.several,
+        numbers=None if counter.kind == "string" else _numbers(counter, sampled),
+        texts=texts,
+        dates=dates,
     )
 
 
-def _numbers(found: statistics_pb2.NumericStatistics) -> Numbers:
-    (quantiles,) = (h for h in found.histograms if h.type == h.QUANTILES)
-    edges = [(0.0, quantiles.buckets[0].low_value)]
-    for bucket in quantiles.buckets:
-        edges.append((edges[-1][0] + bucket.sample_count, bucket.high_value))
-    counts, values = (np.asarray(side) for side in zip(*edges, strict=True))
-    percentiles = np.interp(np.linspace(0.0, counts[-1], 101), counts, values)
+def _whole_dates(counter: ColumnCounter) -> DateFacts | None:
+    """Ints as 20130506."""
+    days = counter.distinct.counts
+    if days is None or not (counter.minimum >= 19_000_101 and counter.maximum <= 20_991_231):
+        return None
+    written = [str(day) for day in days]
+    return text_dates(written, (), written, without_time=True)
+
+
+def _numbers(counter: ColumnCounter, sampled: np.ndarray) -> Numbers:
+    if not len(sampled):  # all of its few values are in other rows
+        sampled = np.array([counter.minimum, counter.mean, counter.maximum])
+    inner = np.percentile(sampled.astype(np.float64), np.arange(1, 100)).tolist()
     return Numbers(
-        minimum=found.min,
-        maximum=found.max,
-        mean=found.mean,
-        std=found.std_dev,
-        zeros=found.num_zeros,
-        percentiles=tuple(percentiles.tolist()),
+        minimum=float(counter.minimum),
+        maximum=float(counter.maximum),
+        mean=counter.mean,
+        std=counter.std,
+        zeros=counter.zeros,
+        percentiles=(float(counter.minimum), *inner, float(counter.maximum)),
+        distinct=counter.distinct_values,
+        whole=counter.whole,
+        increasing=counter.increasing,
     )
 
 
-def _texts(found: statistics_pb2.StringStatistics, beyond: str | None) -> Texts:
-    top = [(b.label, round(b.sample_count)) for b in found.rank_histogram.buckets]
-    return Texts(found.unique, tuple(top), found.avg_length, beyond)
+def _texts(counter: ColumnCounter, sampled: np.ndarray) -> Texts:
+    counts = counter.distinct.counts
+    if counts is None:
+        found, times = np.unique(sampled, return_counts=True)
+        share = counter.values / max(1, len(sampled))
+        counts = {v: round(n * share) for v, n in zip(found.tolist(), times.tolist(), strict=True)}
+    # Of equally frequent ones the first in their order: the same for every order of the rows.
+    top = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:TOP_VALUES]
+    return Texts(
+        counter.distinct_values,
+        tuple((str(value), count) for value, count in top),
+        counter.characters / counter.values,
+        counter.beyond,
+        exact=counter.distinct.counts is not None,
+    )

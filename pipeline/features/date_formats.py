@@ -19,9 +19,8 @@ _TIMES = (
 )
 _YEARS = range(1900, 2101)
 # What each of them begins like; strptime makes a pattern of each format anew, some 400 a column.
-_LIKE_A_DATE = re.compile(
-    r"\s*(\d{1,4}[./ -]\s?\w{1,9}[./ -]\d{1,4}|[A-Za-z]{3,9}[./ -]\d{1,2}[./ ,-]|\d{8})"
-)
+LIKE_A_DATE = r"\s*(\d{1,4}[./ -]\s?\w{1,9}[./ -]\d{1,4}|[A-Za-z]{3,9}[./ -]\d{1,2}[./ ,-]|\d{8})"
+_LIKE_A_DATE = re.compile(LIKE_A_DATE)
 
 
 class DateFormat(NamedTuple):
@@ -30,18 +29,12 @@ class DateFormat(NamedTuple):
     Attributes:
         form: in strptime's directives.
         doubt: another format that all of them have too; None where there is none.
-        first, last: of the values.
+        dates: what the values are in `form`.
     """
 
     form: str
     doubt: str | None
-    first: datetime.datetime
-    last: datetime.datetime
-
-    @property
-    def has_time(self) -> bool:
-        """Whether it tells an hour."""
-        return "%M" in self.form
+    dates: tuple[datetime.datetime, ...]
 
 
 def guess_format(values: Sequence[str]) -> DateFormat | None:
@@ -56,13 +49,13 @@ def guess_format(values: Sequence[str]) -> DateFormat | None:
     for form in _formats():
         dates = _read(values, form)
         if dates:
-            found.append((form, min(dates), max(dates)))
+            found.append((form, dates))
     if not found:
         return None
     if len(found) > 1 and "/" in found[0][0] and "%m/%d" in found[1][0]:
         found[:2] = found[1], found[0]
-    form, first, last = found[0]
-    return DateFormat(_supported(form), found[1][0] if len(found) > 1 else None, first, last)
+    form, dates = found[0]
+    return DateFormat(_supported(form), found[1][0] if len(found) > 1 else None, tuple(dates))
 
 
 def _formats() -> Iterator[str]:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
-from pipeline.features.date_formats import guess_format
+from pipeline.features.date_counter import EPOCHS
+from pipeline.features.date_facts import DateFacts
 from pipeline.features.powers import OUTLYING, bowley, power_of
 
 MOSTLY_MISSING = 0.95
@@ -36,13 +37,9 @@ SKEWED = 0.3
 FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
 LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is no unit for a network
 HASH_LARGEST = 1 << 16
-_DAY = 86_400
-_EPOCHS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6}
-_FIRST, _LAST = 631_152_000, 2_840_140_800  # 1990 and 2060, in seconds since 1970
-_SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040
-_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d*)?)?([Zz]|[+-]\d{2}:?\d{2})?)?")
+_SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in seconds since 1970
+_DATE_PARTS = ("hour", "weekday", "day", "month", "year")
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[./]\d{1,2}[./].*")
-_WHOLE_DATE = re.compile(r"(19|20)\d{6}")
 _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
 _ID_NAME = re.compile(r"(^|[_ ])(id|uuid|guid|key|index|row|number|no)$", re.IGNORECASE)
 _CODE_NAME = re.compile(
@@ -77,19 +74,11 @@ class Proposal:
     measured: str
 
 
-class _Spans(NamedTuple):
-    """Whether dates are of several months, and of several years."""
-
-    months: bool
-    years: bool
-
-
 @dataclass(frozen=True)
 class TableFacts:
-    """What a rule knows beside the column: all names, and that every `every`-th row was read."""
+    """What a rule knows beside the column: all names."""
 
     names: Collection[str] = field(default_factory=frozenset)
-    every: int = 1
 
 
 def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
@@ -136,7 +125,7 @@ def label_of(facts: ColumnFacts) -> dict[str, Any]:
             return {"column": name, "kind": "binary", "positive": values.top[-1][0]}
         if values.distinct > MANY or values.distinct > OWN_VALUE * facts.present:
             raise ValueError(
-                f"--label={name}: {values.distinct:,} different texts in {facts.present:,} rows "
+                f"--label={name}: {values.number} different texts in {facts.present:,} rows "
                 "are no classes; "
                 + ("use another column" if values.beyond is None else _beyond(values.beyond))
             )
@@ -163,7 +152,7 @@ def _several(facts: ColumnFacts) -> Proposal:
         {"encode": {"multi_hot": option}},
         "Rows hold several values: a 0/1 column for each.",
     )
-    return Proposal(facts.name, step, f"{facts.texts.distinct:,} different values")
+    return Proposal(facts.name, step, f"{facts.texts.number} different values")
 
 
 def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
@@ -172,7 +161,7 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     if date is not None:
         return date
     if texts.beyond is not None and distinct > FEW:
-        return Proposal(name, None, f"{distinct:,} whole numbers, {_beyond(texts.beyond)}")
+        return Proposal(name, None, f"{texts.number} whole numbers, {_beyond(texts.beyond)}")
     counted = sum(count for _, count in texts.top)
     numeric = sum(count for text, count in texts.top if _is_number(text))
     if numeric >= 0.9 * counted and distinct > FEW:
@@ -188,7 +177,7 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
         return Proposal(
             name,
             None,
-            f"{distinct:,} different texts in {facts.present:,} rows, {texts.average_length:.0f} "
+            f"{texts.number} different texts in {facts.present:,} rows, {texts.average_length:.0f} "
             "characters on average: ids or free text",
         )
     return _category(facts, texts, table)
@@ -212,26 +201,25 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
             {"encode": {"vocabulary": {}}},
             f"More than {FEW} and at most {MANY:,} different values: an id for each, by frequency.",
         )
-        return Proposal(name, step, f"{distinct:,} values, {_top(facts, texts)}")
+        return Proposal(name, step, f"{texts.number} values, {_top(facts, texts)}")
     buckets = min(1 << (distinct - 1).bit_length(), HASH_LARGEST)
     step = SuggestedStep(
         "many_values",
         {"encode": {"hash": {"buckets": buckets}}},
         f"More than {MANY:,} different values: ids by hash, nothing to learn or to keep.",
     )
-    return Proposal(name, step, f"{distinct:,} values, {_top(facts, texts)}")
+    return Proposal(name, step, f"{texts.number} values, {_top(facts, texts)}")
 
 
 def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) -> Proposal | None:
     """Dates, ids, flags and codes; None: a number like any other."""
     name, distinct = facts.name, texts.distinct
     date = _epoch_date(facts, numbers, table)
-    if date is None and all(_WHOLE_DATE.fullmatch(text) for text in _listed(texts)):
-        date = _written_date(facts, _listed(texts), table)
+    date = _text_date(facts, texts, table) if date is None else date
     if date is not None:
         return date
     span = numbers.maximum - numbers.minimum + 1
-    dense = span <= 1.1 * facts.present * table.every
+    dense = span <= 1.1 * facts.present
     if distinct == facts.present > FEW and (dense or _ID_NAME.search(name)):
         return Proposal(name, None, f"{distinct:,} different ints in as many rows: ids")
     if _zero_or_one(facts, numbers):
@@ -350,67 +338,45 @@ def _scaled(
 
 
 def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal | None:
-    labels = [text for text, _ in texts.top]
-    if all(_ISO.fullmatch(text) for text in labels):
-        first, last = min(labels), max(labels)
-        has_time = any(len(text) > len("2013-05-06") for text in labels)
-        spans = _Spans(first[:7] != last[:7], first[:4] != last[:4])
-        return _date(facts, table, has_time, spans, f"{first} to {last}", {})
-    written = _written_date(facts, labels, table)
-    if written is None and all(_OTHER_DATE.fullmatch(text) for text in labels):
+    """Texts, or ints as 20130506, that are dates."""
+    if facts.dates is not None and facts.dates.unit is None:
+        return _date(facts, facts.dates, table)
+    labels = _listed(texts)
+    if texts.exact and facts.numbers is None and all(map(_OTHER_DATE.fullmatch, labels)):
         return Proposal(
             facts.name,
             None,
             f"dates like {_shown(labels[0])}, not all in one format: write them as 2013-05-06 to "
             "encode their parts",
         )
-    return written
-
-
-def _written_date(facts: ColumnFacts, labels: Sequence[str], table: TableFacts) -> Proposal | None:
-    """Texts, or ints as 20130506, in a format that is not ISO 8601's."""
-    found = guess_format(labels)
-    if found is None:
-        return None
-    measured = f"{found.first:%Y-%m-%d} to {found.last:%Y-%m-%d}, as {_shown(labels[0])}"
-    if found.doubt is not None:
-        measured += f" (or {found.doubt}: day and month cannot be told apart)"
-    years = found.first.year != found.last.year
-    spans = _Spans(years or found.first.month != found.last.month, years)
-    options = {"format": found.form}
-    return _date(facts, table, found.has_time, spans, measured, options)
-
-
-def _epoch_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:
-    named = _DATE_NAME.search(facts.name) is not None
-    first, last = (_FIRST, _LAST) if named else (_SURE_FIRST, _SURE_LAST)
-    for unit, per_second in _EPOCHS.items():
-        low, high = numbers.minimum / per_second, numbers.maximum / per_second
-        if first <= low and high <= last:
-            import datetime
-
-            shown = (
-                datetime.datetime.fromtimestamp(s, datetime.timezone.utc).date()
-                for s in (low, high)
-            )
-            options = {} if unit == "seconds" else {"unit": unit}
-            text = "{} to {}".format(*shown)
-            spans = _Spans(high - low > 60 * _DAY, high - low > 366 * _DAY)
-            return _date(facts, table, True, spans, f"{unit} since 1970: {text}", options)
     return None
 
 
-def _date(
-    facts: ColumnFacts,
-    table: TableFacts,
-    has_time: bool,
-    spans: _Spans,
-    measured: str,
-    options: dict[str, Any],
-) -> Proposal:
-    parts = ["hour"] if has_time else []
-    parts += ["weekday", "month" if spans.months else "day", *(["year"] if spans.years else [])]
-    parts = [part for part in parts if f"{facts.name}_{part}" not in table.names]
+def _epoch_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:
+    dates = facts.dates
+    if dates is None or dates.unit is None:
+        return None
+    low, high = (value / EPOCHS[dates.unit] for value in (numbers.minimum, numbers.maximum))
+    if _DATE_NAME.search(facts.name) or (low >= _SURE_FIRST and high <= _SURE_LAST):
+        return _date(facts, dates, table)
+    return None
+
+
+def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
+    measured = f"{dates.first} to {dates.last}"
+    if dates.unit is not None:
+        measured = f"{dates.unit} since 1970: {measured}"
+    if dates.form is not None:
+        measured += f", as {_shown(dates.example)}"
+    if dates.doubt is not None:
+        measured += f" (or {dates.doubt}: day and month cannot be told apart)"
+    options: dict[str, Any] = {} if dates.form is None else {"format": dates.form}
+    if dates.unit not in (None, "seconds"):
+        options["unit"] = dates.unit
+    varying = [part for part in _DATE_PARTS if part in dates.varying]
+    if not varying:
+        return Proposal(facts.name, None, f"a date whose parts do not vary; {measured}")
+    parts = [part for part in varying if f"{facts.name}_{part}" not in table.names]
     if not parts:
         return Proposal(facts.name, None, f"a date whose parts are columns already; {measured}")
     step = SuggestedStep(
@@ -437,7 +403,8 @@ def _top(facts: ColumnFacts, texts: Texts) -> str:
     value, count = texts.top[0]
     missing = f"; {facts.missing_share:.1%} missing" if facts.missing else ""
     why = f"; {_beyond(texts.beyond)}" if texts.beyond is not None else ""
-    return f"most often {_shown(value)} ({count / facts.present:.0%}){missing}{why}"
+    about = "" if texts.exact else "about "
+    return f"most often {_shown(value)} ({about}{count / facts.present:.0%}){missing}{why}"
 
 
 def _beyond(value: str) -> str:

@@ -103,7 +103,7 @@ def suggest(
             target = label_of(facts)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-    table = TableFacts(frozenset(names), data.every)
+    table = TableFacts(frozenset(names))
     reasons = _reasons(left_out, data, label)
     proposals = [
         Proposal(column.name, None, reasons[column.name])
@@ -175,10 +175,9 @@ def _render(
     left_out: Sequence[Proposal],
     label: dict[str, Any] | None,
 ) -> str:
-    measured = "all" if data.every == 1 else f"every {data.every}th row"
     lines = [
-        f"# Suggested for {path}: {data.rows:,} rows, {len(data.columns)} columns "
-        f"(statistics of {measured}).",
+        f"# Suggested for {path}: {data.rows:,} rows, {len(data.columns)} columns.",
+        *_of_which_rows(data),
         "# A start, by statistics alone: they do not know what a column means.",
     ]
     if data.rows < FEW_ROWS:
@@ -206,6 +205,16 @@ def _render(
         for proposal in left_out:
             lines += _comment(f"{proposal.column}: {proposal.measured}", "  #   ")
     return "\n".join(lines) + "\n"
+
+
+def _of_which_rows(data: DataFacts) -> list[str]:
+    if data.every == 1:
+        return []
+    told = (
+        "Counts, ranges and means are those of all rows. Percentiles, skew and what is compared "
+        f"with the label are of a sample of {data.sample_rows:,} rows."
+    )
+    return textwrap.wrap(told, WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
 def _comment(text: str, indent: str) -> list[str]:

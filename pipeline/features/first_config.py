@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,35 +265,30 @@ def _constant(facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[An
 def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> tuple[str, str]:
     """What rows are to be split by, and why; both empty where a hash of the row is good enough."""
     if target["kind"] != "regression" and facts.type in ("int", "string"):
-        counts = Counter(row[0] for row in data.values[facts.name] if row)
-        value, rows = min(counts.items(), key=lambda item: item[1])
+        assert facts.texts is not None
+        value, rows = facts.texts.top[-1]
         if rows < FEW_OF_A_CLASS:
             return "stratified", (
-                f"Of {_shown(value)!r} there are {rows:,} rows: each split gets its share of each "
-                "class."
+                f"Of {value!r} there are {rows:,} rows: each split gets its share of each class."
             )
     return ("row", _told_of_equal_rows(data)) if _equal_rows(data) else ("", "")
 
 
-def _shown(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
 def distinct_rows(data: DataFacts) -> int:
-    """How many of the measured rows differ."""
+    """How many rows of the sample differ."""
     columns = [[None if row is None else tuple(row) for row in c] for c in data.values.values()]
     return len(set(zip(*columns, strict=True))) if columns else data.rows
 
 
 def _equal_rows(data: DataFacts) -> bool:
     """Whether there are so few different rows that they cannot be split by their content."""
-    return distinct_rows(data) < FEW_DISTINCT * data.rows / data.every
+    return distinct_rows(data) < FEW_DISTINCT * data.sample_rows
 
 
 def _told_of_equal_rows(data: DataFacts) -> str:
-    measured = len(next(iter(data.values.values())))
+    among = f"{data.sample_rows:,}" if data.every == 1 else f"a sample of {data.sample_rows:,}"
     return (
-        f"only {distinct_rows(data):,} different rows among {measured:,}: they are split by their "
+        f"only {distinct_rows(data):,} different rows among {among}: they are split by their "
         "place too, so that equal ones are in both splits."
     )
 

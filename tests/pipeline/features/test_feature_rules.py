@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
+from pipeline.features.date_counter import DateCounter
+from pipeline.features.date_facts import counted_dates
 from pipeline.features.feature_rules import TableFacts, label_of, propose
 
 ROWS = 10_000
@@ -49,13 +51,22 @@ def an_int(values: np.ndarray, name: str = "x") -> ColumnFacts:
     )
     top = tuple((str(value), int(count)) for value, count in counts[:1000])
     texts = Texts(len(counts), top, 3.0)
-    return ColumnFacts(name, "int", len(values), 0, numbers=numbers(values), texts=texts)
+    dates = DateCounter("int")
+    dates.add(values)
+    return ColumnFacts(
+        *(name, "int", len(values), 0),
+        numbers=numbers(values),
+        texts=texts,
+        dates=counted_dates(dates),
+    )
 
 
 def a_text(values: list[str], name: str = "x", distinct: int | None = None) -> ColumnFacts:
     top = tuple((value, ROWS // len(values)) for value in values)
     texts = Texts(distinct or len(values), top, 10.0)
-    return ColumnFacts(name, "string", ROWS, 0, texts=texts)
+    dates = DateCounter("string")
+    dates.add(np.array(values, object))
+    return ColumnFacts(name, "string", ROWS, 0, texts=texts, dates=counted_dates(dates))
 
 
 def options(facts: ColumnFacts, table: TableFacts = TABLE) -> dict[str, Any] | None:
@@ -108,7 +119,7 @@ def test_imputation_follows_the_share_of_missing_values() -> None:
         (RNG.permutation(10**6)[:ROWS], "user_id", None),
         (np.full(ROWS, 3), "x", None),
         (1_600_000_000 + 4_000 * np.arange(ROWS), "x",
-         {"encode": {"date": {"parts": ["hour", "weekday", "month", "year"]}}}),
+         {"encode": {"date": {"parts": ["hour", "weekday", "day", "month", "year"]}}}),
         ((1_600_000_000 + 40 * np.arange(ROWS)) * 1000, "sent_at",
          {"encode": {"date": {"parts": ["hour", "weekday", "day"], "unit": "milliseconds"}}}),
     ],
@@ -117,12 +128,6 @@ def test_ints_are_flags_codes_ids_dates_or_numbers(
     values: np.ndarray, name: str, expected: dict[str, Any] | None
 ) -> None:
     assert options(an_int(values, name)) == expected
-
-
-def test_a_sample_of_dense_ids_is_still_ids() -> None:
-    every_fourth = an_int(np.arange(0, 4 * ROWS, 4))
-    assert options(every_fourth, TableFacts(frozenset({"x"}), every=4)) is None
-    assert options(every_fourth) == {"scale": "min_max"}
 
 
 @pytest.mark.parametrize(
@@ -134,14 +139,19 @@ def test_a_sample_of_dense_ids_is_still_ids() -> None:
         ([f"v{i}" for i in range(1000)], 5001, None),  # more than half of the rows
         (["a"], None, None),
         ([f"{i}.5" for i in range(20)] + ["N/A"], None, None),
-        (["2020-01-31", "2020-03-01"], None, {"encode": {"date": {"parts": ["weekday", "month"]}}}),
+        (["2020-01-31", "2020-03-01"], None,
+         {"encode": {"date": {"parts": ["weekday", "day", "month"]}}}),
+        (["2020-01-31T00:00", "2020-02-29T00:00:00"], None,  # midnight alone: no hour
+         {"encode": {"date": {"parts": ["weekday", "day", "month"]}}}),
         (["2020-01-31", "2021-01-31"], None,
-         {"encode": {"date": {"parts": ["weekday", "month", "year"]}}}),
+         {"encode": {"date": {"parts": ["weekday", "year"]}}}),
+        (["2020-01-31", "2020-02-30"], None, None),  # of two days one is none
         (["2020-01-01T10:00Z", "2020-01-02 11:00:30+02:00"], None,
          {"encode": {"date": {"parts": ["hour", "weekday", "day"]}}}),
         (["31.01.2020", "1/2/20"], None, None),
         (["31.01.2020", "1.2.2021"], None,
-         {"encode": {"date": {"parts": ["weekday", "month", "year"], "format": "%d.%m.%Y"}}}),
+         {"encode": {"date": {"parts": ["weekday", "day", "month", "year"],
+                              "format": "%d.%m.%Y"}}}),
     ],
 )  # fmt: skip
 def test_texts_are_categories_dates_or_left_out(

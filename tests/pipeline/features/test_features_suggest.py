@@ -115,10 +115,10 @@ def test_taxi_rides(suggested: Any, tmp_path: Path) -> None:
     assert group_of(spec, "company").encode.vocabulary is not None
     assert group_of(spec, "trip_start_hour").encode.integer.size == 24
     parts = group_of(spec, "trip_start_timestamp").encode.date.parts
-    assert parts == ("hour", "weekday", "month", "year")
+    assert parts == ("hour", "weekday", "day", "month", "year")
     assert group_of(spec, "dropoff_latitude").missing_indicator
     assert "pickup_census_tract: 100.0% of the rows have no value" in text
-    assert "fare: skew +0.73; median 7.85, 99 % below 45.25, largest 700.1" in text
+    assert "fare: skew +0.74; median 7.85, 99 % below 45.25, largest 700.1" in text
     preflight.check(load_config(whole_configuration(text, TAXI, tmp_path)))
 
 
@@ -152,7 +152,7 @@ def test_a_made_up_mixture(suggested: Any, tmp_path: Path) -> None:
     assert group_of(spec, "temperature").missing_indicator
     assert group_of(spec, "spike").clip.quantiles == (0.01, 0.99)
     assert group_of(spec, "true?").encode.one_hot.values == ("yes", "no")
-    assert group_of(spec, "ordered").encode.date.parts == ("hour", "weekday", "month")
+    assert group_of(spec, "ordered").encode.date.parts == ("hour", "weekday", "day", "month")
     assert group_of(spec, "seen").encode.date is not None
     preflight.check(load_config(whole_configuration(text, str(file), tmp_path)))
 

@@ -1,0 +1,231 @@
+"""Counts of one column over all rows, block by block, in memory that does not grow with the rows.
+
+Different values are counted one by one up to a limit. Beyond it their number is estimated from the
+smallest hashes (k minimum values, Bar-Yossef et al., "Counting Distinct Elements in a Data Stream",
+2002), within about 1 %, and how often each occurs is not known.
+
+NaN, infinities and empty texts count as missing, as in Transform.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.arrow_example_gen.columns import Kind
+from pipeline.data.csv_files import beyond_int64
+from pipeline.features.date_counter import DateCounter
+
+_SMALLEST = 1 << 14  # hashes kept: standard error of the estimate below 1 %
+_HASHES = float(1 << 64)
+_FEW_FLOATS = 1_000  # different floats counted one by one: most columns have as many as rows
+
+
+class Cells(NamedTuple):
+    """The values of a block of a column.
+
+    Attributes:
+        values: Those that are present, as a numpy array of int64, float64 or str.
+        per_row: Number of values of each row.
+    """
+
+    values: np.ndarray
+    per_row: np.ndarray
+
+
+def cells_of(column: pa.Array, kind: Kind) -> Cells:
+    """Return the present values of a flat array, or of one of lists.
+
+    Args:
+        column: Of a type that `ArrowExampleGen` makes of the kind.
+        kind: Of its values.
+    """
+    rows = len(column)
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        owners = np.asarray(pc.list_parent_indices(column))
+        flat = column.flatten()
+    else:
+        owners, flat = np.arange(rows), column
+    present = flat.is_valid().to_numpy(zero_copy_only=False)
+    if kind == "string":
+        values = _as_texts(flat).to_numpy(zero_copy_only=False)
+        present = present & (values != "")
+    elif kind == "float":
+        values = flat.to_numpy(zero_copy_only=False).astype(np.float64)
+        present = present & np.isfinite(values)
+    else:
+        values = flat.fill_null(0).to_numpy(zero_copy_only=False)
+    return Cells(values[present], np.bincount(owners[present], minlength=rows))
+
+
+def _as_texts(values: pa.Array) -> pa.Array:
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:  # some bytes are no UTF-8
+        decoded = [None if v is None else v.decode(errors="replace") for v in values.to_pylist()]
+        return pa.array(decoded, pa.string())
+
+
+class DistinctCounter:
+    """How many different values there are, and how often each up to `limit` of them occurs."""
+
+    def __init__(self, limit: int, hashes: Callable[[Any], np.ndarray]):
+        """Start with none.
+
+        Args:
+            limit: Different values that are counted one by one.
+            hashes: An array of values -> a uint64 of each.
+        """
+        self.limit, self._hashes = limit, hashes
+        self.counts: dict[Any, int] | None = {}
+        self._smallest = np.empty(0, np.uint64)
+        self._waiting: list[np.ndarray] = []  # hashes that may be among the smallest
+
+    def add(self, values: np.ndarray, counts: np.ndarray) -> None:
+        """Add different values with the number of times that each was found."""
+        if self.counts is None:
+            self.add_uncounted(values)
+            return
+        known = self.counts
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            known[value] = known.get(value, 0) + count
+        if len(known) > self.limit:
+            self.add_uncounted(np.array(list(known), values.dtype))
+            self.counts = None
+
+    def add_uncounted(self, values: np.ndarray) -> None:
+        """Add values, equal ones among them, once `counts` is None."""
+        hashes = self._hashes(values)
+        if len(self._smallest) == _SMALLEST:
+            hashes = hashes[hashes < self._smallest[-1]]
+        self._waiting.append(hashes)
+        if sum(map(len, self._waiting)) > _SMALLEST:
+            self._keep_smallest()
+
+    @property
+    def distinct(self) -> int:
+        """The number of different values; an estimate if `counts` is None."""
+        if self.counts is not None:
+            return len(self.counts)
+        self._keep_smallest()
+        if len(self._smallest) < _SMALLEST:
+            return len(self._smallest)
+        return round((_SMALLEST - 1) * _HASHES / float(self._smallest[-1]))
+
+    def _keep_smallest(self) -> None:
+        self._smallest = np.unique(np.concatenate([self._smallest, *self._waiting]))[:_SMALLEST]
+        self._waiting = []
+
+
+class ColumnCounter:
+    """One column: rows, missing, range, moments, different values."""
+
+    def __init__(self, kind: Kind, limit: int):
+        """Start with no row.
+
+        Args:
+            kind: Of the values.
+            limit: Different values that are counted one by one.
+        """
+        self.kind: Kind = kind
+        self.rows = self.missing = self.present = self.values = 0
+        self.several = False
+        self.minimum, self.maximum = math.inf, -math.inf
+        self.mean = self._squares = 0.0
+        self.zeros = self.characters = 0
+        self.whole = True  # all numbers are
+        self.increasing = kind != "string"  # each value is above that of the row before
+        self.beyond: str | None = None
+        self._all_whole_texts = kind == "string"
+        limit = min(limit, _FEW_FLOATS) if kind == "float" else limit
+        self.distinct = DistinctCounter(limit, _text_hashes if kind == "string" else hash_numbers)
+        self.dates = DateCounter(kind)
+
+    def add(self, column: pa.Array) -> None:
+        """Count a block of the column."""
+        cells = cells_of(column, self.kind)
+        self.rows += len(cells.per_row)
+        with_value = int(np.count_nonzero(cells.per_row))
+        self.present += with_value
+        self.missing += len(cells.per_row) - with_value
+        self.several |= bool(len(cells.per_row)) and int(cells.per_row.max()) > 1
+        if not len(cells.values):
+            return
+        if self.kind == "string":
+            different, counts = self._add_texts(cells.values)
+            self.distinct.add(different, counts)
+        else:
+            self._add_numbers(cells.values)
+            different = cells.values
+            if self.distinct.counts is None:
+                self.distinct.add_uncounted(different)
+            else:
+                self.distinct.add(*np.unique(different, return_counts=True))
+        self.values += len(cells.values)
+        self.dates.add(different)
+
+    @property
+    def std(self) -> float:
+        """The standard deviation of all values, not of a sample."""
+        return math.sqrt(self._squares / self.values) if self.values else 0.0
+
+    @property
+    def distinct_values(self) -> int:
+        """The number of different values: never more than values, and all of them if they rise."""
+        if self.increasing and not self.several:
+            return self.values
+        return min(self.distinct.distinct, self.values)
+
+    def _add_texts(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        encoded = pc.dictionary_encode(pa.array(values, pa.string()))
+        texts = encoded.dictionary
+        counts = np.bincount(encoded.indices.to_numpy(), minlength=len(texts))
+        self.characters += int(np.dot(counts, pc.utf8_length(texts).to_numpy()))
+        if self._all_whole_texts:
+            self._look_for_beyond(texts)
+        return texts.to_numpy(zero_copy_only=False), counts
+
+    def _look_for_beyond(self, texts: pa.Array) -> None:
+        whole = pc.match_substring_regex(texts, r"^\s*[+-]?\d+\s*$")
+        if not pc.all(whole).as_py():
+            self._all_whole_texts, self.beyond = False, None
+        elif self.beyond is None:
+            self.beyond = beyond_int64(texts.to_pylist())
+
+    def _add_numbers(self, values: np.ndarray) -> None:
+        low, high = values.min(), values.max()
+        if self.increasing:
+            after = self.values == 0 or low > self.maximum
+            self.increasing = after and bool(np.all(values[1:] > values[:-1]))
+        self.minimum, self.maximum = min(self.minimum, low), max(self.maximum, high)
+        self.zeros += int(np.count_nonzero(values == 0))
+        if self.kind == "float" and self.whole:
+            self.whole = bool(np.all(values == np.floor(values)))
+        # Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
+        # Variances" (1979): stable where the mean is large.
+        as_floats = values.astype(np.float64)
+        count, mean = len(values), float(as_floats.mean())
+        both, apart = self.values + count, mean - self.mean
+        self._squares += float(np.square(as_floats - mean).sum())
+        self._squares += apart * apart * self.values * count / both
+        self.mean += apart * count / both
+
+
+def hash_numbers(numbers: np.ndarray) -> np.ndarray:
+    """Return a uint64 for each int64 or float64: the finalizer of MurmurHash3."""
+    found = numbers.view(np.uint64).copy()
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        found ^= found >> np.uint64(33)
+        found *= np.uint64(factor)
+    return found ^ (found >> np.uint64(33))
+
+
+def _text_hashes(texts: Sequence[str] | np.ndarray) -> np.ndarray:
+    import pandas as pd
+
+    return pd.util.hash_array(np.asarray(texts, object), categorize=False)
