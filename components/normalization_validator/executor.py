@@ -24,7 +24,7 @@ from components.normalization_validator.columns import (
 )
 from components.normalization_validator.html import render
 from components.normalization_validator.limits import NormalizationLimits
-from components.normalization_validator.report import Report, SplitStatistics, summary
+from components.normalization_validator.report import RawColumn, Report, SplitStatistics, summary
 from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
 from trainer_module.common.progress import RowsCounted, attached
 
@@ -80,17 +80,22 @@ class Executor(BaseBeamExecutor):
                 "Transform's input."
             )
         violations = find_violations({s.split: s.columns for s in statistics}, limits)
+        distributions: tuple[RawColumn, ...] = ()
         if input_dict.get(STATISTICS_KEY):
             of_raw = artifact_utils.get_single_instance(input_dict[STATISTICS_KEY])
             raw = raw_columns.read(of_raw, [s.split for s in statistics])
-            violations += raw_columns.lost_columns(statistics, raw, feature_set, limits)
-            for sentence in raw_columns.suspects(statistics, raw, feature_set):
+            violations += raw_columns.lost_columns(statistics, raw.spans, feature_set, limits)
+            for sentence in raw_columns.suspects(statistics, raw.spans, feature_set):
                 logging.warning("%s", sentence)
+            distributions = raw.distributions
+        sources = {c.name: c.source for f in feature_set.features for c in f.columns}
         report = Report(
             blessed=not violations,
             limits=limits,
             splits=tuple(statistics),
             violations=tuple(violations),
+            sources=sources,
+            raw=tuple(each for each in distributions if each.name in sources.values()),
         )
         write_report(report, report_artifact.uri)
         _log_end(report)

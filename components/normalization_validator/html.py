@@ -1,74 +1,29 @@
-"""report.html: one page without any outside resource, for a person."""
+"""report.html: one page without any outside resource, for a person.
+
+A row of its table is a raw column, and what it became: a histogram of both, and the numbers of each
+split in a line. A column that became several outputs has a row for each; those of 0 and 1 alone
+(indicators, one_hot) are folded into a list.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import NamedTuple
+from itertools import groupby
 
-import numpy as np
-
+from components.normalization_validator.number_text import NONE, percent, short
 from components.normalization_validator.page import PAGE, SCRIPT, STYLE
+from components.normalization_validator.plots import common_window, histogram_plot, raw_plot
 from components.normalization_validator.report import (
     ColumnStatistics,
-    Histogram,
+    RawColumn,
     Report,
     Violation,
 )
 
-_BARS = 48  # at most, per histogram
-_TAIL = 0.001  # share of the values that a histogram may leave out on either side
-_WIDTH, _HEIGHT = 168, 34
-_ZERO = 1e-7  # what is nearer to 0 is shown as 0: float32 has no more digits beside 1
-_NONE, _MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
-
-
-def render(report: Report) -> str:
-    """The page as text; the same report gives the same text."""
-    train = report.split(report.limits.train_split)
-    marked = _by_cell(report.violations)
-    rows = []
-    for i in range(len(train.columns)):
-        columns = [split.columns[i] for split in report.splits]
-        window = _window([c.histogram for c in columns if c.histogram is not None])
-        for k, column in enumerate(columns):
-            rows.append(_row(column, window, marked, order=i * len(columns) + k))
-    verdict = "BLESSED" if report.blessed else "NOT BLESSED"
-    tiles = [("Columns", f"{len(train.columns):,}")]
-    tiles += [(f"Rows in {split.split}", f"{split.rows:,}") for split in report.splits]
-    tiles += [("Violated limits", f"{len(report.violations):,}")]
-    head = "".join(
-        f'<th scope="col" class="{css}" tabindex="0" title="{escape(title)}">{escape(name)}</th>'
-        for name, css, title in _HEAD
-    )
-    return PAGE.format(
-        style=STYLE,
-        script=SCRIPT,
-        verdict=verdict,
-        verdict_class="good" if report.blessed else "bad",
-        tiles="".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in tiles),
-        violations=_violations(report.violations),
-        head=head,
-        rows="\n".join(rows),
-    )
-
-
-_HEAD = (
-    ("Column", "text", "name of the transformed column"),
-    ("Kind", "text", "how it was scaled or encoded"),
-    ("Split", "text", "split of the examples"),
-    ("Histogram", "plot", "same axis for every split of a column; its height is its highest bar"),
-    ("Count", "", "finite values that were not imputed: what mean and std are over"),
-    ("Mean", "", "over values that were not imputed"),
-    ("Std", "", "over values that were not imputed"),
-    ("Min", "", "over every finite value"),
-    ("Max", "", "over every finite value"),
-    ("Moved", "", "largest difference to train of the share of values in one interval"),
-    ("Mean shift", "", "(mean - train mean) / train std"),
-    ("Imputed", "", "share of values that replace a missing one"),
-    ("Non-finite", "", "share of NaN and infinite values"),
-)
+_Output = tuple[ColumnStatistics, ...]
+"""A transformed column in each split, train first."""
 
 _CELL_OF = {
     "mean": "mean",
@@ -82,13 +37,47 @@ _CELL_OF = {
     "non_finite_share": "non_finite",
 }
 
+_HEAD = (
+    ("Column", "text", "name of the transformed column, and how it was scaled or encoded"),
+    ("Raw", "plot", "values as they came in: intervals of a number, or the most frequent texts"),
+    ("Normalised", "plot", "same axis for every split; its height is that of its highest bar"),
+    ("Split", "text", "split of the examples"),
+    ("Mean", "", "over values that were not imputed"),
+    ("Std", "", "over values that were not imputed"),
+    ("Min", "", "over every finite value"),
+    ("Max", "", "over every finite value"),
+    ("Moved", "", "largest difference to train of the share of values in one interval"),
+    ("Shift", "", "(mean - train mean) / train std"),
+    ("Imputed", "", "share of values that replace a missing one"),
+    ("NaN", "", "share of NaN and infinite values"),
+)
 
-def _by_cell(violations: Sequence[Violation]) -> dict[tuple[str, str, str], str]:
-    marked: dict[tuple[str, str, str], str] = {}
-    for v in violations:
-        key = (v.column, v.split, _CELL_OF[v.statistic])
-        marked[key] = f"{marked[key]}\n{v.message}" if key in marked else v.message
-    return marked
+
+def render(report: Report) -> str:
+    """The page as text; the same report gives the same text."""
+    train = report.split(report.limits.train_split)
+    verdict = "within limits"
+    if not report.blessed:
+        count = len(report.violations)
+        verdict = f"{count:,} limit{'s' if count != 1 else ''} violated"
+    sources = [report.sources.get(column.name, column.name) for column in train.columns]
+    tiles = [("Columns", f"{len(set(sources)):,}"), ("Outputs", f"{len(sources):,}")]
+    tiles += [(f"Rows in {split.split}", f"{split.rows:,}") for split in report.splits]
+    tiles += [("Violated limits", f"{len(report.violations):,}")]
+    head = "".join(
+        f'<th scope="col" class="{css}" tabindex="0" title="{escape(title)}">{escape(name)}</th>'
+        for name, css, title in _HEAD
+    )
+    return PAGE.format(
+        style=STYLE,
+        script=SCRIPT,
+        verdict=f"normalisation: {verdict}",
+        verdict_class="good" if report.blessed else "bad",
+        tiles="".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in tiles),
+        violations=_violations(report.violations),
+        head=head,
+        rows="\n".join(_rows(report, sources)),
+    )
 
 
 def _violations(violations: Sequence[Violation]) -> str:
@@ -103,171 +92,163 @@ def _violations(violations: Sequence[Violation]) -> str:
     )
 
 
+def _rows(report: Report, sources: Sequence[str]) -> list[str]:
+    """The rows of the table, the outputs of a raw column one after the other."""
+    outputs = list(zip(*(split.columns for split in report.splits), strict=True))
+    first: dict[str, int] = {}
+    for place, source in enumerate(sources):
+        first.setdefault(source, place)
+    order = sorted(range(len(sources)), key=lambda place: first[sources[place]])
+    raw = {(each.name, each.split): each for each in report.raw}
+    marked = _by_cell(report.violations)
+    rows: list[str] = []
+    for source, places in groupby(order, key=lambda place: sources[place]):
+        found = [outputs[place] for place in places]
+        folded = [output for output in found if _is_zero_one(output)] if len(found) > 1 else []
+        shown = [output for output in found if output not in folded]
+        lines = [raw.get((source, column.split)) for column in found[0]]
+        for output in shown or [None]:
+            rows.append(_row(source, output, folded, lines, marked, order=len(rows)))
+            folded, lines = [], [None] * len(lines)  # in the first row of the column alone
+    return rows
+
+
+def _is_zero_one(output: _Output) -> bool:
+    """Whether every value in every split is 0 or 1."""
+    return all(_holds_zero_one(column) for column in output)
+
+
+def _holds_zero_one(column: ColumnStatistics) -> bool:
+    if column.is_id or column.non_finite or {column.min, column.max} - {0.0, 1.0, None}:
+        return False
+    histogram = column.histogram
+    if histogram is None:
+        return column.count == 0
+    counts = [a + b for a, b in zip(histogram.observed, histogram.imputed, strict=True)]
+    at = {int(value // histogram.width) - histogram.first_bin for value in (0.0, 1.0)}
+    return sum(counts[place] for place in at if 0 <= place < len(counts)) == sum(counts)
+
+
+def _by_cell(violations: Sequence[Violation]) -> dict[tuple[str, str, str], str]:
+    marked: dict[tuple[str, str, str], str] = {}
+    for v in violations:
+        key = (v.column, v.split, _CELL_OF[v.statistic])
+        marked[key] = f"{marked[key]}\n{v.message}" if key in marked else v.message
+    return marked
+
+
 def _row(
-    column: ColumnStatistics,
-    window: Window | None,
+    source: str,
+    output: _Output | None,
+    folded: Sequence[_Output],
+    raw: Sequence[RawColumn | None],
     marked: dict[tuple[str, str, str], str],
     *,
     order: int,
 ) -> str:
-    bad = any((column.name, column.split, cell) in marked for cell in _CELL_OF.values())
+    """A row of the table.
 
-    def cell(name: str, value: float | None, text: str) -> str:
-        message = marked.get((column.name, column.split, name))
-        css = f' class="bad" title="{escape(message)}"' if message else ""
-        key = "" if value is None or math.isnan(value) else repr(float(value))
-        return f'<td{css} data-v="{key}">{escape(text)}</td>'
-
-    def label(value: str) -> str:
-        return f'<td class="text" data-v="{escape(value)}">{escape(value)}</td>'
-
-    def share(name: str, value: float) -> str:
-        return cell(name, value, _percent(value))
-
-    moved, shift = (column.shift.moved, column.shift.mean) if column.shift else (None, None)
-    tag = "constant" if column.constant else "" if column.count else "no value"
-    note = f' <span class="tag">{tag}</span>' if tag else ""
-    name = (
-        f'<th scope="row" class="text" data-v="{escape(column.name)}">{escape(column.name)}'
-        f"{note}</th>"
-    )
+    Args:
+        source: The raw column.
+        output: What the row is about; None: of all outputs of 0 and 1.
+        folded: Outputs that are listed below the name.
+        raw: The raw column in each split, where that is known and shown here.
+        marked: Column, split and cell of each violated limit -> its sentences.
+        order: The row's place, from 0.
+    """
+    columns = output or folded[0]
+    names = {column.name for column in (columns[0], *(each[0] for each in folded))}
+    is_violated = any(name in names for name, _, _ in marked)
+    window = common_window([c.histogram for c in output or () if c.histogram is not None])
+    name = source if output is None else output[0].name
     cells = [
-        name,
-        label(column.kind or _NONE),
-        label(column.split),
-        f'<td class="plot" data-v="{order}">{_plot(column, window)}</td>',
-        cell("count", column.count, f"{column.count:,}"),
-        cell("mean", column.mean, _short(column.mean)),
-        cell("std", column.std, _short(column.std)),
-        cell("min", column.min, _short(column.min)),
-        cell("max", column.max, _short(column.max)),
-        cell("moved", moved, _short(moved)),
-        cell("shift", shift, _short(shift)),
-        share("imputed", column.imputed_share),
-        share("non_finite", column.non_finite_share),
+        _name_cell(name, source, output, folded, marked),
+        _cell([raw_plot(each) if each else "" for each in raw], "plot", order),
+        _cell([histogram_plot(each, window) for each in output or ()], "plot", order),
+        _cell([escape(column.split) for column in columns], "text", order),
+        *(_numbers(key, output or (), marked) for key in _NUMBERS),
     ]
-    css = ' class="violated"' if bad else ""
+    css = ' class="violated"' if is_violated else ""
     return f'<tr{css} data-order="{order}">{"".join(cells)}</tr>'
 
 
-class Window(NamedTuple):
-    """The bars that every histogram of a column is drawn with: bins of 2^exponent."""
-
-    exponent: int
-    first: int
-    bars: int
-
-    @property
-    def width(self) -> float:
-        """Of a bar."""
-        return 2.0**self.exponent
-
-    @property
-    def low(self) -> float:
-        """Left edge of the first bar."""
-        return self.first * self.width
-
-    @property
-    def high(self) -> float:
-        """Right edge of the last bar."""
-        return (self.first + self.bars) * self.width
-
-
-def _window(histograms: Sequence[Histogram]) -> Window | None:
-    """At most 48 bars that show all but a thousandth of the values at either end, in each split."""
-    if not histograms:
-        return None
-    exponent = max(h.exponent for h in histograms)
-    firsts, lasts = [], []
-    for h in histograms:
-        cumulative = h.below + np.cumsum(np.add(h.observed, h.imputed))
-        total, end = cumulative[-1] + h.above, len(cumulative) - 1
-        first = min(int(np.searchsorted(cumulative, _TAIL * total, side="right")), end)
-        last = min(int(np.searchsorted(cumulative, total - _TAIL * total, side="left")), end)
-        firsts.append((h.first_bin + first) >> (exponent - h.exponent))
-        lasts.append((h.first_bin + last) >> (exponent - h.exponent))
-    first, last = min(firsts), max(lasts)
-    while last - first >= _BARS:
-        exponent, first, last = exponent + 1, first >> 1, last >> 1
-    return Window(exponent, first, last - first + 1)
-
-
-def _bars(histogram: Histogram, window: Window) -> tuple[np.ndarray, int, int]:
-    """Counts [2, bars] on the window, and how many values lie below and above it."""
-    counts = np.array([histogram.observed, histogram.imputed], dtype=np.int64)
-    bins = (histogram.first_bin + np.arange(counts.shape[1])) >> (
-        window.exponent - histogram.exponent
-    )
-    index = bins - window.first
-    inside = (index >= 0) & (index < window.bars)
-    bars = np.zeros([2, window.bars], dtype=np.int64)
-    for g in range(2):
-        np.add.at(bars[g], index[inside], counts[g, inside])
-    below = histogram.below + int(counts[:, index < 0].sum())
-    above = histogram.above + int(counts[:, index >= window.bars].sum())
-    return bars, below, above
-
-
-def _plot(column: ColumnStatistics, window: Window | None) -> str:
-    if column.histogram is None or window is None:
-        return _NONE
-    bars, below, above = _bars(column.histogram, window)
-    top = int(bars.sum(0).max())
-    slot = _WIDTH / max(window.bars, 12)
-    left = (_WIDTH - slot * window.bars) / 2
-    scale = (_HEIGHT - 2) / top if top else 0.0
-    observed, imputed = [], []
-    for i in range(window.bars):
-        base = float(_HEIGHT)
-        for g, paths in enumerate((observed, imputed)):
-            if not bars[g, i]:
-                continue
-            height = max(float(bars[g, i]) * scale, 0.8)
-            x, width = left + i * slot, max(slot - 0.6, 0.5)
-            paths.append(f"M{x:.1f} {base:.1f}v{-height:.1f}h{width:.1f}v{height:.1f}z")
-            base -= height
-    words = [
-        f"{column.name}, {column.split}: {_short(window.low)} to {_short(window.high)}, "
-        f"bars {_short(window.width)} wide, highest {top:,}"
-    ]
-    if below:
-        words.append(f"{below:,} below")
-    if above:
-        words.append(f"{above:,} above")
-    imputed_path = f'<path class="imputed" d="{"".join(imputed)}"/>' if imputed else ""
+def _name_cell(
+    name: str,
+    source: str,
+    output: _Output | None,
+    folded: Sequence[_Output],
+    marked: dict[tuple[str, str, str], str],
+) -> str:
+    kind = NONE
+    tag = ""
+    if output is not None:
+        train = output[0]
+        kind = train.kind or NONE
+        tag = "constant" if train.constant else "" if train.count else "no value"
+    elif folded:
+        kind = folded[0][0].kind or NONE
+    of = f" of {source}" if name != source else ""
+    note = f' <span class="tag">{tag}</span>' if tag else ""
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 11}" width="{_WIDTH}" height="{_HEIGHT + 11}" '
-        f'role="img"><title>{escape("; ".join(words))}</title>'
-        f'<path class="observed" d="{"".join(observed)}"/>{imputed_path}'
-        f'<path class="axis" d="M0 {_HEIGHT + 0.5}h{_WIDTH}"/>'
-        f"{_axis_labels(column, window)}</svg>"
+        f'<th scope="row" class="text" data-v="{escape(name)}"><div>{_breakable(name)}{note}</div>'
+        f'<div class="kind">{escape(kind + of)}</div>{_folded(folded, marked)}</th>'
     )
 
 
-def _axis_labels(column: ColumnStatistics, window: Window) -> str:
-    y = _HEIGHT + 10
-    if window.bars == 1 and column.constant:
-        return f'<text x="{_WIDTH / 2:g}" y="{y}" class="middle">{_short(column.mean)}</text>'
-    return (
-        f'<text x="0" y="{y}">{_short(window.low)}</text>'
-        f'<text x="{_WIDTH}" y="{y}" class="end">{_short(window.high)}</text>'
-    )
+def _breakable(name: str) -> str:
+    """A name that may go on in the next line behind an underscore."""
+    return escape(name).replace("_", "_<wbr/>")
 
 
-def _short(value: float | None) -> str:
-    if value is None:
-        return _NONE
-    if math.isinf(value):
-        return "∞" if value > 0 else _MINUS + "∞"
-    value = 0.0 if abs(value) < _ZERO else value
-    if value == 0 or 1e-3 <= abs(value) < 1e6:
-        text = f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-    else:
-        text = f"{value:.1e}"
-    return text.replace("-", _MINUS)
+def _folded(outputs: Sequence[_Output], marked: dict[tuple[str, str, str], str]) -> str:
+    """The list of outputs of 0 and 1: the share of 1 in each split."""
+    if not outputs:
+        return ""
+    items, is_open = [], ""
+    for output in outputs:
+        shares = ", ".join(
+            f"{c.split} {NONE if c.mean is None else percent(c.mean)}" for c in output
+        )
+        messages = [m for (name, _, _), m in marked.items() if name == output[0].name]
+        css = f' class="bad" title="{escape(chr(10).join(messages))}"' if messages else ""
+        is_open = is_open or (' open="open"' if messages else "")
+        items.append(f"<li{css}>{escape(output[0].name)}: 1 in {escape(shares)}</li>")
+    noun = "output" if len(outputs) == 1 else "outputs"
+    summary = f"{len(outputs):,} {noun} of 0 and 1"
+    shown = f"<summary>{summary}</summary><ul>{''.join(items)}</ul>"
+    return f'<details class="folded"{is_open}>{shown}</details>'
 
 
-def _percent(share: float) -> str:
-    if share == 0.0:
-        return "0"
-    return f"{share:.2%}" if share >= 1e-4 else "<0.01%"
+def _cell(lines: Sequence[str], css: str, order: int | str) -> str:
+    shown = "".join(f"<div>{line}</div>" for line in lines)
+    return f'<td class="{css}" data-v="{order}">{shown}</td>'
+
+
+_NUMBERS = ("mean", "std", "min", "max", "moved", "shift", "imputed", "non_finite")
+
+
+def _numbers(key: str, output: _Output, marked: dict[tuple[str, str, str], str]) -> str:
+    """A cell with the number of each split in a line; rows sort by the largest of them."""
+    lines, values = [], []
+    for column in output:
+        value, text = _number(key, column)
+        if value is not None and not math.isnan(value):
+            values.append(float(value))
+        message = marked.get((column.name, column.split, key))
+        css = f' class="bad" title="{escape(message)}"' if message else ""
+        lines.append(f"<div{css}>{escape(text)}</div>")
+    largest = repr(max(values)) if values else ""
+    return f'<td data-v="{largest}">{"".join(lines)}</td>'
+
+
+def _number(key: str, column: ColumnStatistics) -> tuple[float | None, str]:
+    if key == "imputed":
+        return column.imputed_share, percent(column.imputed_share)
+    if key == "non_finite":
+        return column.non_finite_share, percent(column.non_finite_share)
+    if key in ("moved", "shift"):
+        moved = column.shift
+        value = None if moved is None else moved.moved if key == "moved" else moved.mean
+        return value, short(value, 3)
+    value = getattr(column, key)
+    return value, short(value, 3)

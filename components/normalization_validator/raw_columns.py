@@ -18,7 +18,13 @@ from tfx.types.artifact import Artifact
 
 from components.normalization_validator.columns import FeatureSet
 from components.normalization_validator.limits import SECTION, NormalizationLimits
-from components.normalization_validator.report import ColumnStatistics, SplitStatistics, Violation
+from components.normalization_validator.raw_distribution import raw_distribution
+from components.normalization_validator.report import (
+    ColumnStatistics,
+    RawColumn,
+    SplitStatistics,
+    Violation,
+)
 
 _FILE = "FeatureStats.pb"  # as TFX's StatisticsGen calls it
 #: float32 holds every whole number up to this, and beyond it not even those.
@@ -41,28 +47,45 @@ class Span(NamedTuple):
         return self.low == self.high
 
 
-def read(artifact: Artifact, splits: Sequence[str]) -> dict[str, dict[str, Span]]:
-    """Per split, the columns of which values are known. Splits without statistics have none.
+class RawStatistics(NamedTuple):
+    """What StatisticsGen found of the raw columns.
+
+    Attributes:
+        spans: Split -> column -> its values, where they are known.
+        distributions: Of each column and split that has values, in the order of the splits.
+    """
+
+    spans: dict[str, dict[str, Span]]
+    distributions: tuple[RawColumn, ...]
+
+
+def read(artifact: Artifact, splits: Sequence[str]) -> RawStatistics:
+    """Reads the statistics of some splits. Splits without statistics have none.
 
     Args:
         artifact: ExampleStatistics, of StatisticsGen.
         splits: names of splits.
     """
     known = artifact_utils.decode_split_names(artifact.split_names)
-    found: dict[str, dict[str, Span]] = {}
+    spans: dict[str, dict[str, Span]] = {}
+    distributions = []
     for split in splits:
-        found[split] = {}
+        spans[split] = {}
         if split not in known:
             continue
         path = os.path.join(artifact_utils.get_split_uri([artifact], split), _FILE)
         with fileio.open(path, "rb") as file:
             datasets = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read()).datasets
-        for dataset in datasets:
-            for feature in dataset.features:
-                span = _span(feature)
-                if span is not None and len(feature.path.step) == 1:
-                    found[split][feature.path.step[0]] = span
-    return found
+        for feature in (each for dataset in datasets for each in dataset.features):
+            if len(feature.path.step) != 1:
+                continue
+            name = feature.path.step[0]
+            span, distribution = _span(feature), raw_distribution(feature, name, split)
+            if span is not None:
+                spans[split][name] = span
+            if distribution is not None:
+                distributions.append(distribution)
+    return RawStatistics(spans, tuple(distributions))
 
 
 def _span(feature: statistics_pb2.FeatureNameStatistics) -> Span | None:

@@ -119,6 +119,23 @@ class SplitStatistics(_Frozen):
     columns: tuple[ColumnStatistics, ...]
 
 
+class RawColumn(_Frozen):
+    """The distribution of a raw column in one split, as StatisticsGen found it.
+
+    Numbers have `bars` over intervals of equal width from low to high; texts have one bar for each
+    of their most frequent values, `labels`. values: rows with a value; missing: rows without.
+    """
+
+    name: str
+    split: str
+    values: int
+    missing: int
+    bars: tuple[float, ...]
+    labels: tuple[str, ...] | None = None
+    low: float | None = None
+    high: float | None = None
+
+
 class Violation(_Frozen):
     """One violated limit; `message` says all of it in one sentence. value None: infinite."""
 
@@ -132,7 +149,11 @@ class Violation(_Frozen):
 
 
 class Report(_Frozen):
-    """The content of report.json."""
+    """The content of report.json.
+
+    sources: transformed column -> the raw or derived column that it comes from. raw: what is known
+    of those, split by split; empty without StatisticsGen's output.
+    """
 
     format: Literal["tfx-largebatch/normalization_report"] = "tfx-largebatch/normalization_report"
     version: Literal[1] = 1
@@ -140,6 +161,8 @@ class Report(_Frozen):
     limits: NormalizationLimits
     splits: tuple[SplitStatistics, ...]
     violations: tuple[Violation, ...]
+    sources: dict[str, str] = {}
+    raw: tuple[RawColumn, ...] = ()
 
     def to_json(self) -> str:
         """The text of report.json."""

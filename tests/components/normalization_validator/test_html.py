@@ -13,7 +13,7 @@ from components.normalization_validator.check import find_violations
 from components.normalization_validator.columns import Batch, Column, Feature, FeatureSet, Values
 from components.normalization_validator.html import render
 from components.normalization_validator.limits import NormalizationLimits
-from components.normalization_validator.report import Report
+from components.normalization_validator.report import RawColumn, Report
 from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
 
 COLUMNS = (
@@ -21,11 +21,22 @@ COLUMNS = (
     Column('<b>&"quoted"\'', "min_max", 1),
     Column("flat", "z_score", 2),
     Column("never", None, 3),
+    Column("fare_missing", "missing_indicator", 4, source="fare", is_aspect=True),
+    Column("town=Ulm", "one_hot", 5, source="town", is_aspect=True),
+    Column("town_other", "one_hot", 6, source="town", is_aspect=True),
+)
+SOURCES = {c.name: c.source or c.name for c in COLUMNS}
+SHOWN = ("fare", '<b>&"quoted"\'', "flat", "never", "town")
+RAW = (
+    RawColumn(name="fare", split="train", values=9, missing=1, bars=(9.0, 0.0), low=1.0, high=3.0),
+    RawColumn(
+        name="town", split="eval", values=5, missing=5, bars=(3, 2), labels=("Ulm", "<Bonn>")
+    ),
 )
 
 
 def _measured(split: str, rows: int, offset: float) -> Measured:
-    """Four columns; the first value of `fare` is far out."""
+    """Four columns and three of 0 and 1; the first value of `fare` is far out."""
     rng = np.random.default_rng(rows)
     x = np.stack(
         [
@@ -33,14 +44,18 @@ def _measured(split: str, rows: int, offset: float) -> Measured:
             rng.random(rows),
             np.zeros(rows),
             np.full(rows, np.nan),
+            rng.random(rows) < 0.25,
+            np.arange(rows) % 2 == 0,
+            np.arange(rows) % 2 == 1,
         ],
         axis=1,
     )
     imputed = rng.random(x.shape) < 0.1
+    imputed[:, 4:] = False
     x[imputed[:, 0], 0] = 0.0
     x[0, 0] = 1e6
     combine = ComputeStatistics(
-        FeatureSet((Feature("x", 4, COLUMNS),), None, schema_pb2.Schema()), split
+        FeatureSet((Feature("x", len(COLUMNS), COLUMNS),), None, schema_pb2.Schema()), split
     )
     return combine.extract_output(
         combine.add_input(combine.create_accumulator(), Batch(rows, (Values(x, imputed, 0),)))
@@ -53,7 +68,8 @@ def report() -> Report:
     splits = tuple(with_shifts(each, measured[0]) for each in measured)
     limits = NormalizationLimits()
     violations = find_violations({s.split: s.columns for s in splits}, limits)
-    return Report(blessed=False, limits=limits, splits=splits, violations=tuple(violations))
+    found = {"splits": splits, "violations": tuple(violations), "sources": SOURCES, "raw": RAW}
+    return Report(blessed=False, limits=limits, **found)
 
 
 @pytest.fixture(scope="module")
@@ -73,23 +89,49 @@ def test_the_page_is_self_contained(report):
     assert text == render(report)
 
 
-def test_one_row_per_column_and_split(page):
+def test_one_row_per_raw_column_and_a_line_per_split(page):
     rows = page.findall(".//tbody/tr")
-    labels = [(r.find("th").attrib["data-v"], r.findall("td")[1].text) for r in rows]  # pyright: ignore
-    assert labels == [(c.name, split) for c in COLUMNS for split in ("train", "eval")]
+    assert [r.find("th").attrib["data-v"] for r in rows] == list(SHOWN)  # pyright: ignore
+    for row in rows:
+        cells = row.findall("td")
+        assert [line.text for line in cells[2].findall("div")] == ["train", "eval"]
+        heads = page.findall(".//thead/tr/th")
+        assert len(cells) + 1 == len(heads) == 12
 
 
-def test_violated_cells_carry_their_sentence(page, report):
-    marked = [td.attrib["title"] for td in page.findall(".//td[@class='bad']")]
+def test_outputs_of_0_and_1_are_folded(page):
+    rows = page.findall(".//tbody/tr")
+    lists = [[li.text for li in row.findall(".//details/ul/li")] for row in rows]
+    assert lists[1:4] == [[], [], []]
+    (fare,), town = lists[0], lists[4]
+    assert re.fullmatch(r"fare_missing: 1 in train 2\d\.\d\d%, eval 2\d\.\d\d%", fare)
+    assert town == [
+        f"{name}: 1 in train 50.00%, eval 50.00%" for name in ("town=Ulm", "town_other")
+    ]
+
+
+def test_the_raw_column_stands_beside_it(page):
+    rows = page.findall(".//tbody/tr")
+    titles = [[t.text for t in row.findall("td")[0].iter("title")] for row in rows]
+    assert titles == [
+        ["fare, train, raw: 10.00% missing; 1 to 3, highest bar 9"],
+        *([[]] * 3),
+        ["town, eval, raw: 50.00% missing; most frequent: 'Ulm' 3, '<Bonn>' 2"],
+    ]
+
+
+def test_violated_numbers_carry_their_sentence(page, report):
+    marked = [div.attrib["title"] for div in page.findall(".//td/div[@class='bad']")]
     sentences = "\n".join(marked).split("\n")
     assert sorted(sentences) == sorted(v.message for v in report.violations)
-    listed = [li.text for li in page.findall(".//details/ul/li")]
-    assert listed == [v.message for v in report.violations]
+    (listed,) = [each for each in page.iter("details") if "class" not in each.attrib]
+    assert [li.text for li in listed.findall("ul/li")] == [v.message for v in report.violations]
     assert any("column 'never', split eval" in sentence for sentence in sentences)
+    assert "normalisation: 3 limits violated" in [each.text for each in page.iter("span")]
 
 
-def test_each_histogram_says_what_it_shows(page, report):
-    titles = [t.text for t in page.findall(".//svg/title")]
+def test_each_histogram_says_what_it_shows(page):
+    titles = [t.text for row in page.iter("tr") for t in row.findall("td[2]//title")]
     assert len(titles) == 6  # `never` has no finite value
     assert titles[0] is not None
     # One outlier in two thousand does not squeeze the others into one bar.
@@ -101,7 +143,8 @@ def test_each_histogram_says_what_it_shows(page, report):
 def test_a_report_without_a_violation_says_so(report):
     text = render(report.model_copy(update={"violations": (), "blessed": True}))
     assert "Every column is within its limits." in text
-    assert ">BLESSED<" in text
+    assert ">normalisation: within limits<" in text
+    assert "BLESSED" not in text
     assert 'class="bad"' not in text
 
 

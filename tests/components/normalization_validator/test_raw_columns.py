@@ -49,7 +49,7 @@ EVAL = {**TRAIN, "moved": _f(7, 7, 7)}
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory):
     artifact = write_statistics(tmp_path_factory.mktemp("statistics"), train=TRAIN, eval=EVAL)
-    return raw_columns.read(artifact, ["train", "eval", "test"])
+    return raw_columns.read(artifact, ["train", "eval", "test"]).spans
 
 
 def _column(name: str, split: str, **changes) -> ColumnStatistics:

@@ -1,0 +1,59 @@
+"""The distribution of a raw column, out of TFDV's statistics."""
+
+from __future__ import annotations
+
+import math
+
+from tensorflow_metadata.proto.v0 import statistics_pb2
+
+from components.normalization_validator.report import RawColumn
+
+MOST_TEXTS = 20
+LONGEST_TEXT = 60  # characters
+
+
+def raw_distribution(
+    feature: statistics_pb2.FeatureNameStatistics, name: str, split: str
+) -> RawColumn | None:
+    """Return the distribution of a column; None where no row has a value."""
+    kind = feature.WhichOneof("stats")
+    if kind == "num_stats":
+        numbers, texts = feature.num_stats, None
+        common = numbers.common_stats
+    elif kind == "string_stats":
+        numbers, texts = None, feature.string_stats
+        common = texts.common_stats
+    else:
+        return None
+    if not common.num_non_missing:
+        return None
+    fields = {
+        "name": name,
+        "split": split,
+        "values": common.num_non_missing,
+        "missing": common.num_missing,
+    }
+    if texts is not None:
+        buckets = sorted(texts.rank_histogram.buckets, key=lambda each: -each.sample_count)
+        shown = buckets[:MOST_TEXTS]
+        return RawColumn(
+            **fields,
+            bars=tuple(each.sample_count for each in shown),
+            labels=tuple(each.label[:LONGEST_TEXT] for each in shown),
+        )
+    assert numbers is not None
+    buckets = [
+        bucket
+        for histogram in numbers.histograms
+        if histogram.type == statistics_pb2.Histogram.STANDARD and not histogram.name
+        for bucket in histogram.buckets
+        if math.isfinite(bucket.low_value) and math.isfinite(bucket.high_value)
+    ]
+    if not buckets:
+        return None
+    return RawColumn(
+        **fields,
+        bars=tuple(each.sample_count for each in buckets),
+        low=buckets[0].low_value,
+        high=buckets[-1].high_value,
+    )
