@@ -17,6 +17,7 @@ from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.types import Artifact
 from tfx.utils import io_utils
 
+from components.arrow_example_gen.file_patterns import escape
 from components.arrow_example_gen.spans import SEPARATOR, Span, has_placeholders, latest_spans
 
 _PROTO: Any = example_gen_pb2
@@ -84,7 +85,8 @@ class SpanProcessor(InputProcessor):
         for name, pattern in self._patterns.items():
             patterns = self.get_pattern_for_span_version(pattern, span, version).split(SEPARATOR)
             lines += [
-                io_utils.generate_fingerprint(name, f"{self._folder}/{each}") for each in patterns
+                io_utils.generate_fingerprint(name, f"{escape(self._folder)}/{each}")
+                for each in patterns
             ]
         return "\n".join(lines)
 

@@ -25,6 +25,7 @@ from tfx.utils import proto_utils
 
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.driver import resolve_input
+from components.arrow_example_gen.file_patterns import escape, literal_folder
 from components.arrow_example_gen.read_csv import ReadCsv
 from components.arrow_example_gen.read_parquet import ReadParquet
 from components.arrow_example_gen.read_tfrecord import ReadTfrecord
@@ -119,7 +120,7 @@ def _read(exec_properties: Mapping[str, Any], split_pattern: str) -> beam.PTrans
     patterns = split_pattern.split(SEPARATOR)
     files: list[str] = []
     for pattern in patterns:
-        found = sorted(map(str, fileio.glob(f"{folder}/{pattern}")))
+        found = sorted(map(str, fileio.glob(f"{escape(folder)}/{pattern}")))
         if not found:
             raise ValueError(f"{folder}/{pattern} matches no file")
         files += found
@@ -130,7 +131,7 @@ def _read(exec_properties: Mapping[str, Any], split_pattern: str) -> beam.PTrans
         rows = ReadTfrecord(files)
     else:
         shorter = options.get(SHORTER_LISTS, [])
-        rows = ReadParquet(files, [base_folder(folder, each) for each in patterns], shorter)
+        rows = ReadParquet(files, [literal_folder(folder, each) for each in patterns], shorter)
     required = options.get(REQUIRED, [])
     return WithValues(rows, required) if required else rows
 
@@ -142,10 +143,3 @@ def _options(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
     options = struct_pb2.Struct()
     proto_utils.json_to_proto(config, _PROTO.CustomConfig()).custom_config.Unpack(options)
     return json_format.MessageToDict(options)
-
-
-def base_folder(folder: str, pattern: str) -> str:
-    """The folder without wildcards that a pattern's files lie below."""
-    parts = pattern.split("/")[:-1]
-    fixed = next((i for i, part in enumerate(parts) if set(part) & set("*?[")), len(parts))
-    return "/".join([folder, *parts[:fixed]])

@@ -6,11 +6,10 @@ and pandas write them.
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +18,9 @@ import pyarrow.types as types
 
 from components.arrow_example_gen.arrow_file import MAGIC, ArrowFile
 from components.arrow_example_gen.columns import Kind, as_lists, holes, is_list, kind_of
+from components.arrow_example_gen.key_folders import FolderKeys, folder_keys
 
 BATCH_ROWS = 1_000
-_MISSING_KEY = "__HIVE_DEFAULT_PARTITION__"
 _BEYOND_INT64 = 2**63
 
 
@@ -30,7 +29,7 @@ class RowGroup(NamedTuple):
 
     file: str
     number: int
-    keys: tuple[tuple[str, int | str | None], ...]  # columns by the names of the file's folders
+    keys: FolderKeys  # columns by the names of the file's folders
 
 
 def first_number(group: RowGroup) -> int:
@@ -68,14 +67,14 @@ def open_table(files: Sequence[str], folders: str | Sequence[str]) -> ParquetTab
             file the deepest that it lies below.
 
     Raises:
-        ValueError: a file is neither; one lacks a column of the first, or has one that it
-            lacks, or one of another type; or the folders' keys differ.
+        ValueError: a file is neither; one has two columns of one name; one lacks a column of the
+            first, or has one that it lacks, or one of another type; or the folders' keys differ.
     """
     known: dict[str, _Column] = {}
     groups: list[RowGroup] = []
     filled: set[str] = set()
     rows = 0
-    keys = _keys(files, [folders] if isinstance(folders, str) else folders)
+    keys = folder_keys(files, [folders] if isinstance(folders, str) else folders)
     for file in files:
         with open_file(file) as parquet:
             _merge(known, _columns(parquet, file), file, files[0])
@@ -264,6 +263,12 @@ class _Column(NamedTuple):
 
 def _columns(parquet: pq.ParquetFile | ArrowFile, file: str) -> dict[str, _Column]:
     found: dict[str, _Column] = {}
+    repeated = [name for name, times in Counter(parquet.schema_arrow.names).items() if times > 1]
+    if repeated:
+        raise ValueError(
+            f"{file}: the columns must have different names; repeated: {', '.join(repeated)}. "
+            "Rename one of each, or leave it out of the file."
+        )
     for field in parquet.schema_arrow:
         kind = kind_of(field.type)
         value = field.type.value_type if is_list(field.type) else field.type
@@ -336,43 +341,3 @@ def _merge(known: dict[str, _Column], found: dict[str, _Column], file: str, firs
                 f"{file}: column {name!r} is {column.type}, and {before.type} in {first}. All "
                 "Parquet files of one data set need the same types; write it again as one of them."
             )
-
-
-def _keys(
-    files: Sequence[str], folders: Sequence[str]
-) -> dict[str, tuple[tuple[str, int | str | None], ...]]:
-    """The `key=value` folders of each file below its folder, as ints where all values are."""
-    texts: dict[str, dict[str, str | None]] = {}
-    for file in files:
-        above = [each for each in folders if file.startswith(f"{each.rstrip('/')}/")]
-        folder = max(above or folders, key=len)
-        below = os.path.dirname(os.path.relpath(file, folder)) if folder else ""
-        parts = [part.partition("=") for part in below.split(os.sep) if "=" in part]
-        texts[file] = {
-            unquote(name): None if value == _MISSING_KEY else unquote(value)
-            for name, _, value in parts
-        }
-        if list(texts[file]) != list(texts[files[0]]):
-            raise ValueError(
-                f"{file}: its folders name {', '.join(texts[file]) or 'no keys'}, and those of "
-                f"{files[0]} {', '.join(texts[files[0]]) or 'none'}. All files need the same keys."
-            )
-    ints = {
-        name
-        for name in texts[files[0]]
-        if all(_is_int(found[name]) for found in texts.values() if found[name] is not None)
-    }
-    return {
-        file: tuple(
-            (name, int(value) if name in ints and value is not None else value)
-            for name, value in found.items()
-        )
-        for file, found in texts.items()
-    }
-
-
-def _is_int(text: str | None) -> bool:
-    try:
-        return text is not None and -_BEYOND_INT64 <= int(text) < _BEYOND_INT64
-    except ValueError:
-        return False

@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from components.arrow_example_gen.file_patterns import escape
+
 SEPARATOR = "\n"
 """Between the patterns of a window's spans, where one text has to hold them."""
 
@@ -93,7 +95,7 @@ def find_spans(folder: str, pattern: str, glob: Glob) -> list[Span]:
     check_pattern(pattern)
     expression = re.compile(rf"(?:^|/){_to_regex(pattern)}$")
     found: dict[int, dict[int | None, str]] = {}
-    for path in sorted(map(str, glob(_below(folder, _PLACEHOLDER.sub("*", pattern))))):
+    for path in sorted(map(str, glob(_below(escape(folder), _PLACEHOLDER.sub("*", pattern))))):
         match = expression.search(path)
         if match is None:
             continue
@@ -166,7 +168,7 @@ def latest_spans(
 
 def _listing(folder: str, glob: Glob) -> str:
     """Says what is in a folder where a span was expected."""
-    below = [str(path) for path in glob(_below(folder, "*"))]
+    below = [str(path) for path in glob(_below(escape(folder), "*"))]
     names = sorted(path.rstrip("/").rpartition("/")[2] for path in below)
     if not names:
         return f"{folder} is empty or not there"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import glob
 import importlib.resources
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from components.arrow_example_gen.file_patterns import escape, literal_folder
 from components.arrow_example_gen.spans import Span, has_placeholders, latest_spans
 from pipeline.common.errors import ConfigError
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.common.sources import COLUMNAR, Source
 from pipeline.config.config import PACKAGE_SCHEME, DataConfig, is_remote
+from pipeline.data.table_folders import pattern_below
 from transform.spec.common import OTHERS
 
 if TYPE_CHECKING:
@@ -66,7 +70,7 @@ def files(
     found = [
         Path(name)
         for each in patterns
-        for name in sorted(glob.glob(f"{folder}/{each}" if folder else each))
+        for name in sorted(glob.glob(f"{escape(folder)}/{each}" if folder else each))
     ]
     if not found:
         raise ConfigError(
@@ -103,48 +107,44 @@ def column_folders(path: str, field: str, *, source: Source, spans: int = 1) -> 
     folder, _ = place(path, field, source=source)
     if not has_placeholders(path):
         return [folder]
-    patterns = [each.pattern for each in local_spans(path, field, source=source, spans=spans)]
-    paths = [f"{folder}/{each}" if folder else each for each in patterns]
-    return [place(each, field, source=source)[0] for each in paths]
+    found = local_spans(path, field, source=source, spans=spans)
+    return [literal_folder(folder, each.pattern) for each in found]
 
 
 def place(path: str, field: str, *, source: Source) -> tuple[str, str]:
     """Folder without wildcards or placeholders, and the pattern below it: what ExampleGen takes.
 
+    What is there is no wildcard: of an existing file or folder, `[`, `*` and `?` are its name.
+
     Raises:
         ConfigError: a wildcard in a folder's name, where the format has no folders of its own.
     """
-    full = path if is_remote(path) else str(resolve(path, field))
-    if source in COLUMNAR and not is_remote(path) and Path(full).is_dir():
-        return full, _pattern_below(Path(full), path, field, source)
-    *folders, name = full.split("/")
-    varies = [glob.has_magic(part) or has_placeholders(part) for part in folders]
-    fixed = varies.index(True) if True in varies else len(folders)
-    if source not in COLUMNAR and any(map(glob.has_magic, folders)):
+    if is_remote(path):
+        folder, pattern = _split(path, lambda _: False)
+    else:
+        full = str(resolve(path, field))
+        if source in COLUMNAR and Path(full).is_dir():
+            return full, pattern_below(Path(full), path, field, source)
+        folder, pattern = _split(full, os.path.exists)
+    if source not in COLUMNAR and any(map(glob.has_magic, pattern.split("/")[:-1])):
         raise ConfigError(
             f"{field}={path}: a wildcard is allowed in the file's name, not in its folder."
         )
-    return "/".join(folders[:fixed]), "/".join([*folders[fixed:], name])
+    return folder, pattern
 
 
-def _pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
-    """Pattern of the files of a format in a folder, or in `key=value` folders below it."""
-    found = sorted(folder.rglob(f"*.{source}"))
-    if not found:
-        raise ConfigError(
-            f"{field}={path}: {folder} is a folder without *.{source} files, in it or below it. "
-            "Name the files in it."
-        )
-    levels = []
-    for file in found:
-        parts = file.relative_to(folder).parts[:-1]
-        levels.append("/".join(f"{part.partition('=')[0]}=*" for part in parts if "=" in part))
-        if any("=" not in part for part in parts) or levels[-1] != levels[0]:
-            raise ConfigError(
-                f"{field}={path}: {file} does not lie in the same key=value folders as {found[0]}. "
-                f"Name the files by a glob, {folder}/*/*.{source}."
-            )
-    return "/".join(filter(None, [levels[0], f"*.{source}"]))
+def _split(path: str, exists: Callable[[str], bool]) -> tuple[str, str]:
+    """The part of a path that is surely no pattern, and the rest as a pattern."""
+    parts = path.split("/")
+    for i, part in enumerate(parts):
+        is_there = glob.has_magic(part) and exists("/".join(parts[: i + 1]))
+        if has_placeholders(part) or (glob.has_magic(part) and not is_there):
+            break
+    else:
+        i = len(parts) - 1
+        parts[i] = glob.escape(parts[i])
+    folder = "/".join(parts[:i])
+    return folder or "/" * path.startswith("/"), "/".join(parts[i:])
 
 
 def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
@@ -229,8 +229,7 @@ def _input(data: DataConfig) -> tuple[str, Any]:
     held_out = place(data.eval_path, "data.eval_path", source=data.source)
     base = _common_folder(train[0], held_out[0])
     patterns = [
-        f"{folder.removeprefix(base).lstrip('/')}/{name}".lstrip("/")
-        for folder, name in (train, held_out)
+        f"{_escape_below(base, folder)}/{name}".lstrip("/") for folder, name in (train, held_out)
     ]
     return base, Input(
         splits=[
@@ -238,6 +237,11 @@ def _input(data: DataConfig) -> tuple[str, Any]:
             split(name="eval", pattern=patterns[1]),
         ]
     )
+
+
+def _escape_below(base: str, folder: str) -> str:
+    below = folder.removeprefix(base).lstrip("/")
+    return below if is_remote(base) else escape(below)
 
 
 def _common_folder(first: str, second: str) -> str:

@@ -22,6 +22,7 @@ from pipeline.config.config import DataConfig
 from pipeline.data.csv_files import ColumnType, csv_blocks, open_csv
 from pipeline.data.data_sources import files, place
 from pipeline.data.peek import open_parquet
+from pipeline.data.table_folders import source_of_folder
 from pipeline.data.tfrecord_files import kinds_of, tfrecord_blocks
 from pipeline.features.column_counter import ColumnCounter, cells_of, hash_numbers
 from pipeline.features.date_facts import DateFacts, counted_dates, text_dates
@@ -137,7 +138,7 @@ def measure(
     """Reads a file and measures its columns.
 
     Args:
-        path: a file, a glob, or `package://...`.
+        path: a file, a folder of Parquet or Arrow files, a glob, or `package://...`.
         source: its format; None: by its name.
         csv: how a CSV file is written; None: that is found by itself.
         max_rows: rows of the sample at most, about; about half as many of a longer file.
@@ -167,7 +168,7 @@ def source_of(path: str) -> Source:
         ConfigError: its name does not tell.
     """
     if Path(path).is_dir():
-        return "parquet"
+        return source_of_folder(Path(path))
     suffixes = Path(path.removesuffix(".gz")).suffixes
     for suffix in reversed(suffixes):
         if suffix.lower() in SUFFIXES:

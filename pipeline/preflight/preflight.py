@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib
 import os
 import tempfile
@@ -27,7 +28,7 @@ def check_writable(config: PipelineConfig) -> None:
     """Makes the folders that the run writes to.
 
     Raises:
-        ConfigError: one cannot be made or written to.
+        ConfigError: one cannot be made or written to, or TFX and Beam cannot read below it.
     """
     for field, folder in (
         ("output.folder", config.output.folder),
@@ -39,6 +40,8 @@ def check_writable(config: PipelineConfig) -> None:
                 f"{field}={folder}: a run on this machine needs a folder on this machine. "
                 f"Use --set {field}=<folder>, or run the pipeline where {folder} can be reached."
             )
+        if field == "output.folder":
+            _check_no_wildcards(folder)
         _check_writable(Path(folder), field)
 
 
@@ -82,6 +85,19 @@ def _peek(config: PipelineConfig, field: Literal["path", "eval_path"]) -> DataPe
             "label in features.derive."
         )
     return seen.having(label)
+
+
+def _check_no_wildcards(folder: str) -> None:
+    """Beam's file sinks and TFX's readers of artifacts take every path below it as a pattern.
+
+    Where one has a wildcard, `beam.io.WriteToTFRecord` does not find the parts that it wrote.
+    """
+    if glob.has_magic(folder):
+        raise ConfigError(
+            f"output.folder={folder}: Beam and TFX take `[`, `*` and `?` in a path as wildcards: "
+            "nodes would not find each other's files. Name a folder without them, or rename "
+            "the folder that it lies in."
+        )
 
 
 def _check_writable(folder: Path, field: str) -> None:

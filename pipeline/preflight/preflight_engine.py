@@ -37,7 +37,9 @@ def folders_of(config: PipelineConfig) -> Folders:
     for field in ("path", "eval_path"):
         value = getattr(config.data, field)
         if value and not is_remote(value):
-            found = files(value, f"data.{field}", source=config.data.source)
+            found = files(
+                value, f"data.{field}", source=config.data.source, spans=config.data.spans
+            )
             local.append((f"data.{field}", str(found[0])))
     if not is_remote(config.output.folder):
         local.append(("output.folder", config.output.folder))

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.sources import COLUMNAR, SUFFIXES
+from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
 from pipeline.data import data_sources
 from pipeline.data.csv_files import open_csv
 from pipeline.data.peek import open_parquet
+from pipeline.data.table_folders import source_of_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,7 @@ _ENDINGS: dict[str, InputFormat] = {
 
 @dataclass
 class InputRows:
-    """The rows of one file.
+    """The rows of one file or table.
 
     Attributes:
         path: of the file, as an error calls it.
@@ -71,6 +72,8 @@ def format_of(path: str) -> InputFormat:
     name = Path(path.removesuffix(".gz").removesuffix(".bz2"))
     if path == STANDARD_INPUT:
         return "csv"
+    if Path(path).is_dir():
+        return source_of_folder(Path(path))
     if name.suffix.lower() in _ENDINGS:
         return _ENDINGS[name.suffix.lower()]
     raise ConfigError(
@@ -80,32 +83,33 @@ def format_of(path: str) -> InputFormat:
 
 
 @contextlib.contextmanager
-def input_file(path: str) -> Iterator[Path]:
-    """The file on this machine that holds the rows; standard input is written into one.
+def input_files(path: str, kind: InputFormat) -> Iterator[list[Path]]:
+    """The files on this machine that hold the rows; standard input is written into one.
 
     Raises:
-        ConfigError: there is none, or several.
+        ConfigError: there is none, or several of a format whose files are no parts of one table.
     """
     if path == STANDARD_INPUT:
         with tempfile.NamedTemporaryFile(prefix="predict-") as spooled:
             shutil.copyfileobj(sys.stdin.buffer, spooled)
             spooled.flush()
-            yield Path(spooled.name)
+            yield [Path(spooled.name)]
         return
-    found = data_sources.files(path, "--data", base="the working directory")
-    if len(found) > 1:
+    source = "csv" if kind == "jsonl" else kind
+    found = data_sources.files(path, "--data", source=source, base="the working directory")
+    if len(found) > 1 and kind not in COLUMNAR:
         raise ConfigError(f"--data={path}: {len(found)} files match; name one.")
-    yield found[0]
+    yield found
 
 
 def open_rows(
-    file: Path, shown: str, kind: InputFormat, options: CsvOptions, *, skip: bool
+    files: Sequence[Path], shown: str, kind: InputFormat, options: CsvOptions, *, skip: bool
 ) -> InputRows:
-    """Opens a file.
+    """Opens a file, or the files of one Parquet or Arrow table.
 
     Args:
-        file: on this machine.
-        shown: what an error calls it.
+        files: on this machine, as of `input_files`.
+        shown: what an error calls it: the path that the user gave.
         kind: its format.
         options: how CSV is written.
         skip: pass over rows that cannot be read.
@@ -113,10 +117,11 @@ def open_rows(
     Raises:
         ConfigError: it is no file of this format.
     """
+    if kind == "parquet" or kind == "arrow":
+        return _parquet(files, shown, kind)
+    (file,) = files
     if kind == "csv":
         return _csv(file, shown, options, skip=skip)
-    if kind in COLUMNAR:
-        return _parquet(file, shown)
     return _jsonl(file, shown) if kind == "jsonl" else _tfrecord(file, shown, skip=skip)
 
 
@@ -149,10 +154,13 @@ def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRow
     return InputRows(shown, table.columns, found, decimal, place, unreadable)
 
 
-def _parquet(file: Path, shown: str) -> InputRows:
+def _parquet(files: Sequence[Path], shown: str, source: Source) -> InputRows:
     from components.arrow_example_gen.parquet import batches
 
-    table = open_parquet([file], str(file.parent))
+    folders = [str(files[0].parent)]
+    if shown != STANDARD_INPUT:
+        folders = data_sources.column_folders(shown, "--data", source=source)
+    table = open_parquet(files, folders)
     names = list(table.columns)
     found = (
         batch.slice(start, BATCH_ROWS)
@@ -160,7 +168,7 @@ def _parquet(file: Path, shown: str) -> InputRows:
         for batch in batches(group, names)
         for start in range(0, batch.num_rows, BATCH_ROWS)
     )
-    return InputRows(shown, names, _told(found, file, shown))
+    return InputRows(shown, names, _told(found, files[0], shown))
 
 
 def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:

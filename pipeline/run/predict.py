@@ -7,7 +7,6 @@ the model's serving signature does the rest, normalisation included.
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.common.whole_files import message_stream, whole_file
-from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_file, open_rows
+from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
 from pipeline.run.predictor import Predictor, latest_version
 from pipeline.run.raw_rows import Wrong
 
@@ -76,8 +75,9 @@ def predict(
 
     Args:
         model: a SavedModel, or a folder of numbered versions of it.
-        source: CSV with a header line, Parquet, TFRecord of tf.Example or JSON lines; `-` for
-            standard input. It needs every raw column that the model reads, in any order.
+        source: CSV with a header line, Parquet, Arrow, TFRecord of tf.Example or JSON lines; a
+            folder or a glob of Parquet or Arrow files; `-` for standard input. It needs every raw
+            column that the model reads, in any order.
             `package://` paths work as in the YAML.
         output: CSV to write: the kept columns and the predictions'. None shows the first rows.
         kind: format of `source`; None: by its name.
@@ -96,12 +96,12 @@ def predict(
     options = csv_options or CsvOptions()
     kind = kind or format_of(source)
     version = latest_version(model)
-    with input_file(source) as file:
-        if output is not None and output.exists() and os.path.samefile(output, file):
+    with input_files(source, kind) as files:
+        if output is not None and output.exists() and any(map(output.samefile, files)):
             raise ConfigError(
                 f"--output={output}: is the input itself, which would be lost; name another file."
             )
-        rows = open_rows(file, source, kind, options, skip=on_error == "skip")
+        rows = open_rows(files, source, kind, options, skip=on_error == "skip")
         kept = _kept(rows, keep)
         predictor = Predictor(version)
         _check_columns(predictor, rows, tfrecord=kind == "tfrecord")

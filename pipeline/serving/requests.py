@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pipeline.common.errors import ConfigError, missing_columns
-from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_file, open_rows
+from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
 from pipeline.run.predictor import KINDS
 from pipeline.run.raw_rows import ModelRows, model_rows
 from pipeline.serving.exported_model import RAW, SERVING_DEFAULT, ExportedModel, RawColumn
@@ -67,8 +67,8 @@ def rows_file(
     from components import CsvOptions
 
     kind = kind or format_of(source)
-    with input_file(source) as file:
-        yield open_rows(file, source, kind, csv_options or CsvOptions(), skip=False)
+    with input_files(source, kind) as files:
+        yield open_rows(files, source, kind, csv_options or CsvOptions(), skip=False)
 
 
 def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRows:

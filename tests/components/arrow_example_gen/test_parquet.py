@@ -141,3 +141,26 @@ def test_the_first_list_that_a_missing_int_shortens(tmp_path):
     assert hole is not None
     assert (Path(hole.file).name, hole.group, hole.row) == ("a", 2, 1)
     assert first_hole(table, "floats") is None
+
+
+def repeated_columns() -> pa.Table:
+    return pa.table([[1, 2], [3, 4], [0, 1], [5.0, 6.0]], names=["x", "x", "y", "z"])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_columns_of_one_name_are_refused_with_the_name(tmp_path, ending, place):
+    files = [tmp_path / f"{i}.{ending}" for i in range(2)]
+    for i, file in enumerate(files):
+        table = repeated_columns() if i == place else pa.table({"x": [1], "y": [0], "z": [1.0]})
+        if ending == "parquet":
+            pq.write_table(table, file)
+        else:
+            write_arrow(table, file)
+    with pytest.raises(ValueError, match=rf"{place}\.{ending}: .*repeated: x\."):
+        open_table([str(file) for file in files], str(tmp_path))
+
+
+def write_arrow(table: pa.Table, file: Path) -> None:
+    with pa.ipc.new_file(str(file), table.schema) as writer:
+        writer.write_table(table)

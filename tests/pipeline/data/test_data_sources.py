@@ -16,13 +16,16 @@ import tensorflow as tf
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
+from components import CsvOptions
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, SplitConfig
 from pipeline.data import data_sources, peek
 from pipeline.engines.engine import Engine
 from pipeline.engines.in_memory import InMemory
 from pipeline.engines.multi_processing import MultiProcessing
+from pipeline.features.column_facts import measure
 from pipeline.preflight.part import Part
+from pipeline.run.input_rows import open_rows
 from transform import FeatureSpec, Label
 
 ROWS: list[dict[str, Any]] = [
@@ -305,6 +308,27 @@ def test_a_parquet_column_that_examples_cannot_hold(tmp_path):
     assert seen is not None
     assert seen.columns == {"when": "string"}
     assert seen.left_out == {"where": "struct<lat: double>"}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "feather"])
+def test_two_columns_of_one_name_are_refused_by_every_look_at_the_data(ending, tmp_path):
+    """As `run`, `init` and `features suggest` read it, and `predict`."""
+    file = tmp_path / f"rows.{ending}"
+    table = pa.table([[1, 2], [3, 4], [0, 1]], names=["x", "x", "y"])
+    if ending == "parquet":
+        pq.write_table(table, file)
+    else:
+        with pa.ipc.new_file(str(file), table.schema) as writer:
+            writer.write_table(table)
+    source: Any = "parquet" if ending == "parquet" else "arrow"
+    looks = [
+        lambda: peek.peek(DataConfig(source=source, path=str(file))),
+        lambda: measure(str(file)),
+        lambda: open_rows([file], str(file), source, CsvOptions(), skip=False),
+    ]
+    for look in looks:
+        with pytest.raises(ConfigError, match=rf"rows\.{ending}: .*repeated: x\."):
+            look()
 
 
 def test_compressed_csv_files(tmp_path):
