@@ -137,7 +137,7 @@ class LiveView:
         table.add_column(width=1)
         table.add_column(no_wrap=True)
         table.add_column(justify="right", no_wrap=True)
-        table.add_column(overflow="ellipsis", no_wrap=True)
+        table.add_column(overflow="fold")
         for node in self._state.nodes:
             if node.status == "running":
                 mark, style = self._spinner, "bold"
