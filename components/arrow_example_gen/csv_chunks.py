@@ -1,0 +1,139 @@
+"""Cuts a CSV text into chunks of whole records, and counts these without parsing them.
+
+Arrow's own reader cuts blocks where they are full: it takes the LF of a CRLF at the edge of two
+blocks for an empty line, within quotes too (apache/arrow cpp/src/arrow/csv/reader.cc,
+`CSVBufferIterator`), and reads ahead on a thread that must not outlive Python.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from components.arrow_example_gen.byte_masks import (
+    after,
+    count_bits,
+    end_of_last,
+    find_bytes,
+    odd_before_or_at,
+)
+from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.csv_records import (
+    LONGEST_RECORD,
+    BadRecord,
+    CsvRecords,
+    OpenQuote,
+)
+from components.arrow_example_gen.csv_text import Utf8Stream
+
+
+class Chunk(NamedTuple):
+    """Whole records.
+
+    Attributes:
+        data: their text in UTF-8.
+        count: how many they are, blank lines left out.
+        rows: their cells, where only Python's `csv` module reads them right: Arrow's scanner does
+            not see what stands behind a NUL (`_mm_cmpistrc`), and knows no comments.
+    """
+
+    data: memoryview
+    count: int
+    rows: list[list[str]] | None = None
+
+
+class _Cut(NamedTuple):
+    end: int
+    count: int
+    rows: list[list[str]] | None = None
+
+
+def chunks(stream: Utf8Stream, delimiter: str, options: CsvOptions, size: int) -> Iterator[Chunk]:
+    """Yield the records of a text, some MB at a time.
+
+    Args:
+        stream: from its beginning.
+        delimiter: between cells.
+        options: quote and comment.
+        size: bytes of a chunk; a record that is longer makes it longer.
+
+    Raises:
+        BadRecord: a quote does not end, or a record is too long. Its line is that in the chunk.
+        UnicodeDecodeError: the text is none.
+    """
+    left = b""
+    while True:
+        found = stream.read(max(size - len(left), len(left), 1))
+        data, is_last = left + found, not found
+        if data:
+            cut = _regular_cut(data, delimiter, options, is_last=is_last)
+            if cut is None:
+                cut = _exact_cut(data, delimiter, options, is_last=is_last)
+            if cut.end:
+                yield Chunk(memoryview(data)[: cut.end], cut.count, cut.rows)
+            left = data[cut.end :]
+        if is_last:
+            return
+        if len(left) > LONGEST_RECORD:
+            raise BadRecord(1, f"a record is longer than {LONGEST_RECORD >> 20} MB.")
+
+
+def exact_rows(data: memoryview, delimiter: str, options: CsvOptions) -> list[list[str]]:
+    """Return the cells of whole records as Python's `csv` module reads them."""
+    text = io.StringIO(str(data, "utf-8"), newline="")
+    return [record.cells for record in CsvRecords(text, delimiter, options)]
+
+
+def _exact_cut(data: bytes, delimiter: str, options: CsvOptions, *, is_last: bool) -> _Cut:
+    if not is_last:  # a line or a character at the end may not be whole
+        data = data[: _last_line_end(data)]
+    text = data.decode()
+    records = CsvRecords(io.StringIO(text, newline=""), delimiter, options)
+    rows: list[list[str]] = []
+    try:
+        for record in records:
+            rows.append(record.cells)
+    except OpenQuote:
+        if is_last:
+            raise
+        return _Cut(len(text[: records.start].encode()), len(rows), rows)
+    return _Cut(len(data), len(rows), rows)
+
+
+def _last_line_end(data: bytes) -> int:
+    """Where the last line ends; the LF of a CR that ends the data may be still to come."""
+    return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
+
+
+def _regular_cut(data: bytes, delimiter: str, options: CsvOptions, *, is_last: bool) -> _Cut | None:
+    """Where the last whole record ends, and how many there are; None where that is not plain."""
+    if b"\0" in data or (options.comment and _has_line_with(options.comment.encode(), data)):
+        return None
+    codes = np.frombuffer(data, np.uint8)
+    line_ends = ends = find_bytes(codes, b"\n\r" if b"\r" in data else b"\n")
+    quote = options.quote.encode()
+    if quote in data:
+        quotes = find_bytes(codes, quote)
+        quoted = odd_before_or_at(quotes)
+        may_open = line_ends | find_bytes(codes, delimiter.encode()) | (quotes & ~quoted)
+        # A quote that opens no cell, within one without quotes, is a character as any other.
+        if (quotes & quoted & ~after(may_open)).any():
+            return None
+        if is_last and quoted[-1] >> np.uint64(63):
+            raise OpenQuote(1, f"a cell begins with {options.quote} that does not end.")
+        ends = line_ends & ~quoted
+    if is_last:
+        end = len(data)
+    else:
+        if data.endswith(b"\r"):  # its LF may be still to come
+            ends[-1] &= ~np.uint64(1 << (len(data) - 1) % 64)
+        end = end_of_last(ends)
+    count = count_bits(ends & ~after(line_ends))  # an end right after an end is an empty line
+    return _Cut(end, count + int(end_of_last(ends) < end))
+
+
+def _has_line_with(start: bytes, data: bytes) -> bool:
+    return data.startswith(start) or b"\n" + start in data or b"\r" + start in data

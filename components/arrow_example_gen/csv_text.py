@@ -1,0 +1,123 @@
+"""The text of a CSV file: decompressed, in UTF-8 or as lines, without a byte order mark."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, BinaryIO, NamedTuple
+
+from components.arrow_example_gen.decompress import open_decompressed
+
+_BYTES = 2**16
+_UTF8_MARK = codecs.BOM_UTF8
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins as UTF-16's does
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+class Undecodable(NamedTuple):
+    """A byte that is no text of an encoding, and its line, from 1."""
+
+    line: int
+    byte: int
+
+
+def encoding_of(file: str) -> str:
+    """Return the encoding that a file's byte order mark names; UTF-8 without one."""
+    with open_decompressed(file) as stream:
+        start = stream.read(4)
+    return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
+
+
+class Utf8Stream:
+    """Reads a file as UTF-8, whatever its encoding."""
+
+    def __init__(self, file: str, encoding: str):
+        """Opens a file.
+
+        Args:
+            file: its path.
+            encoding: of it.
+        """
+        self._source: Any = open_decompressed(file)
+        self._is_utf8 = codecs.lookup(encoding).name == "utf-8"
+        if not self._is_utf8:
+            self._source = io.TextIOWrapper(self._source, encoding, newline="")
+        self._begun = False
+
+    def read(self, size: int) -> bytes:
+        """Return `size` bytes or characters, fewer only before the end, none at the end.
+
+        Raises:
+            UnicodeDecodeError: they are no text of the encoding. UTF-8 is not checked.
+            DamagedFile: they cannot be decompressed.
+        """
+        found = self._source.read(size)
+        found = found if self._is_utf8 else found.encode()
+        if not self._begun:
+            self._begun = True
+            found = found.removeprefix(_UTF8_MARK)
+        return found
+
+    def __enter__(self) -> Utf8Stream:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the file."""
+        self._source.close()
+
+
+def lines(file: str, encoding: str) -> Iterator[str]:
+    """Yield the lines of a file, each with its end.
+
+    Raises:
+        UnicodeDecodeError: bytes are no text of the encoding.
+    """
+    source = open_decompressed(file)
+    with io.TextIOWrapper(source, encoding, newline="") as text:
+        for number, line in enumerate(text):
+            yield line.removeprefix("\ufeff") if number == 0 else line
+
+
+def find_undecodable(file: str, encoding: str) -> Undecodable | None:
+    """Find the first byte of a file that is no text of an encoding."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding)(), True)
+    line = 1
+    with closing(open_decompressed(file)) as stream:
+        while True:
+            data, state = stream.read(_BYTES), decoder.getstate()
+            try:
+                line += decoder.decode(data, final=not data).count("\n")
+            except UnicodeDecodeError:
+                decoder.setstate(state)
+                return _first_undecodable(decoder, data, line)
+            if not data:
+                return None
+
+
+def _first_undecodable(decoder: Any, data: bytes, line: int) -> Undecodable:
+    """Decode byte by byte: how much of `data` is text, only the decoder tells."""
+    try:
+        for place in range(len(data)):
+            line += decoder.decode(data[place : place + 1]).count("\n")
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        return Undecodable(line, error.object[error.start])
+    raise AssertionError("text in parts that is none as a whole")
+
+
+def read_start(stream: Utf8Stream | BinaryIO, size: int) -> bytes:
+    """Return at least `size` bytes; fewer where the stream has no more."""
+    parts: list[bytes] = []
+    length = 0
+    while length < size and (part := stream.read(size - length)):
+        parts.append(part)
+        length += len(part)
+    return b"".join(parts)
