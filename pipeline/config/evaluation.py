@@ -66,6 +66,7 @@ WHERE_UNDEFINED: dict[str, str] = {
     "precision": "no row is taken for positive",
     "recall": "no row is positive",
     "r2": "all labels are equal",
+    "calibration_error": "a label or a probability is not a number",
 }
 """Metrics that are NaN of some rows whose labels and predictions are numbers, and of which."""
 
@@ -223,7 +224,7 @@ class EvaluationConfig(BaseModel):
                 class_name=METRICS[name].class_name,
                 module=METRICS[name].module,
                 config=f'"name": "{name}"',
-                per_slice_thresholds=self._tfma_thresholds(name) if name in names else [],
+                per_slice_thresholds=self._tfma_thresholds(name),
             )
             for name in dict.fromkeys(
                 names if kind == "regression" else (*names, CALIBRATION_ERROR)
@@ -275,11 +276,12 @@ class EvaluationConfig(BaseModel):
         )
 
     def _tfma_thresholds(self, name: str) -> list[tfma.PerSliceMetricThreshold]:
-        """Where anything is judged, every metric must at least be a number.
+        """The metrics with thresholds decide; labels and probabilities must be numbers at least.
 
-        A metric without one would be NaN unseen, and so would a label that a metric takes for 0.
+        An accuracy takes a NaN for 0, and would hold its bound.
         """
-        if not self.is_judged:
+        numbers = (MEAN_LABEL, CALIBRATION_ERROR)
+        if not self.is_judged or (name not in self.thresholds and name not in numbers):
             return []
         better = METRICS[name].higher_is_better if name in METRICS else True
         return _tfma_threshold(self.thresholds.get(name, MetricThreshold()), better)

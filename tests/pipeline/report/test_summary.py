@@ -164,6 +164,7 @@ def test_max_loss_holds_while_there_is_no_baseline(
             metrics = {
                 key: auc,
                 metric_types.MetricKey("mean_label", model_name=candidate): mean_label,
+                metric_types.MetricKey("calibration_error", model_name=candidate): 0.1,
             }
             if has_baseline:
                 metrics |= {
