@@ -86,53 +86,52 @@ def test_no_threshold_holds_for_it(write: Any, tmp_path: Path, bounds: dict[str,
     assert np.isnan(summary.slice_values(uri)[0][1]["auc"])
 
 
-@pytest.mark.parametrize("slices", [(), ("city",)])
-@pytest.mark.parametrize("undefined", ["auc", "auc_precision_recall", "precision", "recall"])
-def test_a_metric_without_a_threshold_does_not_decide(
-    tmp_path: Path, undefined: str, slices: tuple[str, ...]
-) -> None:
-    """It is undefined of all rows here, and of each slice; the accuracy is 1."""
+def test_a_metric_without_a_threshold_does_not_decide(tmp_path: Path) -> None:
+    """All are undefined of all rows here, and of each slice; the accuracy is 1."""
     evaluation = EvaluationConfig.model_validate(
         {
-            "metrics": [undefined],
-            "slices": slices,
+            "metrics": METRICS,
+            "slices": ["city"],
             "thresholds": {"binary_accuracy": {"lower_bound": 0.9}},
+            "require_better_than_constant": False,
         }
     )
     frame = rows([0.0] * 4).assign(bought=0.0, prediction=0.1, amount=1.0)
     uri = of_frame(evaluation, frame, tmp_path / "evaluation")
-    assert math.isnan(dict(summary.slice_values(uri))[""][undefined])
+    values = dict(summary.slice_values(uri))[""]
+    assert all(math.isnan(values[metric]) for metric in METRICS)
     assert tfma.load_validation_result(uri).validation_ok
 
 
-def test_r2_of_equal_labels_does_not_decide(tmp_path: Path) -> None:
-    for thresholds, holds in (
+def holds(evaluation: dict[str, Any], kind: Any, values: dict[str, float]) -> bool:
+    """TFMA's own check of metrics of all rows."""
+    config = EvaluationConfig.model_validate(
+        {**evaluation, "require_better_than_constant": False}
+    ).eval_config(label="bought", kind=kind, weight=None)
+    metrics = {metric_types.MetricKey(name): value for name, value in values.items()}
+    return metrics_validator.validate_metrics(((), metrics), config).validation_ok
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "expected"),
+    [
         ({"mean_absolute_error": {"upper_bound": 1.0}}, True),
         ({"r2": {"lower_bound": -9.0}}, False),
         ({"r2": {"upper_bound": 9.0}}, False),
-    ):
-        evaluation = EvaluationConfig.model_validate({"thresholds": thresholds})
-        config = evaluation.eval_config(label="bought", kind="regression", weight=None)
-        config.model_specs[0].prediction_key = "prediction"
-        config.model_specs[0].signature_name = ""
-        del config.model_specs[0].preprocessing_function_names[:]
-        folder = str(tmp_path / "-".join(thresholds) / str(holds))
-        frame = pd.DataFrame({"bought": [3.0], "prediction": [2.5]})
-        tfma.analyze_raw_data(frame, config, output_path=folder)
-        assert tfma.load_validation_result(folder).validation_ok == holds
+        ({"mean_absolute_error": {"upper_bound": 1.0}, "r2": {"max_loss": 9.0}}, False),
+    ],
+)
+def test_r2_of_equal_labels_decides_where_it_has_a_threshold(
+    thresholds: dict[str, Any], expected: bool
+) -> None:
+    values = {"mean_absolute_error": 0.5, "r2": math.nan, "mean_label": 3.0}
+    assert holds({"thresholds": thresholds}, "regression", values) == expected
 
 
 @pytest.mark.parametrize("guard", ["mean_label", "calibration_error"])
 def test_labels_and_probabilities_have_to_be_numbers(guard: str) -> None:
     """An accuracy takes NaN for the negative class, and holds its bound."""
-    evaluation = EvaluationConfig.model_validate(
-        {"metrics": ["auc"], "thresholds": {"binary_accuracy": {"lower_bound": 0.3}}}
-    )
-    config = evaluation.eval_config(label="bought", kind="binary", weight=None)
-    metrics = {"binary_accuracy": 0.9, "auc": math.nan, "mean_label": 0.5, "calibration_error": 0.1}
-    for value, holds in ((metrics[guard], True), (math.nan, False)):
-        found = {metric_types.MetricKey(name): number for name, number in metrics.items()}
-        result = metrics_validator.validate_metrics(
-            ((), found | {metric_types.MetricKey(guard): value}), config
-        )
-        assert result.validation_ok == holds
+    evaluation = {"metrics": ["auc"], "thresholds": {"binary_accuracy": {"lower_bound": 0.3}}}
+    values = {"binary_accuracy": 0.9, "auc": math.nan, "mean_label": 0.5, "calibration_error": 0.1}
+    assert holds(evaluation, "binary", values)
+    assert not holds(evaluation, "binary", values | {guard: math.nan})
