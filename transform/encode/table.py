@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from transform.columns.block import Block
 from transform.columns.grouped import ResolvedGroup
-from transform.encode import bucketize, date, hash, integer, multi_hot, one_hot, vocabulary
+from transform.encode import bucketize, date, hash, integer, multi_hot, one_hot, text, vocabulary
 from transform.encode.encoder import Encoder, Inputs, Members
 
 ENCODERS: dict[str, Encoder] = {
     module.ENCODER.name: module.ENCODER
-    for module in (vocabulary, integer, bucketize, hash, one_hot, multi_hot, date)
+    for module in (vocabulary, integer, bucketize, hash, one_hot, multi_hot, date, text)
 }
 
 

@@ -1,4 +1,4 @@
-"""The encoders: what takes the place of a category, of a number's bucket, or of a date."""
+"""The encoders: what takes the place of a category, a number's bucket, a date, or a text."""
 
 from __future__ import annotations
 
@@ -265,8 +265,40 @@ class Date(Options):
         return self
 
 
+class Text(Options):
+    """Free text as its terms: words and neighbouring words, each with its TF-IDF weight.
+
+    encode: text                                     10,000 terms of one or two words
+    encode: {text: {top_k: 2000, ngrams: 1}}         2,000 words
+    """
+
+    own_missing: ClassVar[str | None] = "no term, as a text without known ones"
+
+    top_k: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="number of terms kept, those in the most rows first",
+    )
+    min_count: int = Field(
+        default=2, ge=1, description="rows of the analysis data that a kept term is in at least"
+    )
+    ngrams: int = Field(
+        default=2, ge=1, le=3, description="a term is one word, or up to so many in a row"
+    )
+    max_terms: int = Field(
+        default=64,
+        ge=1,
+        le=1_000,
+        description="different terms of a row that reach the model, those of the largest weight",
+    )
+    sublinear_tf: bool = Field(
+        default=False, description="a term that a row holds n times counts 1 + log(n), not n"
+    )
+
+
 class Encode(Model):
-    """Exactly one way to turn a column into ids, or into 0/1 columns."""
+    """Exactly one way to turn a column into ids, 0/1 columns, or weighted terms."""
 
     vocabulary: Vocabulary | None = None
     integer: Integer | None = None
@@ -275,13 +307,15 @@ class Encode(Model):
     one_hot: OneHot | None = None
     multi_hot: MultiHot | None = None
     date: Date | None = None
+    text: Text | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         # `encode: vocabulary` and, in YAML, `encode: {vocabulary: }` for `{vocabulary: {}}`.
-        if value == "vocabulary" or value == {"vocabulary": None}:
-            return {"vocabulary": {}}
+        for name in ("vocabulary", "text"):
+            if value == name or value == {name: None}:
+                return {name: {}}
         return value
 
     @model_validator(mode="after")
