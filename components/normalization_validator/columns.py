@@ -20,6 +20,9 @@ from trainer_module.data.feature_layout import FeatureLayout, read_schema
 
 #: Kinds whose value says that the source was missing: the value itself is not an imputed one.
 _NEVER_IMPUTED = frozenset({"missing_indicator"})
+#: Kinds of columns that are places for the terms of a text, the largest weight first: what is in
+#: one of them says nothing of the others. One column for each text is looked at, its first id.
+_PLACES_OF_TEXTS = frozenset({"text", "text_weight"})
 
 
 class Column(NamedTuple):
@@ -123,12 +126,17 @@ def _from_schema(schema: schema_pb2.Schema) -> tuple[Feature, ...]:
 def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feature, ...]:
     known = {feature.name: feature for feature in schema.feature}
     columns: dict[str, list[Column]] = {}
+    texts: set[str] = set()
     for bit, column in enumerate(layout.columns):
         if column.output not in known:
             raise ValueError(
                 f"The feature layout puts column {column.name!r} into {column.output!r}, which the "
                 f"transformed schema does not have; it has {sorted(known)}."
             )
+        if column.kind in _PLACES_OF_TEXTS:
+            if column.source in texts:
+                continue
+            texts.add(column.source)
         masked = layout.missing is not None and column.kind not in _NEVER_IMPUTED
         columns.setdefault(column.output, []).append(
             Column(

@@ -1,6 +1,7 @@
 """Transformed features as the columns of a linear model: floats as they are, ids as 0/1 columns.
 
-Ids from a cap on share a column: ids of a vocabulary are in the order of how often they occur.
+Ids from a cap on share a column: ids of a vocabulary are in the order of how often they occur. A
+text makes a column of the weights of each of its most frequent terms.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from trainer_module.data.text_bags import other_places, text_bags
 from trainer_module.model.default_model import id_ranges
 from trainer_module.model.model_context import ModelContext
 
 MOST_COLUMNS = 1000
 _MOST_IDS = 256
 _FEWEST_IDS = 4
+_FEWEST_TERMS = 32  # of each text
 
 
 class Columns:
@@ -39,18 +42,29 @@ class Columns:
         self.left_out = [
             name for name, f in spec.items() if not (f.dtype.is_floating or f.dtype.is_integer)
         ]
-        self._floats = [name for name, f in spec.items() if f.dtype.is_floating]
-        self._ids = {
-            name: id_ranges(context, name, math.prod(f.shape))
-            for name, f in spec.items()
-            if f.dtype.is_integer
+        self._bags = [
+            bag
+            for bag in text_bags(context.layout)
+            if all(name in spec for name, _ in (*bag.ids, *bag.weights))
+        ]
+        places = {
+            name: other_places(self._bags, name, math.prod(f.shape)) for name, f in spec.items()
         }
-        counts = [count for ranges in self._ids.values() for _, count in ranges]
-        floats = sum(math.prod(spec[name].shape) for name in self._floats)
+        self._floats = {name: places[name] for name, f in spec.items() if f.dtype.is_floating}
+        self._ids: dict[str, list[tuple[int, int, int]]] = {}
+        for name, feature in spec.items():
+            if feature.dtype.is_integer:
+                ranges = id_ranges(context, name, math.prod(feature.shape))
+                self._ids[name] = [(place, *ranges[place]) for place in places[name]]
+        counts = [count for ranges in self._ids.values() for _, _, count in ranges]
+        floats = sum(map(len, self._floats.values()))
         self._cap = _MOST_IDS
         while self._cap > _FEWEST_IDS and floats + self._of_ids(counts) > MOST_COLUMNS:
             self._cap //= 2
         self.width = floats + self._of_ids(counts)
+        left = (MOST_COLUMNS - self.width) // max(1, len(self._bags))
+        self._terms = [min(bag.count - 1, max(left, _FEWEST_TERMS)) for bag in self._bags]
+        self.width += sum(self._terms)
 
     def _of_ids(self, counts: Sequence[int]) -> int:
         return sum(min(count, self._cap) for count in counts)
@@ -59,15 +73,23 @@ class Columns:
         """Returns the columns of a batch, in float64; what is not finite is 0."""
         rows = len(next(iter(features.values())))
         parts = [np.zeros((rows, 0))]
-        for name in self._floats:
-            values = features[name].reshape(rows, -1).astype(np.float64)
+        for name, places in self._floats.items():
+            values = features[name].reshape(rows, -1)[:, places].astype(np.float64)
             parts.append(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
         for name, ranges in self._ids.items():
             ids = features[name].reshape(rows, -1)
-            for position, (first, count) in enumerate(ranges):
+            for position, first, count in ranges:
                 last = min(count, self._cap) - 1
                 local = ids[:, position] - first
                 # As PackedEmbedding takes an id outside its range: for the last.
                 local = np.where((local < 0) | (local > last), last, local)
                 parts.append(np.eye(last + 1)[local])
+        for bag, terms in zip(self._bags, self._terms, strict=True):
+            ids, weights = (
+                np.stack([features[name].reshape(rows, -1)[:, at] for name, at in places], axis=1)
+                for places in (bag.ids, bag.weights)
+            )
+            found = np.zeros((rows, terms + 1))
+            np.add.at(found, (np.arange(rows)[:, None], np.clip(ids, 0, terms)), weights)
+            parts.append(found[:, :terms])  # behind them: all other terms
         return np.hstack(parts)

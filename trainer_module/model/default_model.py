@@ -1,19 +1,21 @@
-"""The model for who gives none: one embedding table for all ids, then dense layers."""
+"""The model for who gives none: one embedding table for all ids, one per text, dense layers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 
 from trainer_module.data.feature_layout import FeatureLayout
+from trainer_module.data.text_bags import WEIGHT, other_places, text_bags
 from trainer_module.model.hinges import Hinges
 from trainer_module.model.model_context import ModelContext
+from trainer_module.model.pooled_embedding import PooledEmbedding
 
 # Kinds of float columns that are 0 or 1, points on a circle, or not scaled: nothing to bend.
-_UNBENT = frozenset({"one_hot", "multi_hot", "missing_indicator", "cyclic", "none"})
+_UNBENT = frozenset({"one_hot", "multi_hot", "missing_indicator", "cyclic", "none", WEIGHT})
 _ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "regression": None}
 
 
@@ -74,7 +76,7 @@ class PackedEmbedding(keras.layers.Layer):
 
 
 def default_model(context: ModelContext) -> keras.Model:
-    """Returns embeddings of ids, floats (and bends of them), dense layers, and the label's output.
+    """Returns embeddings of ids and texts, floats (and bends of them), dense layers, the output.
 
     Raises:
         ValueError: There is no feature to learn from, or one that has no default treatment.
@@ -85,18 +87,23 @@ def default_model(context: ModelContext) -> keras.Model:
     bent: list[Any] = []
     ids: list[Any] = []
     ranges: list[tuple[int, int]] = []
+    bags = text_bags(context.layout)
+    flat: dict[str, Any] = {}
     for name, feature in context.feature_spec.items():
         width = math.prod(feature.shape)
         if feature.dtype.is_floating:
             tensor = keras.Input(feature.shape, name=name, dtype="float32")
-            flat = keras.layers.Reshape((width,))(tensor)
-            floats.append(flat)
+            flat[name] = keras.layers.Reshape((width,))(tensor)
+            floats += _columns_of(flat[name], other_places(bags, name, width))
             if config.knots:
-                bent += _columns_of(flat, numbers_of(context.layout, name, width))
+                bent += _columns_of(flat[name], numbers_of(context.layout, name, width))
         elif feature.dtype.is_integer:
             tensor = keras.Input(feature.shape, name=name, dtype="int64")
-            ids.append(keras.layers.Reshape((width,))(tensor))
-            ranges += id_ranges(context, name, width)
+            flat[name] = keras.layers.Reshape((width,))(tensor)
+            places = other_places(bags, name, width)
+            ids += _columns_of(flat[name], places)
+            sizes = id_ranges(context, name, width)
+            ranges += [sizes[place] for place in places]
         else:
             raise ValueError(
                 f"transformed feature {name!r} has type {feature.dtype.name}, which the default "
@@ -116,6 +123,12 @@ def default_model(context: ModelContext) -> keras.Model:
             [count for _, count in ranges], size, [first for first, _ in ranges], name="embeddings"
         )
         floats.append(table(_concatenate(ids)))
+    for number, bag in enumerate(bags):
+        size = config.embedding_size
+        if size == "auto":
+            size = _embedding_size(bag.count)
+        pooled = PooledEmbedding(bag.count, size, name=f"text_{number}")
+        floats.append(pooled([_gathered(flat, bag.ids), _gathered(flat, bag.weights)]))
     if bent:
         floats.append(Hinges(config.knots, name="hinges")(_concatenate(bent)))
     hidden = _concatenate(floats)
@@ -158,6 +171,16 @@ def _columns_of(tensor: Any, places: list[int]) -> list[Any]:
     if len(places) == tensor.shape[-1]:
         return [tensor]
     return [keras.ops.take(tensor, places, axis=-1)]
+
+
+def _gathered(tensors: Mapping[str, Any], places: Sequence[tuple[str, int]]) -> Any:
+    """Returns these columns side by side; packed, all are of one tensor."""
+    by_feature: dict[str, list[int]] = {}
+    for name, place in places:
+        by_feature.setdefault(name, []).append(place)
+    return _concatenate(
+        [t for name, at in by_feature.items() for t in _columns_of(tensors[name], at)]
+    )
 
 
 def _embedding_size(largest: int) -> int:

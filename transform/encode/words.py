@@ -42,6 +42,8 @@ def words(texts: tf.Tensor) -> tf.RaggedTensor:
     # ICU lower-cases I and U+0130 by the locale's language. ASCII is done without it, and U+0130
     # becomes what ICU makes of it everywhere but in Turkish and Azerbaijani.
     lower = tf.strings.regex_replace(tf.strings.lower(texts), "\u0130", "i\u0307")
+    # tf.strings.lower takes a NUL for the end of the text.
+    lower = tf.strings.regex_replace(lower, r"\x00", " ")
     lower = tf.strings.lower(lower, encoding="utf-8")
     spaced = tf.strings.regex_replace(lower, _NO_WORD, " ")
     return tf.strings.split(tf.strings.regex_replace(spaced, _WORD_OF_ITS_OWN, r" \1 "))

@@ -47,3 +47,14 @@ def test_a_kind_that_the_validator_never_heard_of_is_judged_as_the_layout_says(
 def test_limits_that_it_does_not_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'c0' judged as 'rank'; this validator knows z_score, "):
         _read(tmp_path, {"judged_as": "rank"})
+
+
+def test_of_a_text_one_column_is_looked_at(tmp_path: Path) -> None:
+    """Its places are filled by weight: a split with longer texts moves all of them alike."""
+    terms = [
+        {"name": f"a_term_{i}", "source": "a", "kind": "text", "vocabulary_size": 9}
+        for i in range(3)
+    ]
+    weights = [{"name": f"a_weight_{i}", "source": "a", "kind": "text_weight"} for i in range(3)]
+    found = _read(tmp_path, *terms, *weights, {"name": "x", "kind": "z_score"})
+    assert found.column_names() == ["a_term_0", "x"]

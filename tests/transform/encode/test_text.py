@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import subprocess
+import sys
 import unicodedata
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 tf = pytest.importorskip("tensorflow")
 pytest.importorskip("sklearn")
 
 from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: E402
 
-pytestmark = pytest.mark.slow
+from transform.encode.words import term_counts, words  # noqa: E402
+
 TEXTS = [
     "The cat sat on the mat, the CAT!",
     "A dog. A dog? A dog and the cat",
@@ -30,20 +38,28 @@ TEXTS = [
     "http://t.co/a1 #cat @cat cat_cat 3.14",
     "line\nbreak\r\nand \\ backslash\ttab",
 ]
-PAD = 40  # more places than any of these texts has terms
+PLENTY = 40  # more places than any of these texts has terms
+OPTIONS: dict[str, dict[str, Any]] = {
+    "pairs": {"ngrams": 2, "min_count": 1, "max_terms": PLENTY},
+    "threes": {"ngrams": 3, "max_terms": PLENTY, "sublinear_tf": True},
+    "few": {"ngrams": 1, "min_count": 1, "max_terms": 3, "top_k": 20},
+}
+NEW = ["the cat", "unheard words alone", "", None, "Cat cat CAT, mat!", "火"]
 
 
 def python_words(text: str | None) -> list[str]:
     """The rule of encode/words.py in Python, one character at a time."""
     found: list[str] = [""]
+    is_closed = False  # the last word is a symbol or a character that stands alone
     for char in (text or "").lower():
-        category = unicodedata.category(char)
-        name = unicodedata.name(char, "")
-        alone = category == "So" or name.startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA"))
-        if char in "\ufffd\ufe0e\ufe0f" or (category[0] not in "LMN" and not alone):
+        category, name = unicodedata.category(char), unicodedata.name(char, "")
+        is_alone = category == "So" or name.startswith(("CJK UNIFIED", "HIRAGANA", "KATAKANA"))
+        if char in "\ufffd\ufe0e\ufe0f" or not (category[0] in "LMN" or is_alone):
             found.append("")
-        elif alone:
-            found += [char, ""]
+            is_closed = False
+        elif is_alone or (is_closed and category[0] != "M"):
+            found.append(char)
+            is_closed = is_alone
         else:
             found[-1] += char
     return [word for word in found if word]
@@ -54,17 +70,26 @@ def vectorizer(**options: Any) -> TfidfVectorizer:
     return TfidfVectorizer(tokenizer=python_words, token_pattern=None, lowercase=False, **options)
 
 
-def weights_by_term(result: Any, assets: Any, name: str) -> list[dict[str, float]]:
-    """Of each row, term -> weight, of what Beam wrote."""
-    lines = assets(result)[name]
-    terms = [line.split(" ", 1)[1].replace("_", " ") for line in lines]
-    columns = result.layout.columns
-    ids, weights = (
-        np.stack(
-            [result.written[c.output][:, c.position] for c in columns if c.kind == kind], axis=1
-        )
-        for kind in ("text", "text_weight")
-    )
+@pytest.fixture(scope="module")
+def result(run_transform: Any) -> Any:
+    groups = [
+        {"name": name, "columns": name, "encode": {"text": options}}
+        for name, options in OPTIONS.items()
+    ]
+    return run_transform({"groups": groups}, dict.fromkeys(OPTIONS, TEXTS), batch_size=3)
+
+
+def places_of(result: Any, outputs: Any, name: str, kind: str) -> np.ndarray:
+    """The columns of one kind that a text became, `[rows, max_terms]`."""
+    columns = [c for c in result.layout.columns if (c.source, c.kind) == (name, kind)]
+    assert len(columns) == OPTIONS[name].get("max_terms", 64)
+    return np.stack([np.asarray(outputs[c.output])[:, c.position] for c in columns], axis=1)
+
+
+def weights_by_term(result: Any, assets: Any, outputs: Any, name: str) -> list[dict[str, float]]:
+    """Of each row, term -> weight."""
+    terms = [line.split(" ", 1)[1].replace("_", " ") for line in assets(result)[name]]
+    ids, weights = (places_of(result, outputs, name, kind) for kind in ("text", "text_weight"))
     rows = []
     for row_ids, row_weights in zip(ids, weights, strict=True):
         held = row_weights > 0
@@ -77,26 +102,202 @@ def weights_by_term(result: Any, assets: Any, name: str) -> list[dict[str, float
     return rows
 
 
-@pytest.mark.parametrize(
-    "options", [{"ngrams": 2}, {"ngrams": 1, "sublinear_tf": True}, {"ngrams": 3, "min_count": 2}]
-)
-def test_weights_are_those_of_scikit_learn(
-    run_transform: Any, assets: Any, options: dict[str, Any]
-) -> None:
-    options = {"min_count": 1, "max_terms": PAD, **options}
-    group = {"name": "g", "columns": "said", "encode": {"text": options}}
-    result = run_transform({"groups": [group]}, {"said": TEXTS}, batch_size=3)
-    reference = vectorizer(
-        ngram_range=(1, options["ngrams"]),
-        min_df=options["min_count"],
+def fitted_vectorizer(name: str, vocabulary: Any = None) -> TfidfVectorizer:
+    options = OPTIONS[name]
+    fitted = vectorizer(
+        ngram_range=(1, options.get("ngrams", 2)),
+        min_df=options.get("min_count", 2),
         sublinear_tf=options.get("sublinear_tf", False),
+        vocabulary=vocabulary,
     )
-    expected = reference.fit_transform(TEXTS).toarray()
-    names = reference.get_feature_names_out()
-    found = weights_by_term(result, assets, "said")
-    assert sorted(line.split(" ", 1)[1] for line in assets(result)["said"]) == sorted(
-        name.replace(" ", "_") for name in names
-    )
-    for row, weights in zip(expected, found, strict=True):
-        wanted = {name: w for name, w in zip(names, row, strict=True) if w > 0}
+    return fitted.fit(TEXTS)
+
+
+def expected_weights(fitted: TfidfVectorizer, texts: list[str | None]) -> list[dict[str, float]]:
+    names = fitted.get_feature_names_out()
+    return [
+        {name: w for name, w in zip(names, row, strict=True) if w > 0}
+        for row in fitted.transform(texts).toarray()
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pairs", "threes"])
+def test_weights_are_those_of_scikit_learn(result: Any, assets: Any, name: str) -> None:
+    fitted = fitted_vectorizer(name)
+    terms = sorted(line.split(" ", 1)[1] for line in assets(result)[name])
+    assert terms == sorted(term.replace(" ", "_") for term in fitted.get_feature_names_out())
+    found = weights_by_term(result, assets, result.written, name)
+    for weights, wanted in zip(found, expected_weights(fitted, TEXTS), strict=True):
         assert weights == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_the_file_has_terms_by_falling_number_of_rows(result: Any, assets: Any) -> None:
+    """Reference: counted in Python; equal counts by falling bytes, as tft.vocabulary has them."""
+    rows: Counter[bytes] = Counter()
+    for text in TEXTS:
+        held = python_words(text)
+        pairs = [f"{a}_{b}" for a, b in itertools.pairwise(held)]
+        rows.update({term.encode() for term in (*held, *pairs)})
+    expected = sorted(((count, term) for term, count in rows.items()), reverse=True)
+    lines = [f"{count} {term.decode()}" for count, term in expected]
+    assert assets(result)["pairs"] == lines
+
+
+@pytest.mark.slow
+def test_top_k_and_max_terms_keep_the_most_frequent_and_the_heaviest(
+    result: Any, assets: Any
+) -> None:
+    terms = [line.split(" ", 1)[1] for line in assets(result)["few"]]
+    assert len(terms) == 20
+    wanted = expected_weights(fitted_vectorizer("few", terms), TEXTS)
+    found = weights_by_term(result, assets, result.written, "few")
+    for weights, expected in zip(found, wanted, strict=True):
+        largest = sorted(expected.values(), reverse=True)[:3]
+        assert list(weights.values()) == pytest.approx(largest, abs=1e-5)
+        assert all(expected[term] == pytest.approx(w, abs=1e-5) for term, w in weights.items())
+    assert max(map(len, wanted)) > 3
+    # Of equal weights, the first of the text: each of these words is in one row alone.
+    once = [word for word in ["ångström", "café"] if word in terms]
+    assert [term for term in found[5] if term in once] == sorted(
+        once, key=lambda word: TEXTS[5].lower().index(word)
+    )
+
+
+@pytest.mark.slow
+def test_serving_computes_the_same_from_raw_texts(result: Any, assets: Any) -> None:
+    layer = result.output.transform_features_layer()
+    again = layer(result.raw())
+    for name in ("packed_float", "packed_int", "packed_missing"):
+        np.testing.assert_array_equal(np.asarray(again[name]), result.written[name])
+    new = {
+        name: tf.sparse.from_dense(tf.constant([[text or ""] for text in NEW])) for name in OPTIONS
+    }
+    served = layer(new)
+    for name in ("pairs", "threes"):
+        found = weights_by_term(result, assets, served, name)
+        for weights, wanted in zip(
+            found, expected_weights(fitted_vectorizer(name), NEW), strict=True
+        ):
+            assert weights == pytest.approx(wanted, abs=1e-5)
+        assert found[1] == ({"words": pytest.approx(1.0)} if name == "pairs" else {})
+        assert found[2] == found[3] == {}
+
+
+@pytest.mark.slow
+def test_missing_texts_alone_are_marked_as_missing(result: Any) -> None:
+    words_of = result.written["packed_missing"]
+    for bit, column in enumerate(result.layout.columns):
+        marked = (words_of[:, bit // 32] >> (bit % 32)) & 1
+        assert marked.tolist() == [int(not text) for text in TEXTS], column.name
+
+
+@pytest.mark.slow
+def test_it_is_explained(result: Any, assets: Any) -> None:
+    from transform import column_chains
+
+    chains = {chain.column: chain for chain in column_chains(result.uri)}
+    (step,) = chains["pairs"].steps
+    assert (step.name, step.kind) == ("encode", "text")
+    assert step.numbers["terms"] == len(assets(result)["pairs"])
+    assert step.numbers["max_terms"] == PLENTY
+    assert chains["pairs"].count == sum(bool(text) for text in TEXTS)
+
+
+@pytest.mark.slow
+def test_each_place_is_an_output_without_packing(run_transform: Any) -> None:
+    spec = {
+        "groups": [{"name": "g", "columns": ["t", "rare"], "encode": {"text": {"max_terms": 2}}}],
+        "packed": False,
+    }
+    result = run_transform(spec, {"t": ["a b", "b a", "a", None], "rare": ["x", "y z", None, "w"]})
+    # log(5/4) + 1 = 1.2231 for a, log(5/3) + 1 = 1.5108 for b: 0.6292 and 0.7772 of the norm.
+    found = {name: values[:, 0].tolist() for name, values in result.written.items()}
+    assert found["t_term_0"] == [1, 1, 0, 2]
+    assert found["t_term_1"] == [0, 0, 2, 2]
+    assert found["t_weight_0"] == pytest.approx([0.7772, 0.7772, 1.0, 0.0], abs=1e-4)
+    assert found["t_weight_1"] == pytest.approx([0.6292, 0.6292, 0.0, 0.0], abs=1e-4)
+    domains = {f.name: f.int_domain.max for f in result.output.transformed_metadata.schema.feature}
+    assert domains["t_term_0"] == 2
+    # No term of the other column is in two rows: the vocabulary has TFT's placeholder alone.
+    assert found["rare_term_0"] == [1, 1, 1, 1]
+    assert found["rare_weight_0"] == [0.0, 0.0, 0.0, 0.0]
+
+
+_TEXTS = st.text(
+    st.one_of(
+        st.sampled_from("\x00aAbBéÉßİIıΣσς_'’ \t\n#@-.0٣½火事かカｶ한ไ🔥❤\ufe0f\u0301\u200d\ufffd"),
+        # Below U+2E00, no character is Han or kana; Cn: a later Unicode may have given it a name.
+        st.characters(max_codepoint=0x2DFF, exclude_categories=("Cs", "Cn")),
+    ),
+    max_size=20,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(_TEXTS, min_size=1, max_size=4))
+def test_words_are_those_of_the_rule(texts: list[str]) -> None:
+    found = [[word.decode() for word in row] for row in words(tf.constant(texts)).to_list()]
+    assert found == [python_words(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don't stop!", ["don", "t", "stop"]),
+        ("#Fire @me", ["fire", "me"]),
+        ("http://t.co/a1?b=2", ["http", "t", "co", "a1", "b", "2"]),
+        ("3.14 well-known snake_case", ["3", "14", "well", "known", "snake", "case"]),
+        ("火事だTokyo", ["火", "事", "だ", "tokyo"]),
+        ("ok❤️🔥🔥", ["ok", "❤", "🔥", "🔥"]),
+        ("ÅNGSTRÖM हिन्दी", ["ångström", "हिन्दी"]),
+        (b"\xff bad \xfe", ["bad"]),
+        ("", []),
+    ],
+)
+def test_words_of_texts(text: Any, expected: list[str]) -> None:
+    (row,) = words(tf.constant([text])).to_list()
+    assert [word.decode() for word in row] == expected
+
+
+@pytest.mark.slow
+def test_words_do_not_depend_on_the_locale() -> None:
+    """ICU lower-cases I to a dotless i in Turkish: training and serving would differ."""
+    code = (
+        "import tensorflow as tf; from transform.encode.words import words; "
+        "print(ascii([w.decode() for w in words(tf.constant(['TITLE İz Iı'])).values.numpy()]))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "LC_ALL": locale, "LANG": locale},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for locale in ("C.UTF-8", "tr_TR.UTF-8")
+    }
+    assert found == {ascii(["title", "i\u0307z", "i\u0131"])}
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("ab ", max_size=12), min_size=1, max_size=5), st.integers(1, 3))
+def test_terms_are_counted_in_each_row(texts: list[str], ngrams: int) -> None:
+    found = term_counts(tf.constant(texts), ngrams=ngrams)
+    counted = [Counter() for _ in texts]
+    for term, row, count in zip(*(part.numpy().tolist() for part in found), strict=True):
+        assert term.decode() not in counted[row]
+        counted[row][term.decode()] = count
+    expected = []
+    for text in texts:
+        held = text.split()
+        expected.append(
+            Counter(
+                "_".join(held[i : i + n])
+                for n in range(1, ngrams + 1)
+                for i in range(len(held) - n + 1)
+            )
+        )
+    assert counted == expected
+    assert found.row.numpy().tolist() == sorted(found.row.numpy().tolist())

@@ -1,0 +1,56 @@
+"""Which positions of the packed features hold the terms of a text, and their weights.
+
+Transform writes a text as several id columns of kind `text` and as many float columns of kind
+`text_weight`, both in the order of falling weight: the i-th weight is that of the i-th id. Places
+without a term have weight 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trainer_module.data.feature_layout import Column, FeatureLayout
+
+TERM, WEIGHT = "text", "text_weight"  # kinds of columns
+
+
+class TextBag(NamedTuple):
+    """The terms of one text column.
+
+    Attributes:
+        source: The raw or derived column.
+        count: Number of ids, with the one of places without a term, which is the last.
+        ids: (transformed feature, position in it) of each place.
+        weights: The same of each place's weight.
+    """
+
+    source: str
+    count: int
+    ids: tuple[tuple[str, int], ...]
+    weights: tuple[tuple[str, int], ...]
+
+
+def text_bags(layout: FeatureLayout | None) -> list[TextBag]:
+    """Returns the texts of a layout; none without one."""
+    members: dict[tuple[str, str], dict[str, list[Column]]] = {}
+    for column in layout.columns if layout is not None else ():
+        if column.kind in (TERM, WEIGHT):
+            kinds = members.setdefault((column.group, column.source), {TERM: [], WEIGHT: []})
+            kinds[column.kind].append(column)
+    return [
+        TextBag(
+            source=source,
+            count=kinds[TERM][0].vocabulary_size or 1,
+            ids=tuple((column.output, column.position) for column in kinds[TERM]),
+            weights=tuple((column.output, column.position) for column in kinds[WEIGHT]),
+        )
+        for (_, source), kinds in members.items()
+    ]
+
+
+def other_places(bags: list[TextBag], feature: str, width: int) -> list[int]:
+    """Returns the positions of a feature that belong to no text, of `width` in all."""
+    of_texts = {
+        place for bag in bags for name, place in (*bag.ids, *bag.weights) if name == feature
+    }
+    return [place for place in range(width) if place not in of_texts]
