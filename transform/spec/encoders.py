@@ -7,7 +7,7 @@ import zoneinfo
 from collections import Counter
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from transform.spec.common import Model, as_list
 from transform.spec.date_format import check_format
@@ -297,8 +297,20 @@ class Text(Options):
     )
 
 
+_WITHOUT_OPTIONS = ("vocabulary", "text")  # encoders whose name alone is enough: encode: text
+
+
+def _allow_names(schema: dict[str, Any]) -> None:
+    """Lets the JSON Schema take what `_short_form` takes."""
+    options = dict(schema)
+    schema.clear()
+    schema["anyOf"] = [{"enum": list(_WITHOUT_OPTIONS)}, options]
+
+
 class Encode(Model):
     """Exactly one way to turn a column into ids, 0/1 columns, or weighted terms."""
+
+    model_config = ConfigDict(json_schema_extra=_allow_names)
 
     vocabulary: Vocabulary | None = None
     integer: Integer | None = None
@@ -313,7 +325,7 @@ class Encode(Model):
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         # `encode: vocabulary` and, in YAML, `encode: {vocabulary: }` for `{vocabulary: {}}`.
-        for name in ("vocabulary", "text"):
+        for name in _WITHOUT_OPTIONS:
             if value == name or value == {name: None}:
                 return {name: {}}
         return value

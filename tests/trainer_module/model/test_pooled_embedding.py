@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from text_layout import layout_of_texts
+
 from trainer_module import TrainerConfig
 from trainer_module.baselines.columns import Columns
 from trainer_module.model.default_model import default_model

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from transform.spec.encoders import Bucketize, Encode, OneHot, Vocabulary
+from transform.spec.encoders import Bucketize, Encode, OneHot, Text, Vocabulary
 
 
 def test_exactly_one_encoder_and_its_options() -> None:
@@ -38,3 +38,25 @@ def test_ints_may_be_listed_and_bools_not() -> None:
 def test_listed_and_learned_values_do_not_go_together() -> None:
     with pytest.raises(ValidationError, match="has values and min_count=2"):
         Vocabulary.model_validate({"values": ["a"], "min_count": 2})
+
+
+def test_text_has_defaults_and_bounds() -> None:
+    encode = Encode.model_validate("text")
+    assert (encode.kind, encode.option) == ("text", Text())
+    assert Encode.model_validate({"text": None}) == encode
+    for field, value in [("top_k", 0), ("ngrams", 4), ("max_terms", 0), ("min_count", 0)]:
+        with pytest.raises(ValidationError, match=rf"text\.{field}\n.*(greater|less) than"):
+            Encode.model_validate({"text": {field: value}})
+
+
+@pytest.mark.parametrize("name", ["vocabulary", "text"])
+def test_the_json_schema_takes_a_name_alone(name: str) -> None:
+    """As what it stands for; reference: the validator of jsonschema."""
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = Encode.model_json_schema()
+    for good in (name, {name: None}, {name: {}}, {name: {"top_k": 3}}):
+        jsonschema.validate(good, schema)
+        assert Encode.model_validate(good).kind == name
+    for bad in ("hash", {name: {"top_j": 3}}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(bad, schema)
