@@ -318,6 +318,8 @@ def _init(arguments: argparse.Namespace) -> int:
     for warning in written.warnings:
         print(f"note: {warning}", file=stream)
     show_left_out(written.left_out, stream)
+    for sentence in written.suspicious:
+        print(f"warning: {sentence}", file=stream)
     print(
         f"{written.path}: predicts {written.label} ({written.kind}). Read its comments, then\n"
         f"  python -m pipeline run --config {written.path}",

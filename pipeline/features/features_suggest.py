@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from pipeline.data.csv_files import ColumnType
 from pipeline.data.peek import DataPeek
 from pipeline.features.column_facts import DataFacts, measure
 from pipeline.features.feature_rules import Proposal, SuggestedStep, TableFacts, label_of, propose
-from pipeline.features.leaks import find_leaks
+from pipeline.features.leaks import MAY_GIVE_AWAY, Choice, choose, find_leaks, warnings_of
 from pipeline.features.left_out import LeftOut, show_left_out
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
@@ -63,6 +63,8 @@ def suggest_file(
             stream.write(suggestion.text)
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
+    for warning in suggestion.warnings:
+        print(f"warning: {warning}", file=message_stream(output))
     show_left_out(suggestion.left_out, message_stream(output))
     print(
         f"{output}: features of {path}. Read its comments before you use it.",
@@ -72,10 +74,11 @@ def suggest_file(
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The section as YAML text, and the columns that it leaves out."""
+    """The section as YAML text, the columns that it leaves out, and what to check of the others."""
 
     text: str
     left_out: tuple[LeftOut, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def suggest(
@@ -104,19 +107,17 @@ def suggest(
         except ValueError as error:
             raise ConfigError(str(error)) from None
     table = TableFacts(frozenset(names))
-    reasons = _reasons(left_out, data, label)
-    proposals = [
-        Proposal(column.name, None, reasons[column.name])
-        if column.name in reasons
-        else propose(column, table)
-        for column in data.columns
-        if column.name != label
-    ]
+    proposals = [propose(column, table) for column in data.columns if column.name != label]
+    proposals = _without(proposals, {each.column: each.reason for each in reversed(left_out)})
+    leaks = _leaks(proposals, data, label)
+    away = {name: f"gives the label away: it {why}" for name, why in leaks.left_out.items()}
+    proposals = _without(proposals, away)
     groups = grouped(proposals)
     if not groups:
         reasons = "; ".join(f"{p.column}: {p.measured}" for p in proposals)
         raise ConfigError(f"--data={path}: no column is usable as a feature ({reasons})")
-    text = _render(data, path, groups, [p for p in proposals if p.step is None], target)
+    without = [proposal for proposal in proposals if proposal.step is None]
+    text = _render(data, path, groups, without, target, leaks.kept)
     types: dict[str, ColumnType] = {column.name: column.type for column in data.columns}
     spec = FeatureSpec.model_validate(yaml.safe_load(text)["features"])
     several = {column.name for column in data.columns if column.several}
@@ -125,18 +126,22 @@ def suggest(
         if feature.name in several:
             feature.value_count.max = 2
     check_spec(spec, schema)
-    without = (LeftOut(p.column, p.measured) for p in proposals if p.step is None)
-    return Suggestion(text, tuple(without))
+    gone = tuple(LeftOut(p.column, p.measured) for p in without)
+    return Suggestion(text, gone, warnings_of(leaks.kept))
 
 
-def _reasons(left_out: Sequence[LeftOut], data: DataFacts, label: str | None) -> dict[str, str]:
-    """Column -> why it is left out before any rule looks at it."""
-    leaks = find_leaks(data.values, label) if label is not None and label in data.values else {}
-    found = (LeftOut(name, f"gives the label away: it {why}") for name, why in leaks.items())
-    reasons: dict[str, str] = {}
-    for column, reason in (*left_out, *found):
-        reasons.setdefault(column, reason)
-    return reasons
+def _without(proposals: Sequence[Proposal], reasons: Mapping[str, str]) -> list[Proposal]:
+    """Leave columns out, each for its reason."""
+    return [
+        Proposal(p.column, None, reasons[p.column]) if p.column in reasons else p for p in proposals
+    ]
+
+
+def _leaks(proposals: Sequence[Proposal], data: DataFacts, label: str | None) -> Choice:
+    if label is None or label not in data.values:
+        return Choice({}, {})
+    usable = [proposal.column for proposal in proposals if proposal.step is not None]
+    return choose(find_leaks(data.values, label), usable)
 
 
 @dataclass(frozen=True)
@@ -174,6 +179,7 @@ def _render(
     groups: Sequence[SuggestedGroup],
     left_out: Sequence[Proposal],
     label: dict[str, Any] | None,
+    suspicious: Mapping[str, str],
 ) -> str:
     lines = [
         f"# Suggested for {path}: {data.rows:,} rows, {len(data.columns)} columns.",
@@ -182,7 +188,12 @@ def _render(
     ]
     if data.rows < FEW_ROWS:
         lines.append(f"# With fewer than {FEW_ROWS} rows, check every choice.")
-    lines += ["features:", "  groups:"]
+    lines.append("features:")
+    if suspicious:
+        lines += _comment(f"CHECK: {MAY_GIVE_AWAY}", "  # ")
+    for column, reason in suspicious.items():
+        lines += _comment(f"{column} {reason}.", "  #   ")
+    lines.append("  groups:")
     for group in groups:
         lines += _comment(group.step.why, "    # ")
         for proposal in group.members[:SHOWN_COLUMNS]:

@@ -46,6 +46,7 @@ class Written:
     kind: str
     warnings: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    suspicious: tuple[str, ...] = ()
 
 
 def init_file(
@@ -108,7 +109,14 @@ def init_file(
         warnings.append(_unlabelled(facts))
     if _equal_rows(data):
         warnings.append(_told_of_equal_rows(data))
-    return Written(output, chosen, config.label.kind, tuple(warnings), suggestion.left_out)
+    return Written(
+        output,
+        chosen,
+        config.label.kind,
+        tuple(warnings),
+        suggestion.left_out,
+        suspicious=suggestion.warnings,
+    )
 
 
 def first_config(

@@ -1,103 +1,356 @@
-"""Columns that give the label away: equal to it, another name for it, or in its order.
+"""Columns that give the label away, or that alone predict it suspiciously well.
 
 What such a column knows is seldom known when a prediction is wanted; a model that has it looks
-perfect until it is used.
+perfect until it is used. Statistics cannot tell a leak from a law (`y = 2x`), so there are kinds:
+
+    copy    the label under other names: equal to it, one name for each, a code or being missing
+            that determines it
+    law     a number in the label's order
+    strong  a column that alone explains almost all of the label, or separates its classes
+
+`choose` leaves out copies, and laws if the other columns tell something of the label too. It keeps
+what is strong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+
+from pipeline.features.date_formats import guess_format
+from trainer_module.baselines.one_column import (
+    Explained,
+    Target,
+    codes_of_numbers,
+    explained,
+    of_classes,
+    of_numbers,
+    ranks,
+)
 
 FEW_ROWS = 50
 """Rows below which chance may do the same."""
 
+MOST_ROWS = 10_000
+"""Rows that are looked at, evenly taken."""
+
+STRONG_NUMBER = 0.98
+"""Explained share of a number's variance from which on a column is strong."""
+
+STRONG_CLASS = 0.8
+"""Brier skill score from which on a column is strong; a code right in 96 % of rows has 0.85."""
+
+NOTHING = 0.02
+"""Explained share below which a column tells nothing of the label."""
+
+MAY_GIVE_AWAY = (
+    "these features may give the label away. Remove those whose values are not known when a "
+    "prediction is made."
+)
+
 _ALIKE = 0.999
+_MOST_WARNINGS = 5
+_FEW_CLASSES = 20  # different numbers that are classes
+_ROWS_PER_CODE = 5
 _SHOWN = 30
 
+Kind = Literal["copy", "law", "strong"]
 
-def find_leaks(columns: Mapping[str, Sequence[Any]], label: str) -> dict[str, str]:
-    """Finds the columns that give the label away.
+
+class Leak(NamedTuple):
+    """A column that gives the label away, or may.
+
+    Attributes:
+        kind: How sure that is.
+        reason: What it is to the label: the rest of a sentence that starts with its name.
+    """
+
+    kind: Kind
+    reason: str
+
+
+class Leaks(NamedTuple):
+    """What was found.
+
+    Attributes:
+        found: Column -> leak.
+        explained: Column -> share of the label that it alone explains, of each column.
+    """
+
+    found: dict[str, Leak]
+    explained: dict[str, float]
+
+
+class Choice(NamedTuple):
+    """What becomes of the columns that were found, column -> reason."""
+
+    left_out: dict[str, str]
+    kept: dict[str, str]
+
+
+def find_leaks(columns: Mapping[str, Sequence[Any]], label: str) -> Leaks:
+    """Find the columns that give the label away.
 
     Args:
         columns: name -> the values of each row, None where there is none.
         label: the column to predict.
 
     Returns:
-        Name -> what it is to the label, in words.
+        The leaks; none of fewer than `FEW_ROWS` rows with a label.
     """
-    targets = [_only(row) for row in columns[label]]
-    found = {}
+    every = -(-len(columns[label]) // MOST_ROWS)
+    labels = _Column.of(columns[label][::every])
+    with_label = np.flatnonzero(labels.present)
+    found, shares = {}, {}
+    if len(with_label) < FEW_ROWS:
+        return Leaks(found, shares)
+    truth = _Truth.of(labels, with_label)
+    if truth is None:
+        return Leaks(found, shares)
     for name, rows in columns.items():
-        if name == label:
-            continue
-        pairs = [
-            (value, target)
-            for row, target in zip(rows, targets, strict=True)
-            if target is not None and (value := _only(row)) is not None
-        ]
-        if len(pairs) >= max(FEW_ROWS, len(targets) // 2):
-            reason = _leak(pairs)
-            if reason is not None:
-                found[name] = reason
+        if name != label:
+            leak, share = _look_at(_Column.of(rows[::every]).taken(with_label), truth)
+            shares[name] = share
+            if leak is not None:
+                found[name] = leak
+    return Leaks(found, shares)
+
+
+def choose(leaks: Leaks, usable: Collection[str]) -> Choice:
+    """Choose what is left out.
+
+    Args:
+        leaks: What was found.
+        usable: The columns that would be features.
+
+    Returns:
+        Copies and laws as left out, but laws as kept if no other usable column tells anything of
+        the label, and all as kept if there is no other usable column.
+    """
+    others = [name for name in usable if _kind(leaks, name) in (None, "strong")]
+    keeps = {"strong"}
+    if not any(leaks.explained.get(name, 0.0) >= NOTHING for name in others):
+        keeps.add("law")
+    if not others and not any(_kind(leaks, name) == "law" for name in usable):
+        keeps.add("copy")
+    sides: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    for name, leak in leaks.found.items():
+        if leak.kind in keeps:
+            if name in usable:
+                sides[1][name] = leak.reason
+        else:
+            sides[0][name] = leak.reason
+    return Choice(*sides)
+
+
+def warnings_of(kept: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a sentence per column that is kept, for the terminal."""
+    found = [
+        f"{_plain(name)} {reason}: it may give the label away. Remove it from features if "
+        "its value is not known when a prediction is made."
+        for name, reason in kept.items()
+    ]
+    more = len(found) - _MOST_WARNINGS
+    if more > 0:
+        found[_MOST_WARNINGS:] = [f"{more} more such columns: the YAML lists them."]
+    return tuple(found)
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+
+
+def _kind(leaks: Leaks, name: str) -> str | None:
+    return leaks.found[name].kind if name in leaks.found else None
+
+
+class _Column(NamedTuple):
+    """A column's values: numbers, or texts by the places of sorted different ones.
+
+    Attributes:
+        numbers: `[rows]`, NaN for none; of texts their places.
+        present: `[rows]`.
+        texts: The different texts, sorted; None of numbers.
+    """
+
+    numbers: np.ndarray
+    present: np.ndarray
+    texts: np.ndarray | None
+
+    @classmethod
+    def of(cls, rows: Sequence[Any]) -> _Column:
+        """Take the single value of each row; none, several, "" and NaN are missing."""
+        values = [row[0] if row is not None and len(row) == 1 else None for row in rows]
+        if set(map(type, values)) <= {int, float, bool, type(None)}:
+            flat = np.array(values, np.float64)  # None is NaN
+            flat[~np.isfinite(flat)] = np.nan
+            return cls(flat, ~np.isnan(flat), None)
+        texts = np.array([_text(value) for value in values], object)
+        present = texts != ""
+        different, places = np.unique(texts[present].astype(str), return_inverse=True)
+        flat = np.full(len(texts), np.nan)
+        flat[present] = np.ravel(places)
+        return cls(flat, present, different)
+
+    def taken(self, rows: np.ndarray) -> _Column:
+        """Return some rows."""
+        return self._replace(numbers=self.numbers[rows], present=self.present[rows])
+
+
+def _text(value: Any) -> str:
+    if value is None or (isinstance(value, float) and not np.isfinite(value)):
+        return ""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+class _Truth(NamedTuple):
+    """The label of the rows that have one.
+
+    Attributes:
+        column: As it is.
+        classes: `[rows]`: the place of each row's value among the different ones.
+        distinct: How many different values.
+        target: What columns are to explain.
+    """
+
+    column: _Column
+    classes: np.ndarray
+    distinct: int
+    target: Target
+
+    @classmethod
+    def of(cls, labels: _Column, rows: np.ndarray) -> _Truth | None:
+        column = labels.taken(rows)
+        values, classes = np.unique(column.numbers, return_inverse=True)
+        if len(values) < 2:
+            return None
+        is_number = labels.texts is None and len(values) > _FEW_CLASSES
+        target = of_numbers(column.numbers) if is_number else of_classes(np.ravel(classes))
+        return cls(column, np.ravel(classes), len(values), target)
+
+
+def _look_at(column: _Column, truth: _Truth) -> tuple[Leak | None, float]:
+    present, target = column.present, truth.target
+    is_missing = (~present).astype(np.int64)
+    by_missing = Explained(0.0)
+    if 0 < is_missing.sum() < len(present):
+        by_missing = explained(is_missing, target)
+    best = by_missing
+    if present.sum() >= FEW_ROWS:
+        leak = _copy_or_law(column, truth)
+        if leak is not None:
+            return leak, 1.0
+        for codes in _codes(column):
+            of_present = explained(codes, target, present)
+            best = max(best, of_present)
+            if not present.all():
+                best = max(best, explained(codes, target))
+            few = column.texts is not None and len(column.texts) <= present.sum() // _ROWS_PER_CODE
+            if few and _determines(of_present):
+                return Leak("copy", "has codes that determine the label"), 1.0
+    if target.classes and _determines(by_missing):
+        return Leak("copy", "is missing in the rows of some labels and in no others"), 1.0
+    if best.share >= (STRONG_CLASS if target.classes else STRONG_NUMBER):
+        how = (
+            f"alone predicts the label in {best.right:.1%} of held-out rows"
+            if target.classes
+            else f"alone explains {best.share:.2%} of the label's variance"
+        )
+        return Leak("strong", how), best.share
+    return None, best.share
+
+
+def _determines(found: Explained) -> bool:
+    """Whether next to no row's class is another; more than of the most frequent class alone."""
+    wrong, usual = 1 - found.right, 1 - found.usual
+    return usual > 0 and found.right >= _ALIKE and wrong <= 0.05 * usual
+
+
+def _codes(column: _Column) -> list[np.ndarray]:
+    """The codes by which a column may explain the label."""
+    bins = codes_of_numbers(column.numbers)
+    if column.texts is None:
+        return [bins]
+    of_texts = np.where(column.present, np.nan_to_num(column.numbers), len(column.texts))
+    found = [of_texts.astype(np.int64)]
+    if len(column.texts) > FEW_ROWS:
+        found.append(bins)  # texts in their order: ISO dates, numbers of equal length
+        dates = _dates(column)
+        if dates is not None:
+            found.append(codes_of_numbers(dates))
     return found
 
 
-def _only(row: Any) -> Any:
-    """The value of a row; None for none, for several and for what Transform takes as missing."""
-    if row is None or len(row) != 1:
+def _dates(column: _Column) -> np.ndarray | None:
+    """The values as seconds, if they are dates whose texts are not in their order."""
+    import pandas as pd
+
+    assert column.texts is not None
+    some = [str(text) for text in column.texts[:: max(1, len(column.texts) // 100)]]
+    guess = guess_format(some)
+    if guess is None or guess.form.startswith("%Y"):
         return None
-    (value,) = row
-    if isinstance(value, bytes):
-        value = value.decode(errors="replace")
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return None if value == "" else value
+    days = pd.to_datetime(pd.Series(column.texts), format=guess.form, errors="coerce")
+    seconds = (days - pd.Timestamp(1970, 1, 1)).dt.total_seconds().to_numpy(np.float64)
+    found = np.full(len(column.numbers), np.nan)
+    found[column.present] = seconds[column.numbers[column.present].astype(np.int64)]
+    return found
 
 
-def _leak(pairs: Sequence[tuple[Any, Any]]) -> str | None:
-    values, targets = zip(*pairs, strict=True)
-    distinct, classes = len(set(values)), len(set(targets))
-    if distinct < 2 or classes < 2:
+def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
+    """Compare the rows that have a value with the label."""
+    rows = column.present
+    values, classes = column.numbers[rows], truth.classes[rows]
+    labels = truth.column.numbers[rows]
+    different, codes = np.unique(values, return_inverse=True)
+    distinct = len(np.unique(classes))
+    if len(different) < 2 or distinct < 2:
         return None
-    equal = sum(value == target for value, target in pairs) / len(pairs)
+    both_numbers = column.texts is None and truth.column.texts is None
+    equal = _equal_share(column, truth, rows)
     if equal >= _ALIKE:
-        return f"equals the label in {equal:.1%} of the rows"
-    named = len(set(pairs))
-    if named == distinct == classes and classes <= len(pairs) // 5:
-        value, target = (" ".join(str(each).split())[:_SHOWN] for each in pairs[0])
-        return f"maps one-to-one to the label ({value!r} = {target!r})"
-    if _is_number(values) and _is_number(targets) and classes > FEW_ROWS:
-        order = _rank_correlation(values, targets)
+        return Leak("copy", f"equals the label in {equal:.1%} of the rows")
+    if both_numbers and distinct > _FEW_CLASSES:
+        order = float(np.corrcoef(ranks(values), ranks(labels))[0, 1])
         if abs(order) >= _ALIKE:
-            return f"is in the label's order (rank correlation {order:.4f})"
-    if _is_number(values) and classes <= 10 and distinct > classes and _separates(pairs):
-        return f"separates the label's {classes} values by ranges of its own"
+            return Leak("law", f"is in the label's order (rank correlation {order:.4f})")
+    pairs = np.unique(np.ravel(codes) * truth.distinct + classes)
+    if len(pairs) == len(different) == distinct <= len(values) // _ROWS_PER_CODE:
+        value, target = (_shown(each, rows) for each in (column, truth.column))
+        return Leak("copy", f"maps one-to-one to the label ({value} = {target})")
+    if column.texts is None and distinct <= 10 and len(different) > distinct:
+        determined = len(pairs) == len(different)
+        runs = 1 + int(np.count_nonzero(np.diff(classes[np.argsort(values, kind="stable")])))
+        if determined and runs == distinct:
+            return Leak("strong", f"separates the label's {distinct} values by ranges of its own")
+        whole = (values == np.round(values)).all()
+        few = len(different) <= len(values) // _ROWS_PER_CODE
+        if whole and few and _determines(explained(np.ravel(codes), _some(truth.target, rows))):
+            return Leak("copy", "has codes that determine the label")
     return None
 
 
-def _is_number(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, (int, float)) for value in values)
+def _some(target: Target, rows: np.ndarray) -> Target:
+    return target._replace(columns=target.columns[rows], half=target.half[rows])
 
 
-def _rank_correlation(values: Sequence[Any], targets: Sequence[Any]) -> float:
-    """Spearman's: the correlation of ranks, equal values at their mean rank."""
-    return float(np.corrcoef(_ranks(values), _ranks(targets))[0, 1])
+def _equal_share(column: _Column, truth: _Truth, rows: np.ndarray) -> float:
+    if column.texts is None and truth.column.texts is None:
+        return float((column.numbers[rows] == truth.column.numbers[rows]).mean())
+    if column.texts is None or truth.column.texts is None:
+        return 0.0
+    values, labels = (
+        each.texts[each.numbers[rows].astype(np.int64)]  # type: ignore[index]
+        for each in (column, truth.column)
+    )
+    return float((values == labels).mean())
 
 
-def _ranks(values: Sequence[Any]) -> np.ndarray:
-    _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[places]
-
-
-def _separates(pairs: Sequence[tuple[Any, Any]]) -> bool:
-    """Whether the values, in order, meet each of the targets in one run."""
-    ordered = sorted(set(pairs), key=lambda pair: pair[0])
-    if len({value for value, _ in ordered}) < len(ordered):
-        return False  # a value with two targets
-    runs = 1 + sum(one[1] != other[1] for one, other in pairwise(ordered))
-    return runs == len({target for _, target in ordered})
+def _shown(column: _Column, rows: np.ndarray) -> str:
+    """The first value of some rows."""
+    number = column.numbers[np.flatnonzero(rows)[0]]
+    if column.texts is None:
+        return repr(int(number) if number == round(number) else float(number))
+    return repr(" ".join(str(column.texts[int(number)]).split())[:_SHOWN])

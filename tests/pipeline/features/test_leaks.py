@@ -1,64 +1,169 @@
-"""Columns that give the label away, and columns that do not."""
+"""Columns that give the label away, columns that may, and columns that do not."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn import datasets
 
-from pipeline.features.leaks import FEW_ROWS, find_leaks
+from pipeline.cli.cli import main
+from pipeline.config.config_file import load_config
+from pipeline.features.leaks import FEW_ROWS, choose, find_leaks, warnings_of
 
-ROWS = 200
+ROWS = 1000
 RANDOM = np.random.default_rng(3)
 PRICE = RANDOM.gamma(2.0, 100.0, ROWS)
 SOLD = np.where(PRICE > 150.0, "yes", "no")
 GRADE = np.asarray(["low", "middle", "high"])[np.digitize(PRICE, [100.0, 200.0])]
+RARE = RANDOM.uniform(size=ROWS) < 0.05
+CODES = RANDOM.permutation(20)
+NUMBERS = RANDOM.integers(0, 20, ROWS)  # a code of 20 values that determines `SIDE`
+SIDE = np.where(np.isin(NUMBERS, CODES[:9]), "left", "right")
+TAIL = RANDOM.standard_cauchy(ROWS)
+DAY = pd.Timestamp("2020-01-01") + pd.to_timedelta(RANDOM.integers(0, 2000, ROWS), "D")
+MOSTLY = np.where(RANDOM.uniform(size=ROWS) < 0.96, SOLD, np.where(SOLD == "yes", "no", "yes"))
+TOWNS = RANDOM.choice(["a", "b", "c"], ROWS)
+FLAT = RANDOM.normal(size=ROWS)
 
 
-def rows(values: Any) -> list[list[Any]]:
-    return [[value.item() if isinstance(value, np.generic) else value] for value in values]
+def rows(values: Any) -> list[list[Any] | None]:
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return [None if value is None or value != value else [value] for value in plain]
+
+
+def missing(values: Any, where: Any) -> list[Any]:
+    return [None if gone else value for value, gone in zip(list(values), where, strict=True)]
+
+
+def found_in(column: Any, label: Any) -> Any:
+    columns = {"a": rows(column), "noise": rows(FLAT), "label": rows(label)}
+    found = find_leaks(columns, "label").found
+    assert "noise" not in found
+    return found.get("a")
 
 
 @pytest.mark.parametrize(
-    ("column", "label", "reason"),
+    ("column", "label", "kind", "reason"),
     [
-        (PRICE, PRICE, "equals the label in 100.0% of the rows"),
-        (SOLD == "yes", SOLD, "maps one-to-one to the label ("),
-        (np.log(PRICE), PRICE, "is in the label's order (rank correlation 1.0000)"),
-        (-(PRICE**3), PRICE, "is in the label's order (rank correlation -1.0000)"),
-        (PRICE, SOLD, "separates the label's 2 values by ranges of its own"),
-        (PRICE, GRADE, "separates the label's 3 values"),
+        (PRICE, PRICE, "copy", "equals the label in 100.0% of the rows"),
+        (SOLD, SOLD, "copy", "equals the label in 100.0% of the rows"),
+        (SOLD == "yes", SOLD, "copy", "maps one-to-one to the label ("),
+        (RARE.astype(int), np.where(RARE, "yes", "no"), "copy", "maps one-to-one"),
+        (NUMBERS, SIDE, "copy", "has codes that determine the label"),
+        ([f"code {n}" for n in NUMBERS], SIDE, "copy", "has codes that determine the label"),
+        ([f"g{int(p // 5)}" for p in PRICE], (PRICE // 5 // 10), "strong", "alone predicts"),
+        (missing(FLAT, SOLD == "no"), SOLD, "copy", "is missing"),
+        (missing(TOWNS, RARE), RARE.astype(int), "copy", "is missing"),
+        (missing(SOLD, RANDOM.uniform(size=ROWS) < 0.6), SOLD, "copy", "equals"),
+        (missing(PRICE, RANDOM.uniform(size=ROWS) < 0.6), PRICE, "copy", "equals"),
+        (missing(PRICE, RANDOM.uniform(size=ROWS) < 0.9), PRICE, "copy", "equals"),
+        (np.log(PRICE), PRICE, "law", "is in the label's order (rank correlation 1.0000)"),
+        (-(PRICE**3), PRICE, "law", "is in the label's order (rank correlation -1.0000)"),
+        (2 * NUMBERS + 1, NUMBERS * 10, "copy", "maps one-to-one"),
+        (2 * TAIL, TAIL, "law", "is in the label's order"),
+        (PRICE, SOLD, "strong", "separates the label's 2 values by ranges of its own"),
+        (PRICE, GRADE, "strong", "separates the label's 3 values"),
+        (MOSTLY, SOLD, "strong", "alone predicts the label in 9"),
+        (np.where(MOSTLY == "yes", 1, 0), SOLD, "strong", "alone predicts the label in 9"),
+        (
+            [f"p{rank // 25}" for rank in PRICE.argsort().argsort()],
+            PRICE,
+            "strong",
+            "of the label's variance",
+        ),
+        (PRICE + RANDOM.normal(0, 8.0, ROWS), PRICE, "strong", "of the label's variance"),
+        ((PRICE - 200) ** 2, np.abs(PRICE - 200), "law", "is in the label's order"),
+        (PRICE, (PRICE - 300) ** 2, "strong", "of the label's variance"),
+        ([f"{d:%Y-%m-%d}" for d in DAY], [d.value / 1e15 for d in DAY], "strong", "variance"),
+        ([f"{d:%d.%m.%Y}" for d in DAY], [d.value / 1e15 for d in DAY], "strong", "variance"),
+        (
+            missing([f"{d:%d.%m.%Y}" for d in DAY], SOLD == "no"),
+            SOLD,
+            "copy",
+            "is missing",
+        ),
     ],
 )
-def test_leaks(column, label, reason):
-    columns = {"found": rows(column), "label": rows(label), "noise": rows(RANDOM.normal(size=ROWS))}
-    found = find_leaks(columns, "label")
-    assert set(found) == {"found"}
-    assert reason in found["found"]
+def test_leaks_by_kind(column: Any, label: Any, kind: str, reason: str) -> None:
+    leak = found_in(column, label)
+    assert leak is not None
+    assert (leak.kind, reason in leak.reason) == (kind, True), leak
 
 
 @pytest.mark.parametrize(
     ("column", "label"),
     [
-        (PRICE + RANDOM.normal(0, 20.0, ROWS), PRICE),
-        (PRICE + RANDOM.normal(0, 20.0, ROWS), SOLD),
-        (GRADE, SOLD),
+        (PRICE + RANDOM.normal(0, 30.0, ROWS), PRICE),
+        (PRICE + RANDOM.normal(0, 30.0, ROWS), SOLD),
+        (GRADE, PRICE),
         (RANDOM.permutation(PRICE), PRICE),
         ([None] * ROWS, PRICE),
         (["one"] * ROWS, SOLD),
         (np.arange(ROWS), SOLD),
+        ([f"id {i}" for i in range(ROWS)], SOLD),
+        ([f"id {i}" for i in range(ROWS)], PRICE),
+        (missing(FLAT, RARE), PRICE),
+        (missing(FLAT, RANDOM.uniform(size=ROWS) < 0.97), SOLD),
+        (TOWNS, np.where(RANDOM.uniform(size=ROWS) < 0.001, "yes", "no")),
+        (FLAT, TAIL),
+        (TOWNS, TAIL),
+        ([f"{d:%d.%m.%Y}" for d in DAY], PRICE),
     ],
 )
-def test_no_leaks(column, label):
-    assert find_leaks({"a": rows(column), "label": rows(label)}, "label") == {}
+def test_no_leaks(column: Any, label: Any) -> None:
+    assert found_in(column, label) is None
 
 
-def test_missing_values_do_not_hide_one():
-    values = [[price] if i % 3 else None for i, price in enumerate(PRICE.tolist())]
-    assert "equals" in find_leaks({"a": values, "label": rows(PRICE)}, "label")["a"]
+def test_honest_tables_lose_no_column() -> None:
+    """Tables of scikit-learn; of two irises, petals separate the classes, and stay."""
+    for name in ("iris", "breast_cancer", "wine", "diabetes", "digits"):
+        frame = getattr(datasets, f"load_{name}")(as_frame=True).frame
+        leaks = find_leaks({column: rows(frame[column]) for column in frame}, "target")
+        assert leaks.found == {}, name
+    frame = datasets.load_iris(as_frame=True).frame[:100]
+    leaks = find_leaks({column: rows(frame[column]) for column in frame}, "target")
+    assert {leak.kind for leak in leaks.found.values()} == {"strong"}
 
 
-def test_few_rows_tell_nothing():
+def test_a_law_is_left_out_unless_nothing_else_tells_of_the_label() -> None:
+    columns = {"x": rows(PRICE), "noise": rows(FLAT), "y": rows(2 * PRICE)}
+    alone = choose(find_leaks(columns, "y"), ["x", "noise"])
+    assert (list(alone.left_out), list(alone.kept)) == ([], ["x"])
+    columns["other"] = rows(PRICE + RANDOM.normal(0, 100.0, ROWS))
+    beside = choose(find_leaks(columns, "y"), ["x", "noise", "other"])
+    assert (list(beside.left_out), list(beside.kept)) == (["x"], [])
+
+
+def test_a_copy_is_left_out_unless_it_is_all_there_is() -> None:
+    leaks = find_leaks({"copy": rows(SOLD), "noise": rows(FLAT), "y": rows(SOLD)}, "y")
+    assert list(choose(leaks, ["copy", "noise"]).left_out) == ["copy"]
+    assert list(choose(leaks, ["copy"]).kept) == ["copy"]
+    assert choose(leaks, []).kept == {}
+
+
+def test_few_rows_tell_nothing() -> None:
     few = rows(PRICE[: FEW_ROWS - 1])
-    assert find_leaks({"a": few, "label": few}, "label") == {}
+    assert find_leaks({"a": few, "label": few}, "label").found == {}
+
+
+def test_the_terminal_shows_few_and_no_control_codes() -> None:
+    shown = warnings_of({f"c{i}\x1b[2J": "separates" for i in range(9)})
+    assert len(shown) == 6
+    assert "4 more" in shown[-1]
+    assert "\x1b" not in "".join(shown)
+
+
+@pytest.mark.parametrize("factor", [2.0, 2])
+def test_a_table_of_one_strong_column_can_be_initialised(tmp_path, capsys, factor) -> None:
+    """Y = 2x: the column is kept, and the terminal and the YAML say so."""
+    x = RANDOM.normal(size=200) if factor == 2.0 else RANDOM.integers(0, 10_000, 200)
+    frame = pd.DataFrame({"x": x, "y": factor * x})
+    frame.to_csv(tmp_path / "law.csv", index=False)
+    output = tmp_path / "law.yaml"
+    assert main(["init", str(tmp_path / "law.csv"), "--label", "y", "--output", str(output)]) == 0
+    assert "warning: x is in the label's order" in capsys.readouterr().out
+    assert [group.columns for group in load_config(output).features.groups] == [("x",)]
+    assert "CHECK: these features may give the label away" in output.read_text()

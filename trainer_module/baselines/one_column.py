@@ -1,0 +1,139 @@
+"""How well one column alone predicts the label: its mean per value or bin, on held-out rows.
+
+The explained share of the label's variance, each half of the rows judged by the other's means:
+
+    1 - Σ (y - mean of the other half's rows with the same code)² / Σ (y - mean of the other half)²
+
+Of classes, y is a 0/1 column for each, so that this is the Brier skill score. A missing value is a
+code of its own. All in NumPy: a column of 10,000 rows takes a few milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+MOST_BINS = 100
+_ROWS_PER_BIN = 20
+_FEW_VALUES = 200  # different numbers that are codes, not a range
+_SHRINKAGE = 0.1  # rows of the overall mean that each code starts with
+
+
+class Target(NamedTuple):
+    """A label, as columns to predict.
+
+    Attributes:
+        columns: `[rows, k]`: of numbers, the number and its rank; of classes, 0/1 columns.
+        classes: Whether it is classes.
+        half: `[rows]`, which half a row is in.
+    """
+
+    columns: np.ndarray
+    classes: bool
+    half: np.ndarray
+
+
+def of_numbers(labels: np.ndarray) -> Target:
+    """Return the target of finite numbers `[rows]`.
+
+    Ranks bound what a heavy tail does: of its few largest labels depends all of the variance.
+    """
+    scaled = labels - labels.mean()
+    largest = np.abs(scaled).max()
+    return Target(
+        np.stack([scaled / largest if largest > 0 else scaled, ranks(labels)], axis=1),
+        False,
+        _halves(len(labels)),
+    )
+
+
+def of_classes(labels: np.ndarray, most: int = 50) -> Target:
+    """Return the target of classes `[rows]` from 0; the rarest beyond `most` are one."""
+    counts = np.bincount(labels)
+    place = np.empty(len(counts), np.int64)
+    place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
+    places = np.minimum(place[labels], most)
+    return Target(np.eye(places.max() + 1)[places], True, _halves(len(labels)))
+
+
+def _halves(rows: int) -> np.ndarray:
+    return np.random.default_rng(0).random(rows) < 0.5
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Return ranks between 0 and 1; equal values have their mean rank."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return ((ends - (counts - 1) / 2) / len(values))[np.ravel(places)]
+
+
+def codes_of_numbers(values: np.ndarray) -> np.ndarray:
+    """Return codes `[rows]` from 0: of each value if there are few, else of quantile bins.
+
+    Args:
+        values: `[rows]`, float; NaN is missing and gets a code of its own.
+    """
+    missing = np.isnan(values)
+    present = values[~missing]
+    if not len(present):
+        return np.zeros(len(values), np.int64)
+    bins = max(2, min(MOST_BINS, len(present) // _ROWS_PER_BIN))
+    edges = np.unique(present[:: max(1, len(present) // 2000)])
+    distinct = np.unique(present) if len(edges) <= _FEW_VALUES else edges
+    if len(distinct) <= min(_FEW_VALUES, bins * 2):
+        codes = np.searchsorted(distinct, values)
+    else:
+        edges = np.unique(np.quantile(present, np.linspace(0, 1, bins + 1)[1:-1]))
+        codes = np.searchsorted(edges, values, side="right")
+    return np.where(missing, codes[~missing].max() + 1, codes)
+
+
+class Explained(NamedTuple):
+    """What a column tells of the label.
+
+    Attributes:
+        share: Explained share of the variance on held-out rows, at most 1; of numbers the larger of
+            that of the number and that of its rank.
+        right: Of classes, the share of held-out rows whose class it names; else 0.
+        usual: Of classes, the share of the most frequent one; else 0.
+    """
+
+    share: float
+    right: float = 0.0
+    usual: float = 0.0
+
+
+def explained(codes: np.ndarray, target: Target, rows: np.ndarray | None = None) -> Explained:
+    """Return what codes tell of a label.
+
+    Args:
+        codes: `[rows]`, from 0.
+        target: Of the same rows.
+        rows: `[rows]`, those that count; None: all.
+    """
+    columns, half = target.columns, target.half
+    if rows is not None:
+        codes, columns, half = codes[rows], columns[rows], half[rows]
+    if not (half.any() and (~half).any()):
+        return Explained(0.0)
+    count = int(codes.max()) + 1
+    errors, spread, right = np.zeros(columns.shape[1]), np.zeros(columns.shape[1]), 0
+    for train in (half, ~half):
+        mean = columns[train].mean(axis=0)
+        weights = np.bincount(codes[train], minlength=count) + _SHRINKAGE
+        sums = np.stack(
+            [np.bincount(codes[train], column, count) for column in columns[train].T], axis=1
+        )
+        means = (sums + _SHRINKAGE * mean) / weights[:, None]
+        judged, truth = codes[~train], columns[~train]
+        errors += ((truth - means[judged]) ** 2).sum(axis=0)
+        spread += ((truth - mean) ** 2).sum(axis=0)
+        if target.classes:
+            right += int((means.argmax(axis=1)[judged] == truth.argmax(axis=1)).sum())
+    if target.classes:
+        total = spread.sum()
+        share = float(1 - errors.sum() / total) if total > 0 else 0.0
+        return Explained(share, right / len(codes), float(columns.mean(axis=0).max()))
+    shares = 1 - errors[spread > 0] / spread[spread > 0]
+    return Explained(float(shares.max()) if len(shares) else 0.0)
