@@ -18,6 +18,7 @@ from pipeline.cli.positionals import accept_positionals, parse
 from pipeline.cli.quiet import quiet
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
+from pipeline.common.program import program, shell_argument
 from pipeline.common.sources import SOURCES
 from pipeline.common.whole_files import message_stream
 from pipeline.run.interrupts import interrupts_kept
@@ -161,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="YAML",
         help="the pipeline whose data.csv says how CSV is written, where it is not found by itself",
     )
+    add_set(predict, example="data.csv.encoding=cp1252")
     predict.add_argument(
         "--keep",
         metavar="NAMES",
@@ -285,11 +287,9 @@ def _predict(arguments: argparse.Namespace) -> int:
     quiet()
     from pipeline.run.predict import predict
 
-    options = None
-    if arguments.config is not None:
-        from pipeline.config.config_file import load_config
-
-        options = load_config(arguments.config).data.csv
+    if arguments.config is None and arguments.set:
+        raise ConfigError(f"--set {arguments.set[0]}: needs --config, whose field it overrides.")
+    options = None if arguments.config is None else configuration(arguments).data.csv
     return predict(
         arguments.model,
         arguments.data,
@@ -322,7 +322,7 @@ def _init(arguments: argparse.Namespace) -> int:
         print(f"warning: {sentence}", file=stream)
     print(
         f"{written.path}: predicts {written.label} ({written.kind}). Read its comments, then\n"
-        f"  python -m pipeline run --config {written.path}",
+        f"  {program()} run --config {shell_argument(written.path)}",
         file=stream,
     )
     return 0

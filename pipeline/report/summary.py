@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,6 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     for sentence in cautions(records):
         console.print(caution("Transform", sentence), soft_wrap=True)
     show_verdict(config, records, console)
-    _next_steps(config, records, console)
 
 
 def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecord]) -> Table:
@@ -288,27 +286,6 @@ def _compared(config: PipelineConfig, blessing: OutputArtifact) -> str:
     return f", {', '.join(changes)} against the latest blessed model too"
 
 
-def _next_steps(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    commands = []
-    pushed = pushed_model(records)
-    if pushed and pushed.exists():
-        data = config.data.eval_path or config.data.path
-        commands.append(
-            (
-                "predict",
-                f"python -m pipeline predict --model {_quoted(pushed)} --data {_arg(data)}",
-            )
-        )
-    run = _output(records, "Trainer", "model_run")
-    if run:
-        commands.append(("curves", f"tensorboard --logdir {_quoted(Path(run.uri))}"))
-    report = _output(records, "NormalizationValidator", "report")
-    if report:
-        commands.append(("features", f"open {_quoted(Path(report.uri) / 'report.html')}"))
-    for name, command in commands:
-        console.print(f"{name:<10}{command}", markup=False, highlight=False, soft_wrap=True)
-
-
 def _reasons(config: PipelineConfig, evaluation: OutputArtifact | None) -> list[str]:
     if not config.evaluation.is_judged:
         names = config.evaluation.metric_names(config.label.kind)
@@ -394,7 +371,7 @@ def unusable_labels(config: PipelineConfig, records: dict[str, NodeRecord]) -> l
     ]
 
 
-def pushed_model(records: dict[str, NodeRecord]) -> Path | None:
+def pushed_model(records: Mapping[str, NodeRecord]) -> Path | None:
     """Folder of the model that the run pushed (or that its cached Pusher pushed), or None."""
     pushed = _output(records, "Pusher", "pushed_model")
     if pushed is None or pushed.properties.get("pushed") != 1:
@@ -402,7 +379,7 @@ def pushed_model(records: dict[str, NodeRecord]) -> Path | None:
     return Path(str(pushed.properties["pushed_destination"]))
 
 
-def _output(records: dict[str, NodeRecord], node: str, key: str) -> OutputArtifact | None:
+def _output(records: Mapping[str, NodeRecord], node: str, key: str) -> OutputArtifact | None:
     record = records.get(node)
     return record.output(key) if record else None
 
@@ -415,11 +392,3 @@ def short(path: Path) -> str:
     """The path as the user would type it from here."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(short(path))
-
-
-def _arg(path: str) -> str:
-    return shlex.quote(path if "://" in path else short(Path(path)))

@@ -15,6 +15,7 @@ from rich.console import Console
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
+from pipeline.common.program import program
 from pipeline.config.config import PipelineConfig
 from pipeline.preflight import preflight
 from pipeline.preflight.preflight_engine import check_engine
@@ -27,6 +28,7 @@ from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.cache_keys import keys_without_places
 from pipeline.run.folder_lock import Holder, InUse, only_run
 from pipeline.run.interrupts import interrupts_kept
+from pipeline.run.next_steps import show_next_steps
 from trainer_module import prepare_process
 
 _LEGACY_KERAS = (
@@ -71,23 +73,25 @@ def run(
     }
     try:
         with only_run(Holder.this(command(), file), places, wait=wait, say=say):
-            return _run_alone(config, out, verbose=verbose)
+            return _run_alone(config, out, file=file, verbose=verbose)
     except InUse as refusal:
         print(refusal, file=sys.stderr)
         return exit_codes.IN_USE
 
 
-def _run_alone(config: PipelineConfig, out: Console, *, verbose: bool) -> int:
+def _run_alone(config: PipelineConfig, out: Console, *, file: Path | None, verbose: bool) -> int:
     log = config.log_folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
     out.print(f"Pipeline {config.name}; log: {summary.short(log)}", highlight=False, soft_wrap=True)
     # Asked now: below, the process's standard output is the log file.
     on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
     with logs.logs_to(log, verbose=verbose) as terminal:
         console = Console(file=terminal, force_terminal=on_terminal, width=width)
-        return _run(config, console, log=log, plain=verbose)
+        return _run(config, console, file=file, log=log, plain=verbose)
 
 
-def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) -> int:
+def _run(
+    config: PipelineConfig, console: Console, *, file: Path | None, log: Path, plain: bool
+) -> int:
     state = RunState([])
     try:
         with views.waiting("loading TFX and checking the configuration", console):
@@ -137,6 +141,7 @@ def _run(config: PipelineConfig, console: Console, *, log: Path, plain: bool) ->
         console.print(f"Log: {summary.short(log)}", highlight=False, soft_wrap=True)
         return exit_codes.FAILED
     summary.show(config, state, console)
+    show_next_steps(config, latest_run_of(config), file, console)
     refused = summary.fails_a_threshold(config, state)
     return exit_codes.NOT_BLESSED if refused else exit_codes.DONE
 
@@ -168,10 +173,7 @@ def tell_failure(
 
 def command() -> str:
     """The command that started this process, for a shell."""
-    program, *arguments = sys.argv
-    if Path(program).name == "__main__.py":
-        return shlex.join(["python", "-m", "pipeline", *arguments])
-    return shlex.join([Path(program).name, *arguments])
+    return " ".join([program(), *map(shlex.quote, sys.argv[1:])])
 
 
 def _prepare(config: PipelineConfig):

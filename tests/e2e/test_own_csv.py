@@ -133,6 +133,13 @@ def result(folder, interrupted, pipeline):
     return pipeline("run", "--config", folder / "pipeline.yaml")
 
 
+def test_the_command_at_the_end_runs_as_pasted(result, readme_command):
+    (line,) = result.lines("predict   ")
+    asked = readme_command(line.removeprefix("predict").strip())
+    assert asked.code == 0, asked.output
+    assert "prediction" in asked.output
+
+
 def test_ctrl_c_leaves_a_store_that_the_next_run_goes_on_with(interrupted, result):
     code, text = interrupted
     assert code == 130, text

@@ -1,0 +1,21 @@
+"""What this process's command line is called, for commands that it tells the user to run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+CONSOLE_SCRIPT = "tfx-largebatch"
+
+
+def program() -> str:
+    """Return `tfx-largebatch` if the process was started so, else `python -m pipeline`."""
+    started = Path(sys.argv[0]).name if sys.argv else ""
+    return CONSOLE_SCRIPT if started == CONSOLE_SCRIPT else "python -m pipeline"
+
+
+def shell_argument(value: str | Path) -> str:
+    """Return a file's name for a shell: quoted, and not taken for an option."""
+    text = str(value)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)

@@ -1,0 +1,100 @@
+"""Commands to run after a run, as they can be pasted into a shell."""
+
+from __future__ import annotations
+
+import glob
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from components.arrow_example_gen.spans import has_placeholders
+from pipeline.common.errors import ConfigError
+from pipeline.common.program import program, shell_argument
+from pipeline.common.sources import COLUMNAR
+from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
+from pipeline.config.config_file import load_config
+from pipeline.data import data_sources
+from pipeline.report.records import NodeRecord
+from pipeline.report.summary import pushed_model, short
+from pipeline.run.input_rows import format_of
+
+
+def show_next_steps(
+    config: PipelineConfig, records: Mapping[str, NodeRecord], file: Path | None, console: Console
+) -> None:
+    """Print a command for each thing that a user may want to see next.
+
+    Args:
+        config: the configuration that ran.
+        records: the nodes of the run.
+        file: its YAML.
+        console: where to print.
+    """
+    commands = []
+    pushed = pushed_model(records)
+    if pushed and pushed.exists():
+        commands.append(("predict", predict_command(config, pushed, file)))
+    run = records["Trainer"].output("model_run") if "Trainer" in records else None
+    if run:
+        commands.append(("curves", f"tensorboard --logdir {_path(run.uri)}"))
+    validator = records.get("NormalizationValidator")
+    report = validator.output("report") if validator else None
+    if report:
+        commands.append(("features", f"open {_path(Path(report.uri) / 'report.html')}"))
+    for name, command in commands:
+        # Not `console.print`, which replaces `:name:` by an emoji and tabs by spaces.
+        console.file.write(f"{name:<10}{command}\n")
+
+
+def predict_command(config: PipelineConfig, model: Path, file: Path | None) -> str:
+    """Return the command that asks a pushed model for the rows that it was evaluated on, or others.
+
+    It reads the data as the run did: format, encoding, delimiter.
+    """
+    path = _readable(config)
+    parts = [program(), "predict", "--model", _path(model), "--data", _path(path)]
+    try:
+        known = format_of(path) == config.data.source
+    except ConfigError:
+        known = False
+    if not known:
+        parts += ["--source", config.data.source]
+    if config.data.source == "csv" and file is not None:
+        parts += _csv_options(config, file)
+    return " ".join(parts)
+
+
+def _csv_options(config: PipelineConfig, file: Path) -> list[str]:
+    wanted = config.data.csv.model_dump(mode="json")
+    default = type(config.data.csv)().model_dump(mode="json")
+    if wanted == default:
+        return []
+    written = load_config(file).data.csv.model_dump(mode="json")
+    overrides = [
+        shlex.quote(f"data.csv.{name}={json.dumps(value, ensure_ascii=False)}")
+        for name, value in wanted.items()
+        if written[name] != value
+    ]
+    return ["--config", _path(file), *(f"--set {each}" for each in overrides)]
+
+
+def _readable(config: PipelineConfig) -> str:
+    """A path of the data that `predict` takes: one file, or one Parquet or Arrow table."""
+    field = "eval_path" if config.data.eval_path else "path"
+    path = config.data.eval_path or config.data.path
+    if is_remote(path) or (config.data.source in COLUMNAR and not has_placeholders(path)):
+        return path
+    found = data_sources.files(
+        path, f"data.{field}", source=config.data.source, spans=config.data.spans
+    )
+    if path.startswith(PACKAGE_SCHEME) and len(found) == 1:
+        return path
+    return glob.escape(str(found[-1]))
+
+
+def _path(path: str | Path) -> str:
+    text = str(path)
+    return shell_argument(text if "://" in text else short(Path(text)))

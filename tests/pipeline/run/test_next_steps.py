@@ -1,0 +1,109 @@
+"""The commands that a run ends with: what a shell makes of them, and what they answer."""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from pipeline.cli import cli
+from pipeline.common.program import program, shell_argument
+from pipeline.config.config_file import load_config
+from pipeline.report.records import NodeRecord, OutputArtifact
+from pipeline.run.next_steps import predict_command, show_next_steps
+
+NAMES = (
+    "rows.csv",
+    "my rows.csv",
+    "it's $HOME `ls`.csv",
+    '-a "b".csv',
+    ":cat:;&.csv",
+    "a\tb*[1].csv",
+)
+
+
+def arguments_of(command: str) -> dict[str, str]:
+    """What `predict` gets, as a shell splits it."""
+    shell = f'set -- {command.removeprefix("python -m pipeline predict")}; printf "%s\\0" "$@"'
+    words = subprocess.run(["sh", "-c", shell], capture_output=True, check=True).stdout
+    parts = words.decode().split("\0")[:-1]
+    parser = cli._parser()
+    return vars(parser.parse_args(["predict", *parts]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_survive_the_shell(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = tmp_path / f"out {name}" / "1"
+    model.mkdir(parents=True)
+    file = write()
+    (tmp_path / name).write_bytes((tmp_path / "rows.csv").read_bytes())
+    config = load_config(write())
+    data = config.data.model_copy(update={"path": str(tmp_path / glob.escape(name))})
+    pushed = OutputArtifact(str(model), {"pushed": 1, "pushed_destination": str(model)})
+    records = {"Pusher": NodeRecord("Pusher", {"pushed_model": [pushed]})}
+    out = io.StringIO()
+    show_next_steps(
+        config.model_copy(update={"data": data}), records, file, Console(file=out, width=40)
+    )
+    kind, _, command = out.getvalue().removesuffix("\n").partition("   ")
+    assert kind == "predict"
+    found = arguments_of(command.strip())
+    assert [os.path.abspath(path) for path in glob.glob(found["data"])] == [str(tmp_path / name)]
+    assert os.path.abspath(found["model"]) == str(model)
+
+
+@pytest.mark.parametrize(
+    ("change", "sets", "wanted"),
+    [
+        ({}, [], {"config": None, "source": None}),
+        ({"csv": {"encoding": "cp1252"}}, [], {"source": None}),
+        ({"csv": {"delimiter": ";"}}, ["data.csv.encoding=cp1252"], {"source": None}),
+        ({"path": "rows.dat"}, [], {"config": None, "source": "csv"}),
+        ({"path": "part-*.csv"}, [], {"config": None, "data": "part-2.csv"}),
+        ({"eval_path": "part-1.csv"}, [], {"config": None, "data": "part-1.csv"}),
+        ({"path": "part-{SPAN}.csv"}, [], {"config": None, "data": "part-2.csv"}),
+    ],
+)
+def test_the_data_are_read_as_by_the_run(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any, sets: Any, wanted: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = write(lambda config: config["data"].update(change))
+    for name in ("rows.dat", "part-1.csv", "part-2.csv"):
+        (tmp_path / name).write_bytes((tmp_path / "rows.csv").read_bytes())
+    config = load_config(file, sets)
+    found = arguments_of(predict_command(config, tmp_path / "model", file))
+    assert {name: found[name] for name in wanted} == wanted
+    if found["config"] is not None:
+        assert cli.configuration(cli.argparse.Namespace(**found)).data.csv == config.data.csv
+
+
+@pytest.mark.parametrize(
+    ("started", "called"),
+    [
+        ("/usr/bin/tfx-largebatch", "tfx-largebatch"),
+        ("/src/pipeline/__main__.py", "python -m pipeline"),
+        ("/usr/bin/pytest", "python -m pipeline"),
+    ],
+)
+def test_commands_are_called_as_the_program_was(
+    monkeypatch: pytest.MonkeyPatch, started: str, called: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [started])
+    assert program() == called
+
+
+def test_a_name_is_no_option() -> None:
+    assert shlex.split(shell_argument("--output")) == ["./--output"]
+    assert shell_argument("rows.csv") == "rows.csv"
