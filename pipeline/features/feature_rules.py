@@ -24,6 +24,8 @@ from typing import Any
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.date_counter import EPOCHS
 from pipeline.features.date_facts import DateFacts
+from pipeline.features.id_rules import id_reason, is_code, is_consecutive, repeated_id_reason
+from pipeline.features.name_hints import is_id_name
 from pipeline.features.powers import OUTLYING, bowley, power_of
 
 MOSTLY_MISSING = 0.95
@@ -41,13 +43,6 @@ _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in second
 _DATE_PARTS = ("hour", "weekday", "day", "month", "year")
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[./]\d{1,2}[./].*")
 _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
-_ID_NAME = re.compile(r"(^|[_ ])(id|uuid|guid|key|index|row|number|no)$", re.IGNORECASE)
-_CODE_NAME = re.compile(
-    r"(^|[_ ])(code|type|kind|class|category|zip|zipcode|postcode|area|region|district|tract|group"
-    r"|id|hour|minute|day|weekday|dow|week|month)"
-    r"([_ ]|$)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -67,11 +62,17 @@ class SuggestedStep:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A step for a column, or None: left out; `measured` are the numbers that decided."""
+    """A step for a column, or None: left out.
+
+    Attributes:
+        measured: The numbers that decided.
+        group: Whether rows with equal values belong together, in one split.
+    """
 
     column: str
     step: SuggestedStep | None
     measured: str
+    group: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,16 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
         return Proposal(facts.name, None, f"constant: always {_shown(facts.texts.top[0][0])}")
     if facts.numbers is None:
         assert facts.texts is not None
+        if facts.dates is None and (repeated := repeated_id_reason(facts)) is not None:
+            return Proposal(facts.name, None, repeated, group=True)
         return _text(facts, facts.texts, table)
+    date = _number_date(facts, facts.numbers, table)
+    if date is not None:
+        return date
+    if (reason := id_reason(facts)) is not None:
+        return Proposal(facts.name, None, reason)
+    if (repeated := repeated_id_reason(facts)) is not None:
+        return Proposal(facts.name, None, repeated, group=facts.type == "int")
     if facts.texts is not None:
         special = _int(facts, facts.numbers, facts.texts, table)
         if special is not None:
@@ -212,21 +222,13 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
 
 
 def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) -> Proposal | None:
-    """Dates, ids, flags and codes; None: a number like any other."""
-    name, distinct = facts.name, texts.distinct
-    date = _epoch_date(facts, numbers, table)
-    date = _text_date(facts, texts, table) if date is None else date
-    if date is not None:
-        return date
-    span = numbers.maximum - numbers.minimum + 1
-    dense = span <= 1.1 * facts.present
-    if distinct == facts.present > FEW and (dense or _ID_NAME.search(name)):
-        return Proposal(name, None, f"{distinct:,} different ints in as many rows: ids")
+    """Flags and codes; None: a number like any other."""
+    distinct = texts.distinct
     if _zero_or_one(facts, numbers):
         return _flag(facts, numbers, table)
     if distinct <= FEW:
         return _category(facts, texts, table)
-    if not _CODE_NAME.search(name):
+    if not is_code(facts):
         return None  # an amount: ids of their own would not know that 31 is beside 30
     frequent = facts.present >= ROWS_PER_CODE * distinct
     if numbers.minimum >= 0 and numbers.maximum < CODES and frequent:
@@ -238,7 +240,7 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
             "each. (If they are amounts, scale them: scale: z_score.)",
         )
         measured = f"{distinct} values of {numbers.minimum:g} to {numbers.maximum:g}"
-        return Proposal(name, step, measured)
+        return Proposal(facts.name, step, measured)
     return _category(facts, texts, table)
 
 
@@ -352,14 +354,19 @@ def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal 
     return None
 
 
-def _epoch_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:
+def _number_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:
+    """Ints since 1970, or as 20130506."""
     dates = facts.dates
     if dates is None or dates.unit is None:
-        return None
-    low, high = (value / EPOCHS[dates.unit] for value in (numbers.minimum, numbers.maximum))
-    if _DATE_NAME.search(facts.name) or (low >= _SURE_FIRST and high <= _SURE_LAST):
+        return None if dates is None else _date(facts, dates, table)
+    if _DATE_NAME.search(facts.name):
         return _date(facts, dates, table)
-    return None
+    low, high = (value / EPOCHS[dates.unit] for value in (numbers.minimum, numbers.maximum))
+    sure = low >= _SURE_FIRST and high <= _SURE_LAST
+    # Ids of ten digits are in the same range.
+    if not sure or is_id_name(facts.name) or is_consecutive(numbers, facts.present):
+        return None
+    return _date(facts, dates, table)
 
 
 def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:

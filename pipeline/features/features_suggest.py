@@ -74,11 +74,19 @@ def suggest_file(
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The section as YAML text, the columns that it leaves out, and what to check of the others."""
+    """The section as YAML text.
+
+    Attributes:
+        text: The section.
+        left_out: The columns that are in no group, in the order of the data.
+        warnings: What to check of the others.
+        group_columns: Columns left out whose equal values belong into one split.
+    """
 
     text: str
     left_out: tuple[LeftOut, ...] = ()
     warnings: tuple[str, ...] = ()
+    group_columns: tuple[str, ...] = ()
 
 
 def suggest(
@@ -127,7 +135,8 @@ def suggest(
             feature.value_count.max = 2
     check_spec(spec, schema)
     gone = tuple(LeftOut(p.column, p.measured) for p in without)
-    return Suggestion(text, gone, warnings_of(leaks.kept))
+    by = tuple(p.column for p in proposals if p.group)
+    return Suggestion(text, gone, warnings_of(leaks.kept), by)
 
 
 def _without(proposals: Sequence[Proposal], reasons: Mapping[str, str]) -> list[Proposal]:

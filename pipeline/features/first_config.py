@@ -162,6 +162,7 @@ def first_config(
         *(f"# {reason}" for reason in (guess.reasons if guess else ())),
         *([f"# {_unlabelled(facts)}"] if drop else []),
         *(f"# {line}" for line in textwrap.wrap(why_so, 90)),
+        *(f"# {line}" for line in _group_split(suggestion)),
         f"data: {_flow(_data(path, source, folder, guess, drop=drop, by=by))}",
         "features:",
         section.rstrip("\n"),
@@ -342,6 +343,19 @@ def _data(
         **({"split": {"by": by}} if by else {}),
         **({"drop_rows_without_label": True} if drop else {}),
     }
+
+
+def _group_split(suggestion: Suggestion) -> list[str]:
+    """How to measure on subjects or customers that the training has not seen."""
+    if not suggestion.group_columns:
+        return []
+    names = ", ".join(suggestion.group_columns)
+    split = _flow({"split": {"by": "group", "column": suggestion.group_columns[0]}}).strip("{}")
+    return textwrap.wrap(
+        f"Rows with the same value of {names} belong together: to measure on values that training "
+        f"does not see, add {split}}} to data.",
+        90,
+    )
 
 
 def _unlabelled(facts: ColumnFacts) -> str:

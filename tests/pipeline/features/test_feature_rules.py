@@ -37,6 +37,9 @@ def numbers(values: np.ndarray) -> Numbers:
         std=float(values.std()),
         zeros=int(np.sum(values == 0)),
         percentiles=tuple(np.percentile(values, np.arange(101)).tolist()),
+        distinct=len(np.unique(values)),
+        whole=bool(np.all(values == np.floor(values))),
+        increasing=bool(np.all(np.diff(values) > 0)),
     )
 
 
@@ -113,7 +116,7 @@ def test_imputation_follows_the_share_of_missing_values() -> None:
         (np.arange(ROWS) % 3 - 1, "x", {"encode": {"one_hot": {"values": ["-1", "0", "1"]}}}),
         (np.arange(ROWS) % 24, "start_hour", {"encode": {"integer": {"size": 24}}}),
         (np.arange(ROWS) % 24, "age", {"scale": "min_max"}),  # an amount: 23 is beside 22
-        (np.arange(ROWS) % 700 * 100, "zip_code", {"encode": {"vocabulary": {}}}),
+        (np.arange(ROWS) % 700 * 100 + 10_000, "zip_code", {"encode": {"vocabulary": {}}}),
         (np.arange(ROWS) % 700 * 100, "weight", {"scale": "min_max"}),
         (np.arange(ROWS) + 5, "x", None),  # a dense range, each once
         (RNG.permutation(10**6)[:ROWS], "user_id", None),

@@ -1,0 +1,152 @@
+"""Which numbers are ids: by how few of them are equal, given how densely they lie.
+
+Amounts that are drawn from some distribution are equal now and then: of m values in a range of w
+whole numbers, m - w (1 - exp(-m / w)) equal another one on average. Ids are made to differ: where
+ten or more equal values are expected (between each two percentiles, so that the shape of the
+distribution is known) and a fifth of them or less is found, the values are no amounts. So ids that
+are consecutive, shuffled, with gaps or drawn from a dense range are recognised without their name,
+and populations, prices in cents or rounded salaries are not taken for ids.
+
+Where few equal values are expected, as of ids with many digits, a name that says id decides, or
+nine and more digits in all values, which amounts, spread over powers of ten, do not have.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pipeline.features import name_hints
+from pipeline.features.column_facts import ColumnFacts, Numbers
+
+NEARLY_ALL = 0.9  # different values per row: from here on, an id may repeat in a row or two
+FEW_IDS = 10  # values: no more are a category, whatever their name
+_FEW_PLACES, _ROWS_OF_FEW, _ROWS_OF_MANY = 100, 20, 100
+_EXPECTED = 10.0  # equal values: chance makes a fifth or less of them once in 400 columns
+_FOUND = 0.2
+_LONG = 9  # digits
+_MOST_CODES = 1_000
+
+
+def id_reason(facts: ColumnFacts) -> str | None:
+    """Return why whole numbers, each of them in about one row, are ids; None if they are not."""
+    numbers, distinct = facts.numbers, distinct_of(facts)
+    if numbers is None or not numbers.whole or distinct <= FEW_IDS or numbers.minimum < 0:
+        return None
+    present, name = facts.present, facts.name
+    about = "" if distinct == present or (facts.texts and facts.texts.exact) else "about "
+    shown = f"{about}{distinct:,} different whole numbers in {present:,} rows"
+    if distinct >= NEARLY_ALL * present and name_hints.is_id_name(name):
+        return f"{shown}: ids, as the name says"
+    if name_hints.is_amount_name(name):
+        return None
+    equal = present - distinct
+    if about and equal <= 0.02 * present:  # the error of the estimate
+        equal = 0.02 * present
+    expected = _expected_equal(numbers, present)
+    dense = is_consecutive(numbers, present)
+    if dense or (expected >= _EXPECTED and equal <= _FOUND * expected):
+        chance = f"of amounts so close together, {expected:,.0f} would equal another one"
+        return f"{shown}: ids ({'consecutive' if dense else chance})"
+    if distinct < NEARLY_ALL * present:
+        return None
+    digits = [len(str(int(numbers.at(percent)))) for percent in (2, 98)]
+    if digits[0] == digits[1] >= _LONG:
+        return f"{shown}, all of {digits[0]} digits: ids"
+    weak = name_hints.may_be_id_name(name)
+    if weak and (equal <= _FOUND * expected or digits[0] == digits[1] > 5):
+        return f"{shown}: ids, as the name says"
+    return None
+
+
+def repeated_id_reason(facts: ColumnFacts) -> str | None:
+    """Return why values that come again name a person or thing that rows belong to; else None.
+
+    A model learns such a value by heart, which helps with no new one. Stores and other places that
+    have many rows each stay a category: they are the same when the model is used.
+    """
+    distinct = distinct_of(facts)
+    if distinct <= FEW_IDS or facts.several or not facts.present:
+        return None
+    if facts.numbers is not None and (not facts.numbers.whole or facts.numbers.minimum < 0):
+        return None
+    entity = name_hints.entity_of(facts.name)
+    named = name_hints.is_id_name(facts.name)
+    if entity is None and not named:
+        return None
+    if facts.numbers is None and not named and (entity == "place" or not _have_digits(facts)):
+        return None  # names of products or devices are categories
+    rows = facts.present / distinct
+    many = rows >= _ROWS_OF_MANY or (distinct <= _FEW_PLACES and rows >= _ROWS_OF_FEW)
+    if rows < 1.0 / NEARLY_ALL or (entity != "person" and many):
+        return None
+    return (
+        f"{distinct:,} ids, each in {rows:,.1f} rows on average: what is learned of one helps with "
+        "no new one"
+    )
+
+
+def _have_digits(facts: ColumnFacts) -> bool:
+    """Whether most texts have a digit, as ids do."""
+    labels = [text for text, _ in facts.texts.top] if facts.texts else []
+    return sum(any(map(str.isdigit, text)) for text in labels) > 0.9 * len(labels)
+
+
+def is_consecutive(numbers: Numbers, present: int) -> bool:
+    """Whether all of them differ and hardly one between the least and the largest is left out."""
+    return numbers.distinct == present and numbers.maximum - numbers.minimum < 1.1 * present
+
+
+def distinct_of(facts: ColumnFacts) -> int:
+    """Return the number of different values; 0 if it is not known."""
+    if facts.texts is not None:
+        return facts.texts.distinct
+    return facts.numbers.distinct if facts.numbers is not None else 0
+
+
+def _expected_equal(numbers: Numbers, present: int) -> float:
+    """Values that would equal another one if they were drawn from a distribution of this shape."""
+    edges = np.asarray(numbers.percentiles)
+    each = present / (len(edges) - 1)
+    widths = np.maximum(np.diff(edges), 1.0)
+    return float(np.sum(each - widths * -np.expm1(-each / widths)))
+
+
+def is_code(facts: ColumnFacts) -> bool:
+    """Whether a name's hint at codes agrees with the values: few, repeated, not spread as amounts.
+
+    `month` holds 1 to 12. Codes of areas or groups come from a list: nearly consecutive, or all
+    of as many digits. Amounts such as a lot's area are neither, and are often 0.
+    """
+    numbers, texts, name = facts.numbers, facts.texts, facts.name
+    if numbers is None or texts is None or numbers.minimum < 0:
+        return False
+    size = name_hints.calendar_size(name)
+    if size is not None:
+        return numbers.maximum <= size
+    distinct = max(1, texts.distinct)
+    rows = facts.present / distinct
+    span = numbers.maximum - numbers.minimum + 1
+    from_list = span <= 2 * distinct or _digits(numbers.minimum) == _digits(numbers.maximum) >= 3
+    if name_hints.is_category_name(name) and from_list:
+        return rows >= 2
+    is_smooth = texts.exact and rows >= 5 and _is_smooth(texts.top, distinct)
+    if distinct > _MOST_CODES or rows < 5 or is_smooth or numbers.zeros > 0.2 * facts.present:
+        return False
+    return name_hints.is_category_name(name) or (
+        name_hints.may_be_category_name(name) and from_list
+    )
+
+
+def _digits(number: float) -> int:
+    return len(str(int(number)))
+
+
+def _is_smooth(top: tuple[tuple[str, int], ...], distinct: int) -> bool:
+    """Whether values near each other are about as frequent, as those of amounts are."""
+    if distinct < 30 or len(top) < distinct:
+        return False
+    ordered = [math.log(count) for _, count in sorted(top, key=lambda each: int(each[0]))]
+    with np.errstate(invalid="ignore"):
+        return bool(np.corrcoef(ordered[1:], ordered[:-1])[0, 1] > 0.5)
