@@ -52,7 +52,7 @@ class ArrowExampleGen(FileBasedExampleGen):
         Args:
             csv: the files are CSV, written so (`CsvOptions()`: what is not said is found by
                 itself); None: they are Parquet or Arrow, as each file says, or TFRecord.
-            tfrecord: the files are TFRecords of tf.Examples, gzipped or not.
+            tfrecord: the files are TFRecords of tf.Examples, compressed or not.
             shorter_lists: names or globs of columns with lists of ints that lose their missing
                 values, which tf.Example cannot hold among ints; such a value in any other list of
                 ints ends the node, since what follows it would move up by one.

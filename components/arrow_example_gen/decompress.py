@@ -78,13 +78,32 @@ class DamagedFile(ValueError):
             codec: the compression that its first bytes or its name promise.
             reason: what the decompressor says.
         """
-        super().__init__(f"{file} is damaged: it cannot be decompressed as {codec} ({reason}).")
+        super().__init__(
+            f"{file} cannot be decompressed as {codec} ({reason}). It is damaged, not whole or of "
+            "another format: write or copy it again."
+        )
         self.reason = reason
 
 
-def without_suffix(path: str) -> str:
-    """Return a path without the suffix of a compression, in any capitalisation."""
+def content_name(path: str) -> str:
+    """Return a path as it would be decompressed: its end tells the format.
+
+    Args:
+        path: of a file, which need not be there; its suffix may be in any capitalisation.
+
+    Raises:
+        ValueError: the suffix is of a compression that is not supported, or it is a zip that holds
+            not exactly one file.
+    """
     stem, suffix = os.path.splitext(path)
+    if suffix.lower() in _UNSUPPORTED_SUFFIXES:
+        raise _unsupported(path, _UNSUPPORTED_SUFFIXES[suffix.lower()])
+    if suffix.lower() == ".zip" and os.path.isfile(path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return _only_member(archive, path)
+        except _DAMAGE as error:
+            raise DamagedFile(path, "zip", error) from None
     return stem if suffix.lower() in _SUFFIXES else path
 
 
@@ -132,12 +151,16 @@ def _codec(file: str, source: io.BufferedReader, is_plain: Callable[[bytes], boo
         (name for start, name in _UNSUPPORTED_FIRST_BYTES if head.startswith(start)), None
     )
     if unsupported:
-        known = ", ".join(dict.fromkeys(_SUFFIXES.values()))
-        raise ValueError(
-            f"{file}: unsupported compression {unsupported!r}. Supported are {known} (a zip with "
-            "one file in it). Compress the file by one of them, or not at all."
-        )
+        raise _unsupported(file, unsupported)
     return _SUFFIXES.get(suffix)
+
+
+def _unsupported(file: str, codec: str) -> ValueError:
+    known = ", ".join(dict.fromkeys(_SUFFIXES.values()))
+    return ValueError(
+        f"{file}: unsupported compression {codec!r}. Supported are {known} (a zip with one file in "
+        "it). Compress the file by one of them, or not at all."
+    )
 
 
 def _by_first_bytes(head: bytes) -> str | None:
@@ -222,13 +245,14 @@ def _decompressor(source: io.BufferedReader, codec: str, file: str) -> Any:
     if codec == "xz":
         return lzma.LZMAFile(source)
     if codec == "zip":
-        return _only_member(zipfile.ZipFile(source), file)
+        archive = zipfile.ZipFile(source)
+        return archive.open(_only_member(archive, file))
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.PythonFile(source, mode="r"), codec)
 
 
-def _only_member(archive: zipfile.ZipFile, file: str) -> Any:
+def _only_member(archive: zipfile.ZipFile, file: str) -> str:
     members = [
         name
         for name in archive.namelist()
@@ -242,4 +266,4 @@ def _only_member(archive: zipfile.ZipFile, file: str) -> Any:
             f"{file} is a zip with {len(members)} files in it{shown}. Only a zip with exactly one "
             "is read: extract it, and name the files."
         )
-    return archive.open(members[0])
+    return members[0]

@@ -1,28 +1,25 @@
 """TFRecord files of tf.Examples as Arrow blocks, and the record of what is wrong.
 
 A file is a sequence of (length, its checksum, data, its checksum), numbers little-endian
-(tensorflow/core/lib/io/record_writer.h); a gzipped one is seen by its first bytes.
+(tensorflow/core/lib/io/record_writer.h); a compressed one is seen by its first bytes.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import google_crc32c
 import pyarrow as pa
 from tfx_bsl.coders import example_coder
 
+from components.arrow_example_gen.decompress import DamagedFile, open_decompressed
+
 BLOCK_BYTES = 2**22
 BLOCK_RECORDS = 1_000
-_READ_AHEAD = 2**20
 _LENGTH = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
-_DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 class Block(NamedTuple):
@@ -104,7 +101,7 @@ def _alone(decode: Any, record: _Record, file: str, unreadable: list[str] | None
 def _records(file: str, unreadable: list[str] | None) -> Iterator[_Record]:
     place = 0
     try:
-        with _open(file) as stream:
+        with open_decompressed(file, _begins_a_record) as stream:
             while head := stream.read(_LENGTH.size):
                 place += 1
                 length = _length(head, file, place)
@@ -119,10 +116,10 @@ def _records(file: str, unreadable: list[str] | None) -> Iterator[_Record]:
                     unreadable.append(told)
                     continue
                 yield _Record(place, data)
-    except _DAMAGED as error:  # of what was read ahead
+    except DamagedFile as error:  # of what was read ahead
         raise ValueError(
-            f"{file}, record {place + 1} or a later one: cannot be decompressed ({error}). The "
-            "file is damaged or not whole; write it again."
+            f"{file}, record {place + 1} or a later one: cannot be decompressed ({error.reason}). "
+            "The file is damaged or not whole; write it again."
         ) from None
 
 
@@ -154,38 +151,10 @@ def _masked(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _open(file: str) -> BinaryIO:
-    """A file as it is when decompressed.
+def _begins_a_record(head: bytes) -> bool:
+    """Whether a file begins with a record's length, whatever compression it looks like.
 
-    The first record's length looks like gzip's first bytes in one of 2^24 files, and then not with
-    a checksum that fits.
+    The first length is gzip's first bytes in one of 2^24 files, and then not with a checksum that
+    fits.
     """
-    stream = io.BufferedReader(_raw(file), _READ_AHEAD)
-    head = stream.peek(_LENGTH.size)[: _LENGTH.size]
-    if not head.startswith(b"\x1f\x8b\x08") or (
-        len(head) == _LENGTH.size and _LENGTH.unpack(head)[1] == _masked(head[:8])
-    ):
-        return stream
-    unzipped: Any = gzip.GzipFile(fileobj=stream)
-    return _Closing(unzipped, stream)
-
-
-def _raw(file: str) -> Any:
-    if "://" not in file:
-        return open(file, "rb", buffering=0)
-    from apache_beam.io.filesystem import CompressionTypes
-    from apache_beam.io.filesystems import FileSystems
-
-    return FileSystems.open(file, compression_type=CompressionTypes.UNCOMPRESSED)
-
-
-class _Closing(io.BufferedReader):
-    """Closes what it reads from, too: GzipFile leaves a file that it was given open."""
-
-    def __init__(self, unzipped: Any, source: BinaryIO):
-        super().__init__(unzipped, _READ_AHEAD // 16)
-        self._source = source
-
-    def close(self) -> None:
-        super().close()
-        self._source.close()
+    return len(head) >= _LENGTH.size and _LENGTH.unpack_from(head)[1] == _masked(head[:8])

@@ -148,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         "--data",
         "--input",
         metavar="FILE",
-        help="rows: CSV, Parquet, Arrow, TFRecord or JSON lines (.gz too), - for standard input",
+        help="rows: CSV, TFRecord, JSON lines (.gz, .zip, ... too), Parquet, Arrow; - for stdin",
     )
     accept_positionals(predict, model, data)
     predict.add_argument(

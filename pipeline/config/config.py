@@ -83,7 +83,8 @@ class DataConfig(Section):
     )
     path: str = Field(
         description=(
-            "A file, or a glob of files in one folder (`data/part-*.parquet`, `rows.csv.gz`). "
+            "A file, or a glob of files in one folder (`data/part-*.parquet`). CSV and TFRecord "
+            "may be compressed: gzip, bzip2, xz, zstd, lz4, brotli, or a zip with one file in it. "
             "For Parquet and Arrow, also a folder, or a glob of folders "
             "(`sales/year=*/*.parquet`): those named `key=value` are columns. "
             "`package://tfx/some/file.csv` is a file inside an installed Python package. "

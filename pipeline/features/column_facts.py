@@ -16,6 +16,7 @@ import numpy as np
 
 from components import CsvOptions
 from components.arrow_example_gen.columns import Kind
+from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SOURCES, SUFFIXES, Source
 from pipeline.config.config import DataConfig
@@ -165,11 +166,14 @@ def source_of(path: str) -> Source:
     """A file's format by its name.
 
     Raises:
-        ConfigError: its name does not tell.
+        ConfigError: its name does not tell, or its compression is not supported.
     """
     if Path(path).is_dir():
         return source_of_folder(Path(path))
-    suffixes = Path(path.removesuffix(".gz")).suffixes
+    try:
+        suffixes = Path(content_name(path)).suffixes
+    except ValueError as error:
+        raise ConfigError(f"--data: {error}") from None
     for suffix in reversed(suffixes):
         if suffix.lower() in SUFFIXES:
             return SUFFIXES[suffix.lower()]

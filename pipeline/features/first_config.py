@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from components.arrow_example_gen.decompress import SUFFIXES as COMPRESSED
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import SUFFIXES, Source
 from pipeline.common.whole_files import whole_file, would_replace
@@ -176,7 +177,7 @@ def first_config(
 def pipeline_name(path: str) -> str:
     """A name for the pipeline, made of the data's: `My Houses.csv.gz` -> `my-houses`."""
     stem = Path(path.rstrip("/")).name
-    while Path(stem).suffix.lower() in (".gz", ".bz2", *SUFFIXES):
+    while Path(stem).suffix.lower() in (*COMPRESSED, *SUFFIXES):
         stem = Path(stem).stem
     name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     name = name if name[:1].isalpha() else f"data-{name}".rstrip("-")

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
 from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
 from pipeline.data import data_sources
@@ -67,15 +68,18 @@ def format_of(path: str) -> InputFormat:
     """A file's format by its name.
 
     Raises:
-        ConfigError: its name does not tell.
+        ConfigError: its name does not tell, or its compression is not supported.
     """
-    name = Path(path.removesuffix(".gz").removesuffix(".bz2"))
     if path == STANDARD_INPUT:
         return "csv"
     if Path(path).is_dir():
         return source_of_folder(Path(path))
-    if name.suffix.lower() in _ENDINGS:
-        return _ENDINGS[name.suffix.lower()]
+    try:
+        suffix = Path(content_name(path)).suffix.lower()
+    except ValueError as error:
+        raise ConfigError(f"--data: {error}") from None
+    if suffix in _ENDINGS:
+        return _ENDINGS[suffix]
     raise ConfigError(
         f"--data={path}: its name does not tell its format; add --source "
         "csv, parquet, arrow, tfrecord or jsonl"
@@ -200,29 +204,27 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
 
 
 def _jsonl(file: Path, shown: str) -> InputRows:
-    import gzip
-
     import pyarrow as pa
 
+    from components.arrow_example_gen.csv_text import lines
+
     def rows() -> Iterator[dict[str, Any]]:
-        opened = gzip.open if file.suffix == ".gz" else open
-        with opened(file, "rt", encoding="utf-8-sig") as stream:
-            for number, line in enumerate(stream, 1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise ConfigError(
-                        f"--data={shown}, line {number}: is no JSON ({error}). Write one object "
-                        "per line."
-                    ) from None
-                if not isinstance(row, dict):
-                    raise ConfigError(
-                        f"--data={shown}, line {number}: is no object. Write each row as "
-                        '{"column": value, ...}.'
-                    )
-                yield row
+        for number, line in enumerate(lines(str(file), "utf-8"), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise ConfigError(
+                    f"--data={shown}, line {number}: is no JSON ({error}). Write one object "
+                    "per line."
+                ) from None
+            if not isinstance(row, dict):
+                raise ConfigError(
+                    f"--data={shown}, line {number}: is no object. Write each row as "
+                    '{"column": value, ...}.'
+                )
+            yield row
 
     def batches() -> Iterator[pa.RecordBatch]:
         found = rows()
@@ -231,9 +233,9 @@ def _jsonl(file: Path, shown: str) -> InputRows:
             columns = [_json_column([row.get(name) for row in some]) for name in names]
             yield pa.RecordBatch.from_arrays(columns, names)
 
-    first = next(batches(), None)
+    first = next(_told(batches(), file, shown), None)
     names = [] if first is None else first.schema.names
-    return InputRows(shown, names, batches())
+    return InputRows(shown, names, _told(batches(), file, shown))
 
 
 def _json_column(values: list[Any]) -> pa.Array:

@@ -6,11 +6,14 @@ floats, to 1e-6.
 
 from __future__ import annotations
 
+import bz2
 import csv
 import io
 import json
+import lzma
 import math
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,29 @@ import pyarrow.feather as feather  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 from pipeline.cli.cli import main  # noqa: E402
+
+
+def _zip(data: bytes) -> bytes:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.writestr("rows.csv", data)
+    return sink.getvalue()
+
+
+def _arrow(codec: str, data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+COMPRESS = {
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+    "zip": _zip,
+    "zst": lambda data: _arrow("zstd", data),
+    "lz4": lambda data: _arrow("lz4", data),
+}
 
 COLUMNS = [
     {"name": "size", "dtype": "float32", "argument": "size"},
@@ -218,6 +244,24 @@ def test_every_format_gives_the_same(models, tmp_path, ending):
     assert [row["id"] for row in rows] == ["a1", "a2", "a3"]
     assert [row["town"] for row in rows] == ["Oslo", "", "Ås"]
     assert [float(row["prediction"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
+
+
+@pytest.mark.parametrize("ending", ["csv.XZ", "csv.zip", "tfrecord.lz4", "jsonl.zst", "json.bz2"])
+def test_compressed_files_give_the_same(models, tmp_path, ending):
+    format_, _, codec = ending.lower().partition(".")
+    content = write(tmp_path / f"plain.{'jsonl' if format_ == 'json' else format_}")
+    file = tmp_path / f"rows.{ending}"
+    file.write_bytes(COMPRESS[codec](content.read_bytes()))
+    rows = predicted(models["regression"], file)
+    assert [row["id"] for row in rows] == ["a1", "a2", "a3"]
+    assert [float(row["prediction"]) for row in rows] == pytest.approx(list(map(logit, ROWS)))
+
+
+def test_unsupported_compressions_are_refused_by_name(models, tmp_path, capfd):
+    (tmp_path / "rows.csv.7z").write_bytes(b"7z\xbc\xaf\x27\x1c" + bytes(100))
+    told = " ".join(refusal(capfd, models["regression"], tmp_path / "rows.csv.7z").split())
+    assert "unsupported compression '7z'" in told
+    assert "gzip, bzip2, xz, zstd, lz4, brotli, zip" in told
 
 
 def test_csv_as_people_have_it(models, tmp_path):
