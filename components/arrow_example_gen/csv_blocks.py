@@ -141,7 +141,11 @@ def blocks(
     """
     wanted = list(header.columns if columns is None else columns)
     places = {name: place for place, name in enumerate(header.names) if place in header.kept}
-    missing = pa.array(options.missing, pa.string())
+    words = {
+        name: pa.array([*options.missing, *options.missing_in.get(name, ())], pa.string())
+        for name in ("", *options.missing_in)
+    }
+    missing = [words.get(name, words[""]) for name in wanted]
     parser = ChunkParser(
         len(header.names), header.delimiter, options, [places[name] for name in wanted], unreadable
     )
@@ -155,7 +159,8 @@ def blocks(
                 if cells and rows_to_skip:
                     cells, rows_to_skip = [column[rows_to_skip:] for column in cells], 0
                 if cells and len(cells[0]):
-                    yield pa.RecordBatch.from_arrays([_present(c, missing) for c in cells], wanted)
+                    present = map(_present, cells, missing)
+                    yield pa.RecordBatch.from_arrays(list(present), wanted)
     except (pa.ArrowInvalid, UnicodeDecodeError, BadRecord) as error:
         raise _what_is_wrong(file, header, options) or ValueError(
             f"{file}: cannot be read as CSV ({error})"

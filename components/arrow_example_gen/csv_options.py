@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from components.arrow_example_gen.number_format import NumberFormat
 
 MISSING = ("", "NA", "N/A", "?", "null", "NULL", "NaN", "nan")
 
@@ -44,6 +47,19 @@ class CsvOptions(BaseModel):
     )
     missing: tuple[str, ...] = Field(
         default=MISSING, description="Cells that say that there is no value, in any column."
+    )
+    missing_in: Mapping[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description=(
+            "Column -> cells of it that say that there is no value, beside those of `missing`."
+        ),
+    )
+    formatted: Mapping[str, NumberFormat] = Field(
+        default_factory=dict,
+        description=(
+            "Column -> how it writes numbers for people: separators of thousands, a currency or %. "
+            "A cell that is written otherwise is an error."
+        ),
     )
     comment: str | None = Field(
         default=None, description="Lines that start with this are left out, the first ones too."
@@ -93,4 +109,9 @@ class CsvOptions(BaseModel):
             raise ValueError(f"delimiter and quote are both {self.quote!r}; they must differ")
         if self.decimal == "," and self.delimiter == ",":
             raise ValueError("decimal and delimiter are both ','; they must differ")
+        for name in self.formatted:
+            if name in self.text:
+                raise ValueError(
+                    f"text and formatted both name {name!r}; its values are texts or numbers"
+                )
         return self

@@ -45,6 +45,10 @@ class CsvTable:
         wanted = self.columns if columns is None else columns
         return csv_blocks.blocks(file, self.headers[file], self.options, wanted)
 
+    def count(self, block: pa.RecordBatch) -> Counts:
+        """What the cells of a block look like, by column."""
+        return csv_types.count(block, self.options.formatted)
+
     def types(self, counts: Counts) -> CsvTypes:
         """What the columns are.
 

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.arrow_example_gen.columns import Kind
+from components.arrow_example_gen.csv_formats import has_format, plain_numbers
 from components.arrow_example_gen.csv_options import CsvOptions
+from components.arrow_example_gen.number_format import NumberFormat
 
 MOSTLY_NUMBERS = 0.95
 """Share of numbers from which on a text among them is an error."""
@@ -100,10 +102,12 @@ class CsvTypes:
     Attributes:
         kinds: column -> what tf.Example makes of it, None where no cell has a value.
         decimal: the mark in numbers.
+        formats: column -> how it writes numbers for people.
     """
 
     kinds: Mapping[str, Kind | None] = field(default_factory=dict)
     decimal: str = "."
+    formats: Mapping[str, NumberFormat] = field(default_factory=dict)
 
     def converted(self, name: str, cells: pa.Array) -> pa.Array:
         """The cells of a column as int64, float64 or string, nulls where there is no value."""
@@ -112,18 +116,27 @@ class CsvTypes:
             return cells
         if kind is None:
             return pa.nulls(len(cells))
-        plain = _plain(cells)
+        plain, decimal = _plain(cells), self.decimal
+        if name in self.formats:
+            plain, decimal = plain_numbers(plain, self.formats[name]), "."
         if kind == "int":
             return pc.replace_substring_regex(plain, r"[.,]0*$", "").cast(pa.int64())
-        if self.decimal == ",":
+        if decimal == ",":
             plain = pc.replace_substring(plain, ",", ".")
         return plain.cast(pa.float64())
 
 
-def count(block: pa.RecordBatch) -> Counts:
-    """What the cells of a block look like, by column."""
+def count(block: pa.RecordBatch, formats: Mapping[str, NumberFormat] | None = None) -> Counts:
+    """What the cells of a block look like, by column.
+
+    Args:
+        block: of texts.
+        formats: column -> how it writes numbers for people: other cells count as texts.
+    """
+    formats = formats or {}
     return {
-        name: _count(cells) for name, cells in zip(block.schema.names, block.columns, strict=True)
+        name: count_formatted(cells, formats[name]) if name in formats else _count(cells)
+        for name, cells in zip(block.schema.names, block.columns, strict=True)
     }
 
 
@@ -149,12 +162,37 @@ def decide(counts: Counts, options: CsvOptions, delimiter: str) -> CsvTypes:
     """
     decimal = decimal_of(counts, options, delimiter)
     return CsvTypes(
-        {name: _kind(name, column, decimal, options) for name, column in counts.items()}, decimal
+        {name: _kind(name, column, decimal, options) for name, column in counts.items()},
+        decimal,
+        options.formatted,
     )
 
 
-def numbers(cells: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
-    """Texts as numbers of a kind, and the rows whose text is none, where null takes its place."""
+@dataclass(frozen=True)
+class NumberTexts:
+    """How texts write numbers.
+
+    Attributes:
+        decimal: mark before decimals.
+        formats: column -> how it writes numbers for people, its own mark among it.
+    """
+
+    decimal: str = "."
+    formats: Mapping[str, NumberFormat] = field(default_factory=dict)
+
+    def numbers(self, name: str, cells: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
+        """Texts of a column as numbers, and the rows whose text is none, where null is instead."""
+        if name not in self.formats:
+            return _numbers_of(cells, kind, self.decimal)
+        form = self.formats[name]
+        written = pc.fill_null(has_format(cells, form), True)
+        wrong = pc.invert(written)
+        kept = pc.replace_with_mask(cells, wrong, pa.scalar(None, pa.string()))
+        found, faulty = _numbers_of(plain_numbers(kept, form), kind, ".")
+        return found, sorted({*faulty, *_places(wrong)})
+
+
+def _numbers_of(cells: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
     plain = _plain(cells)
     if kind == "int":
         short = pc.match_substring_regex(plain, r"^[+-]?[0-9]{1,18}([.,]0*)?$")
@@ -162,8 +200,16 @@ def numbers(cells: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[i
     else:
         fits = pc.fill_null(_numbers(plain, decimal), True)
     kept = pc.replace_with_mask(cells, pc.invert(fits), pa.scalar(None, pa.string()))
-    faulty = pc.invert(fits).to_numpy(zero_copy_only=False).nonzero()[0].tolist()
-    return CsvTypes({"": kind}, decimal).converted("", kept), faulty
+    return CsvTypes({"": kind}, decimal).converted("", kept), _places(pc.invert(fits))
+
+
+def _places(mask: pa.Array) -> list[int]:
+    return mask.to_numpy(zero_copy_only=False).nonzero()[0].tolist()
+
+
+def are_numbers(cells: pa.Array, decimal: str) -> pa.Array:
+    """Whether each cell is a plain number; null where it has no value."""
+    return _numbers(_plain(cells), decimal)
 
 
 def _numbers(plain: pa.Array, decimal: str) -> pa.Array:
@@ -199,6 +245,15 @@ def _count(cells: pa.Array) -> CellCounts:
     )
 
 
+def count_formatted(cells: pa.Array, form: NumberFormat) -> CellCounts:
+    """What the numbers in a form are, and how many cells have another."""
+    plain = _plain(cells.drop_null())
+    written, texts = _split(plain, has_format(plain, form))
+    text = texts[0].as_py() if len(texts) else None
+    others = CellCounts(len(cells) - len(plain), texts=len(texts), text=text)
+    return _count(plain_numbers(written, form)) + others
+
+
 def _split(cells: pa.Array, mask: pa.Array) -> tuple[pa.Array, pa.Array]:
     return cells.filter(mask), cells.filter(pc.invert(mask))
 
@@ -226,7 +281,8 @@ def decimal_of(counts: Counts, options: CsvOptions, delimiter: str) -> str:
         return options.decimal
     if delimiter == ",":
         return "."  # a comma within quotes is one of thousands, as likely
-    columns = [column for name, column in counts.items() if name not in options.text]
+    other = {*options.text, *options.formatted}
+    columns = [column for name, column in counts.items() if name not in other]
     commas = any(c.commas or c.comma[0] for c in columns if not c.texts and not c.points)
     points = any(c.points or c.comma[1] for c in columns)
     return "," if commas and not points else "."
@@ -237,6 +293,10 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
         return None
     if name in options.text:
         return "string"
+    if name in options.formatted:
+        if column.text is not None:
+            raise MixedColumn(name, column.text, _not_in_format(name, column.text, options))
+        return _number_kind(column)
     other_mark = column.commas if decimal == "." else column.points
     if other_mark == 0 and column.comma[0 if decimal == "." else 1]:
         other_mark = column.whole_with_point
@@ -249,10 +309,19 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
             name,
             column.text,
             f"column {name!r}: {column.text!r} is text, and {numbers:,} of {column.present:,} "
-            "values are numbers. Correct it, add it to data.csv.missing where it says that there "
-            "is no value, or name the column in data.csv.text where its numbers are codes.",
+            "values are numbers. Correct it, add it to data.csv.missing (or missing_in, for this "
+            "column alone) where it says that there is no value, or name the column in "
+            "data.csv.text where its numbers are codes.",
         )
     return "string"
+
+
+def _not_in_format(name: str, text: str, options: CsvOptions) -> str:
+    return (
+        f"column {name!r}: {text!r} is no number like {options.formatted[name].example}, as "
+        "data.csv.formatted says of this column. Correct it, or add it to data.csv.missing_in "
+        "where it says that there is no value."
+    )
 
 
 def _number_kind(column: CellCounts) -> Kind:

@@ -65,7 +65,7 @@ class _Count(beam.DoFn):
         yield csv_types.together(
             [
                 dict.fromkeys(self._table.columns, CellCounts()),
-                *map(csv_types.count, self._table.blocks(file)),
+                *map(self._table.count, self._table.blocks(file)),
             ]
         )
 

@@ -12,16 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError
+from pipeline.data.csv_columns import look_closer
 from pipeline.data.csv_files import csv_blocks, open_csv
 
 if TYPE_CHECKING:
     from components.arrow_example_gen.csv_table import CsvTable
     from components.arrow_example_gen.csv_types import Counts
-
-_WORDS = {
-    *("-", "--", ".", "..", "*", "none", "nil", "na", "n.a.", "n.a", "#n/a", "#na", "<na>"),
-    *("(null)", "nat", "unknown", "missing", "undefined", "unavailable", "not available", "tbd"),
-}
 
 
 @dataclass(frozen=True)
@@ -80,35 +76,28 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
     if codes:
         options = options.model_copy(update={"text": tuple(codes)})
         reasons.append(f"text: numbers that begin with 0 are codes: {', '.join(codes)}.")
+    closer = look_closer(table, counts, skip=codes)
+    if closer.missing_in or closer.formatted:
+        found_so = {"missing_in": closer.missing_in, "formatted": closer.formatted}
+        options = options.model_copy(update=found_so)
+        counts = _counted(open_csv(found, options))
+    reasons += closer.reasons
     delimiter = table.headers[table.files[0]].delimiter
     while True:
         try:
             csv_types.decide(counts, options, delimiter)
             return CsvGuess(options, tuple(reasons))
         except csv_types.MixedColumn as mixed:
-            without = options.model_copy(update={"missing": (*options.missing, mixed.value)})
-            counted = _counted(open_csv(found, without))
-            if mixed.value.strip().lower() in _WORDS or not counted[mixed.column].texts:
-                options, counts = without, counted
-                reasons.append(
-                    f"missing: {mixed.value!r} stands among the numbers of {mixed.column!r}."
-                )
-            else:
-                options = options.model_copy(update={"text": (*options.text, mixed.column)})
-                reasons.append(
-                    f"text: {mixed.column!r} has texts among its numbers, {mixed.value!r} for one."
-                )
+            options = options.model_copy(update={"text": (*options.text, mixed.column)})
 
 
 def _counted(table: CsvTable) -> Counts:
     from components.arrow_example_gen import csv_types
 
     none = dict.fromkeys(table.columns, csv_types.CellCounts())
-    return csv_types.together(
-        [none, *(csv_types.count(block.cells) for block in csv_blocks(table))]
-    )
+    return csv_types.together([none, *(table.count(block.cells) for block in csv_blocks(table))])
 
 
 def _are_codes(cells: Any) -> bool:
-    """All whole numbers, some of them with a 0 before, as zip codes and account numbers have it."""
-    return cells.zero_led > 0 and cells.whole == cells.present
+    """Whole numbers, some with a 0 before, as zip codes and account numbers have it; and words."""
+    return cells.zero_led > 0 and cells.whole + cells.texts == cells.present < 2 * cells.whole

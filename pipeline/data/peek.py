@@ -145,7 +145,7 @@ def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
             break
         complete = cells.num_rows <= PEEKED_ROWS - rows
         kept = cells.slice(0, PEEKED_ROWS - rows)
-        counts.append(csv_types.count(kept))
+        counts.append(table.count(kept))
         blocks.append(CsvBlock(start, kept))
         rows, size = rows + kept.num_rows, size + kept.nbytes
         if not complete:

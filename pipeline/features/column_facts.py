@@ -205,7 +205,7 @@ def _open_csv(found: list[Path], options: CsvOptions) -> _Table:
     rows = 0
     counts: csv_types.Counts | None = None
     for _, block in csv_blocks(table):
-        seen = csv_types.count(block)
+        seen = table.count(block)
         counts = seen if counts is None else csv_types.together([counts, seen])
         rows += block.num_rows
     if counts is None:

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components import CsvOptions
+    from components.arrow_example_gen.csv_types import NumberTexts
 
 InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
 BATCH_ROWS = 1024
@@ -41,6 +42,12 @@ _ENDINGS: dict[str, InputFormat] = {
 }
 
 
+def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
+    from components.arrow_example_gen.csv_types import NumberTexts
+
+    return NumberTexts(formats={} if options is None else options.formatted)
+
+
 @dataclass
 class InputRows:
     """The rows of one file or table.
@@ -51,14 +58,14 @@ class InputRows:
         batches: the rows, at most `BATCH_ROWS` at a time, as columns; each as often as it is asked.
         unreadable: rows that were passed over.
         why_unreadable: what is wrong with them.
-        decimal: mark in numbers that are texts.
+        texts: how texts write numbers.
         place: finds `line 17` for a column and the text of a cell in it; "" where it does not know.
     """
 
     path: str
     columns: Sequence[str]
     batches: Iterator[pa.RecordBatch]
-    decimal: str = "."
+    texts: NumberTexts = field(default_factory=_number_texts)
     place: Any = field(default=lambda _column, _text: "")
     unreadable: list[str] = field(default_factory=list)
     why_unreadable: str = "with more or fewer cells than the header"
@@ -126,7 +133,9 @@ def open_rows(
     (file,) = files
     if kind == "csv":
         return _csv(file, shown, options, skip=skip)
-    return _jsonl(file, shown) if kind == "jsonl" else _tfrecord(file, shown, skip=skip)
+    if kind == "jsonl":
+        return _jsonl(file, shown, options)
+    return _tfrecord(file, shown, skip=skip)
 
 
 def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
@@ -151,11 +160,12 @@ def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRow
 
     first = next(_told(batches(), file, shown), None)
     unreadable.clear()
-    decimal = "."
+    texts = _number_texts(options)
     if first is not None:
         decimal = csv_types.decimal_of(csv_types.count(first), options, header.delimiter)
+        texts = replace(texts, decimal=decimal)
     found = _told(batches(), file, shown)
-    return InputRows(shown, table.columns, found, decimal, place, unreadable)
+    return InputRows(shown, table.columns, found, texts, place, unreadable)
 
 
 def _parquet(files: Sequence[Path], shown: str, source: Source) -> InputRows:
@@ -203,7 +213,7 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
     return InputRows(shown, names, found, unreadable=unreadable, why_unreadable=why)
 
 
-def _jsonl(file: Path, shown: str) -> InputRows:
+def _jsonl(file: Path, shown: str, options: CsvOptions) -> InputRows:
     import pyarrow as pa
 
     from components.arrow_example_gen.csv_text import lines
@@ -235,7 +245,7 @@ def _jsonl(file: Path, shown: str) -> InputRows:
 
     first = next(_told(batches(), file, shown), None)
     names = [] if first is None else first.schema.names
-    return InputRows(shown, names, _told(batches(), file, shown))
+    return InputRows(shown, names, _told(batches(), file, shown), _number_texts(options))
 
 
 def _json_column(values: list[Any]) -> pa.Array:

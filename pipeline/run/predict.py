@@ -165,7 +165,7 @@ def _batches(
             ],
             wanted,
         )
-        predictions, wrong = predictor(filled, rows.decimal)
+        predictions, wrong = predictor(filled, rows.texts)
         if wrong:
             first = _told(wrong[0], rows, start)
             if on_error == "fail":
@@ -185,7 +185,8 @@ def _told(wrong: Wrong, rows: InputRows, start: int) -> str:
     place = rows.place(wrong.column, wrong.value) or f", row {start + wrong.row + 1}"
     return (
         f"--data={rows.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
-        "which the model expects there. Correct it, or leave such rows out by --on-error skip."
+        "which the model expects there. Correct it, name the pipeline's YAML by --config where its "
+        "data.csv says how such cells are written, or leave such rows out by --on-error skip."
     )
 
 

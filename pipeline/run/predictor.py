@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
+    from components.arrow_example_gen.csv_types import NumberTexts
 
 KINDS: dict[str, Kind] = {"string": "string", "float32": "float", "int64": "int"}
 _TRANSFORM = "transform_features"
@@ -86,17 +87,19 @@ class Predictor:
             json.loads(named.read_text(encoding="utf-8")) if named.is_file() else {}
         )
 
-    def __call__(self, batch: pa.RecordBatch, decimal: str) -> tuple[dict[str, Any], list[Wrong]]:
+    def __call__(
+        self, batch: pa.RecordBatch, texts: NumberTexts
+    ) -> tuple[dict[str, Any], list[Wrong]]:
         """Predictions of the rows that the model can take, and what is wrong with the others.
 
         Args:
             batch: has every column of `kinds`, as its texts or values.
-            decimal: mark in numbers that are texts.
+            texts: how texts write numbers.
 
         Returns:
             Column -> `[rows]`, without the wrong rows; and those, the first value of each.
         """
-        rows = model_rows(batch, self.kinds, decimal)
+        rows = model_rows(batch, self.kinds, texts)
         if not len(rows.rows):
             return {}, rows.wrong
         examples = rows.examples()

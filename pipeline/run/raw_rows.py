@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
+    from components.arrow_example_gen.csv_types import NumberTexts
 
 _EXPECTED = {"int": "a whole number", "float": "a number", "string": "a text"}
 
@@ -48,13 +49,13 @@ class ModelRows:
         return example_coder.RecordBatchToExamplesEncoder().encode(batch)
 
 
-def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], decimal: str) -> ModelRows:
+def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTexts) -> ModelRows:
     """Convert a batch to the types that a model takes.
 
     Args:
         batch: has every column of `kinds`, as its texts or values.
         kinds: type of each raw column of the model.
-        decimal: mark in numbers that are texts.
+        texts: how texts write numbers.
     """
     import pyarrow as pa
 
@@ -63,7 +64,10 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], decimal: str) -
     columns, wrong = {}, {}
     for name, kind in kinds.items():
         found = batch[batch.schema.get_field_index(name)]
-        columns[name], faulty = _as_kind(found, kind, decimal)
+        if pa.types.is_string(found.type) and kind != "string":
+            columns[name], faulty = texts.numbers(name, found, kind)
+        else:
+            columns[name], faulty = _as_kind(found, kind)
         for row in faulty:
             value = str(found[row].as_py())
             wrong.setdefault(row, Wrong(row, name, value, _EXPECTED[kind]))
@@ -73,17 +77,14 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], decimal: str) -
     return ModelRows(rows, lists, [wrong[row] for row in sorted(wrong)])
 
 
-def _as_kind(column: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
+def _as_kind(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
     """A column as the model takes it, and the rows whose value it cannot take."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as types
 
-    from components.arrow_example_gen import csv_types
     from components.arrow_example_gen.columns import as_lists
 
-    if types.is_string(column.type) and kind != "string":
-        return csv_types.numbers(column, kind, decimal)
     if types.is_floating(column.type) and kind == "int":
         missing = pc.or_(pc.is_null(column), pc.fill_null(pc.is_nan(column), True))
         values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)

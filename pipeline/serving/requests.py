@@ -105,7 +105,7 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
             )
         columns.append(pa.concat_arrays(whole.chunks))
     batch = pa.RecordBatch.from_arrays(columns, names)
-    rows = model_rows(batch, {c.name: KINDS[c.dtype] for c in model.columns}, found.decimal)
+    rows = model_rows(batch, {c.name: KINDS[c.dtype] for c in model.columns}, found.texts)
     if rows.wrong:
         wrong = rows.wrong[0]
         place = found.place(wrong.column, wrong.value) or f", row {wrong.row + 1}"

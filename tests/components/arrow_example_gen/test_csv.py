@@ -27,7 +27,7 @@ def read(*files: Path, options: CsvOptions = AUTO) -> tuple[dict[str, str | None
     table = open_table([str(file) for file in files], options)
     blocks = [block for file in table.files for block in table.blocks(file)]
     none: csv_types.Counts = dict.fromkeys(table.columns, CellCounts())
-    types = table.types(csv_types.together([none, *map(csv_types.count, blocks)]))
+    types = table.types(csv_types.together([none, *map(table.count, blocks)]))
     columns: dict[str, list[Any]] = {name: [] for name in table.columns}
     for block in blocks:
         for name, cells in zip(block.schema.names, block.columns, strict=True):

@@ -28,18 +28,18 @@ def test_plain_files_need_nothing(tmp_path):
         ("zip,n\n01234,1\n99999,2\n", {"text": ["zip"]}, "begin with 0 are codes: zip"),
         (
             "n,m\n" + NUMBERS + "61,Unknown\n62,--\n",
-            {"missing": [*CsvOptions().missing, "Unknown", "--"]},
-            "'--' stands among the numbers of 'm'",
+            {"missing_in": {"m": ["Unknown", "--"]}},
+            "missing_in: 'Unknown' (1), '--' (1) among the 60 numbers of 'm': no value.",
         ),
         (
             "n,m\n" + NUMBERS + "61,nichts\n62,nichts\n",
-            {"missing": [*CsvOptions().missing, "nichts"]},
-            "'nichts' stands among the numbers of 'm'",
+            {"missing_in": {"m": ["nichts"]}},
+            "missing_in: 'nichts' (2) among the 60 numbers of 'm': no value.",
         ),
         (
             "n,m\n" + NUMBERS + "61,B7\n62,C8\n",
             {"text": ["m"]},
-            "'m' has texts among its numbers, 'B7'",
+            "'m' has texts among its numbers, 'B7' in 1 of 62 cells",
         ),
     ],
     ids=["cp1252", "index", "latin-1", "codes", "words", "one word", "texts"],

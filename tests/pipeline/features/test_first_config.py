@@ -135,7 +135,8 @@ def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
     assert "note: 10 of 300 rows have no value in class: they are left out." in told
     assert config.data.csv.encoding == "cp1252"
     assert config.data.csv.text == ("zip",)
-    assert config.data.csv.missing[-1] == "unbekannt"
+    assert config.data.csv.missing_in == {"sq ft": ("unbekannt",)}
+    assert "note: missing_in: 'unbekannt' (6) among the 294 numbers of 'sq ft': no value." in told
     used = {name for group in config.features.groups for name in group.columns}
     assert used == {"größe", "zip", "sq ft"}
     (row,) = (line for line in told.splitlines() if line.startswith("copy "))

@@ -101,23 +101,234 @@ def test_only_csv_has_a_header(tmp_path, capsys):
     assert "--no-header: the data are parquet" in capsys.readouterr().err
 
 
-def test_the_node_reads_files_without_a_header(tmp_path):
-    """The same rows on Beam as in the look at the data."""
+def test_the_node_reads_what_the_look_at_the_data_does(tmp_path):
+    """Without a header, with a word for missing values in one column, and amounts in another."""
     import apache_beam as beam
     import tensorflow as tf
     from apache_beam.testing.util import assert_that, equal_to
 
-    from components import CsvOptions
-    from components.arrow_example_gen.read_csv import ReadCsv
+    from components import ArrowExampleGen, CsvOptions
+    from components.arrow_example_gen.executor import Executor
 
-    (tmp_path / "rows.csv").write_text("5,x\n6,y\n7,\n")
+    (tmp_path / "rows.csv").write_text('"$1,234",x\n($6),y\nn/a,n/a\n')
+    options = CsvOptions.model_validate(
+        {
+            "header": False,
+            "missing_in": {"column_1": ["n/a"]},
+            "formatted": {"column_1": {"unit": "$", "thousands": ","}},
+        }
+    )
+    node = ArrowExampleGen(input_base=str(tmp_path), csv=options)
+    read = Executor().GetInputSourceToExamplePTransform()(dict(node.exec_properties), "rows.csv")
 
-    def row(numbered: tuple[int, tf.train.Example]) -> tuple[int, int, list[bytes]]:
-        features = numbered[1].features.feature
-        (number,) = features["column_1"].int64_list.value
-        return numbered[0], number, list(features["column_2"].bytes_list.value)
+    def row(example: tf.train.Example) -> tuple[list[int], list[bytes]]:
+        features = example.features.feature
+        return (
+            list(features["column_1"].int64_list.value),
+            list(features["column_2"].bytes_list.value),
+        )
 
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        read = ReadCsv([str(tmp_path / "rows.csv")], CsvOptions(header=False))
         rows = pipeline | read | beam.Map(row)
-        assert_that(rows, equal_to([(0, 5, [b"x"]), (1, 6, [b"y"]), (2, 7, [])]))
+        assert_that(rows, equal_to([([1234], [b"x"]), ([-6], [b"y"]), ([], [b"n/a"])]))
+
+
+def table(**columns: list[str]) -> str:
+    """CSV of quoted cells, with a feature of plain numbers before and a class behind."""
+    rows = len(next(iter(columns.values())))
+    lines = [",".join(["n", *columns, "kind"])]
+    for i, cells in enumerate(zip(*columns.values(), strict=True)):
+        quoted = ",".join(f'"{cell}"' for cell in cells)
+        lines.append(f"{RANDOM.normal():.3f},{quoted},{'abc'[i % 3]}")
+    assert len(lines) == rows + 1
+    return "\n".join(lines) + "\n"
+
+
+def amounts(rows: int = 60) -> np.ndarray:
+    return RANDOM.uniform(-20_000, 90_000, rows).round(2)
+
+
+def english(value: float, sign: str = "$") -> str:
+    return f"-{sign}{-value:,.2f}" if value < 0 else f"{sign}{value:,.2f}"
+
+
+def german(value: float) -> str:
+    return f"{value:,.2f} €".translate(str.maketrans(",.", ".,"))
+
+
+def accounting(value: float) -> str:
+    return f"({-value:,.2f})" if value < 0 else f"{value:,.2f}"
+
+
+@pytest.mark.parametrize(
+    ("write", "form"),
+    [
+        (english, {"unit": "$", "thousands": ","}),
+        (german, {"unit": "€", "thousands": ".", "decimal": ","}),
+        (accounting, {"thousands": ","}),
+        (lambda value: f"{value:.1f}%", {"unit": "%"}),
+        (lambda value: f"{value:,.2f}".replace(",", "\u00a0"), {"thousands": " "}),
+        (lambda value: f"CHF {value:,.2f}".replace(",", "'"), {"unit": "CHF", "thousands": "'"}),
+        (lambda value: f"{value:,.2f} £", {"unit": "£", "thousands": ","}),
+        (lambda value: f"({abs(value):.2f})", {}),
+    ],
+    ids=["dollars", "euros", "accounting", "percent", "spaces", "francs", "pounds", "negative"],
+)
+def test_numbers_for_people_become_numbers(tmp_path, capsys, write, form):
+    """Reference: the numbers that were written, as float32 holds them."""
+    values = amounts()
+    texts = [write(value) for value in values]
+    found = first(tmp_path, capsys, table(amount=texts))
+    (written,) = found.config.data.csv.formatted.values()
+    assert written.model_dump(exclude_defaults=True) == form
+    assert found.columns()["amount"] == "float"
+    assert "amount" in found.used()
+    wanted = [-abs(v) for v in values] if texts[0] == f"({abs(values[0]):.2f})" else values
+    if texts[0].endswith("%"):
+        wanted = [float(text[:-1]) for text in texts]
+    assert found.values("amount") == pytest.approx(wanted)
+    assert f"note: formatted: 'amount' writes numbers as {texts[0]}" in found.told
+    assert "# formatted: 'amount' writes" in found.text
+
+
+def test_the_label_may_be_written_so(tmp_path, capsys):
+    values = amounts()
+    found = first(tmp_path, capsys, table(price=[english(v) for v in values]), "--label", "price")
+    assert found.config.label.kind == "regression"
+    assert found.values("price") == pytest.approx(values)
+
+
+def test_whole_numbers_in_groups_are_ints(tmp_path, capsys):
+    values = [int(value) for value in RANDOM.integers(0, 10**7, 60)]
+    found = first(tmp_path, capsys, table(visitors=[f"{value:,}" for value in values]))
+    assert found.columns()["visitors"] == "int"
+    assert found.values("visitors") == values
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["1,2,3", "4,5", "7", "8,9,10,11"],
+        ["612 345 678", "555 444 333"],
+        ["1.2.3", "2.0.1", "10.4.2"],
+        ["01234", "99821", "10115"],
+        ["+49 30 1234567", "555-1234"],
+        ["192.168.0.1", "10.0.0.1"],
+        ["A12", "B7"],
+        ["12kg", "15kg"],
+    ],
+    ids=["lists", "phones", "versions", "zip", "more phones", "addresses", "codes", "weights"],
+)
+def test_what_looks_like_numbers_stays_text(tmp_path, capsys, texts):
+    found = first(tmp_path, capsys, table(item=texts * 15))
+    assert found.columns()["item"] == "string"
+    assert not found.config.data.csv.formatted
+
+
+@pytest.mark.parametrize("wrong", ["1,23,4", "€5", "5%", "3 or 4"])
+def test_one_number_of_another_form_leaves_the_column_text_and_is_told(tmp_path, capsys, wrong):
+    texts = [english(value) for value in amounts()]
+    found = first(tmp_path, capsys, table(amount=[*texts, wrong, "", ""]))
+    assert found.columns()["amount"] == "string"
+    assert "note: text: 'amount' has" in found.told
+    assert wrong in found.told or "in $ and" in found.told
+
+
+def test_a_mark_that_may_be_either_is_asked_about(tmp_path, capsys):
+    found = first(tmp_path, capsys, table(price=["1.234 €", "2.500 €", "7 €"] * 20))
+    assert found.columns()["price"] == "string"
+    assert "has numbers like 1.234 €, with a mark before three digits" in found.told
+    lines = ["price;rate", *(f"{1 + i % 9}.{i:03d} €;{i},5" for i in range(100, 180))]
+    found = first(tmp_path, capsys, "\n".join(lines), "--force")
+    assert found.columns() == {"price": "int", "rate": "float"}
+    assert found.values("price") == [(1 + i % 9) * 1000 + i for i in range(100, 180)]
+
+
+def test_points_beside_decimal_commas_are_of_thousands(tmp_path, capsys):
+    lines = [
+        "sales;rate;kind",
+        *(f"{1 + i % 9}.{i:03d};{i},5;{'ab'[i % 2]}" for i in range(100, 180)),
+    ]
+    found = first(tmp_path, capsys, "\n".join(lines))
+    assert found.values("sales") == [(1 + i % 9) * 1000 + i for i in range(100, 180)]
+    assert found.values("rate") == [i + 0.5 for i in range(100, 180)]
+
+
+def test_rare_words_among_numbers_and_dates_are_missing_values(tmp_path, capsys):
+    """Each word with its count, in the terminal and the YAML; only in its own column."""
+    numbers = [f"{value:.2f}" for value in amounts(300)]
+    days = [f"{1 + i % 28:02d}.{1 + i % 12:02d}.20{10 + i % 9}" for i in range(300)]
+    towns = ["unknown", "Oslo", "Moss", "see note"] * 75
+    for place, word in {3: "n/a", 50: "unknown", 51: "unknown", 90: "see note", 299: "<5"}.items():
+        numbers[place] = word
+    for place in range(20, 34):
+        days[place] = "unknown"
+    found = first(tmp_path, capsys, table(size=numbers, day=days, town=towns))
+    assert found.config.data.csv.missing_in == {
+        "size": ("n/a", "unknown", "see note", "<5"),
+        "day": ("unknown",),
+    }
+    for told in (found.told, found.text):
+        assert "'unknown' (2), 'n/a' (1), 'see note' (1), '<5' (1) among the 295 numbers" in told
+        assert "missing_in: 'unknown' (14) among the 286 dates of 'day': no value." in told
+    assert found.columns() == {
+        "n": "float", "size": "float", "day": "string", "town": "string", "kind": "string"
+    }  # fmt: skip
+    wanted = [float(text) for text in numbers if text[-1].isdigit() and text != "<5"]
+    assert found.values("size") == pytest.approx(wanted)
+    assert found.values("town") == [town.encode() for town in towns]
+    assert {"size", "day", "town"} <= found.used()
+    groups = {group.columns[0]: group for group in found.config.features.groups}
+    assert "date" in str(groups["day"].encode)
+
+
+def test_rare_words_among_amounts(tmp_path, capsys):
+    values = amounts(100)
+    texts = [english(value) for value in values[:95]] + ["call us", "unknown", "-", "n/a", "TBD"]
+    found = first(tmp_path, capsys, table(price=texts))
+    assert set(found.config.data.csv.missing_in["price"]) == set(texts[95:])
+    assert found.values("price") == pytest.approx(values[:95])
+
+
+@pytest.mark.parametrize("kind", ["numbers", "dates"])
+@pytest.mark.parametrize("share", [0.3, 0.15])
+def test_a_word_that_means_something_leaves_the_column_text_and_is_told(
+    tmp_path, capsys, kind, share
+):
+    count = int(200 * share)
+    texts = [f"{value:.2f}" for value in amounts(200)]
+    if kind == "dates":
+        texts = [f"2020-{1 + i % 12:02d}-{1 + i % 28:02d}" for i in range(200)]
+    texts[:count] = ["free"] * count
+    found = first(tmp_path, capsys, table(price=texts))
+    assert found.columns()["price"] == "string"
+    assert not found.config.data.csv.missing_in
+    told = f"'price' has texts among its {kind}, 'free' in {count} of 200 cells: it stays text."
+    assert told in found.told
+    assert told in found.text
+
+
+def test_words_that_say_nothing_may_be_many(tmp_path, capsys):
+    texts = [f"{value:.2f}" for value in amounts(100)]
+    texts[:40] = ["n/a"] * 30 + ["-"] * 10
+    found = first(tmp_path, capsys, table(price=texts))
+    assert found.columns()["price"] == "float"
+
+
+def test_codes_among_numbers_are_no_missing_values(tmp_path, capsys):
+    texts = [str(i % 90) for i in range(200)]
+    texts[7] = "12a"
+    found = first(tmp_path, capsys, table(house=texts))
+    assert found.columns()["house"] == "string"
+    assert found.config.data.csv.text == ("house",)
+
+
+@pytest.mark.slow
+def test_a_rare_word_far_behind_is_found(tmp_path, capsys):
+    """Beyond the rows that a look at the data reads, in the last of 200,001."""
+    texts = [f"{i % 1000 / 8}" for i in range(200_000)]
+    days = [f"2020-01-{1 + i % 27:02d}" for i in range(200_000)]
+    content = table(size=[*texts, "unknown"], day=[*days, "0000-00-00"])
+    found = first(tmp_path, capsys, content)
+    assert found.config.data.csv.missing_in == {"size": ("unknown",), "day": ("0000-00-00",)}
+    assert {"size", "day"} <= found.used()

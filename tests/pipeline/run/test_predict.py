@@ -326,6 +326,45 @@ output: {folder: out}
     assert [float(row["outputs"]) for row in rows] == pytest.approx([13.5, 3.0])
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_numbers_written_for_people(models, tmp_path, capfd, ending):
+    """The YAML says how; a cell that is written otherwise is no number, and is kept as it is."""
+    missing = "n/a" if ending == "csv" else ""
+    cells = [("$1,234.50", "1,002"), ("(7)", ""), (missing, "3"), ("1,23", "4")]
+    file = tmp_path / f"rows.{ending}"
+    rows = [
+        {"id": i, "size": size, "rooms": rooms, "town": ""} for i, (size, rooms) in enumerate(cells)
+    ]
+    if ending == "csv":
+        file.write_text(as_csv(rows))
+    else:
+        file.write_text("\n".join(json.dumps({k: v or None for k, v in r.items()}) for r in rows))
+    config = tmp_path / "houses.yaml"
+    config.write_text(
+        """
+name: houses
+data:
+  path: rows.csv
+  csv:
+    missing_in: {size: [n/a]}
+    formatted: {size: {unit: $, thousands: ","}, rooms: {thousands: ","}}
+features:
+  groups: [{name: size, columns: [size], scale: z_score}]
+  label: {column: sold, kind: regression}
+training: {global_batch_size: 2}
+output: {folder: out}
+"""
+    )
+    told = refusal(capfd, models["regression"], file)
+    assert "size='$1,234.50' is not a number" in told
+    assert "--config" in told
+    skip = ("--on-error", "skip", "--config", str(config))
+    rows = predicted(models["regression"], file, *skip)
+    assert "size='1,23' is not a number" in capfd.readouterr().err
+    wanted = {"$1,234.50": 2236.5, "(7)": -7.0, "": 3.0}
+    assert {row["size"]: float(row["prediction"]) for row in rows} == wanted
+
+
 def test_standard_input(models, monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(as_csv(ROWS).encode()))
     monkeypatch.setattr(sys, "stdin", stream)

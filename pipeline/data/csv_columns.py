@@ -1,0 +1,211 @@
+"""CSV columns that are neither plain numbers nor plain text: what `init` makes of them, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pipeline.data.csv_readings import Reading, read_in_ways, sample_texts
+from pipeline.data.csv_units import holding, possible_units, read_alike, readings_of
+from pipeline.data.csv_words import missing_words
+
+if TYPE_CHECKING:
+    from components.arrow_example_gen.csv_table import CsvTable
+    from components.arrow_example_gen.csv_types import CellCounts, Counts
+    from components.arrow_example_gen.number_format import NumberFormat
+
+_MOST = 0.5  # of the cells that make a column worth a word where it stays text
+_DATES = 5  # fewer are no column of dates
+
+
+@dataclass
+class Closer:
+    """What is found of such columns.
+
+    Attributes:
+        missing_in: column -> words that say that there is no value.
+        formatted: column -> how its numbers are written.
+        reasons: a sentence for each of these, and for each that stays text among numbers.
+    """
+
+    missing_in: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    formatted: dict[str, NumberFormat] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Column:
+    """A column, the first of its texts that is no plain number, and its readings."""
+
+    name: str
+    shown: str
+    counts: CellCounts
+    units: list[str]
+    plain: Reading
+    dates: Reading
+    forms: list[Reading]
+
+    @property
+    def readings(self) -> list[Reading]:
+        return [self.plain, self.dates, *self.forms]
+
+
+def look_closer(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> Closer:
+    """Finds words without a value, and numbers that are written for people, in all cells.
+
+    Args:
+        table: the files.
+        counts: of all their cells.
+        skip: columns that are known to be texts.
+    """
+    from components.arrow_example_gen.csv_types import decimal_of
+
+    delimiter = table.headers[table.files[0]].delimiter
+    others = {name: cells for name, cells in counts.items() if name not in skip}
+    decimal = decimal_of(others, table.options, delimiter)
+    odd = [name for name, cells in others.items() if not _is_plain(cells, decimal)]
+    doubtful = [
+        name
+        for name, cells in others.items()
+        if name not in odd and (cells.points or cells.comma[1]) and delimiter != ","
+    ]
+    if not odd:
+        return Closer()
+    samples = sample_texts(table, [*odd, *doubtful])
+    columns = []
+    for name, texts in samples.items():
+        units = possible_units(texts)
+        forms = readings_of(units[0]) if len(units) == 1 else []
+        readings = Reading(decimal), Reading(None)
+        shown = next((text for text in texts if not _is_number(text)), "")
+        columns.append(_Column(name, shown, others[name], units, *readings, forms))
+    read_in_ways(table, {column.name: column.readings for column in columns})
+    closer = Closer()
+    marks = _marks(columns, others, doubtful, decimal)
+    for column in columns:
+        _decide(column, closer, delimiter, marks, doubtful=column.name in doubtful)
+    return closer
+
+
+def _is_plain(cells: CellCounts, decimal: str) -> bool:
+    """Whether a column has no value, or plain numbers alone."""
+    other = (cells.commas or cells.comma[0]) if decimal == "." else (cells.points or cells.comma[1])
+    return not cells.texts and not other
+
+
+def _marks(
+    columns: Iterable[_Column], counts: Counts, doubtful: Collection[str], decimal: str
+) -> set[str]:
+    """The decimal marks that columns have beyond doubt."""
+    marks = set()
+    for column in columns:
+        forms = holding(column.name, column.forms)
+        if len(forms) == 1 and column.name not in doubtful:
+            (form,) = forms
+            if form.counts is not None and form.counts.whole < form.counts.present:
+                marks.add(_format(form).decimal)
+    for name, cells in counts.items():
+        if name not in doubtful and _is_plain(cells, decimal):
+            marks |= {mark for mark, seen in ((".", cells.points), (",", cells.commas)) if seen}
+    return marks
+
+
+def _decide(
+    column: _Column, closer: Closer, delimiter: str, marks: set[str], *, doubtful: bool
+) -> None:
+    name = column.name
+    if doubtful:  # 1.234 among columns with decimal commas
+        form = next((f for f in holding(name, column.forms) if _format(f).decimal == ","), None)
+        if form is not None and marks == {","}:
+            _take(column, form, closer)
+        return None
+    if missing_words(column.plain.words, column.plain.values) and not column.plain.many:
+        return _take(column, column.plain, closer)
+    dates = column.dates
+    if dates.values >= _DATES and not dates.many and missing_words(dates.words, dates.values):
+        return _take(column, dates, closer)
+    forms = holding(name, column.forms)
+    if len(forms) == 2 and not read_alike(forms):
+        mark = _mark(forms, delimiter, marks)
+        forms = [form for form in forms if _format(form).decimal == mark]
+        if not forms:
+            closer.reasons.append(
+                f"text: {name!r} has numbers like {column.shown}, with a mark before three digits: "
+                "it stays text. data.csv.formatted says whether the mark is of thousands."
+            )
+            return None
+    if forms:
+        return _take(column, forms[0], closer)
+    _tell(column, closer)
+    return None
+
+
+def _mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> str:
+    """The decimal mark of numbers like 1.234 or 1,234; "" where nothing tells it.
+
+    Money has rarely three decimals, whatever mark other columns of a machine's numbers have.
+    """
+    form = _format(next(form for form in forms if _format(form).decimal == "."))
+    if marks == {","}:
+        return ","
+    if form.thousands == ",":
+        return "." if delimiter == "," or marks == {"."} else ""
+    return "." if marks <= {"."} and (form.unit == "%" or (marks and not form.unit)) else ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _format(reading: Reading) -> NumberFormat:
+    from components.arrow_example_gen.number_format import NumberFormat
+
+    assert isinstance(reading.form, NumberFormat)
+    return reading.form
+
+
+def _take(column: _Column, reading: Reading, closer: Closer) -> None:
+    """Reads a column so."""
+    name = column.name
+    if isinstance(reading.form, str) or reading.form is None:
+        kind = "dates" if reading.form is None else "numbers"
+    else:
+        kind = "numbers"
+        closer.formatted[name] = reading.form
+        kept = " (23.4% is 23.4)" if reading.form.unit == "%" else ""
+        closer.reasons.append(
+            f"formatted: {name!r} writes numbers as {column.shown or reading.form.example}: they "
+            f"are read as numbers{kept}."
+        )
+    if reading.words:
+        closer.missing_in[name] = tuple(reading.words)
+        words = ", ".join(f"{word!r} ({cells:,})" for word, cells in reading.words.most_common())
+        closer.reasons.append(
+            f"missing_in: {words} among the {reading.values:,} {kind} of {name!r}: no value."
+        )
+
+
+def _tell(column: _Column, closer: Closer) -> None:
+    """Says why a column whose cells are mostly numbers or dates stays text."""
+    if len(column.units) > 1:
+        units = " and ".join(sorted(column.units)[:3])
+        closer.reasons.append(
+            f"text: {column.name!r} has numbers in {units}, no one unit: it stays text."
+        )
+        return
+    best = max(column.readings, key=lambda reading: reading.values)
+    if best.values < _MOST * column.counts.present or not best.words:
+        return
+    kind = "dates" if best.form is None else "numbers"
+    word, cells = best.words.most_common(1)[0]
+    shown = word if len(word) <= 40 else word[:39] + "\u2026"
+    closer.reasons.append(
+        f"text: {column.name!r} has texts among its {kind}, {shown!r} in {cells:,} of "
+        f"{column.counts.present:,} cells: it stays text. Where these say that there is no value, "
+        "empty them and run init again, or list them in data.csv.missing_in."
+    )

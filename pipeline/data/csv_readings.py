@@ -1,0 +1,110 @@
+"""Ways to read a CSV column of neither plain numbers nor plain text, tried on all its cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pipeline.data.csv_files import csv_blocks
+from pipeline.data.csv_words import FEW_WORDS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from components.arrow_example_gen.csv_table import CsvTable
+    from components.arrow_example_gen.csv_types import CellCounts
+    from components.arrow_example_gen.number_format import NumberFormat
+
+SAMPLED = 1_000  # different texts of a column
+_DATE = (
+    r"^\s*(\d{1,4}[-./ ]\s?\w{1,9}[-./ ,]\s?\d{1,4}([T ,].*)?|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}.*"
+    r"|\d{4}-\d{2}-\d{2}.*)\s*$"
+)
+_ZERO_DATE = r"^\s*0+[-./]0+[-./]0+([ T:.]|0)*$"
+
+
+@dataclass
+class Reading:
+    """A column read in one way.
+
+    Attributes:
+        form: how its numbers are written: for people, or plainly with a decimal mark; None: as
+            dates.
+        values: cells that can be read so.
+        words: the others, each with its number of cells; no more than a few different ones.
+        many: there are more of these.
+        counts: what the numbers are.
+        lengths: shortest and longest number with separators of thousands, in characters.
+    """
+
+    form: NumberFormat | str | None
+    values: int = 0
+    words: Counter[str] = field(default_factory=Counter)
+    many: bool = False
+    counts: CellCounts | None = None
+    lengths: tuple[int, int] | None = None
+
+    def add(self, cells: pa.Array) -> None:
+        """Reads more cells, without missing ones."""
+        import pyarrow.compute as pc
+
+        from components.arrow_example_gen.csv_formats import has_format
+        from components.arrow_example_gen.csv_types import are_numbers, count_formatted
+
+        trimmed = pc.ascii_trim_whitespace(cells)
+        if self.form is None:
+            zero = pc.match_substring_regex(trimmed, _ZERO_DATE)
+            fits = pc.and_not(pc.match_substring_regex(trimmed, _DATE), zero)
+        elif isinstance(self.form, str):
+            fits = are_numbers(trimmed, self.form)
+        else:
+            fits = has_format(trimmed, self.form)
+            found = count_formatted(trimmed.filter(fits), self.form)
+            self.counts = found if self.counts is None else self.counts + found
+            self._measure(trimmed.filter(fits), self.form)
+        others = trimmed.filter(pc.invert(fits))
+        self.values += len(cells) - len(others)
+        for pair in pc.value_counts(others).to_pylist():
+            self.words[pair["values"]] += pair["counts"]
+        if len(self.words) > FEW_WORDS:
+            self.words = Counter(dict(self.words.most_common(FEW_WORDS)))
+            self.many = True
+
+    def _measure(self, numbers: pa.Array, form: NumberFormat) -> None:
+        import pyarrow.compute as pc
+
+        if not form.thousands:
+            return
+        grouped = numbers.filter(pc.match_substring_regex(numbers, r"[0-9][^0-9][0-9]{3}"))
+        if not len(grouped):
+            return
+        found = pc.min_max(pc.utf8_length(grouped)).as_py()
+        low, high = self.lengths or (found["min"], found["max"])
+        self.lengths = min(low, found["min"]), max(high, found["max"])
+
+
+def sample_texts(table: CsvTable, names: Sequence[str]) -> dict[str, list[str]]:
+    """The first different texts of columns, spaces around them left out."""
+    import pyarrow.compute as pc
+
+    found: dict[str, dict[str, None]] = {name: {} for name in names}
+    for _, block in csv_blocks(table):
+        short = [name for name in names if len(found[name]) < SAMPLED]
+        if not short:
+            break
+        for name in short:
+            cells = pc.unique(pc.ascii_trim_whitespace(block[name].drop_null()))
+            found[name].update(dict.fromkeys(cells.slice(0, SAMPLED).to_pylist()))
+    return {name: list(texts)[:SAMPLED] for name, texts in found.items()}
+
+
+def read_in_ways(table: CsvTable, ways: Mapping[str, Sequence[Reading]]) -> None:
+    """Reads all cells of columns in each of the ways that are given for it."""
+    for _, block in csv_blocks(table):
+        for name, readings in ways.items():
+            cells = block[name].drop_null()
+            for reading in readings:
+                if not reading.many:
+                    reading.add(cells)

@@ -1,0 +1,56 @@
+"""Words among numbers or dates that say that there is no value, and those that say something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+RARE = 0.1  # of a column's cells, together: more of them may mean something
+FEW_WORDS = 20  # different ones
+_ENOUGH = 20  # numbers or dates, beside which a word that nobody knows is rare
+_LONGEST = 60  # characters
+_NOTHING = {
+    *("-", "--", "---", ".", "..", "...", "*", "?", "_", "/", "n/a", "na", "n.a.", "n.a", "#n/a"),
+    *("#na", "<na>", "<n/a>", "nan", "nat", "null", "(null)", "#null!", "#value!", "#div/0!"),
+    *("#ref!", "\u2013", "\u2014"),
+}
+_OFTEN_NOTHING = {
+    *("none", "nil", "unknown", "missing", "undefined", "unavailable", "not available", "tbd"),
+    *("(blank)", "blank", "empty", "unspecified", "not applicable"),
+}
+_ZERO_DATE = re.compile(r"0+([-./]0+){2}([ T]0+:0+(:0+(\.0+)?)?)?")
+_CENSORED = re.compile(r"([<>\u2264\u2265~]=?\s*[\d.,]+|[\d.,]+\s*\+)")
+
+
+def missing_words(words: Mapping[str, int], values: int) -> list[str] | None:
+    """The words among a column's numbers or dates, where they all say that there is no value.
+
+    Words such as `n/a` say so in up to half of the cells; any others together in a tenth, if they
+    have no digits, as codes have them, or leave a number open, as `<5`.
+
+    Args:
+        words: each with the number of its cells, spaces around it left out.
+        values: how many cells hold numbers or dates.
+
+    Returns:
+        The words, or None where any may mean something.
+    """
+    if sum(words.values()) > values or len(words) > FEW_WORDS:
+        return None
+    others = {word: cells for word, cells in words.items() if not _says_nothing(word)}
+    if sum(others.values()) > RARE * (values + sum(words.values())):
+        return None
+    unknown = [word for word in others if word.lower() not in _OFTEN_NOTHING]
+    if unknown and (values < _ENOUGH or not all(map(_is_open, unknown))):
+        return None
+    return list(words)
+
+
+def _says_nothing(word: str) -> bool:
+    return word.lower() in _NOTHING or _ZERO_DATE.fullmatch(word) is not None
+
+
+def _is_open(word: str) -> bool:
+    if len(word) > _LONGEST:
+        return False
+    return not any(map(str.isdigit, word)) or _CENSORED.fullmatch(word) is not None
