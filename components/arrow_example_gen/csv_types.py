@@ -168,45 +168,6 @@ def decide(counts: Counts, options: CsvOptions, delimiter: str) -> CsvTypes:
     )
 
 
-@dataclass(frozen=True)
-class NumberTexts:
-    """How texts write numbers.
-
-    Attributes:
-        decimal: mark before decimals.
-        formats: column -> how it writes numbers for people, its own mark among it.
-    """
-
-    decimal: str = "."
-    formats: Mapping[str, NumberFormat] = field(default_factory=dict)
-
-    def numbers(self, name: str, cells: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
-        """Texts of a column as numbers, and the rows whose text is none, where null is instead."""
-        if name not in self.formats:
-            return _numbers_of(cells, kind, self.decimal)
-        form = self.formats[name]
-        written = pc.fill_null(has_format(cells, form), True)
-        wrong = pc.invert(written)
-        kept = pc.replace_with_mask(cells, wrong, pa.scalar(None, pa.string()))
-        found, faulty = _numbers_of(plain_numbers(kept, form), kind, ".")
-        return found, sorted({*faulty, *_places(wrong)})
-
-
-def _numbers_of(cells: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
-    plain = _plain(cells)
-    if kind == "int":
-        short = pc.match_substring_regex(plain, r"^[+-]?[0-9]{1,18}([.,]0*)?$")
-        fits = pc.fill_null(short, True)
-    else:
-        fits = pc.fill_null(_numbers(plain, decimal), True)
-    kept = pc.replace_with_mask(cells, pc.invert(fits), pa.scalar(None, pa.string()))
-    return CsvTypes({"": kind}, decimal).converted("", kept), _places(pc.invert(fits))
-
-
-def _places(mask: pa.Array) -> list[int]:
-    return mask.to_numpy(zero_copy_only=False).nonzero()[0].tolist()
-
-
 def are_numbers(cells: pa.Array, decimal: str) -> pa.Array:
     """Whether each cell is a plain number; null where it has no value."""
     return _numbers(_plain(cells), decimal)

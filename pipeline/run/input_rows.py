@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components import CsvOptions
-    from components.arrow_example_gen.csv_types import NumberTexts
+    from components.arrow_example_gen.csv_numbers import NumberTexts
 
 InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
 BATCH_ROWS = 1024
@@ -43,7 +43,7 @@ _ENDINGS: dict[str, InputFormat] = {
 
 
 def _number_texts(options: CsvOptions | None = None) -> NumberTexts:
-    from components.arrow_example_gen.csv_types import NumberTexts
+    from components.arrow_example_gen.csv_numbers import NumberTexts
 
     return NumberTexts(formats={} if options is None else options.formatted)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
-    from components.arrow_example_gen.csv_types import NumberTexts
+    from components.arrow_example_gen.csv_numbers import NumberTexts
 
 KINDS: dict[str, Kind] = {"string": "string", "float32": "float", "int64": "int"}
 _TRANSFORM = "transform_features"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components.arrow_example_gen.columns import Kind
-    from components.arrow_example_gen.csv_types import NumberTexts
+    from components.arrow_example_gen.csv_numbers import NumberTexts
 
 _EXPECTED = {"int": "a whole number", "float": "a number", "string": "a text"}
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 from components import CsvOptions
 from components.arrow_example_gen import csv_types
 from components.arrow_example_gen.csv_formats import has_format, plain_numbers
+from components.arrow_example_gen.csv_numbers import NumberTexts
 from components.arrow_example_gen.csv_table import open_table
-from components.arrow_example_gen.csv_types import NumberTexts
 from components.arrow_example_gen.number_format import NumberFormat
 
 DOLLARS = NumberFormat(unit="$", thousands=",")
@@ -128,6 +128,15 @@ def test_what_has_another_form_is_no_number(form, text):
     )
     assert 2 in faulty
     assert found[2].as_py() is None
+
+
+@pytest.mark.parametrize(
+    ("mark", "text", "number"),
+    [(".", "1,000", None), (",", "1.000", None), (".", "60.0", 60), (",", "60,0", 60)],
+)
+def test_whole_numbers_with_the_other_mark_are_none(mark, text, number):
+    found, faulty = NumberTexts(mark).numbers("a", pa.array([text]), "int")
+    assert (found.to_pylist(), faulty) == ([number], [] if number else [0])
 
 
 AMOUNTS = st.decimals(-(10**12), 10**12, places=2, allow_nan=False, allow_infinity=False)
