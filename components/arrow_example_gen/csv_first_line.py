@@ -43,8 +43,9 @@ def looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> bool
         return False
     many = max(2, _CELLS // len(cells))
     below = list(islice((row for row in rows if len(row) == len(cells)), many))
-    if not below:
-        return "text" not in kinds
+    if not below:  # there is none, or none of what was read of a wide file is whole
+        places = [place for place, kind in enumerate(kinds) if kind == "number"]
+        return "text" not in kinds and not _are_names(cells, [[] for _ in cells], places)
     columns = [[cell.strip() for cell in column] for column in zip(*below, strict=True)]
     typed = [_column_kind(column) for column in columns]
     if any(
@@ -94,6 +95,8 @@ def _column_kind(column: Sequence[str]) -> _Kind:
 def _are_names(cells: Sequence[str], columns: Sequence[Sequence[str]], places: list[int]) -> bool:
     """Whether numbers above numbers are names: years, or 0, 1, 2, ... as pandas numbers columns."""
     names = [cells[place] for place in places]
+    if not names:
+        return False
     rows = list(zip(*(columns[place] for place in places), strict=True))
     if _counts(names):
         return len(names) >= _RUN and not any(map(_counts, rows))

@@ -80,6 +80,7 @@ NAMES = {
     "repeated rows": "a,b\n1,2\n1,2\n",
     "a name above words": "a,b\nNA,1\nNA,2\n",
     "no rows": "a,1\n",
+    "wide, and the first row is cut": ",".join(map(str, range(12_000))) + "\n0.123456" * 9,
     "numbers above texts": "1,2\nx,y\nz,w\n",
 }
 
