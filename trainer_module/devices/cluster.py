@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from trainer_module.common.names import nearest
 
 Role = Literal["chief", "worker", "ps"]
 # Of a process that ends because another one was lost. EX_TEMPFAIL of sysexits.h: nothing is wrong
@@ -70,7 +74,8 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Clust
     """Returns what TF_CONFIG says, or None where it names no task: one process trains alone.
 
     Raises:
-        ValueError: TF_CONFIG is no JSON of a cluster and a task.
+        ValueError: TF_CONFIG is no JSON of a cluster and a task, has an unknown role, the same
+            address twice, or a task that the cluster does not have.
     """
     text = environment.get("TF_CONFIG") or "{}"
     try:
@@ -78,18 +83,55 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Clust
         tasks = said.get("cluster") or {}
         if not tasks:
             return None
-        addresses = {role: tuple(map(str, _list(found))) for role, found in tasks.items()}
+        addresses = {role: tuple(_list(found)) for role, found in tasks.items()}
         task = said["task"]
-        return Cluster(addresses, str(task["type"]), int(task["index"]))
+        cluster = Cluster(addresses, str(task["type"]), _index(task["index"]))
+        _check(cluster)
+        return cluster
     except (AttributeError, KeyError, TypeError, ValueError) as error:
+        what = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
         raise ValueError(
-            f"TF_CONFIG={text!r} is not a cluster and a task ({type(error).__name__}: {error}): "
+            f"TF_CONFIG={text!r} is not a cluster and a task ({what}): "
             'give {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", '
             '"index": 0}}, or unset it to train in one process.'
         ) from None
 
 
-def _list(found: Any) -> Sequence[Any]:
+def _list(found: Any) -> Sequence[str]:
     if isinstance(found, Mapping):  # TensorFlow allows index -> address, with gaps
-        return [found[key] for key in sorted(found, key=int)]
+        found = [found[key] for key in sorted(found, key=int)]
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise ValueError(f"{found!r} is not a list of addresses")
     return found
+
+
+def _index(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError(f"task.index={value!r} is not a whole number")
+    return int(value)
+
+
+def _check(cluster: Cluster) -> None:
+    """Raises ValueError for a cluster in which tasks would wait for each other without end."""
+    for role in cluster.addresses:
+        if role not in (*ROLES, "evaluator"):
+            raise ValueError(f"cluster.{role} is not a role: {nearest(role, ROLES)}")
+    if len(cluster.addresses.get("chief", ())) > 1:
+        raise ValueError("cluster.chief has several addresses: use one")
+    for address, times in Counter(itertools.chain(*cluster.addresses.values())).items():
+        if times > 1:
+            raise ValueError(f"address {address!r} is there {times} times: give each task its own")
+        _, _, port = address.rpartition(":")
+        if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+            raise ValueError(f"address {address!r} is not host:port with a port from 1 to 65535")
+    there = cluster.addresses.get(cluster.role)
+    if there is None and cluster.role != "evaluator":
+        raise ValueError(
+            f"task.type={cluster.role!r} is not in the cluster: "
+            f"{nearest(cluster.role, cluster.addresses)}"
+        )
+    if there is not None and not 0 <= cluster.index < len(there):
+        raise ValueError(
+            f"task.index={cluster.index}, and cluster.{cluster.role} has {len(there)}: use a "
+            f"number from 0 to {len(there) - 1}"
+        )

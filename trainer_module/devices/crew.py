@@ -27,8 +27,9 @@ from typing import Any
 from absl import logging
 
 from trainer_module.common.facts import differences, told
+from trainer_module.devices.callers import send
 from trainer_module.devices.cluster import EXIT_WORKER_LOST, Cluster, cluster_of_environment
-from trainer_module.devices.rendezvous import WorkerLost, meet, send, worker_name
+from trainer_module.devices.rendezvous import WorkerLost, check_own_port, meet, worker_name
 
 # From the words in the log to the end of a process whose main thread does not end by itself.
 _SECONDS_TO_END = 10.0
@@ -385,6 +386,8 @@ def join_crew(*, start_timeout_seconds: float, worker_timeout_seconds: float) ->
     )
     connections = meet(cluster, start_timeout_seconds)
     crew = _Connected(cluster, connections, worker_timeout_seconds)
+    with crew.telling():
+        check_own_port(cluster)
     _tell_of_uncaught_errors(crew)
     _crew = crew
     return crew
@@ -395,8 +398,11 @@ def _tell_of_uncaught_errors(crew: _Connected) -> None:
 
     def hook(kind: Any, error: BaseException, trace: Any) -> None:
         before(kind, error, trace)
+        if type(error).__module__.startswith("tensorflow"):  # it may be what a lost worker left
+            error = crew.lost(error)
         crew.leave(error)
         if isinstance(error, WorkerLost):
+            sys.stderr.write(f"Training ends: {error}\n")
             # TensorFlow may wait for the lost worker when it is taken down.
             sys.stdout.flush()
             sys.stderr.flush()

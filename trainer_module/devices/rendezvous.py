@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
+import os
 import socket
 import time
 from typing import Any
 
+from trainer_module.devices.callers import PROTOCOL, SECONDS_FOR_HELLO, Callers, read, send
 from trainer_module.devices.cluster import Cluster
 
-_PROTOCOL = 1
-_SECONDS_FOR_HELLO = 5.0
 _SECONDS_BETWEEN_TRIES = 0.2
-_LONGEST_LINE = 1 << 20
 
 
 class WorkerLost(RuntimeError):
@@ -46,34 +44,42 @@ def meet(cluster: Cluster, timeout_seconds: float) -> dict[int, socket.socket]:
     return {0: _join(cluster, deadline, timeout_seconds)}
 
 
-def send(connection: socket.socket, message: dict[str, Any]) -> None:
-    """Writes a message as a line of JSON."""
-    connection.sendall(json.dumps(message).encode() + b"\n")
+def check_own_port(cluster: Cluster) -> None:
+    """Checks that TensorFlow's server can listen on the address of this task.
+
+    Raises:
+        ValueError: Another program has the port.
+    """
+    try:
+        _listen(cluster.addresses[cluster.role][cluster.index], "").close()
+    except WorkerLost as error:
+        raise ValueError(str(error)) from error
 
 
 def _gather(cluster: Cluster, deadline: float, timeout_seconds: float) -> dict[int, socket.socket]:
     found: dict[int, socket.socket] = {}
-    expected = range(1, len(cluster.workers))
+    processes: dict[int, Any] = {}
+    chief = cluster.workers[0][2]
     try:
-        with _listen(cluster.workers[0][2]) as listener:
-            while len(found) < len(expected):
+        with _listen(chief, _place(chief)) as listener, Callers(listener) as callers:
+            while missing := [n for n in range(1, len(cluster.workers)) if n not in found]:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    missing = [worker_name(n, cluster) for n in expected if n not in found]
+                    names = ", ".join(worker_name(number, cluster) for number in missing)
                     raise WorkerLost(
-                        f"{', '.join(missing)} did not come within {timeout_seconds:g} s "
+                        f"{names} did not come within {timeout_seconds:g} s "
                         "(trainer.start_timeout_seconds): see its log, whether it started at all, "
                         "and whether it reaches "
-                        f"{cluster.workers[0][2]}; then start all workers again."
+                        f"{chief}; then start all workers again."
                     )
-                listener.settimeout(left)
-                with contextlib.suppress(TimeoutError):
-                    connection, _ = listener.accept()
-                    number = _welcome(connection, cluster)
-                    if number is None or number in found:
-                        connection.close()
-                    else:
-                        found[number] = connection
+                for connection, hello in callers.wait(left):
+                    number, process = _welcome(connection, hello, cluster), hello.get("process")
+                    if number in found and process != processes[number] and _is_open(found[number]):
+                        found[-1] = connection  # is told, too
+                        raise ValueError(_same_task(number, cluster, processes[number], process))
+                    if number in found:  # it has called again, or was started again
+                        found[number].close()
+                    found[number], processes[number] = connection, process
     except BaseException as error:
         for connection in found.values():
             with contextlib.suppress(OSError):
@@ -82,16 +88,14 @@ def _gather(cluster: Cluster, deadline: float, timeout_seconds: float) -> dict[i
             connection.close()
         raise
     for connection in found.values():
-        send(connection, {"start": True})
+        connection.setblocking(True)
+        with contextlib.suppress(OSError):  # it has gone since: who reads from it says so
+            send(connection, {"start": True})
     return found
 
 
-def _welcome(connection: socket.socket, cluster: Cluster) -> int | None:
-    """Returns the number of the worker that called; None where it was no worker."""
-    connection.settimeout(_SECONDS_FOR_HELLO)
-    hello = _read(connection)
-    if hello is None or hello.get("crew") != _PROTOCOL:
-        return None
+def _welcome(connection: socket.socket, hello: dict[str, Any], cluster: Cluster) -> int:
+    """Returns the number of the worker that called."""
     theirs = [tuple(worker) for worker in hello["workers"]]
     number = int(hello["number"])
     if theirs != list(cluster.workers):
@@ -108,9 +112,31 @@ def _welcome(connection: socket.socket, cluster: Cluster) -> int | None:
     return number
 
 
+def _same_task(number: int, cluster: Cluster, first: Any, second: Any) -> str:
+    return (
+        f"two processes say that they are {worker_name(number, cluster)}: {first} and {second}. "
+        "Give each its own task.index in TF_CONFIG."
+    )
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Returns whether the other side still has the connection, on which it says nothing yet."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
 def _join(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.socket:
     host, _, port = cluster.workers[0][2].rpartition(":")
-    hello = {"crew": _PROTOCOL, "number": cluster.number, "workers": cluster.workers}
+    hello = {
+        "crew": PROTOCOL,
+        "number": cluster.number,
+        "workers": cluster.workers,
+        "process": f"process {os.getpid()} of {socket.gethostname()}",
+    }
     seen = "no one listens there"
     while (left := deadline - time.monotonic()) > 0:
         try:
@@ -124,17 +150,22 @@ def _join(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.s
         if connection.getsockname() != connection.getpeername():
             with contextlib.suppress(OSError):
                 send(connection, hello)
-                # The chief, which has begun at the latest now, gives up first and says for whom.
-                connection.settimeout(timeout_seconds + _SECONDS_FOR_HELLO)
-                answer = _read(connection)
+                answer = read(connection, min(SECONDS_FOR_HELLO, left))
+                if answer is not None and "heard" in answer:
+                    # The chief, which has begun at the latest now, gives up first and says for
+                    # whom.
+                    answer = read(connection, timeout_seconds + SECONDS_FOR_HELLO)
         if answer is not None and "start" in answer:
+            connection.settimeout(None)
             return connection
         connection.close()
         if answer is not None and "refused" in answer:
             raise ValueError(answer["refused"])
         if answer is not None and "lost" in answer:
             raise WorkerLost(answer["lost"])
-        seen = "who listens there does not begin a training; another run may be under way"
+        seen = (
+            "what listens there is no chief that begins a training: another program, or another run"
+        )
         time.sleep(_SECONDS_BETWEEN_TRIES)
     raise WorkerLost(
         f"{worker_name(0, cluster)} did not begin with {worker_name(cluster.number, cluster)} "
@@ -143,29 +174,20 @@ def _join(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.s
     )
 
 
-def _read(connection: socket.socket) -> dict[str, Any] | None:
-    """Returns one message, byte by byte: what follows it is for who reads next."""
-    line = bytearray()
-    try:
-        while not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
-            byte = connection.recv(1)
-            if not byte:
-                return None
-            line += byte
-        message = json.loads(line)
-    except (OSError, ValueError):
-        return None
-    return message if isinstance(message, dict) else None
+def _place(address: str) -> str:
+    """Returns the interface to listen on; "" is all of them, as TensorFlow's server takes.
 
-
-def _listen(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    # A name may be that of a service before this machine; TensorFlow's server takes all, too.
+    A name may be that of a service before this machine.
+    """
+    host = address.rpartition(":")[0].strip("[]")
     try:
-        place = host if ipaddress.ip_address(host).is_loopback else ""
+        return host if ipaddress.ip_address(host).is_loopback else ""
     except ValueError:
-        place = ""
+        return ""
+
+
+def _listen(address: str, place: str) -> socket.socket:
+    port = address.rpartition(":")[2]
     dual = not place and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual or ":" in place else socket.AF_INET
     listener = socket.socket(family)

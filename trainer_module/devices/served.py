@@ -12,10 +12,17 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.devices.cluster import Cluster
+from trainer_module.devices.rendezvous import check_own_port
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 # A chief that does not listen for so long has ended: its server listens as long as it lives.
 _LOOKS_UNTIL_GONE = 3
+_HTTP2_SETTINGS = 4
+_HTTP2_HEADER_BYTES = 9
+# A client's first bytes, with a frame of settings that has none.
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(
+    [0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0]
+)
 
 
 class ChiefMissing(RuntimeError):
@@ -68,8 +75,10 @@ def serve(
 
     Raises:
         ChiefMissing: It did not come in time.
+        ValueError: Another program has the port of this task.
     """
     report_lost_tasks()
+    check_own_port(cluster)
     addresses = {role: list(found) for role, found in cluster.addresses.items()}
     server = tf.distribute.Server(
         tf.train.ClusterSpec(addresses), job_name=cluster.role, task_index=cluster.index
@@ -77,7 +86,7 @@ def serve(
     chief = cluster.addresses["chief"][0]
     logging.info("%s %d serves the chief, %s", cluster.role, cluster.index, chief)
     deadline = time.monotonic() + start_timeout_seconds
-    while not listens(chief):
+    while not is_grpc_server(chief):
         if time.monotonic() > deadline:
             raise ChiefMissing(
                 f"the chief ({chief}) did not come within {start_timeout_seconds:g} s "
@@ -108,8 +117,24 @@ def listens(address: str) -> bool:
         return False
 
 
+def is_grpc_server(address: str) -> bool:
+    """Returns whether a server of TensorFlow may listen at `host:port`.
+
+    It speaks HTTP/2 and begins with its settings (RFC 9113, section 3.4), unlike other programs
+    that may have the port.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as connection:
+            connection.sendall(_HTTP2_PREFACE)
+            answer = connection.recv(_HTTP2_HEADER_BYTES, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    return len(answer) == _HTTP2_HEADER_BYTES and answer[3] == _HTTP2_SETTINGS
+
+
 def wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
-    """Returns when all workers and servers listen; TensorFlow itself would wait without end.
+    """Returns when all workers and servers serve; TensorFlow itself would wait without end.
 
     Raises:
         ValueError: Some did not come in time.
@@ -120,7 +145,7 @@ def wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
         for role in ("ps", "worker")
         for index, address in enumerate(cluster.addresses.get(role, ()))
     ]
-    while missing := [task for task in missing if not listens(task[2])]:
+    while missing := [task for task in missing if not is_grpc_server(task[2])]:
         if time.monotonic() > deadline:
             names = ", ".join(f"{role} {index} ({address})" for role, index, address in missing)
             raise ValueError(

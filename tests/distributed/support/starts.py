@@ -1,0 +1,49 @@
+"""A worker that meets the others and goes on as far as CASE says: `starts.py CASE TIMEOUT`.
+
+"meets" needs no TensorFlow; "trains" makes the strategy and takes a step, and worker 1 is killed
+so many milliseconds after all have met: "trains:100".
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+from on_workers import tell
+
+case, _, milliseconds = sys.argv[1].partition(":")
+timeout = float(sys.argv[2])
+options = {"start_timeout_seconds": timeout, "worker_timeout_seconds": 30.0}
+
+if case == "meets":
+    from trainer_module.devices.crew import join_crew
+
+    crew = join_crew(**options)
+    tell(["met", crew.number])
+    crew.barrier("a place")
+    crew.barrier("another place")
+    crew.leave()
+if case == "trains":
+    import keras
+    import numpy as np
+
+    from trainer_module import TrainingLoop, TrainStep, create_strategy
+    from trainer_module.devices.crew import join_crew
+
+    crew = join_crew(**options)
+    if crew.number == 1:
+        killing = (os.getpid(), signal.SIGKILL)
+        threading.Timer(float(milliseconds) / 1000, os.kill, killing).start()
+    strategy = create_strategy("multi_worker", **options)
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.SGD(0.1)
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=1, strategy=strategy)
+    rows = np.ones([4, 1], "float32")
+    TrainingLoop(step, (rows, rows), batch_size=2, steps=100_000, progress=False).fit()
+if case == "serves":
+    from trainer_module import create_strategy
+
+    create_strategy("parameter_server", **options)

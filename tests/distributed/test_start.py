@@ -1,0 +1,232 @@
+"""Starts that go wrong: each worker ends with a message within the start time-out.
+
+Each with real processes, whose TF_CONFIG the test writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import socket
+import subprocess
+import threading
+import time
+from typing import Any
+
+import pytest
+from on_workers import command, environment
+
+pytestmark = pytest.mark.distributed
+
+TIMEOUT = 6.0
+# Of a busy machine: Python's start, and the end of a process whose main thread hangs.
+SLACK = 300.0
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in found]
+
+
+def config(addresses: Any, index: Any, role: Any = "worker", cluster_role: str = "worker") -> str:
+    cluster = addresses if isinstance(addresses, dict) else {cluster_role: addresses}
+    return json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
+
+
+def local(ports: list[int]) -> list[str]:
+    return [f"127.0.0.1:{port}" for port in ports]
+
+
+def ended(
+    configs: list[str], case: str = "meets", timeout: float = TIMEOUT
+) -> list[tuple[int, str]]:
+    """Returns code and output of a process for each TF_CONFIG; all end within the time-out."""
+    processes = [
+        subprocess.Popen(
+            command("starts", case, timeout),
+            env=environment(TF_CONFIG=each),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for each in configs
+    ]
+    deadline = time.monotonic() + timeout + SLACK
+    try:
+        found = []
+        for process in processes:
+            output, _ = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            found.append((process.returncode, output))
+        return found
+    finally:
+        for process in processes:
+            process.kill()
+
+
+class _Quiet(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def other_program(kind: str):
+    """Something that is no worker listens at the yielded port."""
+    if kind == "http":
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Quiet) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield server.server_port
+            server.shutdown()
+        return
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+        held = []
+
+        def accept() -> None:
+            while not over.is_set():
+                with contextlib.suppress(OSError):
+                    connection, _ = listener.accept()
+                    if kind == "closes":
+                        connection.close()
+                    held.append(connection)
+                for connection in held if kind == "drips" else ():
+                    with contextlib.suppress(OSError):
+                        connection.send(b"x")
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield listener.getsockname()[1]
+        over.set()
+        thread.join()
+        for connection in held:
+            connection.close()
+
+
+def test_all_start_where_nothing_is_wrong():
+    """What the others are compared with: the same programs do meet."""
+    addresses = local(free_ports(3))
+    for code, output in ended([config(addresses, index) for index in range(3)]):
+        assert code == 0, output
+
+
+@pytest.mark.parametrize("kind", ["http", "silent", "closes", "drips"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_another_program_on_a_workers_port(kind, number):
+    with other_program(kind) as port:
+        addresses = local(free_ports(1))
+        addresses.insert(number, f"127.0.0.1:{port}")
+        started = time.monotonic()
+        found = ended([config(addresses, index) for index in range(2)])
+    assert time.monotonic() - started < TIMEOUT + SLACK
+    code, words = found[number]
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1:{port}, which TF_CONFIG gives to this process" in words
+    code, words = found[1 - number]
+    assert code in (1, 75)
+    if number == 0:
+        assert f"worker 0 (127.0.0.1:{port}) did not begin with worker 1" in words
+        assert "what listens there is no chief" in words
+    else:
+        assert f"worker 1 (127.0.0.1:{port}) failed: ValueError: cannot listen" in words
+
+
+def test_callers_that_are_no_workers_keep_no_worker_waiting():
+    """On the chief's port, while the workers meet: silent ones, and some that say other things."""
+    addresses = local(free_ports(3))
+    port = int(addresses[0].rpartition(":")[2])
+    calls: list[socket.socket] = []
+    over = threading.Event()
+
+    def call() -> None:
+        sayings = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\n", b'{"crew": 1}\n', b"{"]
+        while not over.is_set():
+            for saying in sayings:
+                with contextlib.suppress(OSError):
+                    calls.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+                    calls[-1].sendall(saying)
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        for code, output in ended([config(addresses, index) for index in range(3)]):
+            assert code == 0, output
+    finally:
+        over.set()
+        thread.join()
+        for each in calls:
+            each.close()
+
+
+def test_two_workers_with_the_same_index():
+    """The chief tells both, and the cluster's other worker."""
+    addresses = local(free_ports(4))
+    for code, words in ended([config(addresses, index) for index in (0, 1, 1, 2)]):
+        assert code == 1
+        assert "WorkerLost" in words or "two processes say that they are worker 1 (" in words
+    # Two chiefs on one machine, and none.
+    addresses = local(free_ports(2))
+    (one, words), (two, more) = ended([config(addresses, 0)] * 2)
+    assert one == two == 1
+    assert "cannot listen on" in words + more
+    assert "worker 1 (" in words + more
+    for code, words in ended([config(addresses, 1)] * 2):
+        assert code == 1
+        assert "worker 0 (127.0.0.1:" in words
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda two: config([two[0], two[0]], 1), "is there 2 times: give each task its own"),
+        (lambda two: config(two, 2), "task.index=2, and cluster.worker has 2: use a number from 0"),
+        (lambda two: config(two, 1, "wroker"), "task.type='wroker' is not in the cluster: did you"),
+        (lambda two: config(two, 1)[:-3], "TF_CONFIG="),
+    ],
+)
+def test_a_wrong_tf_config_ends_its_worker_and_the_other_names_it(wrong, message):
+    two = local(free_ports(2))
+    (other, words), (own, own_words) = ended([config(two, 0), wrong(two)])
+    assert own == other == 1
+    assert message in own_words
+    assert "is not a cluster and a task" in own_words
+    assert f"worker 1 ({two[1]}) did not come within {TIMEOUT:g} s" in words
+
+
+@pytest.mark.parametrize("milliseconds", [0, 100, 200])
+def test_a_worker_that_is_killed_right_after_all_have_met(milliseconds):
+    """While TensorFlow's servers and collectives start on the others."""
+    addresses = local(free_ports(2))
+    # TensorFlow is loaded first, which takes its time on a busy machine.
+    configs = [config(addresses, index) for index in range(2)]
+    found = ended(configs, f"trains:{milliseconds}", timeout=120)
+    assert found[1][0] == -9
+    code, words = found[0]
+    assert code == 75, words
+    assert f"worker 1 ({addresses[1]}) has gone: its process ended; see its log." in words
+
+
+@pytest.mark.parametrize("role", ["worker", "ps"])
+def test_another_program_on_the_port_of_a_served_task(role):
+    """The chief does not take it for TensorFlow's server, and names the task."""
+    with other_program("http") as port:
+        chief, other = local(free_ports(2))
+        cluster = {"chief": [chief], "worker": [other], "ps": [other]}
+        cluster[role] = [f"127.0.0.1:{port}"]
+        found = ended([config(cluster, 0, each) for each in ("chief", role)], "serves")
+    for code, _ in found:
+        assert code == 1
+    assert f"{role} 0 (127.0.0.1:{port})" in found[0][1]
+    assert f"did not come within {TIMEOUT:g} s" in found[0][1]
+    assert f"cannot listen on 127.0.0.1:{port}" in found[1][1]
+
+
+def test_another_program_on_the_port_of_the_chief_of_servers():
+    with other_program("http") as port:
+        worker, server = local(free_ports(2))
+        cluster = {"chief": [f"127.0.0.1:{port}"], "worker": [worker], "ps": [server]}
+        ((code, words),) = ended([config(cluster, 0, "worker")], "serves")
+    assert code == 1
+    assert f"the chief (127.0.0.1:{port}) did not come within {TIMEOUT:g} s" in words

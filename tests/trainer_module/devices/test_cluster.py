@@ -1,0 +1,65 @@
+"""What TF_CONFIG may say, and what of it is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trainer_module.devices.cluster import cluster_of_environment
+
+TWO = ["a:1", "b:2"]
+
+
+def read(cluster, task="worker", index=0):
+    text = json.dumps({"cluster": cluster, "task": {"type": task, "index": index}})
+    return cluster_of_environment({"TF_CONFIG": text})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "task", "index", "message"),
+    [
+        ({"worker": ["a:1", "a:1"]}, "worker", 0, r"'a:1' is there 2 times"),
+        ({"chief": ["a:1"], "worker": ["a:1"]}, "chief", 0, r"'a:1' is there 2 times"),
+        ({"worker": TWO}, "worker", 2, r"task\.index=2, and cluster\.worker has 2: .* 0 to 1"),
+        ({"worker": TWO}, "worker", -1, r"task\.index=-1"),
+        ({"worker": ["a:1"]}, "worker", 1, r"task\.index=1, and cluster\.worker has 1"),
+        ({"worker": TWO}, "worker", 1.5, r"task\.index=1\.5 is not a whole number"),
+        ({"worker": TWO}, "worker", True, r"task\.index=True is not a whole number"),
+        ({"worker": TWO}, "worker", None, r"task\.index=None is not a whole number"),
+        ({"worker": TWO}, "worker", "one", r"invalid literal for int"),
+        ({"worker": TWO}, "wroker", 0, r"task\.type='wroker' .* did you mean 'worker'\?"),
+        ({"worker": TWO}, "chief", 0, r"task\.type='chief' is not in the cluster"),
+        ({"wroker": TWO}, "wroker", 0, r"cluster\.wroker is not a role: did you mean 'worker'\?"),
+        ({"worker": TWO, "chief": ["c:3", "d:4"]}, "chief", 0, r"cluster\.chief has several"),
+        ({"worker": "a:1,b:2"}, "worker", 0, r"'a:1,b:2' is not a list of addresses"),
+        ({"worker": ["a:1", 2]}, "worker", 0, r"is not a list of addresses"),
+        ({"worker": ["a:1", "b"]}, "worker", 0, r"'b' is not host:port"),
+        ({"worker": ["a:1", "b:0"]}, "worker", 0, r"'b:0' is not host:port"),
+        ({"worker": ["a:1", "b:65536"]}, "worker", 0, r"'b:65536' is not host:port"),
+        (["a:1", "b:2"], "worker", 0, r"AttributeError"),
+    ],
+)
+def test_a_cluster_that_could_not_meet_is_refused(cluster, task, index, message):
+    with pytest.raises(ValueError, match=rf"is not a cluster and a task .*{message}"):
+        read(cluster, task, index)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '"worker"', '{"cluster": {"worker": ["a:1"]}}', "\0"])
+def test_text_that_is_no_cluster_is_refused(text):
+    with pytest.raises(ValueError, match=r"is not a cluster and a task .* or unset it to train"):
+        cluster_of_environment({"TF_CONFIG": text})
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"cluster": {}}', '{"task": {"type": "worker"}}'])
+def test_no_cluster_is_one_process(text):
+    assert cluster_of_environment({"TF_CONFIG": text}) is None
+
+
+def test_what_platforms_write_is_read():
+    vertex = read({"chief": ["x-0:2222"], "worker": ["x-1:2222", "x-2:2222"]}, "worker", "1")
+    assert (vertex.number, vertex.workers[2]) == (2, ("worker", 1, "x-2:2222"))
+    by_index = read({"worker": {"1": "b:2", "0": "[::1]:1"}})
+    assert by_index.addresses == {"worker": ("[::1]:1", "b:2")}
+    assert read({"worker": TWO}, "evaluator").role == "evaluator"
+    assert read({"worker": TWO, "evaluator": ["c:3"]}, "evaluator").role == "evaluator"
