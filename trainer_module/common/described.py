@@ -67,7 +67,8 @@ def array_digest(array: np.ndarray) -> str:
     if array.dtype.kind in "OUS":
         values = "\0".join(str(each) for each in array.ravel()).encode()
     else:
-        values = np.ascontiguousarray(array).data.cast("B") if array.size else b""
+        # A view, since memoryview does not know bfloat16.
+        values = np.ascontiguousarray(array).view(np.uint8).data if array.size else b""
     shape = ", ".join(str(size) for size in array.shape)
     return f"{array.dtype}[{shape}] {hashlib.sha256(values).hexdigest()[:16]}"
 

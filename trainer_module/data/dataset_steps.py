@@ -29,13 +29,28 @@ def steps_of(dataset: Any) -> Iterator[tuple[str, Any]]:
         yield from steps_of(below)
 
 
-def dataset_facts(dataset: Any) -> dict[str, Any]:
-    """Returns what tells a dataset from others: its steps, arrays and files, as JSON."""
+def numbered_steps(dataset: Any) -> Iterator[tuple[int, str, Any]]:
+    """Yields (place, kind, dataset) of each step that decides elements, the first one first."""
     steps = [(kind, each) for kind, each in steps_of(dataset) if kind not in _NO_SAY]
-    facts: dict[str, Any] = {"elements": str(dataset.element_spec)}
     for place, (kind, each) in enumerate(reversed(steps)):
+        yield place, kind, each
+
+
+def dataset_facts(dataset: Any) -> dict[str, Any]:
+    """Returns what tells a dataset from others: its steps, arrays and files, as JSON.
+
+    What its functions do and hold in full is in `captured_facts`, which is later than checkpoints
+    that hold these facts.
+    """
+    facts: dict[str, Any] = {"elements": str(dataset.element_spec)}
+    for place, kind, each in numbered_steps(dataset):
         facts[f"{place} {kind}"] = _facts(each)
     return facts
+
+
+def functions_of(dataset: Any) -> list[Any]:
+    """Returns the functions of a step, each with its concrete `function`."""
+    return list(_private(dataset, "_functions")())
 
 
 def has_reshuffle(dataset: Any) -> bool:
@@ -139,6 +154,8 @@ def _constant(value: Any) -> np.ndarray | None:
         return np.asarray(value)
     if not isinstance(value, tf.Tensor):
         return None
+    if value.dtype in (tf.variant, tf.resource):
+        return None
     found = value.numpy() if hasattr(value, "numpy") else tf.get_static_value(value)
     return None if found is None else np.asarray(found)
 
@@ -158,7 +175,7 @@ def _files_digest(paths: np.ndarray) -> str:
 def _operations(dataset: Any) -> list[Any]:
     return [
         operation
-        for function in _private(dataset, "_functions")()
+        for function in functions_of(dataset)
         for operation in function.function.graph.get_operations()
     ]
 

@@ -1,0 +1,337 @@
+"""Datasets that differ by one value, wherever it is: `captured_cases.py` prints their identities.
+
+Each function makes the dataset of a value, the same in each process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+Case = Callable[[float], tf.data.Dataset]
+CASES: dict[str, Case] = {}
+COUNT = 300  # above what TensorFlow writes into a graph
+
+
+def case(make: Case) -> Case:
+    CASES[make.__name__] = make
+    return make
+
+
+def numbers() -> tf.data.Dataset:
+    return tf.data.Dataset.range(4).map(lambda i: tf.cast(i, tf.float32))
+
+
+def many(value: float) -> np.ndarray:
+    found = np.arange(COUNT, dtype="float32")
+    found[-1] = value
+    return found
+
+
+@case
+def python_float(value):
+    return numbers().map(lambda x: x - value)
+
+
+@case
+def small_constant(value):
+    mean = tf.constant(value)
+    return numbers().map(lambda x: x - mean)
+
+
+@case
+def large_constant(value):
+    mean = tf.constant(many(value))
+    return numbers().map(lambda x: x - mean)
+
+
+@case
+def array(value):
+    mean = many(value)
+    return numbers().map(lambda x: x - mean)
+
+
+@case
+def variable(value):
+    mean = tf.Variable(value, name="mean")
+    return numbers().map(lambda x: x - mean)
+
+
+@case
+def assigned_variable(value):
+    mean = tf.Variable(0.0)
+    dataset = numbers().map(lambda x: x - mean)
+    mean.assign(value)
+    return dataset
+
+
+@case
+def low_precision(value):
+    mean = tf.constant(many(100 * value), tf.bfloat16)
+    return numbers().map(lambda x: tf.cast(x, tf.bfloat16) - mean)
+
+
+@case
+def texts(value):
+    words = tf.constant([f"{n}" for n in range(COUNT)] + [f"{value}"])
+    return numbers().map(lambda x: words)
+
+
+@case
+def text_array(value):
+    words = np.array([f"{n}" for n in range(3000)] + [f"{value}"] + ["end"] * 3000)
+    return numbers().map(lambda x: tf.convert_to_tensor(words))
+
+
+@case
+def ragged_constant(value):
+    rows = tf.ragged.constant([list(range(COUNT)), [value]], dtype=tf.float32)
+    return numbers().map(lambda x: tf.reduce_sum(rows) + x)
+
+
+@case
+def sparse_constant(value):
+    sparse = tf.sparse.from_dense(np.diag(many(value) + 1))
+    return numbers().map(lambda x: tf.sparse.reduce_sum(sparse) + x)
+
+
+@case
+def static_table(value):
+    entries = tf.lookup.KeyValueTensorInitializer(["a", "b", "c"], [1.0, 2.0, value])
+    table = tf.lookup.StaticHashTable(entries, -1.0)
+    return numbers().map(lambda x: x - table.lookup(tf.constant("a")))
+
+
+@case
+def table_keys(value):
+    entries = tf.lookup.KeyValueTensorInitializer(["a", "b", f"c{value}"], [1, 2, 3])
+    words = tf.lookup.KeyValueTensorInitializer(
+        ["a", f"{value}"], tf.constant([0, 1], tf.int64), value_dtype=tf.int64
+    )
+    table = tf.lookup.StaticVocabularyTable(words, num_oov_buckets=2)
+    other = tf.lookup.StaticHashTable(entries, -1)
+    word = tf.constant(["a"])
+    return numbers().map(lambda x: (x, table.lookup(word), other.lookup(word)))
+
+
+@case
+def mutable_table(value):
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
+    table.insert(tf.range(100, dtype=tf.int64), tf.fill([100], value))
+    return numbers().map(lambda x: x - table.lookup(tf.constant(3, tf.int64)))
+
+
+@case
+def normalization(value):
+    layer = keras.layers.Normalization()
+    layer.adapt(np.array([[0.0, 1.0], [4.0, value]], "float32"))
+    return numbers().map(lambda x: layer(tf.fill([1, 2], x)))
+
+
+@case
+def string_lookup(value):
+    layer = keras.layers.StringLookup(vocabulary=["a", "b", f"{value}"])
+    return numbers().map(lambda x: layer(tf.constant(["a"])))
+
+
+@case
+def dense_layer(value):
+    layer = keras.layers.Dense(2, kernel_initializer=keras.initializers.Constant(value))
+    layer.build((None, 1))
+    return numbers().map(lambda x: layer(tf.reshape(x, [1, 1])))
+
+
+@case
+def called_function(value):
+    mean = tf.Variable(value)
+
+    @tf.function
+    def centred(x):
+        return x - mean * value
+
+    return numbers().map(centred)
+
+
+@case
+def branches(value):
+    return numbers().map(
+        lambda x: tf.cond(x > 1.0, lambda: x * value, lambda: tf.while_loop(
+            lambda y: y < 3.0, lambda y: [y + 1.0], [x])[0])
+    )  # fmt: skip
+
+
+@case
+def operands(value):
+    """The same operations in another order."""
+
+    def difference(x):
+        return x - 2.0 if value == 1 else 2.0 - x
+
+    return numbers().map(difference)
+
+
+@case
+def attributes(value):
+    return numbers().map(lambda x: tf.cumsum(x[tf.newaxis], exclusive=value == 1))
+
+
+@case
+def in_interleave(value):
+    mean = tf.constant(many(value))
+    return tf.data.Dataset.range(3).interleave(
+        lambda i: tf.data.Dataset.from_tensors(mean).map(lambda x: x + 1.0)
+    )
+
+
+@case
+def traced_in_interleave(value):
+    return tf.data.Dataset.range(3).interleave(
+        lambda i: tf.data.Dataset.range(2).map(lambda j: tf.cast(j, tf.float32) - value),
+        num_parallel_calls=2,
+        deterministic=True,
+    )
+
+
+@case
+def twice_nested(value):
+    mean = tf.Variable(value)
+    return tf.data.Dataset.range(3).flat_map(
+        lambda i: tf.data.Dataset.range(2).flat_map(
+            lambda j: tf.data.Dataset.from_tensors(j).map(lambda x: tf.cast(x, tf.float32) - mean)
+        )
+    )
+
+
+@case
+def dataset_in_function(value):
+    other = large_constant(value)
+    return tf.data.Dataset.range(3).flat_map(lambda i: other.take(i))
+
+
+@case
+def dataset_with_table_in_function(value):
+    other = mutable_table(value)
+    return tf.data.Dataset.range(3).flat_map(lambda i: other.skip(i))
+
+
+@case
+def dataset_with_variable_in_function(value):
+    other = variable(value)
+    return tf.data.Dataset.range(3).flat_map(lambda i: other.skip(i))
+
+
+@case
+def zipped(value):
+    return tf.data.Dataset.zip((numbers(), (variable(value), numbers())))
+
+
+@case
+def concatenated(value):
+    return numbers().concatenate(small_constant(value))
+
+
+@case
+def chosen_part(value):
+    return tf.data.Dataset.choose_from_datasets(
+        [numbers(), variable(value)], tf.data.Dataset.range(2).repeat(2)
+    )
+
+
+@case
+def choice(value):
+    choices = tf.constant([0, 1, int(value) % 2], tf.int64)
+    return tf.data.Dataset.choose_from_datasets(
+        [numbers(), numbers()], tf.data.Dataset.from_tensor_slices(choices)
+    )
+
+
+@case
+def sampled_part(value):
+    return tf.data.Dataset.sample_from_datasets([numbers(), variable(value)], seed=1)
+
+
+@case
+def sampled_weights(value):
+    return tf.data.Dataset.sample_from_datasets([numbers()] * 2, [0.5, value], seed=1)
+
+
+@case
+def filtered(value):
+    return numbers().filter(lambda x: x < value)
+
+
+@case
+def reduced_windows(value):
+    return numbers().window(int(value)).flat_map(lambda window: window.batch(2))
+
+
+@case
+def numbers_from(value):
+    return tf.data.Dataset.range(int(value), 9)
+
+
+@case
+def cycle(value):
+    return tf.data.Dataset.range(4).interleave(
+        lambda i: tf.data.Dataset.range(3), cycle_length=int(value)
+    )
+
+
+@case
+def ragged_rows(value):
+    return tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[1.0, value], [3.0]]))
+
+
+@case
+def sparse_rows(value):
+    return tf.data.Dataset.from_tensor_slices(
+        {"s": tf.sparse.from_dense([[0.0, value], [1.0, 0.0]]), "x": [1.0, 2.0]}
+    )
+
+
+@case
+def text_rows(value):
+    return tf.data.Dataset.from_tensor_slices({"text": [f"{value}", "b"]})
+
+
+@case
+def rows(value):
+    return tf.data.Dataset.from_tensor_slices((many(value), many(0)))
+
+
+@case
+def loaded(value):
+    folder = tempfile.mkdtemp()
+    tf.data.Dataset.from_tensor_slices(many(value)).save(folder)
+    return tf.data.Dataset.load(folder).map(lambda x: x + 1.0)
+
+
+def identity(dataset: tf.data.Dataset) -> str:
+    from trainer_module.data.captured import captured_facts
+    from trainer_module.data.dataset_steps import dataset_facts
+
+    facts, _ = captured_facts(dataset)
+    return json.dumps([dataset_facts(dataset), facts])
+
+
+def main(value: float) -> None:
+    keras.utils.set_random_seed(0)
+    # Other names, numbers of functions and places in memory than in the process compared with.
+    held = [tf.Variable(1.0), tf.function(lambda x: x + 1)(tf.constant(1.0)), object()]
+    held += [numbers().map(lambda x: x * 3) for _ in range(3)]
+    keras.layers.Normalization()
+    names = reversed(list(CASES))
+    print(json.dumps({name: identity(CASES[name](value)) for name in names}))
+    assert held
+
+
+if __name__ == "__main__":
+    assert os.environ["PYTHONHASHSEED"] == "7"
+    main(float(sys.argv[1]))

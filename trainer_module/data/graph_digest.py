@@ -1,0 +1,161 @@
+"""A digest of what a graph of TensorFlow computes, the same in each process that traces it.
+
+Names count up within a process, so that no name is part of it: an operation is its type, its
+attributes and the digests of its inputs, and a function is the digests of what it returns. What
+changes no result (names of resources, devices, metadata) is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainer_module.common.described import array_digest
+
+_NO_SAY = (
+    "metadata", "shared_name", "container", "token", "config", "config_proto", "executor_type",
+)  # fmt: skip
+_PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+# Resources of datasets themselves.
+_NO_CONTENT = ("SeedGenerator", "MemoryCache", "Iterator")
+# Parts of the names of variables that hold the state of random numbers.
+RANDOM_STATE = ("seed_generator_state", "StateVar")
+
+
+class GraphDigest:
+    """Digests of functions and nodes.
+
+    Attributes:
+        unreadable: What was met that has no content here: Python code, random state.
+    """
+
+    def __init__(self, library: Iterable[Any]) -> None:
+        """Takes the FunctionDefs that nodes may call."""
+        self._library = {function.signature.name: function for function in library}
+        self._functions: dict[str, str] = {}
+        self.unreadable: set[str] = set()
+
+    def function(self, name: str) -> str:
+        """Returns the digest of a function of the library."""
+        if name not in self._functions:
+            self._functions[name] = "itself"  # where it calls itself
+            function = self._library[name]
+            arguments = [argument.name for argument in function.signature.input_arg]
+            ends = [function.ret[output.name] for output in function.signature.output_arg]
+            controls = sorted(function.control_ret.values())
+            self._functions[name] = self.nodes(function.node_def, arguments, ends, controls)
+        return self._functions[name]
+
+    def nodes(
+        self,
+        nodes: Iterable[Any],
+        arguments: Sequence[str],
+        ends: Sequence[str],
+        controls: Sequence[str] = (),
+    ) -> str:
+        """Returns the digest of what some nodes compute.
+
+        Args:
+            nodes: NodeDefs.
+            arguments: Names of those that are given from outside, in their order.
+            ends: What is returned: names of nodes with their output, in their order.
+            controls: Names of nodes that run as well.
+        """
+        by_name = {node.name: node for node in nodes}
+        known = {name: f"argument {place}" for place, name in enumerate(arguments)}
+        waiting = [_node(each) for each in (*ends, *controls)]
+        begun: set[str] = set()
+        while waiting:
+            name = waiting[-1]
+            if name in known:
+                waiting.pop()
+            elif name in begun:  # all that it needs is known, but for itself in a loop
+                known[name] = self._operation(by_name[name], known, by_name)
+            else:
+                begun.add(name)
+                needs = map(_node, by_name[name].input)
+                waiting += [each for each in needs if each not in known and each not in begun]
+        parts = [_with_output(end, known) for end in ends]
+        return _digest([*parts, *sorted(known[_node(each)] for each in controls)])
+
+    def _operation(self, node: Any, known: Mapping[str, str], nodes: Mapping[str, Any]) -> str:
+        if node.op == "GeneratorDataset":  # its functions call Python and nothing else
+            self.unreadable.add("a Python generator")
+            return node.op
+        if node.op in _PYTHON:
+            self.unreadable.add(f"a Python function ({node.op})")
+        parts = [node.op]
+        data = [each for each in node.input if not each.startswith("^")]
+        if node.op == "LookupTableImportV2":  # in no order of its own
+            keys, values = (_array(nodes[_node(each)].attr["value"].tensor) for each in data[1:])
+            parts.append(_table_digest(keys, values))
+        elif node.op == "AssignVariableOp" and self._is_random_state(nodes[_node(data[0])]):
+            pass
+        else:
+            parts += [_with_output(each, known) for each in data]
+        controls = (each for each in node.input if each.startswith("^"))
+        parts += sorted(known.get(_node(each), "itself") for each in controls)
+        for key in sorted(node.attr):
+            if not key.startswith("_") and key not in _NO_SAY:
+                parts.append(f"{key}={self._attribute(node.attr[key])}")
+        return _digest(parts)
+
+    def _is_random_state(self, handle: Any) -> bool:
+        name = handle.attr["shared_name"].s.decode() if handle.op == "VarHandleOp" else ""
+        found = any(part in name for part in RANDOM_STATE)
+        if found:
+            self.unreadable.add("random numbers with a state")
+        return found
+
+    def _attribute(self, value: Any) -> str:
+        if value.HasField("func"):
+            return self._called(value.func)
+        if value.HasField("list") and value.list.func:
+            return " ".join(self._called(function) for function in value.list.func)
+        if value.HasField("tensor"):
+            if value.tensor.dtype == tf.resource.as_datatype_enum:
+                held = value.tensor.resource_handle_val[0].maybe_type_name
+                if not any(name in held for name in _NO_CONTENT):
+                    self.unreadable.add("a resource that TensorFlow cannot write down")
+                return "resource"
+            return array_digest(_array(value.tensor))
+        return value.SerializeToString(deterministic=True).hex()
+
+    def _called(self, function: Any) -> str:
+        return self.function(function.name) if function.name in self._library else function.name
+
+
+def _table_digest(keys: Any, values: Any) -> str:
+    """Returns a digest of a table's content, whose order is that of no one."""
+    if keys.ndim == 1:
+        order = np.argsort(keys, kind="stable")
+    else:
+        order = sorted(range(len(keys)), key=lambda place: repr(keys[place]))
+    return f"table {array_digest(keys[order])} {array_digest(values[order])}"
+
+
+def _array(tensor: Any) -> np.ndarray:
+    """Returns a tensor's value; `make_ndarray` does not read texts that C++ wrote."""
+    if tensor.dtype != tf.string.as_datatype_enum:
+        return tf.make_ndarray(tensor)
+    with tf.device("CPU:0"):
+        return np.asarray(tf.io.parse_tensor(tensor.SerializeToString(), tf.string).numpy())
+
+
+def _node(end: str) -> str:
+    """Returns the name of the node that an input is of: "^node", "node", "node:0", "node:out:0"."""
+    return end.lstrip("^").partition(":")[0]
+
+
+def _with_output(end: str, known: Mapping[str, str]) -> str:
+    """Returns the digest of an input, with the number of the node's output."""
+    output = end.partition(":")[2] or "0"
+    return f"{known.get(_node(end), 'itself')}:{output}"
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
