@@ -39,11 +39,11 @@ def one_process():
 
 
 @pytest.fixture(scope="session")
-def several(folders):
+def several(folders, tmp_path_factory):
     """A function from (workers, devices of each) to what each worker told, by check."""
     # What no other test needs to wait for runs once, with all that is asked of these workers.
     checks = {
-        (2, 1): ["matrix:0:2", "whole_batches"],
+        (2, 1): ["matrix:0:2", "whole_batches", "other_mean"],
         (2, 2): ["matrix:1:4"],
         (3, 1): ["matrix:3:4"],
     }
@@ -51,7 +51,7 @@ def several(folders):
         names += [f"twenty_steps:{folders[3]}", f"evaluation:{folders[3]}", "not_finite"]
         names += [f"seen:{folder}:{batch}:30" for folder in folders.values() for batch in (7, 40)]
         if layout == (2, 1):
-            names.append(f"seen:{folders[3]}:7:0")
+            names += [f"seen:{folders[3]}:7:0", f"short_epochs:{tmp_path_factory.mktemp('short')}"]
 
     @functools.cache
     def told(workers: int, devices: int):

@@ -109,6 +109,21 @@ def test_batches_that_each_worker_has_whole_are_cut_too(several, one_process):
             np.testing.assert_allclose(value, right, rtol=2e-5, atol=1e-6)
 
 
+def test_epochs_of_so_many_steps_end_alike_on_all_workers(several):
+    """Also after kills. Reference: the batches by their numbers."""
+    expected = [[0, 1, 2], [3, 4, 5], [6], [0, 1, 2], [3, 4, 5]]
+    for worker in several(2, 1):
+        (found,) = (value for name, value in worker.items() if name.startswith("short_epochs"))
+        assert found == {"known": expected, "unknown": expected}
+
+
+def test_data_that_holds_another_value_on_one_worker_is_refused(several):
+    for worker in several(2, 1):
+        words = worker["other_mean"]
+        assert "the workers differ in their program" in words
+        assert "data_holds.2 Map.captured 0 is float32[]" in words
+
+
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_a_window_that_is_not_finite_is_told_alike_with_its_replica(several, layout):
     """By each worker, whichever has the row."""

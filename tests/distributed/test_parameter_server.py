@@ -49,6 +49,7 @@ def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
     assert told["shards"] == [[3, 16], [2, 16]]
     steps, updates, expected = told["taken"]
     assert (steps, updates) == (expected, expected), "Keras' own counter loses what workers add"
+    assert told["epochs"] == [3, 12]
     assert told["learning_rate"][0] == pytest.approx(told["learning_rate"][1], rel=1e-6)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -66,9 +66,18 @@ def _is_batch(value: Any) -> bool:
 class EpochData:
     """Iterators over the batches of one epoch after another.
 
-    The order of a dataset that shuffles anew for each iterator is that of the epoch's number: a
-    process that begins with a later epoch makes, or where it must reads, the iterators before it.
-    A dataset without end is one stream, of which each epoch takes the next `steps_per_epoch`.
+    Without `steps_per_epoch` an epoch is one pass over the data. With it the data is one stream, as
+    in `keras.Model.fit`: each epoch takes the next `steps_per_epoch` batches of it, an epoch that
+    reaches the end of a pass has the batches that are left, and the epoch after it starts the next
+    pass. So is a dataset without end. A function of the epoch has a pass for each epoch.
+
+    The order of a dataset that shuffles anew for each iterator is that of the pass' number: a
+    process that begins with a later pass makes, or where it must reads, the iterators before it.
+
+    Attributes:
+        steps: Batches of the epoch that was begun last; None where that is not known.
+        passes_over: Passes over a stream that are over.
+        taken: Batches of the stream's pass that were trained on.
     """
 
     def __init__(
@@ -78,15 +87,17 @@ class EpochData:
         steps_per_epoch: int | None,
         must_resume: bool,
         needs_end: bool,
+        by_epoch: bool,
     ) -> None:
         """Looks at a dataset's steps.
 
         Args:
             batches: As `as_batches` returns them.
-            steps_per_epoch: Of a dataset without end.
+            steps_per_epoch: Most batches of an epoch.
             must_resume: Whether a checkpoint will have to find a place again, or other workers the
                 same order.
             needs_end: Whether training ends after a number of epochs.
+            by_epoch: Whether a function's number is that of the epoch, not of the pass.
 
         Raises:
             ValueError: A place could not be found again: the dataset shuffles without a seed.
@@ -96,68 +107,180 @@ class EpochData:
         self._must_resume = must_resume
         self._needs_end = needs_end
         self._made = 0
+        self._first: tf.data.Dataset | None = None
         self._stream: Any = None
+        self._stream_count = tf.data.UNKNOWN_CARDINALITY
         self._warned = False
+        self._warned_of_end = False
         self.steps: int | None = None
+        self.passes_over = 0
+        self.taken = 0
         if isinstance(batches, tf.data.Dataset):
             self._look_at(batches)
             self._reshuffles = has_reshuffle(batches)
+            self._is_endless = int(batches.cardinality()) == tf.data.INFINITE_CARDINALITY
         else:
-            self._reshuffles = False
+            self._reshuffles = self._is_endless = False
+        self._is_stream = not by_epoch and (steps_per_epoch is not None or self._is_endless)
 
-    def begin(self, epoch: int, step_in_epoch: int, step: int) -> Iterator[Any]:
+    def begin(self, epoch: int, step_in_epoch: int) -> Iterator[Any]:
         """Returns an iterator over what is left of an epoch, and sets `steps` to its number.
 
         Args:
             epoch: From 0.
             step_in_epoch: Batches of it that were taken before.
-            step: Batches that were taken in all.
 
         Raises:
             ValueError: A dataset without end and no steps_per_epoch, or an order that cannot be
                 found again.
         """
-        if isinstance(self._batches, tf.data.Dataset):
-            dataset = self._batches
-        else:
-            dataset = self._batches(epoch)
-            self._look_at(dataset)
-        count = int(dataset.cardinality())
-        if count == tf.data.INFINITE_CARDINALITY:
-            if self._steps_per_epoch is None and self._needs_end:
-                raise ValueError(
-                    "the training data has no end, so that no epoch of it has: give "
-                    "steps_per_epoch=, or steps= in place of epochs=."
-                )
-            self.steps = self._steps_per_epoch
-            return self._of_stream(dataset, epoch, step_in_epoch, step)
-        self.steps = count if count >= 0 else None
+        if self._is_stream:
+            return self._of_stream(step_in_epoch)
+        dataset = self._dataset(epoch)
+        count = self._count(dataset)
+        self.steps = count if count >= 0 else self._steps_per_epoch
+        if self._steps_per_epoch is not None and count >= 0:
+            self.steps = min(count, self._steps_per_epoch)
         if self._reshuffles:
             self._wind_to(epoch)
         self._made += 1
         return iter(dataset.skip(step_in_epoch) if step_in_epoch else dataset)
 
-    def _of_stream(self, dataset: Any, epoch: int, step_in_epoch: int, step: int) -> Iterator[Any]:
-        if dataset is not self._batches:  # the function gives each epoch a stream of its own
-            return iter(dataset.skip(step_in_epoch) if step_in_epoch else dataset)
+    def took(self, steps: int) -> None:
+        """Counts batches that were trained on."""
+        if self._is_stream:
+            self.taken += steps
+
+    def end(self, epoch: int, step_in_epoch: int, *, exhausted: bool) -> None:
+        """Ends an epoch; the next one starts the next pass where the data has ended.
+
+        Args:
+            epoch: From 0.
+            step_in_epoch: Its batches.
+            exhausted: Whether the iterator had fewer batches than it was asked for.
+        """
+        wanted = self._steps_per_epoch
+        if wanted is not None and step_in_epoch < wanted and not self._warned_of_end:
+            self._warned_of_end = True
+            logging.warning(
+                "Epoch %d has %d batches instead of steps_per_epoch=%d, because the training data "
+                "ended. The next epoch starts at the beginning of the data. Use dataset.repeat(), "
+                "or another steps_per_epoch, for epochs of equal length.",
+                epoch + 1,
+                step_in_epoch,
+                wanted,
+            )
+        if self._is_stream and (exhausted or self.taken == self._stream_count):
+            self.start_next_pass()
+
+    def start_next_pass(self) -> bool:
+        """Makes the next `begin` start the next pass; False where the last one had no batch."""
+        if not self._is_stream or self.taken == 0:
+            return False
+        self.passes_over, self.taken, self._stream = self.passes_over + 1, 0, None
+        return True
+
+    def forget_iterator(self) -> None:
+        """Makes the next `begin` read from the last batch trained on, not from the iterator."""
+        self._stream = None
+
+    def restore(
+        self, place: Mapping[str, int] | None, *, epoch: int, step_in_epoch: int, step: int
+    ) -> None:
+        """Goes to the place of a checkpoint.
+
+        Args:
+            place: As `place` returned it; None in a checkpoint of an earlier version, in which
+                only a dataset without end was a stream.
+            epoch: From 0.
+            step_in_epoch: Batches of it that were trained on.
+            step: Batches that were trained on in all.
+        """
+        if place is None and self._is_endless:
+            place = {"passes_over": 0, "taken": step}
+        elif place is None:
+            place = {"passes_over": epoch, "taken": step_in_epoch}
+        self.passes_over, self.taken = place["passes_over"], place["taken"]
+        self._stream = None
+
+    @property
+    def place(self) -> dict[str, int]:
+        """The place in a stream, as JSON."""
+        return {"passes_over": self.passes_over, "taken": self.taken}
+
+    def total_steps(self, epochs: int, step_in_epoch: int) -> int | None:
+        """Returns the batches of the next epochs, or None where that is not known.
+
+        Args:
+            epochs: How many, with the one under way, whose first batches count too.
+            step_in_epoch: Batches that were taken of that one.
+        """
+        most, count = self._steps_per_epoch, self._stream_count
+        if most is None or not self._is_stream:
+            per_epoch = self.steps if self.steps is not None else most
+            return None if per_epoch is None else epochs * per_epoch
+        if count < 0:
+            return epochs * most
+        per_pass = -(-count // most)
+        before = (self.taken - step_in_epoch) // most
+        passes, rest = divmod(before + epochs, max(per_pass, 1))
+        return passes * count + rest * most - before * most
+
+    def first_pass(self) -> tf.data.Dataset:
+        """Returns the dataset of the first pass, which a function is not asked for twice."""
+        self._first = self._dataset(0)
+        return self._first
+
+    def _dataset(self, number: int) -> tf.data.Dataset:
+        if isinstance(self._batches, tf.data.Dataset):
+            return self._batches
+        first, self._first = self._first, None
+        if number == 0 and first is not None:
+            return first
+        dataset = self._batches(number)
+        self._look_at(dataset)
+        return dataset
+
+    def _count(self, dataset: tf.data.Dataset) -> int:
+        count = int(dataset.cardinality())
+        is_endless = count == tf.data.INFINITE_CARDINALITY
+        if is_endless and self._steps_per_epoch is None and self._needs_end:
+            raise ValueError(
+                "the training data has no end, so that no epoch of it has: give "
+                "steps_per_epoch=, or steps= in place of epochs=."
+            )
+        return count
+
+    def _of_stream(self, step_in_epoch: int) -> Iterator[Any]:
         if self._stream is None:
-            if step:
-                logging.info("Reading over the %d batches that were trained on", step)
-            self._stream = iter(dataset.skip(step) if step else dataset)
+            dataset = self._dataset(self.passes_over)
+            self._stream_count = self._count(dataset)
+            if self._reshuffles:
+                self._wind_to(self.passes_over)
+            self._made += 1
+            if self.taken:
+                logging.info("Reading over the %d batches that were trained on", self.taken)
+            self._stream = iter(dataset.skip(self.taken) if self.taken else dataset)
+        self.steps = self._steps_per_epoch
+        if self.steps is not None and self._stream_count >= 0:
+            left = self._stream_count - self.taken
+            self.steps = min(self.steps, step_in_epoch + left)
         return self._stream
 
-    def _wind_to(self, epoch: int) -> None:
+    def _wind_to(self, number: int) -> None:
         dataset = self._batches
-        if self._made > epoch:
+        if self._made > number:
             raise ValueError(
-                f"the training data draws a new order for each iterator, and that of epoch "
-                f"{epoch + 1} is over in this process: start the program again to continue, or "
+                f"the training data draws a new order for each iterator, and that of pass "
+                f"{number + 1} is over in this process: start the program again to continue, or "
                 "give a function of the epoch, lambda epoch: rows.shuffle(n, seed=epoch).batch(m)."
             )
         at_once = reshuffles_at_once(dataset)
-        if self._made < epoch and not at_once:
-            logging.info("Reading %d epochs over to find the order of the next", epoch - self._made)
-        while self._made < epoch:
+        if self._made < number and not at_once:
+            logging.info(
+                "Reading %d passes over to find the order of the next", number - self._made
+            )
+        while self._made < number:
             iterator = iter(dataset)
             if not at_once:
                 for _ in iterator:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from trainer_module.common.described import described
 from trainer_module.common.facts import differences, flat, told
+from trainer_module.data.captured import captured_facts
 from trainer_module.data.dataset_steps import dataset_facts
 from trainer_module.data.in_memory import as_arrays
 from trainer_module.loop.actions import Action
@@ -19,6 +21,9 @@ from trainer_module.step.train_step import TrainStep
 
 # Numbers of a learning-rate schedule that a program computes from its length.
 _FOLLOW_LENGTH = ("decay_steps", "total_steps", "first_decay_steps")
+# Facts that checkpoints of earlier versions do not have, or that could not be found out; a
+# checkpoint without them is continued.
+_LATER = ("steps_per_epoch", "data_holds", "evaluate_holds")
 
 
 def loop_facts(
@@ -55,6 +60,44 @@ def loop_facts(
     }
 
 
+def data_holds(
+    train_step: TrainStep, data: Any, evaluate: Any, first_pass: Callable[[], tf.data.Dataset]
+) -> dict[str, Any]:
+    """Returns what the functions of the data captured, and warns of what cannot be read of it.
+
+    Args:
+        train_step: Its variables are restored: where the data uses them their values do not count.
+        data: As `TrainingLoop` was given it.
+        evaluate: None, or what is called after each epoch.
+        first_pass: Returns the dataset of a function's first epoch.
+    """
+    datasets: dict[str, Any] = {}
+    if isinstance(data, tf.data.Dataset):
+        datasets["data_holds"] = data
+    elif callable(data) and not hasattr(data, "get_config"):
+        try:
+            datasets["data_holds"] = first_pass()
+        except Exception as error:  # a later epoch may be there all the same
+            logging.warning("The data of the first epoch is not compared: %s", error)
+    if isinstance(evaluate, Evaluation) and evaluate.data_facts is None:
+        datasets["evaluate_holds"] = evaluate.batches
+    step = train_step
+    restored = [*step.model.variables, *step.optimizer.variables, *step.state()]
+    facts: dict[str, Any] = {}
+    unreadable: set[str] = set()
+    for name, dataset in datasets.items():
+        if isinstance(dataset, tf.data.Dataset):
+            facts[name], found = captured_facts(dataset, restored=restored)
+            unreadable |= found
+    if unreadable:
+        logging.warning(
+            "The data uses %s, which cannot be compared with that of a checkpoint or of other "
+            "workers: make sure that it stays the same.",
+            ", ".join(sorted(unreadable)),
+        )
+    return facts
+
+
 def model_facts(model: keras.Model) -> dict[str, Any]:
     """Returns class, code and configuration of each layer, by the name it has in a new process."""
     names = layer_names(model)
@@ -84,6 +127,11 @@ def check_facts(
     Raises:
         ValueError: Something else differs; all of it is named.
     """
+    both = [name for name in _LATER if name in there and name in here]
+    there, here = (
+        {name: fact for name, fact in facts.items() if name in both or name not in _LATER}
+        for facts in (there, here)
+    )
     was, now = flat(there), flat(here)
     follows = [
         name

@@ -25,7 +25,7 @@ from trainer_module.loop.actions import (
 )
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluate, Evaluation
-from trainer_module.loop.loop_facts import check_facts, loop_facts
+from trainer_module.loop.loop_facts import check_facts, data_holds, loop_facts
 from trainer_module.loop.preemption import Preempted, Preemption
 from trainer_module.parameter_server.parameter_server_step import ServerLost
 from trainer_module.step.reports import LoopReport
@@ -85,8 +85,11 @@ class TrainingLoop:
             batch_size: Rows of a global batch, where `batches` are arrays.
             shuffle: Whether arrays are put into another order for each epoch; True by default.
             seed: Of these orders; 0 by default.
-            steps_per_epoch: Of a dataset without end, how many make an epoch. Else for the time
-                left, where the dataset does not know it: an epoch has the batches that it has.
+            steps_per_epoch: Most optimizer steps of an epoch, as in `keras.Model.fit`: each epoch
+                takes the next batches of the same pass over the data. An epoch that reaches the
+                end of the data is shorter, which a warning says, and the next one starts the data
+                from its beginning. Needed for a dataset without end. A function of the epoch gives
+                each epoch its own data, of which these are the first batches.
             steps_per_loop: Optimizer steps per call of the graph; "auto" is about half a second's.
             evaluate: Returns metrics by name; called after each epoch, on averaged weights if the
                 step keeps an EMA.
@@ -127,9 +130,11 @@ class TrainingLoop:
             steps_per_epoch=steps_per_epoch,
             must_resume=checkpoints is not None or self._crew.size > 1,
             needs_end=epochs is not None,
+            by_epoch=callable(batches),
         )
         self._fits = 0
         self._calls: list[dict[str, Any]] = []
+        self._own: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
         self._last_weights: list[Any] | None = None
         self._iterator: Any = None
@@ -171,8 +176,10 @@ class TrainingLoop:
         if number == 0 or number == len(self._calls):
             for action in self._called:
                 action.on_begin()
+        if number == 0 and not self._own and (self._crew.size > 1 or self.checkpoints is not None):
+            self._own = self._own_facts()
         if number == 0 and self._crew.size > 1:
-            self._crew.agree("program", self._own_facts())
+            self._crew.agree("program", self._own)
         if number == 0 and self.checkpoints is not None:
             self._restore(self.checkpoints, length)
         if number < len(self._calls) - 1:
@@ -297,15 +304,12 @@ class TrainingLoop:
     def _total_steps(self) -> int | None:
         if self._steps is not None or self._epochs is None:
             return self._steps
-        per_epoch = self.steps_per_epoch or self._data.steps
-        if per_epoch is None:
-            return None
-        at_begin = self._step - self._step_in_epoch
-        return at_begin + (self._epochs - self._epoch) * per_epoch
+        left = self._data.total_steps(self._epochs - self._epoch, self._step_in_epoch)
+        return None if left is None else self._step - self._step_in_epoch + left
 
     def _run_epoch(self) -> None:
         if self._iterator is None:
-            self._iterator = self._data.begin(self._epoch, self._step_in_epoch, self._step)
+            self._iterator = self._data.begin(self._epoch, self._step_in_epoch)
             if self._step_in_epoch == 0:
                 for action in self._called:
                     action.on_epoch_begin(self._epoch + 1)
@@ -315,13 +319,19 @@ class TrainingLoop:
                 report, stop = self._run_loop(self._iterator, wanted)
             except BaseException as error:
                 self._iterator = None  # it may have given batches that were not trained on
+                self._data.forget_iterator()
                 if isinstance(error, ServerLost):
                     raise ServerLost(f"{error}: {self._what_is_kept()}") from error
                 raise
             exhausted = report.exhausted
+            # The epoch before ended where the data did, which only shows when more is asked for.
+            if exhausted and self._step_in_epoch == 0 and self._data.start_next_pass():
+                self._iterator, exhausted = self._data.begin(self._epoch, 0), False
         if self._step_in_epoch == 0:
             raise ValueError("the training data has no batch: check the split and its files.")
-        ended = exhausted or self._step_in_epoch == self._data.steps
+        ended = exhausted or self._step_in_epoch >= (self._data.steps or math.inf)
+        if ended:
+            self._data.end(self._epoch, self._step_in_epoch, exhausted=exhausted)
         self._end_epoch(whole=ended, stop=stop)
 
     def _what_is_kept(self) -> str:
@@ -349,6 +359,7 @@ class TrainingLoop:
         report = self.train_step.run(iterator, wanted, loss_sums=self._epoch_loss)
         seconds = time.monotonic() - started
         self._step_in_epoch += report.steps
+        self._data.took(report.steps)
         self._steps_untold += report.steps
         stop = False
         if self.steps_per_loop == "auto" and report.steps:
@@ -456,6 +467,7 @@ class TrainingLoop:
         position = {
             "epoch": self._epoch,
             "step_in_epoch": self._step_in_epoch,
+            "data": self._data.place,
             "steps_untold": self._steps_untold,
             "epoch_loss": self._epoch_loss,
             "metrics": self._metrics,
@@ -477,12 +489,14 @@ class TrainingLoop:
 
     def _own_facts(self) -> dict[str, Any]:
         given, options = self._data_given, self._data_options
-        return loop_facts(self.train_step, given, options, self.evaluate, self.actions)
+        facts = loop_facts(self.train_step, given, options, self.evaluate, self.actions)
+        holds = data_holds(self.train_step, given, self.evaluate, self._data.first_pass)
+        return {**facts, **holds, "steps_per_epoch": self.steps_per_epoch}
 
     def _restore(self, checkpoints: Checkpoints, length: tuple[str, int]) -> None:
         follows: list[str] = []
         if not self._facts:
-            self._facts = {**self._own_facts(), **checkpoints.facts}
+            self._facts = {**self._own, **checkpoints.facts}
 
         def check(position: dict[str, Any]) -> None:
             kind, amount = position["calls"][-1]["length"]
@@ -504,6 +518,12 @@ class TrainingLoop:
         self._iterator = None
         self._epoch = position["epoch"]
         self._step_in_epoch = position["step_in_epoch"]
+        self._data.restore(
+            position.get("data"),
+            epoch=self._epoch,
+            step_in_epoch=self._step_in_epoch,
+            step=self._step,
+        )
         self._steps_untold = position["steps_untold"]
         self._epoch_loss = position["epoch_loss"]
         self._metrics = position["metrics"]

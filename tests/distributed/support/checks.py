@@ -5,6 +5,7 @@ One launch runs many checks: TensorFlow's start takes longer than most of them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -13,12 +14,17 @@ from pathlib import Path
 import files_of_rows
 import full_batch
 import keras
+import numbered_batches
 import numpy as np
+import tensorflow as tf
 from exactness import SELECTION, check
 from on_workers import tell
 
 from trainer_module import TrainingLoop, TrainStep, create_strategy
+from trainer_module.devices.crew import Disagreement, current_crew
 from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.loop.actions import Action
+from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import create_metric
 from trainer_module.step.reports import NonFiniteError
@@ -128,10 +134,76 @@ def not_finite(strategy):
     return None
 
 
-CHECKS: dict[str, Callable] = {
-    each.__name__: each
-    for each in (matrix, seen, twenty_steps, evaluation, whole_batches, not_finite)
-}
+class Interrupted(Action):
+    """Ends a run after so many steps, on each worker, as a kill would; notes what was taken."""
+
+    on_chief_only = False
+
+    def __init__(self, steps: int, taken: dict[int, list[int]]):
+        self.left, self.taken = steps, taken
+
+    def on_loop(self, progress):
+        self.taken.setdefault(progress.epoch, []).append(round(progress.loss))
+        return False
+
+    def on_loop_begin(self):
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+
+
+def short_epochs(strategy, folder: str):
+    """The batches of epochs of 3 steps over 7 batches, whose number is known or not.
+
+    Each run is ended in the middle of an epoch, at its edge, and at that of the data.
+    """
+    found = {}
+    for kind in ("known", "unknown"):
+        taken: dict[int, list[int]] = {}
+        place = f"{folder}/{kind}-{strategy.num_replicas_in_sync}"
+        for steps in (2, 1, 4, 100):
+            model_and_optimizer = numbered_batches.linear(0.0, strategy)
+            step = TrainStep(
+                *model_and_optimizer,
+                numbered_batches.mean_output,
+                micro_batch_size=1,
+                strategy=strategy,
+            )
+            loop = TrainingLoop(
+                step,
+                numbered_batches.kinds[kind](7),
+                epochs=5,
+                steps_per_epoch=3,
+                steps_per_loop=1,
+                actions=[Interrupted(steps, taken)],
+                checkpoints=Checkpoints(place, step, every_steps=1),
+                progress=False,
+            )
+            with contextlib.suppress(KeyboardInterrupt):
+                loop.fit()
+        found[kind] = [taken[epoch] for epoch in sorted(taken)]
+    return found
+
+
+def other_mean(strategy):
+    """What each worker says where the data of one subtracts another variable's value."""
+    mean = tf.Variable(float(current_crew().number))
+    step = TrainStep(
+        *numbered_batches.linear(0.1, strategy), "mse", micro_batch_size=1, strategy=strategy
+    )
+    data = numbered_batches.known(2).map(lambda x, y: (x - mean, y))
+    try:
+        TrainingLoop(step, data, epochs=1, progress=False).fit()
+    except Disagreement as error:
+        return str(error)
+    return None
+
+
+_ALL = (
+    *(matrix, seen, twenty_steps, evaluation, whole_batches, not_finite),
+    *(short_epochs, other_mean),
+)
+CHECKS: dict[str, Callable] = {each.__name__: each for each in _ALL}
 
 
 def done(name: str, strategy):

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from on_workers import tell
 
-from trainer_module import ParameterServerStep, TrainStep, create_strategy
+from trainer_module import ParameterServerStep, TrainingLoop, TrainStep, create_strategy
 
 ROWS = (12, 7, 11, 1)
 SCHEDULE = keras.optimizers.schedules.CosineDecay(0.02, 5000)
@@ -86,6 +86,9 @@ def main(back: str) -> None:
     tell(["taken", [int(step.step.numpy()), int(step.optimizer.iterations.numpy()), steps]])
     learning_rate = float(step.optimizer.learning_rate)
     tell(["learning_rate", [learning_rate, float(SCHEDULE(steps))]])
+    # A generator without end, whose length no one knows.
+    result = TrainingLoop(step, dataset(), epochs=3, steps_per_epoch=4, progress=False).fit()
+    tell(["epochs", [result.epochs, result.steps - steps]])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,142 @@
+"""A checkpoint is not continued with data whose functions hold other values."""
+
+from __future__ import annotations
+
+import json
+
+import keras
+import numbered_batches
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging
+
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.train_step import TrainStep
+
+
+@pytest.fixture
+def warned(monkeypatch):
+    lines: list[str] = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: lines.append(text % values))
+    return lines
+
+
+def loop(folder, data, *, held_out=None, epochs=1, model_of_data=False):
+    model, optimizer = numbered_batches.linear(0.1)
+    if model_of_data:
+        data = data.map(lambda x, y: (x, model(x)))
+    step = TrainStep(model, optimizer, "mse", micro_batch_size=1)
+    return TrainingLoop(
+        step,
+        data,
+        epochs=epochs,
+        evaluate=held_out and Evaluation(model, "mse", held_out),
+        checkpoints=Checkpoints(str(folder), step),
+        progress=False,
+    )
+
+
+def centred(value, of=None):
+    mean = tf.Variable(value)
+    return (of or numbered_batches.known(3)).map(lambda x, y: (x - mean, y))
+
+
+def table(value):
+    entries = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1], tf.int64), [0.0, value])
+    found = tf.lookup.StaticHashTable(entries, -1.0)
+    return numbered_batches.known(3).map(
+        lambda x, y: (x + found.lookup(tf.constant([[0]], tf.int64)), y)
+    )
+
+
+def layer(value):
+    normal = keras.layers.Normalization(axis=None)
+    normal.adapt(np.array([0.0, value], "float32"))
+    return numbered_batches.known(3).map(lambda x, y: (normal(x), y))
+
+
+def by_epoch(value):
+    rows = centred(value).unbatch()
+    return lambda epoch: rows.shuffle(6, seed=epoch).batch(2)
+
+
+@pytest.mark.parametrize("made", [centred, table, layer, by_epoch])
+def test_another_value_is_another_run(made, tmp_path):
+    loop(tmp_path, made(1.0)).fit()
+    with pytest.raises(
+        ValueError, match=r"not the same as this one: data(_holds)?\..* was .* and is"
+    ):
+        loop(tmp_path, made(2.0), epochs=2).fit()
+    assert loop(tmp_path, made(1.0), epochs=2).fit().epochs == 2
+
+
+def test_another_value_in_the_evaluation_is_another_run(tmp_path):
+    data = numbered_batches.known(2)
+    loop(tmp_path, data, held_out=centred(1.0)).fit()
+    with pytest.raises(ValueError, match=r"evaluate_holds\.2 Map\.captured 0 was"):
+        loop(tmp_path, data, held_out=centred(2.0), epochs=2).fit()
+
+
+def test_what_a_checkpoint_restores_is_no_identity_of_the_data(tmp_path):
+    """The model in the data's function has other weights after training than at its start."""
+    data = numbered_batches.known(3)
+    loop(tmp_path, data, model_of_data=True).fit()
+    again = loop(tmp_path, data, model_of_data=True, epochs=2)
+    again.train_step.model.set_weights([np.full([1, 1], 7.0, "float32")])
+    assert again.fit().epochs == 2
+
+
+def test_a_checkpoint_of_an_earlier_version_is_continued(tmp_path, monkeypatch):
+    written = json.dumps
+
+    def older(value, **options):
+        if isinstance(value, dict) and "facts" in value:
+            facts = {k: v for k, v in value["facts"].items() if not k.endswith("_holds")}
+            value = {**value, "facts": facts}
+        return written(value, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(json, "dumps", older)
+        loop(tmp_path, centred(1.0), held_out=centred(1.0)).fit()
+    assert loop(tmp_path, centred(1.0), held_out=centred(1.0), epochs=2).fit().epochs == 2
+
+
+def test_python_in_the_data_is_told_once(tmp_path, warned):
+    data = numbered_batches.unknown(3).map(
+        lambda x, y: (tf.ensure_shape(tf.numpy_function(np.abs, [x], tf.float32), [None, 1]), y)
+    )
+    made = loop(tmp_path, data)
+    made.fit()
+    made.fit()
+    (line,) = (line for line in warned if "cannot be compared" in line)
+    assert "a Python function (PyFunc), a Python generator" in line
+
+
+def test_a_first_epoch_that_is_gone_does_not_stop_a_later_one(tmp_path, warned):
+    """Data of a day, which is deleted once it was trained on."""
+    day = tmp_path / "day-0"
+    day.touch()
+
+    def days(epoch):
+        if epoch == 0 and not day.exists():
+            raise FileNotFoundError("day-0")
+        return numbered_batches.known(3)
+
+    loop(tmp_path / "run", days).fit()
+    day.unlink()
+    assert loop(tmp_path / "run", days, epochs=2).fit().epochs == 2
+    assert any("day-0" in line for line in warned)
+
+
+def test_a_function_is_asked_for_the_first_epoch_once(tmp_path):
+    asked = []
+
+    def data(epoch):
+        asked.append(epoch)
+        return numbered_batches.known(2)
+
+    loop(tmp_path, data, epochs=3).fit()
+    assert asked == [0, 1, 2]

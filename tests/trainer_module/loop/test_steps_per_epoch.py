@@ -1,0 +1,278 @@
+"""Epochs of `steps_per_epoch`: the batches that `keras.Model.fit` takes, also after a kill.
+
+Reference: `keras.Model.fit` itself, and bit for bit the run that was not killed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import keras
+import numbered_batches
+import numpy as np
+import pytest
+from absl import logging
+from numbered_batches import kinds, known, linear, mean_output, unknown
+
+from trainer_module.loop.actions import Action
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.evaluation import Evaluation
+from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.step.train_step import TrainStep
+
+
+class Taken(Action):
+    """The numbers of the batches of each epoch, which are their losses."""
+
+    def __init__(self) -> None:
+        self.epochs: dict[int, list[int]] = {}
+
+    def on_loop(self, progress):
+        self.epochs.setdefault(progress.epoch, []).append(round(progress.loss))
+        return False
+
+
+class Killed(Action):
+    """Fails after a step, as a kill would."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def on_loop_begin(self):
+        if self.at == 0:
+            raise KeyboardInterrupt
+        self.at -= 1
+
+
+class Totals(Action):
+    def __init__(self) -> None:
+        self.told: list[int | None] = []
+
+    def on_loop(self, progress):
+        self.told.append(progress.total_steps)
+        return False
+
+
+@pytest.fixture
+def warned(monkeypatch):
+    lines: list[str] = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: lines.append(text % values))
+    return lines
+
+
+def loop(data, length, *, steps_per_epoch, steps_per_loop=1, folder=None, rate=0.0, **options):
+    keras.utils.set_random_seed(1)
+    strategy = options.pop("strategy", None)
+    evaluated = options.pop("evaluated", None)
+    step = TrainStep(*linear(rate, strategy), mean_output, micro_batch_size=1, strategy=strategy)
+    return TrainingLoop(
+        step,
+        data,
+        **length,
+        steps_per_epoch=steps_per_epoch,
+        steps_per_loop=steps_per_loop,
+        evaluate=evaluated and Evaluation(step.model, mean_output, evaluated, strategy=strategy),
+        checkpoints=folder and Checkpoints(str(folder), step, every_steps=1, share_of_time=None),
+        progress=False,
+        **options,
+    )
+
+
+def taken(data, epochs, steps_per_epoch, **options) -> list[list[int]]:
+    note = Taken()
+    loop(data, {"epochs": epochs}, steps_per_epoch=steps_per_epoch, actions=[note], **options).fit()
+    return [note.epochs.get(epoch, []) for epoch in range(1, epochs + 1)]
+
+
+def state(done) -> list[Any]:
+    step = done.train_step
+    return [v.numpy() for v in (*step.model.variables, *step.optimizer.variables)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "steps_per_epoch"),
+    [
+        *itertools.product(("known", "unknown"), (10, 8), (4,)),
+        *itertools.product(("known", "unknown"), (3,), (5, 3)),
+        *(("endless", 3, 4), ("filtered", 3, 4), ("endless_generator", 3, 4)),
+    ],
+)
+def test_the_batches_of_each_epoch_are_those_of_keras_fit(kind, count, steps_per_epoch):
+    epochs = 4
+    expected = numbered_batches.by_keras(kinds[kind](count), epochs, steps_per_epoch)
+    if kind == "unknown" and [] in expected:
+        # Keras' fit of a generator has an epoch without a batch where one ends with the data; of
+        # data whose length it knows it has none, and neither have we.
+        expected = numbered_batches.by_keras(known(count), epochs, steps_per_epoch)
+    assert taken(kinds[kind](count), epochs, steps_per_epoch) == expected
+
+
+def test_arrays_in_their_order_are_cut_as_by_keras_fit():
+    features, labels = numbered_batches.arrays(10)
+    expected = numbered_batches.by_keras((features, labels), 4, 4)
+    found = taken((features, labels), 4, 4, batch_size=2, shuffle=False)
+    assert found == expected == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [0, 1, 2, 3]]
+
+
+def test_shuffled_arrays_give_each_row_once_in_a_pass():
+    found = taken(numbered_batches.arrays(10, rows=1), 6, 4, batch_size=1)
+    first, second = ([*itertools.chain(*part)] for part in (found[:3], found[3:]))
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second
+
+
+def test_a_function_of_the_epoch_gives_each_its_first_batches(warned):
+    found = taken(lambda epoch: known(5).skip(epoch), 3, 3)
+    assert found == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    assert warned == []
+    assert taken(lambda epoch: unknown(5).skip(epoch), 4, 3)[2:] == [[2, 3, 4], [3, 4]]
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize("kind", ["known", "unknown"])
+def test_an_epoch_that_is_cut_short_is_told_once(kind, warned):
+    taken(kinds[kind](10), 7, 4)
+    (line,) = warned
+    assert "Epoch 3 has 2 batches instead of steps_per_epoch=4" in line
+    assert "dataset.repeat()" in line
+
+
+@pytest.mark.parametrize("kind", ["known", "unknown"])
+def test_no_epoch_is_empty_and_no_warning_where_passes_end_with_epochs(kind, warned):
+    assert taken(kinds[kind](4), 3, 2) == [[0, 1], [2, 3], [0, 1]]
+    assert warned == []
+
+
+def test_data_without_a_batch_is_an_error():
+    with pytest.raises(ValueError, match="the training data has no batch"):
+        taken(unknown(0), 1, 2)
+
+
+@pytest.mark.parametrize("kind", ["known", "unknown", "endless"])
+@pytest.mark.parametrize("steps_per_loop", [3, "auto"])
+def test_several_steps_per_call_train_on_the_same(kind, steps_per_loop):
+    def trained(steps_per_loop):
+        done = loop(
+            kinds[kind](7),
+            {"epochs": 4},
+            steps_per_epoch=5,
+            steps_per_loop=steps_per_loop,
+            rate=0.1,
+            evaluated=known(2),
+        )
+        return done.fit(), state(done)
+
+    (result, found), (wanted, expected) = trained(steps_per_loop), trained(1)
+    assert result.steps == wanted.steps
+    assert result.epochs == wanted.epochs == 4
+    np.testing.assert_allclose(result.history["loss"], wanted.history["loss"], rtol=1e-6)
+    assert result.history["val_loss"] == wanted.history["val_loss"]
+    for value, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(value, other)
+
+
+def test_replicas_take_the_same_epochs(strategies):
+    for kind in ("known", "unknown"):
+        found = taken(kinds[kind](7), 3, 3, strategy=strategies["mirrored2"])
+        assert found == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+def test_steps_end_within_an_epoch_and_the_next_fit_goes_on():
+    note = Taken()
+    made = loop(unknown(10), {"steps": 6}, steps_per_epoch=4, actions=[note])
+    assert made.fit().epochs == 2
+    made.fit(steps=5)
+    assert note.epochs == {1: [0, 1, 2, 3], 2: [4, 5, 6, 7], 3: [8, 9], 4: [0]}
+
+
+@pytest.mark.parametrize(
+    ("count", "total"), [(10, 4 + 4 + 2 + 4 + 4), (8, 5 * 4), (4, 5 * 4), (3, 5 * 3)]
+)
+def test_the_steps_of_all_epochs_are_known_in_advance(count, total):
+    totals = Totals()
+    result = loop(known(count), {"epochs": 5}, steps_per_epoch=4, actions=[totals]).fit()
+    assert set(totals.told) == {total}
+    assert result.steps == total
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["known", "unknown", "filtered", "shuffled", "arrays"])
+def test_a_kill_anywhere_repeats_and_leaves_out_no_batch(kind, tmp_path):
+    """In the middle of an epoch (after 2 and 9 steps), at its edge (3), at that of the data (7)."""
+
+    def made(folder, *actions):
+        options: dict[str, Any] = {}
+        keras.utils.set_random_seed(1)
+        if kind == "arrays":
+            data, options["batch_size"] = numbered_batches.arrays(14, rows=1), 2
+        else:
+            data = (
+                known(7).unbatch().shuffle(14, seed=3).batch(2)
+                if kind == "shuffled"
+                else kinds[kind](7)
+            )
+        return loop(
+            data,
+            {"epochs": 7},
+            steps_per_epoch=3,
+            folder=folder,
+            rate=0.1,
+            evaluated=known(2),
+            actions=actions,
+            **options,
+        )
+
+    whole = made(tmp_path / "whole")
+    wanted = whole.fit()
+    for more in (2, 1, 4, 2):  # steps until the next kill
+        with pytest.raises(KeyboardInterrupt):
+            made(tmp_path / "parts", Killed(more)).fit()
+    parts = made(tmp_path / "parts")
+    result = parts.fit()
+    assert result == wanted
+    for value, other in zip(state(parts), state(whole), strict=True):
+        np.testing.assert_array_equal(value, other)
+
+
+def test_an_error_in_a_run_loses_no_batch_of_the_stream():
+    """The iterator may have given more than was trained on."""
+    note = Taken()
+    made = loop(unknown(10), {"epochs": 3}, steps_per_epoch=4, actions=[note, Killed(6)])
+    with pytest.raises(KeyboardInterrupt):
+        made.fit()
+    made.actions[1].at = 100
+    made.fit()
+    assert note.epochs == {1: [0, 1, 2, 3], 2: [4, 5, 6, 7], 3: [8, 9]}
+
+
+def test_another_number_of_steps_per_epoch_is_another_run(tmp_path):
+    loop(known(4), {"epochs": 1}, steps_per_epoch=3, folder=tmp_path).fit()
+    with pytest.raises(ValueError, match="steps_per_epoch was 3 and is 2"):
+        loop(known(4), {"epochs": 2}, steps_per_epoch=2, folder=tmp_path).fit()
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_at_its_place(tmp_path, monkeypatch):
+    """It has no place in a stream: there, only data without end was one."""
+    written = json.dumps
+
+    def older(value, **options):
+        if isinstance(value, dict) and "step_in_epoch" in value:
+            value = {k: v for k, v in value.items() if k != "data"}
+            value["facts"] = {k: v for k, v in value["facts"].items() if k != "steps_per_epoch"}
+        return written(value, **options)
+
+    note = Taken()
+    with monkeypatch.context() as patched:
+        patched.setattr(json, "dumps", older)
+        with pytest.raises(KeyboardInterrupt):
+            loop(
+                known(5).repeat(),
+                {"epochs": 2},
+                steps_per_epoch=4,
+                folder=tmp_path,
+                actions=[note, Killed(6)],
+            ).fit()
+    loop(known(5).repeat(), {"epochs": 2}, steps_per_epoch=4, folder=tmp_path, actions=[note]).fit()
+    assert note.epochs == {1: [0, 1, 2, 3], 2: [4, 0, 1, 2]}
