@@ -1,6 +1,7 @@
 """Which split a row comes into, where a hash of its content is not what is wanted.
 
-    row         a hash of the row and of its place in the file: equal rows are split like others
+    row         a hash of the row and of its place in the file: equal rows are split like others.
+                Up to 10,000 rows are sorted by it, so that the shares are exact
     stratified  the same, class by class: each split has its share of each class
     time        the earliest rows are the first split's, the latest the last one's
 
@@ -22,7 +23,7 @@ from apache_beam.pvalue import AsDict
 from apache_beam.transforms.stats import ApproximateQuantilesCombineFn
 from pydantic import BaseModel, ConfigDict
 
-_EXACT = 10_000  # rows of a key up to which its shares are exact
+EXACT = 10_000  # rows of a key up to which its shares are exact
 _QUANTILES = 1001
 _HASHES = 2**53
 
@@ -65,20 +66,17 @@ class SplitRows(beam.PTransform):
         self._splitting, self._shares = splitting, list(shares)
 
     def expand(self, rows: Any) -> Any:
-        """Splits them; `stratified` and `time` pass over the rows twice."""
-        by_row: Any = _by_row
+        """Splits them in two passes: the first one finds the cuts between the splits."""
         by_rank: Any = _by_rank
-        if self._splitting.by == "row":
-            split = rows | "Split" >> beam.Partition(by_row, len(self._shares), self._shares)
-        else:
-            cuts = (
-                rows
-                | "Ranks" >> beam.Map(_rank, self._splitting)
-                | "Cuts" >> beam.CombinePerKey(_Cuts(self._shares))
-            )
-            split = rows | "Split" >> beam.Partition(
-                by_rank, len(self._shares), self._splitting, AsDict(cuts)
-            )
+        cuts_of_key = _HashCuts if self._splitting.by == "row" else _Cuts
+        cuts = (
+            rows
+            | "Ranks" >> beam.Map(_rank, self._splitting)
+            | "Cuts" >> beam.CombinePerKey(cuts_of_key(self._shares))
+        )
+        split = rows | "Split" >> beam.Partition(
+            by_rank, len(self._shares), self._splitting, AsDict(cuts)
+        )
         return tuple(
             each | f"Rows[{i}]" >> beam.Map(_row).with_output_types(tf.train.Example)
             for i, each in enumerate(split)
@@ -96,10 +94,10 @@ def hash_of(number: int, serialized: bytes) -> int:
     return int.from_bytes(digest[:8], "big") % _HASHES
 
 
-def split_of(hashed: int, shares: Sequence[int]) -> int:
-    """The split of a row that has this hash, for `row`."""
+def hash_cuts(shares: Sequence[int]) -> list[int]:
+    """The last hash of each split but the last one, of hashes that are spread evenly."""
     limits = list(accumulate(shares))
-    return bisect.bisect(limits, hashed * limits[-1] // _HASHES)
+    return [-(-limit * _HASHES // limits[-1]) - 1 for limit in limits[:-1]]
 
 
 def cuts_of(values: Sequence[Any], shares: Sequence[int]) -> list[Any]:
@@ -131,6 +129,35 @@ def value_of(example: tf.train.Example, column: str) -> Value:
     return values[0]
 
 
+class _HashCuts(beam.CombineFn):
+    """`cuts_of` all hashes; of many, `hash_cuts`."""
+
+    def __init__(self, shares: Sequence[int]):
+        self._shares = list(shares)
+
+    def create_accumulator(self) -> list[int] | None:
+        return []
+
+    def add_input(self, accumulator: list[int] | None, value: int) -> list[int] | None:
+        if accumulator is None or len(accumulator) == EXACT:
+            return None
+        accumulator.append(value)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[int] | None]) -> list[int] | None:
+        found: list[int] = []
+        for hashes in accumulators:
+            if hashes is None or len(found) + len(hashes) > EXACT:
+                return None
+            found += hashes
+        return found
+
+    def extract_output(self, accumulator: list[int] | None) -> list[int]:
+        if accumulator is None:
+            return hash_cuts(self._shares)
+        return cuts_of(sorted(accumulator), self._shares)
+
+
 class _Cuts(beam.CombineFn):
     """`cuts_of` all values of a key; of many, of their quantiles, within 0.1 % of the rows."""
 
@@ -146,13 +173,13 @@ class _Cuts(beam.CombineFn):
         if many is not None:
             return few, self._quantiles.add_input(many, value)
         few.append(value)
-        return accumulator if len(few) <= _EXACT else ([], self._all(few))
+        return accumulator if len(few) <= EXACT else ([], self._all(few))
 
     def merge_accumulators(self, accumulators: Iterable[_Values]) -> _Values:
         found = list(accumulators)
         if all(many is None for _, many in found):
             few = [value for values, _ in found for value in values]
-            return (few, None) if len(few) <= _EXACT else ([], self._all(few))
+            return (few, None) if len(few) <= EXACT else ([], self._all(few))
         many = [self._all(values) if more is None else more for values, more in found]
         return [], self._quantiles.merge_accumulators(many)
 
@@ -178,13 +205,10 @@ def _hash(row: NumberedRow) -> int:
 
 def _rank(row: NumberedRow, splitting: Splitting) -> tuple[Value, Value]:
     """The rows that are split with this one, and its place among them."""
-    assert splitting.column is not None
+    if splitting.column is None:
+        return b"", _hash(row)
     value = value_of(row[1], splitting.column)
     return (value, _hash(row)) if splitting.by == "stratified" else (b"", value)
-
-
-def _by_row(row: NumberedRow, _: int, shares: Sequence[int]) -> int:
-    return split_of(_hash(row), shares)
 
 
 def _by_rank(

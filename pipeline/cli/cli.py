@@ -305,6 +305,7 @@ def _init(arguments: argparse.Namespace) -> int:
     quiet()
     from pipeline.features.first_config import init_file
     from pipeline.features.left_out import show_left_out
+    from pipeline.preflight.preflight import check_data
 
     written = init_file(
         arguments.data,
@@ -313,6 +314,7 @@ def _init(arguments: argparse.Namespace) -> int:
         header=arguments.header,
         output=arguments.output,
         force=arguments.force,
+        check=check_data,
     )
     stream = message_stream(written.path)
     for warning in written.warnings:

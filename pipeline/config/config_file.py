@@ -71,6 +71,14 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
         raise ConfigError(error_text(error, path, raw, tree, overrides)) from None
 
 
+def config_of_text(text: str, folder: Path) -> PipelineConfig:
+    """Return the configuration that a YAML written by this package will have in a folder."""
+    raw = yaml.safe_load(text)
+    _resolve_paths(raw, folder.resolve())
+    read_vocabularies(raw, folder.resolve())
+    return PipelineConfig.model_validate(raw)
+
+
 def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
     """An engine's preset without a pipeline around it.
 

@@ -48,6 +48,9 @@ METRICS: dict[str, Metric] = {
     "r2": Metric("RSquared", True, ("regression",), "components.evaluator_metrics.r_squared"),
 }
 
+FEW_JUDGED = 30
+"""Rows below which metrics mean little."""
+
 MEAN_LABEL = "mean_label"
 """Computed beside the metrics of the YAML; of a binary label, the share of positive rows."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,15 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.sources import SUFFIXES, Source
 from pipeline.common.whole_files import whole_file, would_replace
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
+from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files
 from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, source_of
 from pipeline.features.feature_rules import label_of
 from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
+from pipeline.features.split_sizes import FEW_ROWS, SplitSizes, split_sizes
 
-EVAL_PERCENT = 20
 FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by their hash looks like
 FEW_OF_A_CLASS = 100  # rows: below, chance decides on its share of a split
 _TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
@@ -58,6 +59,7 @@ def init_file(
     header: bool | None = None,
     output: Path | None = None,
     force: bool = False,
+    check: Callable[[PipelineConfig], object] | None = None,
 ) -> Written:
     """Writes the YAML for a data file.
 
@@ -70,10 +72,11 @@ def init_file(
             like data is an error.
         output: YAML file to write; None: the data's name with `.yaml`, in the working directory.
         force: overwrite `output` where it exists.
+        check: called with the configuration before it is written; may raise ConfigError.
 
     Raises:
-        ConfigError: the data cannot be read, has no such label or no usable column; or `output`
-            exists or cannot be written.
+        ConfigError: the data cannot be read, has no such label, no usable column or too few rows;
+            or `output` exists or cannot be written; or `check` refuses the configuration.
     """
     name = pipeline_name(path)
     output = output or Path(f"{name}.yaml")
@@ -97,8 +100,15 @@ def init_file(
         folder=output.parent,
         guess=guess,
     )
-    values = yaml.safe_load(text)
-    config = PipelineConfig.model_validate(values)
+    config = config_of_text(text, output.parent)
+    if check is not None:
+        try:
+            check(config)
+        except ConfigError as error:
+            raise ConfigError(
+                f"--data={path}: `run` would refuse the YAML of this table, so none is written. "
+                f"{error}"
+            ) from None
     try:
         with whole_file(output) as stream:
             stream.write(text)
@@ -110,6 +120,10 @@ def init_file(
         warnings.append(_unlabelled(facts))
     if _equal_rows(data):
         warnings.append(_told_of_equal_rows(data))
+    target = label_of(facts)
+    sizes = _sizes(data, facts, target, split_of(data, facts, target)[0], path)
+    if sizes.warning:
+        warnings.append(sizes.warning)
     return Written(
         output,
         chosen,
@@ -150,24 +164,25 @@ def first_config(
     """
     (facts,) = (column for column in data.columns if column.name == label)
     target = label_of(facts)
-    rows = data.rows * (100 - EVAL_PERCENT) // 100
+    by, why_so = split_of(data, facts, target)
+    sizes = _sizes(data, facts, target, by, path)
     heading, _, section = suggestion.text.partition("features:\n")
     section = section.replace(
         "  label: ", "".join(f"  # {line}\n" for line in _told(facts, target, why)) + "  label: "
     )
     drop = facts.missing > 0
-    by, why_so = split_of(data, facts, target)
+    rows = _data(path, source, folder, guess, drop=drop, by=by, held_out=sizes.eval_percent)
     lines = [
         heading.rstrip("\n"),
         f"name: {name}",
         *(f"# {reason}" for reason in (guess.reasons if guess else ())),
         *([f"# {_unlabelled(facts)}"] if drop else []),
-        *(f"# {line}" for line in textwrap.wrap(why_so, 90)),
+        *(f"# {line}" for said in (why_so, sizes.warning) for line in textwrap.wrap(said, 90)),
         *(f"# {line}" for line in _group_split(suggestion)),
-        f"data: {_flow(_data(path, source, folder, guess, drop=drop, by=by))}",
+        f"data: {_flow(rows)}",
         "features:",
         section.rstrip("\n"),
-        *training(rows),
+        *training(sizes.train),
         *evaluation(facts, target, data.values.get(label, ())),
         f"output: {{folder: output/{name}}}",
     ]
@@ -274,6 +289,7 @@ def _constant(facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[An
 
 def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> tuple[str, str]:
     """What rows are to be split by, and why; both empty where a hash of the row is good enough."""
+    few = data.rows < FEW_ROWS
     if target["kind"] != "regression" and facts.type in ("int", "string"):
         assert facts.texts is not None
         value, rows = facts.texts.top[-1]
@@ -281,7 +297,19 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> 
             return "stratified", (
                 f"Of {value!r} there are {rows:,} rows: each split gets its share of each class."
             )
-    return ("row", _told_of_equal_rows(data)) if _equal_rows(data) else ("", "")
+    if _equal_rows(data):
+        return "row", _told_of_equal_rows(data)
+    return ("row", "Few rows: each split gets its exact share.") if few else ("", "")
+
+
+def _sizes(
+    data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any], by: str, path: str
+) -> SplitSizes:
+    """How many rows come into each split; see `split_sizes`."""
+    groups = [facts.present]
+    if facts.texts is not None and (by == "stratified" or target["kind"] == "binary"):
+        groups = [count for _, count in facts.texts.top]
+    return split_sizes(groups, label=facts.name, kind=target["kind"], path=path)
 
 
 def distinct_rows(data: DataFacts) -> int:
@@ -331,7 +359,14 @@ def _guess(path: str, source: Source, header: bool | None) -> CsvGuess | None:
 
 
 def _data(
-    path: str, source: Source, folder: Path, guess: CsvGuess | None, *, drop: bool, by: str
+    path: str,
+    source: Source,
+    folder: Path,
+    guess: CsvGuess | None,
+    *,
+    drop: bool,
+    by: str,
+    held_out: int,
 ) -> dict[str, Any]:
     if not path.startswith(PACKAGE_SCHEME) and not is_remote(path):
         path = os.path.relpath(path, folder)
@@ -340,7 +375,7 @@ def _data(
         **({"source": source} if source != "csv" else {}),
         "path": path,
         **({"csv": section} if section else {}),
-        "eval_percent": EVAL_PERCENT,
+        "eval_percent": held_out,
         **({"split": {"by": by}} if by else {}),
         **({"drop_rows_without_label": True} if drop else {}),
     }

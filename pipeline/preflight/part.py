@@ -69,7 +69,7 @@ class Part:
     @property
     def foreseen(self) -> bool:
         """All rows were read, and each row's split can be known in little time."""
-        few = RANKED_ROWS if self.data.split.by in ("stratified", "group") else FEW_ROWS
+        few = FEW_ROWS if self.data.split.by == "content" else RANKED_ROWS
         return self.whole and (self.data.split.by == "time" or self._sample.rows <= few)
 
     @property
@@ -88,7 +88,7 @@ class Part:
         if len(names) == 1:
             return names[np.zeros(len(rows), int)]
         by = self.data.split.by
-        if by in ("stratified", "time"):
+        if by in ("stratified", "time") or (by == "row" and self._has_exact_shares):
             return names[self._ranked[rows]]
         return names[self._by_place(rows) if by == "row" else self._by_content(rows)]
 
@@ -112,10 +112,18 @@ class Part:
     def _shares(self) -> list[int]:
         return list(self.data.shares.values())
 
-    def _by_place(self, rows: np.ndarray) -> list[int]:
-        from components.arrow_example_gen.splitting import split_of
+    @property
+    def _has_exact_shares(self) -> bool:
+        """The table is so small that `by: row` sorts its rows."""
+        from components.arrow_example_gen.splitting import EXACT
 
-        return [split_of(hashed, self._shares) for hashed in self._hashes(rows)]
+        return self.whole and self._sample.rows <= EXACT
+
+    def _by_place(self, rows: np.ndarray) -> list[int]:
+        from components.arrow_example_gen.splitting import hash_cuts
+
+        cuts = hash_cuts(self._shares)
+        return [bisect.bisect_left(cuts, hashed) for hashed in self._hashes(rows)]
 
     def _by_content(self, rows: np.ndarray) -> list[int]:
         """By a hash of the rows, or of their groups."""
@@ -146,6 +154,10 @@ class Part:
             return np.zeros(len(rows), int)
         from components.arrow_example_gen.splitting import cuts_of
 
+        if self.data.split.by == "row":
+            hashes = self._hashes(rows)
+            cuts = cuts_of(sorted(hashes), self._shares)
+            return np.asarray([bisect.bisect_left(cuts, each) for each in hashes])
         assert self.column is not None
         values = self.values(self.column)
         held: list[Any] = values.first(values.present).to_pylist()

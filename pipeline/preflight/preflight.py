@@ -54,6 +54,17 @@ def check(config: PipelineConfig) -> DataPeek | None:
     Raises:
         ConfigError: names the field, its value and the fix.
     """
+    seen = check_data(config)
+    for function, field in config.training_functions.items():
+        _check_function(function, field)
+    _check_names(config)
+    _check_workers(config)
+    _check_gpu(config)
+    return seen
+
+
+def check_data(config: PipelineConfig) -> DataPeek | None:
+    """Looks at the data and the features alone; see `check`."""
     seen = _peek(config, "path")
     held_out = _peek(config, "eval_path") if config.data.eval_path else None
     if config.data_schema.path and not is_remote(config.data_schema.path):
@@ -65,11 +76,6 @@ def check(config: PipelineConfig) -> DataPeek | None:
         if held_out:
             _check_same_columns(config, used, seen, held_out)
         check_rows(config, groups, used, seen, held_out)
-    for function, field in config.training_functions.items():
-        _check_function(function, field)
-    _check_names(config)
-    _check_workers(config)
-    _check_gpu(config)
     return seen
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import (
     BETTER_THAN_CONSTANT,
+    FEW_JUDGED,
     MEAN_LABEL,
     METRICS,
     ROWS,
@@ -92,6 +93,7 @@ def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console
         _classes(config, records, console)
         _calibration(config, records, console)
         _worse_than_a_constant(config, records, console)
+        _few_rows(evaluator, console)
 
 
 def metrics_table(
@@ -197,6 +199,20 @@ def _worse_than_a_constant(
     for sentence in baselines.worse_than_a_constant(shown, baselines.read(records)):
         text = Text.assemble(("warning", "bold yellow"), f": {sentence}.")
         console.print(text, highlight=False, soft_wrap=True)
+
+
+def _few_rows(evaluator: NodeRecord, console: Console) -> None:
+    evaluation = evaluator.output("evaluation")
+    values = dict(slice_values(evaluation.uri)).get("", {}) if evaluation else {}
+    judged = values.get(ROWS, FEW_JUDGED)
+    if judged < FEW_JUDGED:
+        rows = "1 row" if judged == 1 else f"{judged:.0f} rows"
+        console.print(
+            Text.assemble(
+                ("warning", "bold yellow"), f": the metrics mean little: they are of {rows} only."
+            ),
+            soft_wrap=True,
+        )
 
 
 def _count(value: float | None) -> str:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from hypothesis import given, strategies
 
+from components.arrow_example_gen.splitting import cuts_of
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
+from pipeline.data.data_sources import split_column
 from pipeline.features.column_facts import measure
 from pipeline.features.first_config import init_file, likely_label, pipeline_name, training
+from pipeline.features.split_sizes import split_sizes
+from pipeline.preflight.part import Part
+from pipeline.preflight.preflight import check_data
 
 ROWS = 300
 
@@ -191,3 +199,95 @@ def test_rows_of_tfrecords_are_split_and_left_out_as_others(tmp_path):
     data = load_config(output).data
     assert (data.source, data.split.by) == ("tfrecord", "stratified")
     assert data.drop_rows_without_label
+
+
+def table_of(kind: str, rows: int) -> pd.DataFrame:
+    """A number, a text, and a label of a kind, the n-th class in the n-th row and so on."""
+    random = np.random.default_rng(rows)
+    labels = {
+        "regression": random.normal(size=rows).round(4),
+        "two classes": [("no", "yes")[i % 2] for i in range(rows)],
+        "three classes": [f"c{i % 3}" for i in range(rows)],
+        "a single row": ["rare" if i == rows // 2 else f"c{i % 2}" for i in range(rows)],
+        "two in floats": [f"{float(i in (1, 4)):.1f}" for i in range(rows)],
+    }
+    size = random.normal(size=rows).round(3)
+    return pd.DataFrame(
+        {"size": size, "town": [("Oslo", "Moss")[i % 2] for i in range(rows)], "y": labels[kind]}
+    )
+
+
+@pytest.mark.parametrize(
+    "kind", ["regression", "two classes", "three classes", "a single row", "two in floats"]
+)
+@pytest.mark.parametrize("rows", [2, 6, 10, 15, 25, 30, 50, 100, 150])
+def test_a_small_table_is_refused_or_passes_the_checks_of_run(
+    kind, rows, tmp_path, capsys, monkeypatch
+):
+    """And the batch fits the rows that come into the train split, of which there are some."""
+    monkeypatch.chdir(tmp_path)
+    table_of(kind, rows).to_csv("small.csv", index=False)
+    if main(["init", "small.csv", "--label", "y"]) == 2:
+        assert rows < 10 or kind == "two in floats"
+        assert not (tmp_path / "small.yaml").exists()
+        return
+    told = capsys.readouterr().out
+    config = load_config(tmp_path / "small.yaml")
+    seen = check_data(config)
+    assert seen is not None
+    column = split_column(config.data, config.features)
+    part = Part("all", config.data.path, seen, config.data, column)
+    counts = Counter(part.split_of(np.arange(rows)).tolist())
+    assert counts["train"] >= config.training.global_batch_size
+    assert (f"judged on {counts['eval']} row" in told) == (counts["eval"] < 30)
+    assert f"# For {counts['train']} training rows" in (tmp_path / "small.yaml").read_text()
+    if config.data.split.by == "stratified":
+        labels = table_of(kind, rows).y[part.of_train(np.arange(rows))]
+        assert set(labels) == set(table_of(kind, rows).y)
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (["a"] * 30, "constant"),
+        (["a"] * 29 + ["b"], "in 1 row only"),
+        (["a"] * 5 + [""] * 25, "constant"),
+        (["a", "b"] * 4 + [""] * 22, "8 rows with a value of 'y' are too few"),
+        (list(range(30)), "30 different values"),
+    ],
+)
+def test_a_label_that_no_model_can_be_judged_on(labels, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = table_of("regression", len(labels)).assign(y=labels)
+    frame.to_csv("small.csv", index=False)
+    assert main(["init", "small.csv", "--label", "y"]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "small.yaml").exists()
+
+
+def test_what_run_would_refuse_is_not_written(table, tmp_path):
+    def refuse(config):
+        assert config.data.path == str(table)
+        raise ConfigError("the column has no value")
+
+    with pytest.raises(ConfigError, match=r"`run` would refuse .* the column has no value"):
+        init_file(str(table), label="price", output=tmp_path / "a.yaml", check=refuse)
+    assert not (tmp_path / "a.yaml").exists()
+
+
+@given(
+    groups=strategies.lists(strategies.integers(1, 60), min_size=1, max_size=6),
+    kind=strategies.sampled_from(["binary", "multiclass", "regression"]),
+)
+def test_sizes_are_those_of_the_split(groups, kind):
+    """Reference: the cuts of ExampleGen, group by group."""
+    try:
+        sizes = split_sizes(groups, label="y", kind=kind, path="t.csv")
+    except ConfigError:
+        assert sum(groups) < 10 or min(groups) == 1 or max(groups) == 1
+        return
+    shares = (100 - sizes.eval_percent, sizes.eval_percent)
+    cuts = [cuts_of(list(range(group)), shares)[0] for group in groups]
+    assert sizes.train == sum(cut + 1 for cut in cuts)
+    assert sizes.train + sizes.eval == sum(groups)
+    assert sizes.eval > 0

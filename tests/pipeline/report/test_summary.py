@@ -196,3 +196,12 @@ def test_the_verdict_says_what_was_compared(write: Any, threshold, baseline, tol
     records = {"Evaluator": NodeRecord("Evaluator", {"blessing": [blessing]})}
     summary.show_verdict(config, records, Console(file=out, width=200))
     assert told in out.getvalue()
+
+
+@pytest.mark.parametrize("rows", [1, 29, 30])
+def test_metrics_of_few_rows_are_warned_of(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    monkeypatch.setattr(summary, "slice_values", lambda uri: [("", {"rows": float(rows)})])
+    out = io.StringIO()
+    record = NodeRecord("Evaluator", {"evaluation": [OutputArtifact("", {})]})
+    summary._few_rows(record, Console(file=out))
+    assert (f"{rows} row" in out.getvalue()) == (rows < 30)

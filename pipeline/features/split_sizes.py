@@ -1,0 +1,76 @@
+"""How many rows `init` trains and judges on, and which tables are too small for either."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.common.errors import ConfigError
+from pipeline.config.evaluation import FEW_JUDGED
+
+LEAST_ROWS = 10
+FEW_ROWS = 200  # below, shares of the splits are exact: those of a hash vary too much
+_LARGE_TABLE = 150  # rows: from here, a fifth of them are enough to judge a model
+_BY_HAND = "or write the YAML by hand, with files for evaluation in data.eval_path"
+
+
+@dataclass(frozen=True)
+class SplitSizes:
+    """Rows of each split: their exact number in small tables, else the expected one.
+
+    Attributes:
+        eval_percent: the share that is held out.
+    """
+
+    train: int
+    eval: int
+    eval_percent: int
+
+    @property
+    def warning(self) -> str:
+        """A sentence if the model is judged on few rows; else empty."""
+        if self.eval >= FEW_JUDGED:
+            return ""
+        rows = "1 row" if self.eval == 1 else f"{self.eval} rows"
+        return (
+            f"the model is judged on {rows} only: its metrics and whether it is blessed mean "
+            "little. Add rows, or hold out more with data.eval_percent."
+        )
+
+
+def eval_percent(rows: int) -> int:
+    """Return the share of rows to hold out, in percent."""
+    return 20 if rows >= _LARGE_TABLE else 30
+
+
+def split_sizes(groups: Sequence[int], *, label: str, kind: str, path: str) -> SplitSizes:
+    """Return how many rows come into the splits.
+
+    Args:
+        groups: rows with a label of each class if rows are split by class, else of the table.
+        label: the column to predict.
+        kind: of the label.
+        path: of the data, for an error.
+
+    Raises:
+        ConfigError: There are too few rows to learn from some and to judge on others.
+    """
+    rows = sum(groups)
+    if rows < LEAST_ROWS:
+        raise ConfigError(
+            f"--data={path}: {rows} rows with a value of {label!r} are too few to train on some "
+            f"and to judge the model on others. Use at least {LEAST_ROWS}, {_BY_HAND}."
+        )
+    if kind == "binary" and min(groups) < 2:
+        raise ConfigError(
+            f"--data={path}: one of the two values of {label!r} is in 1 row only: no model can "
+            f"both learn it and be judged on it. Add rows with it, {_BY_HAND}."
+        )
+    percent = eval_percent(rows)
+    train = sum(max(round((100 - percent) / 100 * group), 1) for group in groups)
+    if train == rows:
+        raise ConfigError(
+            f"--data={path}: the {rows} rows have {len(groups)} different values of {label!r}, too "
+            f"few of each to judge a model on some. Add rows, {_BY_HAND}."
+        )
+    return SplitSizes(train, rows - train, percent)
