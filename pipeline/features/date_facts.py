@@ -96,7 +96,10 @@ def parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
     """Return the parts of `datetime64[D]` days, numbered as `encode: date` does, but for years."""
     months, years = days.astype("M8[M]"), days.astype("M8[Y]")
     weekday = (days.astype(np.int64) + 3) % 7  # 1970 began on a Thursday
+    thursdays = days + (3 - weekday)  # the year of ISO 8601's week is that of its Thursday
+    weeks = (thursdays - thursdays.astype("M8[Y]")).astype(np.int64) // 7
     return {
+        "week": weeks,
         "weekday": weekday,
         "weekend": (weekday >= 5).astype(np.int64),
         "day": (days - months).astype(np.int64),

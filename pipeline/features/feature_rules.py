@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.date_counter import EPOCHS
 from pipeline.features.date_facts import DateFacts
+from pipeline.features.date_probe import DEFAULT_PARTS, DateParts
 from pipeline.features.id_rules import id_reason, is_code, is_consecutive, repeated_id_reason
 from pipeline.features.name_hints import is_id_name
 from pipeline.features.powers import OUTLYING, bowley, power_of
@@ -40,7 +41,6 @@ FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
 LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is no unit for a network
 HASH_LARGEST = 1 << 16
 _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in seconds since 1970
-_DATE_PARTS = ("hour", "weekday", "day", "month", "year")
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[./]\d{1,2}[./].*")
 _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)", re.IGNORECASE)
 
@@ -77,9 +77,10 @@ class Proposal:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a rule knows beside the column: all names."""
+    """What a rule knows beside the column: all names, and which parts of dates were chosen."""
 
     names: Collection[str] = field(default_factory=frozenset)
+    date_parts: Mapping[str, DateParts] = field(default_factory=dict)
 
 
 def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
@@ -380,10 +381,13 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
     options: dict[str, Any] = {} if dates.form is None else {"format": dates.form}
     if dates.unit not in (None, "seconds"):
         options["unit"] = dates.unit
-    varying = [part for part in _DATE_PARTS if part in dates.varying]
-    if not varying:
+    default = tuple(part for part in DEFAULT_PARTS if part in dates.varying)
+    chosen = table.date_parts.get(facts.name, DateParts(default))
+    if chosen.dropped:
+        measured += f"; {', '.join(chosen.dropped)} left out: no help to a linear model"
+    if not chosen.parts:
         return Proposal(facts.name, None, f"a date whose parts do not vary; {measured}")
-    parts = [part for part in varying if f"{facts.name}_{part}" not in table.names]
+    parts = [part for part in chosen.parts if f"{facts.name}_{part}" not in table.names]
     if not parts:
         return Proposal(facts.name, None, f"a date whose parts are columns already; {measured}")
     step = SuggestedStep(

@@ -17,6 +17,7 @@ from pipeline.common.whole_files import message_stream, whole_file, would_replac
 from pipeline.data.csv_files import ColumnType
 from pipeline.data.peek import DataPeek
 from pipeline.features.column_facts import DataFacts, measure
+from pipeline.features.date_probe import DateParts, date_parts
 from pipeline.features.feature_rules import Proposal, SuggestedStep, TableFacts, label_of, propose
 from pipeline.features.leaks import MAY_GIVE_AWAY, Choice, choose, find_leaks, warnings_of
 from pipeline.features.left_out import LeftOut, show_left_out
@@ -114,7 +115,7 @@ def suggest(
             target = label_of(facts)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-    table = TableFacts(frozenset(names))
+    table = TableFacts(frozenset(names), _date_parts(data, target))
     proposals = [propose(column, table) for column in data.columns if column.name != label]
     proposals = _without(proposals, {each.column: each.reason for each in reversed(left_out)})
     leaks = _leaks(proposals, data, label)
@@ -137,6 +138,21 @@ def suggest(
     gone = tuple(LeftOut(p.column, p.measured) for p in without)
     by = tuple(p.column for p in proposals if p.group)
     return Suggestion(text, gone, warnings_of(leaks.kept), by)
+
+
+def _date_parts(data: DataFacts, target: Mapping[str, Any] | None) -> dict[str, DateParts]:
+    """Which parts of each date help to predict the label."""
+    if target is None or target["column"] not in data.values:
+        return {}
+    labels = data.values[target["column"]]
+    return {
+        column.name: date_parts(
+            *(column.dates, data.values[column.name], labels),
+            is_number=target["kind"] == "regression",
+        )
+        for column in data.columns
+        if column.dates is not None and not column.several and column.name != target["column"]
+    }
 
 
 def _without(proposals: Sequence[Proposal], reasons: Mapping[str, str]) -> list[Proposal]:

@@ -4,6 +4,7 @@
     minute        0..59
     hour          0..23
     weekday       0..6     Monday
+    weekend       0..1     Monday to Friday; 1 is Saturday and Sunday
     day           0..30    the first of the month
     week          0..52    ISO 8601's week 1, the one with the first Thursday
     month         0..11    January
@@ -36,6 +37,7 @@ PERIODS: dict[DatePart, int] = {
     "minute": 60,
     "hour": 24,
     "weekday": 7,
+    "weekend": 2,
     "day": 31,
     "week": 53,
     "month": 12,
@@ -152,6 +154,8 @@ def part_of(date: Calendar, part: DatePart) -> tf.Tensor:
         return tf.clip_by_value(date.year - _FIRST_YEAR, 0, PERIODS["year"] - 1)
     if part == "weekday":
         return _weekday(date)
+    if part == "weekend":
+        return tf.cast(_weekday(date) >= 5, tf.int64)
     day_of_year = _days(date.year, date.month, date.day) - _days(date.year, 1, 1)
     return _week(date, day_of_year) if part == "week" else day_of_year
 

@@ -14,7 +14,7 @@ from transform.spec.date_format import check_format
 from transform.spec.nearest import nearest
 
 DatePart = Literal[
-    "minute", "hour", "weekday", "day", "week", "month", "quarter", "day_of_year", "year"
+    "minute", "hour", "weekday", "weekend", "day", "week", "month", "quarter", "day_of_year", "year"
 ]
 
 

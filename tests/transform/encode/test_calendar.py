@@ -32,6 +32,7 @@ def _parts(date: datetime.datetime) -> dict[str, int]:
         "day": date.day - 1,
         "week": date.isocalendar()[1] - 1,
         "month": date.month - 1,
+        "weekend": int(date.weekday() >= 5),
         "quarter": (date.month - 1) // 3,
         "day_of_year": date.timetuple().tm_yday - 1,
         "year": min(max(date.year - 1970, 0), 129),

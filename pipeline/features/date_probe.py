@@ -1,0 +1,196 @@
+"""Which parts of a date say something of the label: a quick linear probe on held-out rows.
+
+Each part becomes 0/1 columns, as it becomes ids in the model, and ridge regression on them is
+measured on rows that it was not fitted on, in five folds. Of a label the ranks are taken, of
+classes 0/1 columns. Nothing but sums of products over the sample is needed for any set of parts.
+
+The rules are conservative: a linear model does not see what a part does together with another
+column. Of fewer than 2,000 rows no part is dropped, and never all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pipeline.features.date_counter import EPOCHS
+from pipeline.features.date_facts import DateFacts, parts_of
+
+DEFAULT_PARTS = ("hour", "weekday", "day", "month", "year")
+FEWEST_ROWS = 200
+ROWS_TO_DROP = 2_000
+_MOST_ROWS = 20_000
+_FOLDS = 5
+_PENALTY = 10.0  # rows' worth of shrinkage for each 0/1 column
+_GAIN = 0.002  # of the label's variance
+_WEEKEND = 0.005
+_CLASSES = 10
+_FINER = ("week", "day_of_year")  # than months
+
+
+class DateParts(NamedTuple):
+    """What to take of a date.
+
+    Attributes:
+        parts: In the order of the YAML.
+        dropped: Parts that vary and say nothing of the label.
+    """
+
+    parts: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+
+
+def date_parts(
+    dates: DateFacts, rows: Sequence[Any], labels: Sequence[Any], *, is_number: bool
+) -> DateParts:
+    """Choose the parts of a date for a label.
+
+    Args:
+        dates: Of the column.
+        rows: The column's values in the sample, `DataFacts.values` of it.
+        labels: Those of the label.
+        is_number: Whether the label is a number on a scale; else it is a class.
+    """
+    default = tuple(part for part in DEFAULT_PARTS if part in dates.varying)
+    times, targets = _pairs(dates, rows, labels, is_number=is_number)
+    if len(times) < FEWEST_ROWS or not default or not targets.any():
+        return DateParts(default)
+    probe = _Probe(_columns_of(times), targets)
+    parts, dropped = list(default), []
+    if "weekday" in default and "weekend" in dates.varying:
+        weekend = probe.gains(["weekend"])
+        if weekend.mean() > _WEEKEND and weekend.mean() >= probe.gains(["weekday"]).mean():
+            parts[parts.index("weekday")] = "weekend"
+    if len(times) >= ROWS_TO_DROP:
+        dropped = [part for part in parts if np.median(probe.gains([part])) <= 0.0]
+    if len(dropped) == len(parts):
+        dropped = []
+    kept = [part for part in parts if part not in dropped]
+    if "month" in default:
+        kept += _season(probe, parts)
+    return DateParts(tuple(kept), tuple(dropped))
+
+
+def _season(probe: _Probe, parts: list[str]) -> list[str]:
+    """The part finer than a month that adds most to the others; none if none does in each fold."""
+    with_others = probe.gains(parts)
+    # By itself too: beside parts that are all noise, more noise may look like a gain.
+    added = {
+        part: np.minimum(probe.gains([*parts, part]) - with_others, probe.gains([part]))
+        for part in _FINER
+    }
+    best = max(_FINER, key=lambda part: added[part].mean())
+    helps = added[best].mean() > _GAIN and np.sum(added[best] > 0) >= _FOLDS - 1
+    return [best] if helps else []
+
+
+class _Probe:
+    """Sums of products of all columns and the label, by fold."""
+
+    def __init__(self, columns: dict[str, np.ndarray], targets: np.ndarray):
+        """Sum up.
+
+        Args:
+            columns: Part -> `[rows, columns]`.
+            targets: `[rows, outputs]`.
+        """
+        order = np.random.default_rng(0).permutation(len(targets))
+        self._places: dict[str, np.ndarray] = {}
+        start = 1  # behind the constant
+        for part, values in columns.items():
+            self._places[part] = np.arange(start, start + values.shape[1])
+            start += values.shape[1]
+        x = np.concatenate([np.ones((len(targets), 1)), *columns.values()], axis=1)
+        folds = [(x[rows], targets[rows]) for rows in np.array_split(order, _FOLDS)]
+        self._products = [a.T @ a for a, _ in folds]
+        self._with_target = [a.T @ b for a, b in folds]
+        self._squares = [float(np.sum(b * b)) for _, b in folds]
+
+    def gains(self, parts: Sequence[str]) -> np.ndarray:
+        """Return the share of the held-out variance that the parts explain, in each fold."""
+        places = np.concatenate([[0], *(self._places[part] for part in parts)]).astype(int)
+        found = [1.0 - self._error(fold, places) / self._error(fold, places[:1]) for fold in
+                 range(_FOLDS)]  # fmt: skip
+        return np.array(found)
+
+    def _error(self, fold: int, places: np.ndarray) -> float:
+        """The squared error on a fold of what the others fit."""
+        square = np.ix_(places, places)
+        products = sum(p[square] for i, p in enumerate(self._products) if i != fold)
+        towards = sum(t[places] for i, t in enumerate(self._with_target) if i != fold)
+        penalty = np.full(len(places), _PENALTY)
+        penalty[0] = 1e-9
+        weights = np.linalg.solve(products + np.diag(penalty), towards)
+        held = self._products[fold][square]
+        error = (
+            self._squares[fold]
+            - 2.0 * float(np.sum(weights * self._with_target[fold][places]))
+            + float(np.sum(weights * (held @ weights)))
+        )
+        return max(error, 1e-12)
+
+
+def _columns_of(times: np.ndarray) -> dict[str, np.ndarray]:
+    """Part -> `[rows, values]`, 0 or 1."""
+    days = times.astype("M8[D]")
+    parts = {"hour": (times - days).astype("m8[h]").astype(np.int64), **parts_of(days)}
+    return {
+        part: (values[:, None] == np.unique(values)).astype(np.float64)
+        for part, values in parts.items()
+    }
+
+
+def _pairs(
+    dates: DateFacts, rows: Sequence[Any], labels: Sequence[Any], *, is_number: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times and labels of rows that have both: `[rows]`, and `[rows, outputs]` around 0."""
+    step = max(1, len(rows) // _MOST_ROWS)
+    both = [
+        (row[0], label[0])
+        for row, label in zip(rows[::step], labels[::step], strict=True)
+        if row and label and len(row) == len(label) == 1
+    ]
+    if not both:
+        return np.empty(0, "M8[s]"), np.empty((0, 1))
+    times = _times(dates, [_text(value) for value, _ in both])
+    targets = np.array([_text(label) for _, label in both], float if is_number else str)
+    known = ~np.isnat(times)
+    if is_number:
+        known &= np.isfinite(targets)
+    else:
+        known &= targets != ""
+    return times[known], _around_zero(targets[known], is_number=is_number)
+
+
+def _around_zero(targets: np.ndarray, *, is_number: bool) -> np.ndarray:
+    if not len(targets):
+        return np.empty((0, 1))
+    names, places, counts = np.unique(targets, return_inverse=True, return_counts=True)
+    if is_number:  # equal ones at their mean rank, so that no outlier decides
+        ends = np.cumsum(counts)
+        found = (ends - (counts - 1) / 2)[places][:, None]
+    else:
+        most = names[np.argsort(-counts, kind="stable")[:_CLASSES]]
+        found = (targets[:, None] == most).astype(np.float64)
+    return (found - found.mean(axis=0)) / max(1e-12, float(found.std()))
+
+
+def _times(dates: DateFacts, values: Sequence[Any]) -> np.ndarray:
+    """`datetime64[s]` of the values; not a time where they cannot be read."""
+    import pandas as pd
+
+    if dates.unit is not None:
+        return (np.array(values, np.int64) // EPOCHS[dates.unit]).astype("M8[s]")
+    if dates.form is None:  # what it shows: an offset is not applied
+        texts = [value[:19].replace("t", "T").replace(" ", "T") for value in values]
+        read = pd.to_datetime(pd.Series(texts), errors="coerce")
+    else:
+        texts = [str(value).strip() for value in values]
+        read = pd.to_datetime(pd.Series(texts), format=dates.form, errors="coerce")
+    return read.to_numpy().astype("M8[s]")
+
+
+def _text(value: Any) -> Any:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

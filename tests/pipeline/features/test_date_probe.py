@@ -1,0 +1,108 @@
+"""Which parts of dates are proposed: those that vary, less those that say nothing of the label."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pipeline.cli.cli import main
+from pipeline.config.config_file import load_config
+from pipeline.features.column_facts import measure
+from pipeline.features.date_probe import DateParts, date_parts
+
+
+def frame_of(rows: int, *, step: str, seed: int = 0) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    at = pd.date_range("2023-03-01", periods=rows, freq=step)
+    return pd.DataFrame({"at": at, "noise": random.normal(size=rows)})
+
+
+def chosen(frame: pd.DataFrame, label: pd.Series, folder: Path, form: str = "iso") -> DateParts:
+    at = frame["at"]
+    if form == "seconds":
+        written = at.astype("int64") // 10**9
+    else:
+        written = at.dt.strftime("%Y-%m-%dT%H:%M:%S" if form == "iso" else form)
+    pd.DataFrame({"at": written, "y": label}).to_csv(folder / "t.csv", index=False)
+    data = measure(str(folder / "t.csv"))
+    (facts,) = (column for column in data.columns if column.name == "at")
+    assert facts.dates is not None
+    is_number = label.dtype.kind == "f"
+    return date_parts(facts.dates, data.values["at"], data.values["y"], is_number=is_number)
+
+
+FORMS = ["iso", "seconds", "%d.%m.%Y %H:%M", "%m/%d/%Y %I:%M %p"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_parts_without_a_relation_are_dropped(tmp_path: Path, form: str) -> None:
+    """5,000 hours from March to September: the label follows hour and weekday alone."""
+    frame = frame_of(5_000, step="H")
+    label = frame["at"].dt.hour + 5.0 * (frame["at"].dt.weekday == 2) + frame["noise"]
+    found = chosen(frame, label, tmp_path, form)
+    assert {"hour", "weekday"} <= set(found.parts)
+    assert set(found.parts) | set(found.dropped) == {"hour", "weekday", "day", "month"}
+    assert set(found.dropped) & {"day", "month"}
+    assert not {"week", "day_of_year"} & set(found.parts)
+
+
+def test_the_day_of_the_month_is_kept(tmp_path: Path) -> None:
+    frame = frame_of(240, step="D")
+    label = 3.0 * (frame["at"].dt.day > 24) + 0.3 * frame["noise"]
+    assert chosen(frame, label, tmp_path).parts == ("weekday", "day", "month")
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("rows", [12, 250, 1_900])
+def test_noise_drops_nothing_of_few_rows(tmp_path: Path, rows: int, seed: int) -> None:
+    frame = frame_of(rows, step="25H", seed=seed)
+    found = chosen(frame, frame["noise"], tmp_path)
+    assert found.dropped == ()
+    assert {"hour", "day"} <= set(found.parts)
+    assert not {"week", "day_of_year"} & set(found.parts)
+
+
+def test_not_all_parts_are_dropped(tmp_path: Path) -> None:
+    frame = frame_of(4_000, step="H")
+    assert chosen(frame, frame["noise"], tmp_path).parts
+
+
+def test_a_weekend_takes_the_place_of_the_weekday(tmp_path: Path) -> None:
+    frame = frame_of(300, step="D")
+    label = pd.Series(np.where(frame["at"].dt.weekday >= 5, "shut", "open"))
+    noisy = np.random.default_rng(1).uniform(size=len(label)) < 0.1
+    found = chosen(frame, label.where(~noisy, "open"), tmp_path)
+    assert "weekend" in found.parts
+    assert "weekday" not in found.parts
+
+
+@pytest.mark.parametrize(("rows", "step", "part"), [(1_100, "D", "week"), (9_000, "3H", "day_of")])
+def test_a_season_is_finer_than_months(
+    tmp_path: Path, capsys, rows: int, step: str, part: str
+) -> None:
+    """Three years on a sine: weeks where days are few, days of the year where each has rows."""
+    frame = frame_of(rows, step=step)
+    angle = frame["at"].dt.dayofyear * (2 * math.pi / 366)
+    holiday = 40.0 * frame["at"].dt.dayofyear.isin([100, 185, 222, 307, 359]) * (step == "3H")
+    label = 10.0 * np.sin(angle) + holiday + 0.5 * frame["noise"]
+    assert any(found.startswith(part) for found in chosen(frame, label, tmp_path).parts)
+    output = tmp_path / "t.yaml"
+    command = ["init", "--data", str(tmp_path / "t.csv"), "--label", "y", "--output", str(output)]
+    assert main(command) == 0, capsys.readouterr().err
+    (group,) = load_config(output).features.groups
+    assert group.encode is not None
+    assert group.encode.date is not None
+    assert group.encode.date.parts[-1].startswith(part)
+
+
+def test_dates_that_never_change_are_left_out(tmp_path: Path, capsys) -> None:
+    frame = pd.DataFrame({"at": ["2023-05-01", "2023-05-01 00:00"] * 50, "x": np.arange(100) / 7})
+    frame["y"] = frame["x"] % 3
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    command = ["init", "--data", str(tmp_path / "t.csv"), "--label", "y"]
+    assert main([*command, "--output", str(tmp_path / "t.yaml")]) == 0
+    assert "a date whose parts do not vary" in " ".join(capsys.readouterr().out.split())
