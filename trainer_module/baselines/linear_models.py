@@ -1,15 +1,17 @@
 """Linear models in NumPy and float64: least squares and logistic regression, with a ridge.
 
-    regression:      min over w, b of  Σ_i w_i (y_i - x_i·w - b)²  +  |w|²
-    classification:  min over W, b of  -Σ_i w_i log softmax(x_i W + b)[y_i]  +  |W|² / 2
+    regression:  min over w, b of  Σ_i w_i (y_i - x_i·w - b)²  +  |w|²
+    classes:     min over W, b of  -Σ_i w_i log softmax(x_i W + b)[y_i]  +  |W|² / 2
+    two classes: the same of one output x_i·w + b, the difference of their logits
 
 The weights w_i have mean 1. These are `Ridge(alpha=1)` and `LogisticRegression(C=1)` of
-scikit-learn, which the trainer does not depend on; of two classes `C=2`, as it has one output then.
+scikit-learn, which the trainer does not depend on.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -62,55 +64,113 @@ def logistic(
     classes: int,
     most_seconds: float = 20.0,
 ) -> LinearModel:
-    """Returns the classification, by Newton's method with conjugate gradients inside.
+    """Returns the classification, by Newton's method.
 
-    Two classes have two outputs, of which one is superfluous; the ridge makes them opposites.
+    Its step is exact for two classes, and by conjugate gradients for more, preconditioned by what
+    the classes' own curvatures have in common: columns of any scale then take a few iterations.
 
     Args:
         rows: `[rows, columns]`.
         labels: `[rows]`, classes from 0.
         weights: `[rows]`, at least 0, not all 0.
-        classes: Their number.
+        classes: Their number. Two have opposite weights.
         most_seconds: After these the best so far is returned.
     """
+    problem = _Problem.of(rows, labels, weights, classes)
     deadline = time.monotonic() + most_seconds
-    weight = (weights / weights.mean())[:, None]
-    columns = np.hstack([rows, np.ones((len(rows), 1))])
-    ridge = np.ones((columns.shape[1], 1))
-    ridge[-1] = 0.0
-    truth = np.eye(classes)[labels]
-    found = np.zeros((columns.shape[1], classes))
-
-    def objective(parameters: np.ndarray) -> float:
-        logits = log_softmax(columns @ parameters)
-        return float((ridge * parameters**2).sum() / 2 - (weight * truth * logits).sum())
-
-    value, first = objective(found), None
+    found = np.zeros((problem.columns.shape[1], problem.truth.shape[1]))
+    logits = np.zeros_like(problem.truth)
+    value, first = problem.objective(found, logits), None
     for _ in range(_MOST_STEPS):
-        shares = np.exp(log_softmax(columns @ found))
-        gradient = columns.T @ (weight * (shares - truth)) + ridge * found
+        shares = problem.shares(logits)
+        gradient = problem.gradient(found, shares)
         size = float(np.linalg.norm(gradient))
         first = size if first is None else first
         if size <= _TOLERANCE * max(first, 1.0) or time.monotonic() > deadline:
             break
-
-        def curvature(direction: np.ndarray, shares: np.ndarray = shares) -> np.ndarray:
-            moved = columns @ direction
-            moved = shares * (moved - (shares * moved).sum(axis=1, keepdims=True))
-            return columns.T @ (weight * moved) + ridge * direction
-
         precision = min(0.5, np.sqrt(size / max(first, 1.0)))
-        step = _conjugate_gradients(curvature, -gradient, tolerance=precision * size)
+        step = problem.newton_step(shares, gradient, tolerance=precision * size)
         slope = float((step * gradient).sum())
-        length = 1.0
+        length, along = 1.0, problem.columns @ step
         while (
-            reached := objective(found + length * step)
+            reached := problem.objective(found + length * step, logits + length * along)
         ) > value + _SUFFICIENT * length * slope and length > _SHORTEST_STEP:
             length /= 2
         if not reached < value:
             break
         found, value = found + length * step, reached
+        logits = logits + length * along
+    if problem.is_binary:
+        found = np.hstack([-found / 2, found / 2])
     return LinearModel(found[:-1], found[-1])
+
+
+class _Problem(NamedTuple):
+    """A classification; of two classes with one output, the difference of their logits.
+
+    Attributes:
+        columns: `[rows, columns + 1]`, the last for the intercept.
+        truth: `[rows, outputs]`, 0 or 1.
+        weight: `[rows, 1]`, of mean 1.
+        ridge: `[columns + 1, 1]`.
+        is_binary: Whether there are two classes.
+    """
+
+    columns: np.ndarray
+    truth: np.ndarray
+    weight: np.ndarray
+    ridge: np.ndarray
+    is_binary: bool
+
+    @classmethod
+    def of(
+        cls, rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, classes: int
+    ) -> _Problem:
+        truth = np.eye(classes)[labels]
+        columns = np.hstack([rows, np.ones((len(rows), 1))])
+        ridge = np.ones((columns.shape[1], 1))
+        ridge[-1] = 0.0
+        weight = (weights / weights.mean())[:, None]
+        return cls(columns, truth[:, 1:] if classes == 2 else truth, weight, ridge, classes == 2)
+
+    def objective(self, found: np.ndarray, logits: np.ndarray) -> float:
+        """The sum that is minimised."""
+        if self.is_binary:
+            losses = np.logaddexp(0.0, logits) - self.truth * logits
+        else:
+            losses = -(self.truth * log_softmax(logits)).sum(axis=1, keepdims=True)
+        return float((self.ridge * found**2).sum() / 2 + (self.weight * losses).sum())
+
+    def shares(self, logits: np.ndarray) -> np.ndarray:
+        """Probabilities, `[rows, outputs]`."""
+        if self.is_binary:
+            return np.exp(-np.logaddexp(0.0, -logits))
+        return np.exp(log_softmax(logits))
+
+    def gradient(self, found: np.ndarray, shares: np.ndarray) -> np.ndarray:
+        """Of the objective."""
+        return self.columns.T @ (self.weight * (shares - self.truth)) + self.ridge * found
+
+    def newton_step(
+        self, shares: np.ndarray, gradient: np.ndarray, *, tolerance: float
+    ) -> np.ndarray:
+        """Where the objective's parabola is lowest, about."""
+        own = (self.weight * shares * (1 - shares)).mean(axis=1, keepdims=True)
+        matrix = self.columns.T @ (own * self.columns)
+        # Without a ridge of its own, the intercept of a sure model would have no curvature.
+        matrix[np.diag_indices_from(matrix)] += self.ridge[:, 0] + 1e-12 * len(self.columns)
+        if self.is_binary:
+            return -np.linalg.solve(matrix, gradient)
+        inverse = np.linalg.inv(matrix)
+
+        def curvature(direction: np.ndarray) -> np.ndarray:
+            moved = self.columns @ direction
+            moved = shares * (moved - (shares * moved).sum(axis=1, keepdims=True))
+            return self.columns.T @ (self.weight * moved) + self.ridge * direction
+
+        return _conjugate_gradients(
+            curvature, -gradient, lambda left: inverse @ left, tolerance=tolerance
+        )
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
@@ -119,13 +179,19 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
 
-def _conjugate_gradients(curvature, target: np.ndarray, *, tolerance: float) -> np.ndarray:
+def _conjugate_gradients(
+    curvature: Callable[[np.ndarray], np.ndarray],
+    target: np.ndarray,
+    precondition: Callable[[np.ndarray], np.ndarray],
+    *,
+    tolerance: float,
+) -> np.ndarray:
     """Returns about the x with curvature(x) = target, for a curvature that is never negative."""
     found = np.zeros_like(target)
-    left, direction = target, target
-    square = float((left**2).sum())
+    left, direction = target, precondition(target)
+    square = float((left * direction).sum())
     for _ in range(_MOST_INNER_STEPS):
-        if np.sqrt(square) <= tolerance:
+        if np.linalg.norm(left) <= tolerance:
             break
         bent = curvature(direction)
         along = float((direction * bent).sum())
@@ -133,6 +199,7 @@ def _conjugate_gradients(curvature, target: np.ndarray, *, tolerance: float) -> 
             break
         length = square / along
         found, left = found + length * direction, left - length * bent
-        before, square = square, float((left**2).sum())
-        direction = left + square / before * direction
+        better = precondition(left)
+        before, square = square, float((left * better).sum())
+        direction = better + square / before * direction
     return found

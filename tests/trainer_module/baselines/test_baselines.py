@@ -59,7 +59,7 @@ def test_of_two_classes(fn_args):
 
     for name in ("company_id", "hour_id"):
         eval_x[name] = np.minimum(eval_x[name], sum(context.id_sizes[name]) - 1)
-    reference = LogisticRegression(C=2.0, tol=1e-9, max_iter=5000, solver="newton-cg")
+    reference = LogisticRegression(tol=1e-9, max_iter=5000, solver="newton-cg")
     reference.fit(columns(train_x), train_y[:, 0])
     predicted = reference.predict_proba(columns(eval_x))[:, 1]
     auc = sklearn_metrics.roc_auc_score(eval_y[:, 0], predicted)
