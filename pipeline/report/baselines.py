@@ -13,16 +13,23 @@ _SHOWN = {"constant": "a constant", "linear": "a linear model"}
 # A constant may have all recall there is, or a precision of 0 without a positive answer.
 _NOT_OF_A_CONSTANT = ("precision", "recall")
 _ROUNDING = 1e-6
+_SHOWN_DIFFERENCE = 1e-3
 
 
 def read(records: Mapping[str, NodeRecord]) -> tuple[Baseline, ...]:
     """Returns the baselines of a run; none where its Trainer wrote none."""
+    found = read_all(records)
+    return found.baselines if found else ()
+
+
+def read_all(records: Mapping[str, NodeRecord]) -> Baselines | None:
+    """Return all that the Trainer wrote of baselines; None if it wrote nothing."""
     trainer = records.get("Trainer")
     run = trainer.output("model_run") if trainer else None
     file = Path(run.uri) / FILE if run else None
     if file is None or not file.is_file():
-        return ()
-    return Baselines.from_json(file.read_text(encoding="utf-8")).baselines
+        return None
+    return Baselines.from_json(file.read_text(encoding="utf-8"))
 
 
 def shown_name(baseline: Baseline) -> str:
@@ -45,3 +52,20 @@ def worse_than_a_constant(values: Mapping[str, float], baselines: Sequence[Basel
                     f"{reference:.4f} for the same answer in each row ({baseline.is_what})"
                 )
     return found
+
+
+def worse_than_linear(
+    metric: str, values: Mapping[str, float], baselines: Sequence[Baseline]
+) -> list[str]:
+    """Return a sentence if a linear model is better than the model by the judged metric."""
+    for baseline in baselines:
+        reference, value = baseline.metrics.get(metric), values.get(metric)
+        if baseline.name != "linear" or reference is None or value is None:
+            continue
+        behind = reference - value if METRICS[metric].higher_is_better else value - reference
+        if behind > _SHOWN_DIFFERENCE * abs(reference):
+            return [
+                f"a linear model is better than the model: its {metric} is {reference:.4f}, and "
+                f"{value:.4f} for the model ({baseline.is_what}). Tune the training, or add data"
+            ]
+    return []

@@ -28,6 +28,7 @@ from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, latest_run_of
 from pipeline.report.stacked_tables import print_table
+from pipeline.report.too_good import too_good
 from trainer_module.baselines.record import Baseline
 
 SHOWN_ROWS = 5
@@ -92,7 +93,7 @@ def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console
         console.print()
         _classes(config, records, console)
         _calibration(config, records, console)
-        _worse_than_a_constant(config, records, console)
+        _warn_by_baselines(config, records, console)
         _few_rows(evaluator, console)
 
 
@@ -187,7 +188,7 @@ def slice_values(uri: str) -> list[tuple[str, dict[str, float]]]:
     return found
 
 
-def _worse_than_a_constant(
+def _warn_by_baselines(
     config: PipelineConfig, records: dict[str, NodeRecord], console: Console
 ) -> None:
     evaluation = _output(records, "Evaluator", "evaluation")
@@ -196,7 +197,13 @@ def _worse_than_a_constant(
     values = dict(slice_values(evaluation.uri)).get("", {})
     names = config.evaluation.metric_names(config.label.kind)
     shown = {name: values[name] for name in names if name in values}
-    for sentence in baselines.worse_than_a_constant(shown, baselines.read(records)):
+    found = baselines.read(records)
+    sentences = [
+        *baselines.worse_than_a_constant(shown, found),
+        *baselines.worse_than_linear(config.evaluation.judged_by(config.label.kind), shown, found),
+        *too_good(shown, baselines.read_all(records)),
+    ]
+    for sentence in sentences:
         text = Text.assemble(("warning", "bold yellow"), f": {sentence}.")
         console.print(text, highlight=False, soft_wrap=True)
 

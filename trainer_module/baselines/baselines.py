@@ -21,6 +21,7 @@ from trainer_module.baselines.columns import MOST_COLUMNS, Columns
 from trainer_module.baselines.linear_models import least_squares, log_softmax, logistic
 from trainer_module.baselines.record import FILE, Baseline, Baselines
 from trainer_module.baselines.scores import Scores
+from trainer_module.baselines.strongest import strongest_column
 from trainer_module.common.whole_files import write_text
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary, Examples
@@ -102,7 +103,8 @@ def compute_baselines(
         found.append(
             Baseline("linear", f"{what} on {columns.width:,} columns", scores["linear"].results())
         )
-    return Baselines(len(sample.labels), eval_rows, tuple(found), left_out)
+    strongest = None if left_out else strongest_column(columns, sample.rows, sample.labels, kind)
+    return Baselines(len(sample.labels), eval_rows, tuple(found), left_out, strongest)
 
 
 def write_baselines(

@@ -39,6 +39,7 @@ class Columns:
             inputs: Those that the model takes.
         """
         spec = {name: context.feature_spec[name] for name in inputs}
+        self._layout = context.layout
         self.left_out = [
             name for name, f in spec.items() if not (f.dtype.is_floating or f.dtype.is_integer)
         ]
@@ -68,6 +69,25 @@ class Columns:
 
     def _of_ids(self, counts: Sequence[int]) -> int:
         return sum(min(count, self._cap) for count in counts)
+
+    def sources(self) -> dict[str, list[slice]]:
+        """Returns raw column -> the columns of the matrix that are of it; an id's come together."""
+        layout = self._layout
+        named = {n: layout.of(n) if layout else () for n in (*self._floats, *self._ids)}
+
+        def source(name: str, position: int) -> str:
+            return named[name][position].source if position < len(named[name]) else name
+
+        widths = [(source(name, at), 1) for name, places in self._floats.items() for at in places]
+        for name, ranges in self._ids.items():
+            widths += [(source(name, at), min(count, self._cap)) for at, _, count in ranges]
+        widths += [(bag.source, terms) for bag, terms in zip(self._bags, self._terms, strict=True)]
+        found: dict[str, list[slice]] = {}
+        start = 0
+        for source, width in widths:
+            found.setdefault(source, []).append(slice(start, start + width))
+            start += width
+        return found
 
     def matrix(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
         """Returns the columns of a batch, in float64; what is not finite is 0."""

@@ -24,6 +24,18 @@ class Baseline(NamedTuple):
     metrics: dict[str, float | None]
 
 
+class Strongest(NamedTuple):
+    """The raw column that alone tells most of the label.
+
+    Attributes:
+        column: Its name.
+        share: Of the label's variance, explained on held-out training rows.
+    """
+
+    column: str
+    share: float
+
+
 class Baselines(NamedTuple):
     """What was computed.
 
@@ -32,17 +44,20 @@ class Baselines(NamedTuple):
         eval_rows: Rows they are judged on.
         baselines: Each of them.
         left_out: Why one is missing; empty where none is.
+        strongest: The column that alone tells most; None where that was not measured.
     """
 
     fitted_rows: int
     eval_rows: int
     baselines: tuple[Baseline, ...]
     left_out: str
+    strongest: Strongest | None = None
 
     def to_json(self) -> str:
         """Returns the file's text."""
         values = {"format": _FORMAT, "version": _VERSION, **self._asdict()}
         values["baselines"] = [each._asdict() for each in self.baselines]
+        values["strongest"] = self.strongest._asdict() if self.strongest else None
         return json.dumps(values, indent=2)
 
     @classmethod
@@ -58,4 +73,5 @@ class Baselines(NamedTuple):
                 f"{FILE} is not of format {_FORMAT!r}, version {_VERSION}: run the Trainer again."
             )
         values["baselines"] = tuple(Baseline(**each) for each in values["baselines"])
-        return cls(**values)
+        strongest = values.pop("strongest", None)
+        return cls(**values, strongest=Strongest(**strongest) if strongest else None)

@@ -13,7 +13,8 @@ from rich.console import Console
 from pipeline.config.config_file import load_config
 from pipeline.report import baselines, summary
 from pipeline.report.records import NodeRecord, OutputArtifact
-from trainer_module.baselines.record import Baseline, Baselines
+from pipeline.report.too_good import too_good
+from trainer_module.baselines.record import Baseline, Baselines, Strongest
 
 CONSTANT = Baseline(
     "constant",
@@ -79,3 +80,60 @@ def test_a_trainer_without_them_and_another_version(tmp_path: Path) -> None:
     file.unlink()
     assert baselines.read(records) == ()
     assert baselines.read({}) == ()
+
+
+@pytest.mark.parametrize(
+    ("metric", "linear", "model", "warns"),
+    [
+        ("auc", 0.8, 0.79, True),
+        ("auc", 0.8, 0.8, False),
+        ("auc", 0.8, 0.9, False),
+        ("auc", None, 0.9, False),
+        ("mean_absolute_error", 2.0, 2.1, True),
+        ("mean_absolute_error", 2.0, 1.9, False),
+        ("mean_absolute_error", 2.0, 2.0001, False),  # equal in the table
+    ],
+)
+def test_a_better_linear_model_is_reported(
+    metric: str, linear: float | None, model: float, warns: bool
+) -> None:
+    found = (CONSTANT, Baseline("linear", "on 3 columns", {metric: linear}))
+    sentences = baselines.worse_than_linear(metric, {metric: model}, found)
+    assert bool(sentences) == warns
+    if warns:
+        assert f"its {metric} is {linear:.4f}, and {model:.4f} for the model" in sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "says"),
+    [
+        ({"auc": 0.9991}, 0.97, "column 'copy' alone explains 97.0% of the label"),
+        ({"auc": 0.9991}, 0.3, "No single column explains it"),
+        ({"auc": 0.9991}, None, "Check that each feature is known"),
+        ({"auc": 0.995}, 0.97, None),
+        ({"mean_absolute_error": 0.0, "r2": 0.991}, 0.99, "r2 is 0.9910"),
+        ({"sparse_categorical_accuracy": 1.0}, 0.99, "sparse_categorical_accuracy is 1.0000"),
+        ({"recall": 1.0}, 0.99, None),
+        ({}, 0.99, None),
+    ],
+)
+def test_a_result_that_is_too_good_is_questioned(
+    values: dict[str, float], share: float | None, says: str | None
+) -> None:
+    strongest = None if share is None else Strongest("copy", share)
+    found = too_good(values, Baselines(10, 40, (CONSTANT,), "", strongest))
+    assert len(found) == (says is not None)
+    if says is not None:
+        assert says in found[0]
+
+
+def test_an_accuracy_that_a_constant_has_is_not_questioned() -> None:
+    rare = Baseline("constant", "", {"binary_accuracy": 0.997})
+    assert too_good({"binary_accuracy": 0.998}, Baselines(10, 40, (rare,), "")) == []
+    assert too_good({"binary_accuracy": 0.998}, None) != []
+
+
+def test_the_strongest_column_is_written_and_read() -> None:
+    for strongest in (None, Strongest("a", 0.5)):
+        written = Baselines(1, 2, (CONSTANT,), "", strongest)
+        assert Baselines.from_json(written.to_json()) == written

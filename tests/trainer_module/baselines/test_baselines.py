@@ -13,7 +13,10 @@ from sklearn.linear_model import LogisticRegression
 
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.baselines.baselines import compute_baselines, weighted_median, write_baselines
+from trainer_module.baselines.columns import Columns
+from trainer_module.baselines.one_column import codes_of_numbers, explained, of_classes
 from trainer_module.baselines.scores import Scores
+from trainer_module.baselines.strongest import strongest_column
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.tfx.data import open_data
@@ -90,6 +93,46 @@ def test_a_number_weighted_by_another_feature(fn_args):
         assert constant[name] == pytest.approx(value, rel=1e-6), name
     assert abs(mean - y.mean()) > 1e-4
     assert found.baselines[1].metrics["r2"] < 1
+
+
+def test_the_strongest_column_is_that_which_made_the_label(fn_args):
+    """`generous` follows the fare; the company id as a label is explained by nothing."""
+    found = compute_baselines(*opened(fn_args(), label="generous"))
+    assert found.strongest is not None
+    _, data, _, _ = opened(fn_args(), label="generous")
+    features, labels = rows_of(data)
+    shares = {
+        name: explained(
+            codes_of_numbers(values[:, 0].astype(float)), of_classes(labels[:, 0].astype(int))
+        ).share
+        for name, values in features.items()
+    }
+    best = max(shares, key=lambda name: shares[name])
+    assert found.strongest.column == best
+    assert found.strongest.share == pytest.approx(shares[best], abs=0.02)
+
+
+def test_all_that_a_raw_column_became_counts_as_one(fn_args):
+    """A number and the mark of its missing values: one source, two columns of the matrix."""
+    context, _, _, inputs = opened(fn_args(), label="generous")
+    columns = Columns(context, inputs)
+    slices = [each for of_one in columns.sources().values() for each in of_one]
+    covered = np.concatenate([np.arange(columns.width)[each] for each in slices])
+    assert sorted(covered) == list(range(columns.width))
+    random = np.random.default_rng(0)
+    matrix = random.normal(size=(400, columns.width))
+    missing = random.uniform(size=400) < 0.3
+    matrix[missing, 0], matrix[:, 1] = 0.0, missing
+    labels = missing ^ (matrix[:, 0] > 0)
+
+    class TwoOfOne(Columns):
+        def sources(self):
+            return {"x": [slice(0, 1), slice(1, 2)], "y": [slice(2, 3)]}
+
+    found = strongest_column(TwoOfOne(context, inputs), matrix, labels.astype(float), "binary")
+    assert found is not None
+    assert found.column == "x"
+    assert found.share > 0.8
 
 
 def test_several_classes_and_what_is_left_out(fn_args, monkeypatch):

@@ -1,0 +1,46 @@
+"""Results that are better than honest data mostly allow, and the column that explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainer_module.baselines.record import Baselines
+
+_TOO_GOOD = {
+    "auc": 0.995,
+    "auc_precision_recall": 0.995,
+    "binary_accuracy": 0.995,
+    "sparse_categorical_accuracy": 0.995,
+    "r2": 0.99,
+}
+_EXPLAINS = 0.5  # share of the label from which on one column is the likely reason
+
+
+def too_good(values: Mapping[str, float], found: Baselines | None) -> list[str]:
+    """Return a question if a metric is better than honest data mostly allow.
+
+    Args:
+        values: The model's metrics.
+        found: What the Trainer measured; None if it measured nothing.
+    """
+    # A constant reaches an accuracy of 0.995 as well, if a class is rare enough.
+    constants = found.baselines[0].metrics if found and found.baselines else {}
+    for metric, bound in _TOO_GOOD.items():
+        value, constant = values.get(metric), constants.get(metric)
+        if value is None or not value > bound or (constant or 0.0) > 2 * bound - 1:
+            continue
+        question = f"{metric} is {value:.4f}, which is rare for honest data"
+        strongest = found.strongest if found else None
+        if strongest is None:
+            return [f"{question}. Check that each feature is known when a prediction is made"]
+        name = repr(strongest.column)
+        if strongest.share < _EXPLAINS:
+            return [
+                f"{question}. No single column explains it: {name} tells most of the label, "
+                f"{strongest.share:.0%}. Check for columns that give it away together"
+            ]
+        return [
+            f"{question}: column {name} alone explains {strongest.share:.1%} of the label. Check "
+            "that its value is known when a prediction is made"
+        ]
+    return []

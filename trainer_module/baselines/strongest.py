@@ -1,0 +1,51 @@
+"""The raw column that alone tells most of the label, by the columns that Transform made of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainer_module.baselines.columns import Columns
+from trainer_module.baselines.one_column import codes_of_numbers, explained, of_classes, of_numbers
+from trainer_module.baselines.record import Strongest
+from trainer_module.model.model_context import LabelKind
+
+MOST_ROWS = 10_000
+_FEWEST_ROWS = 50
+
+
+def strongest_column(
+    columns: Columns, matrix: np.ndarray, labels: np.ndarray, kind: LabelKind
+) -> Strongest | None:
+    """Return the strongest column; None of few rows, or of labels that are not usable.
+
+    Args:
+        columns: What the matrix was made by.
+        matrix: `[rows, width]`.
+        labels: `[rows]`.
+        kind: Of the label.
+    """
+    every = -(-len(labels) // MOST_ROWS)
+    matrix, labels = matrix[::every], labels[::every].astype(np.float64)
+    usable = np.isfinite(labels)
+    if kind != "regression":
+        usable &= labels >= 0
+    if usable.sum() < _FEWEST_ROWS:
+        return None
+    matrix, labels = matrix[usable], labels[usable]
+    target = of_numbers(labels) if kind == "regression" else of_classes(labels.astype(np.int64))
+    found = [
+        Strongest(source, explained(_codes(matrix, slices), target).share)
+        for source, slices in columns.sources().items()
+    ]
+    return max(found, key=lambda each: each.share, default=None)
+
+
+def _codes(matrix: np.ndarray, slices: list[slice]) -> np.ndarray:
+    """Return one code per row for all that a source became: a number, 0/1 columns, ids."""
+    codes = np.zeros(len(matrix), np.int64)
+    for each in slices:
+        part = matrix[:, each]
+        more = part.argmax(axis=1) if part.shape[1] > 1 else codes_of_numbers(part[:, 0])
+        _, codes = np.unique(codes * (int(more.max()) + 1) + more, return_inverse=True)
+        codes = np.ravel(codes)
+    return codes
