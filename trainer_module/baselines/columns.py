@@ -75,12 +75,14 @@ class Columns:
         layout = self._layout
         named = {n: layout.of(n) if layout else () for n in (*self._floats, *self._ids)}
 
-        def source(name: str, position: int) -> str:
+        def source_of(name: str, position: int) -> str:
             return named[name][position].source if position < len(named[name]) else name
 
-        widths = [(source(name, at), 1) for name, places in self._floats.items() for at in places]
+        widths = [
+            (source_of(name, at), 1) for name, places in self._floats.items() for at in places
+        ]
         for name, ranges in self._ids.items():
-            widths += [(source(name, at), min(count, self._cap)) for at, _, count in ranges]
+            widths += [(source_of(name, at), min(count, self._cap)) for at, _, count in ranges]
         widths += [(bag.source, terms) for bag, terms in zip(self._bags, self._terms, strict=True)]
         found: dict[str, list[slice]] = {}
         start = 0
