@@ -136,6 +136,7 @@ def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
     from components.arrow_example_gen.csv_types import CellCounts
 
     table = open_csv(found, options)
+    _check_names(options, table.columns)
     counts: list[csv_types.Counts] = [dict.fromkeys(table.columns, CellCounts())]
     blocks: list[CsvBlock] = []
     rows, size, complete = 0, 0, True
@@ -156,6 +157,19 @@ def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
         raise ConfigError(str(error)) from None
     columns: dict[str, ColumnType] = {name: kind or "unknown" for name, kind in types.kinds.items()}
     return DataPeek(columns, rows, complete, sample=CsvSample(blocks, types, rows))
+
+
+def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
+    """Refuses options of a column that the data lack: a misspelt one would be of no effect."""
+    from transform.spec.nearest import nearest
+
+    for key in ("text", "missing_in", "formatted"):
+        for name in getattr(options, key):
+            if name not in columns:
+                raise ConfigError(
+                    f"data.csv.{key} names {name!r}, which is not in the data; "
+                    f"{nearest(name, columns)}"
+                )
 
 
 def open_parquet(found: Iterable[Path], folders: str | Sequence[str]) -> ParquetTable:

@@ -77,6 +77,28 @@ def test_repeated_column(write):
     assert "repeated: age" in refusal(write(csv="amount,age,age,bought\n1,2,3,1\n"))
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("text", "[agee]"), ("missing_in", "{agee: [x]}"), ("formatted", "{agee: {unit: $}}")],
+)
+def test_column_of_the_csv_options_that_the_data_lacks(write, key, value):
+    text = refusal(write(), f"data.csv.{key}={value}")
+    assert f"data.csv.{key} names 'agee', which is not in the data; did you mean 'age'?" in text
+
+
+def test_number_of_another_form_than_the_options_say(write):
+    rows = "".join(f"{i}.5,$1,{20 + i},{i % 2}\n" for i in range(30))
+    file = write(csv="amount,age,city,bought\n" + rows + '2.5,"$1,23",7,1\n')
+    text = refusal(file, "data.csv.formatted.age.unit=$", "data.csv.formatted.age.thousands=','")
+    assert "line 32: column 'age': '$1,23' is no number like $1,234.5" in text
+
+
+def test_first_line_that_looks_like_data(write):
+    text = refusal(write(csv="1.5,20,Oslo,1\n2.5,21,Moss,0\n"))
+    assert "first line looks like data: '1.5,20,Oslo,1'" in text
+    assert "data.csv.header: false" in text
+
+
 def test_feature_column_that_the_data_lacks(write):
     text = refusal(write(), "features.groups.0.columns=[amuont]")
     assert "'amuont'" in text
