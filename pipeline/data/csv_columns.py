@@ -203,9 +203,11 @@ def _tell(column: _Column, closer: Closer) -> None:
         return
     kind = "dates" if best.form is None else "numbers"
     word, cells = best.words.most_common(1)[0]
-    shown = word if len(word) <= 40 else word[:39] + "\u2026"
+    shown = repr(word if len(word) <= 40 else word[:39] + "\u2026")
+    if best.many:
+        shown, cells = f"{shown} and others", best.seen - best.values
     closer.reasons.append(
-        f"text: {column.name!r} has texts among its {kind}, {shown!r} in {cells:,} of "
+        f"text: {column.name!r} has texts among its {kind}, {shown} in {cells:,} of "
         f"{column.counts.present:,} cells: it stays text. Where these say that there is no value, "
         "empty them and run init again, or list them in data.csv.missing_in."
     )

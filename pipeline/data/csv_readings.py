@@ -34,7 +34,8 @@ class Reading:
             dates.
         values: cells that can be read so.
         words: the others, each with its number of cells; no more than a few different ones.
-        many: there are more of these.
+        many: there are more of these, of which some alone are counted.
+        seen: cells that were read.
         counts: what the numbers are.
         lengths: shortest and longest number with separators of thousands, in characters.
     """
@@ -43,8 +44,14 @@ class Reading:
     values: int = 0
     words: Counter[str] = field(default_factory=Counter)
     many: bool = False
+    seen: int = 0
     counts: CellCounts | None = None
     lengths: tuple[int, int] | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is not worth to read more."""
+        return self.many and 2 * self.values < self.seen
 
     def add(self, cells: pa.Array) -> None:
         """Reads more cells, without missing ones."""
@@ -66,11 +73,13 @@ class Reading:
             self._measure(trimmed.filter(fits), self.form)
         others = trimmed.filter(pc.invert(fits))
         self.values += len(cells) - len(others)
-        for pair in pc.value_counts(others).to_pylist():
+        self.seen += len(cells)
+        if self.many:
+            return
+        words = pc.value_counts(others)
+        for pair in words.slice(0, FEW_WORDS + 1).to_pylist():
             self.words[pair["values"]] += pair["counts"]
-        if len(self.words) > FEW_WORDS:
-            self.words = Counter(dict(self.words.most_common(FEW_WORDS)))
-            self.many = True
+        self.many = len(self.words) > FEW_WORDS
 
     def _measure(self, numbers: pa.Array, form: NumberFormat) -> None:
         import pyarrow.compute as pc
@@ -106,5 +115,5 @@ def read_in_ways(table: CsvTable, ways: Mapping[str, Sequence[Reading]]) -> None
         for name, readings in ways.items():
             cells = block[name].drop_null()
             for reading in readings:
-                if not reading.many:
+                if not reading.is_wrong:
                     reading.add(cells)

@@ -323,11 +323,20 @@ def test_codes_among_numbers_are_no_missing_values(tmp_path, capsys):
     assert found.config.data.csv.text == ("house",)
 
 
+def test_many_different_codes_among_numbers_are_told(tmp_path, capsys):
+    texts = [f"{value:.2f}" for value in amounts(2_000)]
+    texts[100:150] = [f"X{i}" for i in range(50)]
+    found = first(tmp_path, capsys, table(item=texts))
+    assert found.columns()["item"] == "string"
+    told = "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays text"
+    assert told in found.told
+
+
 @pytest.mark.slow
 def test_a_rare_word_far_behind_is_found(tmp_path, capsys):
     """Beyond the rows that a look at the data reads, in the last of 200,001."""
     texts = [f"{i % 1000 / 8}" for i in range(200_000)]
-    days = [f"2020-01-{1 + i % 27:02d}" for i in range(200_000)]
+    days = [f"2020-01-{1 + i % 28:02d}" for i in range(200_000)]
     content = table(size=[*texts, "unknown"], day=[*days, "0000-00-00"])
     found = first(tmp_path, capsys, content)
     assert found.config.data.csv.missing_in == {"size": ("unknown",), "day": ("0000-00-00",)}
