@@ -48,24 +48,12 @@ def latest_run(
         pipeline: its name; None: the latest run of any.
         folder: the output folder, which may have moved since; None: that of `metadata_path`.
     """
-    from ml_metadata import MetadataStore
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
-    if not metadata_path.exists():
+    store, run = _latest(metadata_path, pipeline)
+    if store is None:
         return {}
     places = Places.of(folder or metadata_path.parent, metadata_path)
-    connection = mlmd.ConnectionConfig()
-    connection.sqlite.filename_uri = str(metadata_path)
-    connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READONLY
-    store = MetadataStore(connection)
-    runs = [
-        run
-        for run in store.get_contexts_by_type("pipeline_run")
-        if pipeline in (None, _pipeline_name(store, run))
-    ]
-    if not runs:
-        return {}
-    run = max(runs, key=lambda context: context.id)
     pipeline = _pipeline_name(store, run)
     records: dict[str, NodeRecord] = {}
     finished = {mlmd.Execution.COMPLETE, mlmd.Execution.CACHED}
@@ -95,6 +83,31 @@ def latest_run(
             )
         records[name] = NodeRecord(name, outputs)
     return records
+
+
+def latest_run_id(config: PipelineConfig) -> str:
+    """ML Metadata's name of the latest run of a configuration; empty when it never ran."""
+    store, run = _latest(config.metadata_path, config.name)
+    return "" if store is None else run.name
+
+
+def _latest(metadata_path: Path, pipeline: str | None) -> tuple[Any, Any]:
+    """The store and its latest run; None twice if there is none."""
+    from ml_metadata import MetadataStore
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+    if not metadata_path.exists():
+        return None, None
+    connection = mlmd.ConnectionConfig()
+    connection.sqlite.filename_uri = str(metadata_path)
+    connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READONLY
+    store = MetadataStore(connection)
+    runs = [
+        run
+        for run in store.get_contexts_by_type("pipeline_run")
+        if pipeline in (None, _pipeline_name(store, run))
+    ]
+    return (store, max(runs, key=lambda context: context.id)) if runs else (None, None)
 
 
 def latest_run_of(config: PipelineConfig) -> dict[str, NodeRecord]:

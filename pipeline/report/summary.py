@@ -160,14 +160,22 @@ def _calibration(config: PipelineConfig, records: dict[str, NodeRecord], console
         console.print()
 
 
-def _slices(uri: str) -> list[tuple[str, dict[str, Any]]]:
-    """TFMA's metrics of each slice, as JSON has them; the slice of all rows, "", comes first."""
+def slices_of(uri: str) -> list[tuple[tuple[tuple[str, Any], ...], dict[str, Any]]]:
+    """TFMA's metrics of each slice ((column, value), ...) as JSON; those of all rows come first."""
     import tensorflow_model_analysis as tfma
 
     results = tfma.load_eval_result(uri).slicing_metrics
     return [
-        (", ".join(f"{column}={value}" for column, value in slice_key), metrics[""][""])
+        (slice_key, metrics[""][""])
         for slice_key, metrics in sorted(results, key=lambda item: (len(item[0]), str(item[0])))
+    ]
+
+
+def _slices(uri: str) -> list[tuple[str, dict[str, Any]]]:
+    """`slices_of`, each slice as one text; that of all rows is ""."""
+    return [
+        (", ".join(f"{column}={value}" for column, value in slice_key), metrics)
+        for slice_key, metrics in slices_of(uri)
     ]
 
 
@@ -274,16 +282,26 @@ def show_verdict(config: PipelineConfig, records: dict[str, NodeRecord], console
         against = f"every threshold holds{_compared(config, blessing)}."
         console.print(Text.assemble(("blessed", "bold green"), f": {against}"), soft_wrap=True)
     else:
-        verdict = "not blessed" if config.evaluation.is_judged else "not judged"
-        console.print(Text.assemble((verdict, "bold red"), ", so not pushed:"))
-        reasons = _reasons(config, _output(records, "Evaluator", "evaluation"))
-        for reason in [*reasons, *unusable_labels(config, records)]:
+        result, reasons = verdict(config, records, blessing)
+        console.print(Text.assemble((result, "bold red"), ", so not pushed:"))
+        for reason in reasons:
             console.print(f"  {reason}", markup=False, highlight=False, soft_wrap=True)
     pushed = pushed_model(records)
     if pushed is not None:
         console.print(
             Text.assemble(("pushed", "bold green"), f" to {short(pushed)}"), soft_wrap=True
         )
+
+
+def verdict(
+    config: PipelineConfig, records: Mapping[str, NodeRecord], blessing: OutputArtifact
+) -> tuple[str, list[str]]:
+    """Return `blessed`, `not blessed` or `not judged`, and the reasons for the latter two."""
+    if blessing.properties.get("blessed") == 1:
+        return "blessed", []
+    result = "not blessed" if config.evaluation.is_judged else "not judged"
+    reasons = _reasons(config, _output(records, "Evaluator", "evaluation"))
+    return result, [*reasons, *unusable_labels(config, records)]
 
 
 def fails_a_threshold(config: PipelineConfig, state: RunState) -> bool:
@@ -365,7 +383,7 @@ def _where_undefined(metric: str) -> str:
     return "is undefined" + (f", as where {known}" if known else "")
 
 
-def unusable_labels(config: PipelineConfig, records: dict[str, NodeRecord]) -> list[str]:
+def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -> list[str]:
     """A sentence on the judged rows whose label is missing or invalid; none where there is none.
 
     Transform writes NaN for such a label, or class -1.

@@ -22,7 +22,8 @@ from pipeline.preflight.preflight_engine import check_engine
 from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
-from pipeline.report.records import latest_run_of
+from pipeline.report.records import latest_run_id, latest_run_of
+from pipeline.report.summary_file import write_summary
 from pipeline.run import logs
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.cache_keys import keys_without_places
@@ -141,7 +142,13 @@ def _run(
         console.print(f"Log: {summary.short(log)}", highlight=False, soft_wrap=True)
         return exit_codes.FAILED
     summary.show(config, state, console)
-    show_next_steps(config, latest_run_of(config), file, console)
+    records = latest_run_of(config)
+    # TFX's command line only reads the pipeline: no node runs.
+    if any(node.status in ("done", "cached") for node in state.nodes):
+        rows = _row_counts(config)()
+        written = write_summary(config, records, state, run_id=latest_run_id(config), rows=rows)
+        console.print(f"summary   {summary.short(written)}", markup=False, soft_wrap=True)
+    show_next_steps(config, records, file, console)
     refused = summary.fails_a_threshold(config, state)
     return exit_codes.NOT_BLESSED if refused else exit_codes.DONE
 

@@ -1,0 +1,172 @@
+"""`summary.json`: what the summary of a run prints, for programs.
+
+    {"version": 1, "pipeline": "houses", "run": {"id": ..., "ended": ...}, "nodes": [...],
+     "label": ..., "rows": {"train": 240, "eval": 60}, "judged_split": "eval", "metrics": {...},
+     "slices": [...], "baselines": [...], "thresholds": {...}, "verdict": {...}, "model": ...,
+     "pushed_model": ...}
+
+Strict JSON: an undefined number is null. docs/own-data.md describes each field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pipeline.common.whole_files import whole_file
+from pipeline.config.config import PipelineConfig
+from pipeline.config.evaluation import METRICS, ROWS, WEIGHTS
+from pipeline.report import against_constant, baselines, summary
+from pipeline.report.progress import RunState
+from pipeline.report.records import NodeRecord
+
+VERSION = 1
+"""Changes when a field goes or means something else; fields may be added without."""
+
+FILE = "summary.json"
+
+_UNITS = {
+    "mean_absolute_error": "label",
+    "root_mean_squared_error": "label",
+    "mean_squared_error": "label^2",
+    "binary_crossentropy": "nat",
+    "sparse_categorical_crossentropy": "nat",
+}
+
+
+def write_summary(
+    config: PipelineConfig,
+    records: Mapping[str, NodeRecord],
+    state: RunState,
+    *,
+    run_id: str,
+    rows: Mapping[str, int],
+) -> Path:
+    """Write `summary.json` into the output folder, whole or not at all.
+
+    Args:
+        config: the configuration that ran.
+        records: the nodes of the run.
+        state: how long they took, and what came from the cache.
+        run_id: of ML Metadata.
+        rows: of each split.
+
+    Returns:
+        The file.
+    """
+    file = Path(config.output.folder) / FILE
+    content = summary_of(config, records, state, run_id=run_id, rows=rows)
+    with whole_file(file) as stream:
+        json.dump(content, stream, indent=1, ensure_ascii=False, allow_nan=False)
+        stream.write("\n")
+    return file
+
+
+def summary_of(
+    config: PipelineConfig,
+    records: Mapping[str, NodeRecord],
+    state: RunState,
+    *,
+    run_id: str,
+    rows: Mapping[str, int],
+) -> dict[str, Any]:
+    """Return the content of `summary.json`; the arguments are those of `write_summary`."""
+    names = config.evaluation.metric_names(config.label.kind)
+    evaluation = _output(records, "Evaluator", "evaluation")
+    slices = [] if evaluation is None else _slices(config, evaluation, names)
+    all_rows = next((each["metrics"] for each in slices if not each["slice"]), {})
+    pushed = summary.pushed_model(records)
+    return {
+        "version": VERSION,
+        "pipeline": config.name,
+        "run": {"id": run_id, "ended": datetime.now().astimezone().isoformat(timespec="seconds")},
+        "nodes": [
+            {"name": node.name, "result": node.status, "seconds": round(node.seconds, 3)}
+            for node in state.nodes
+        ],
+        "label": {"column": config.label.column, "kind": config.label.kind},
+        "rows": dict(rows),
+        "judged_split": config.data.judged_split,
+        "metrics": {
+            name: {
+                "value": all_rows.get(name),
+                "unit": _UNITS.get(name, "1"),
+                "higher_is_better": METRICS[name].higher_is_better,
+            }
+            for name in names
+        },
+        "slices": slices,
+        "baselines": [
+            {
+                "name": each.name,
+                "description": each.is_what,
+                "metrics": {name: _finite(each.metrics.get(name)) for name in names},
+            }
+            for each in baselines.read(records)
+        ],
+        "thresholds": {
+            name: threshold.model_dump() for name, threshold in config.evaluation.thresholds.items()
+        },
+        "verdict": _verdict(config, records, evaluation),
+        "model": _output(records, "Trainer", "model"),
+        "pushed_model": str(pushed) if pushed is not None and pushed.exists() else None,
+    }
+
+
+def _slices(config: PipelineConfig, evaluation: str, names: Any) -> list[dict[str, Any]]:
+    weighted = config.features.weight is not None
+    found = []
+    for (key, _), (_, values) in zip(
+        summary.slices_of(evaluation), summary.slice_values(evaluation), strict=True
+    ):
+        found.append(
+            {
+                "slice": {str(column): value for column, value in key},
+                "rows": _count(values.get(ROWS)),
+                "weights": _finite(values.get(WEIGHTS)) if weighted else None,
+                "metrics": {name: _finite(values.get(name)) for name in names},
+            }
+        )
+    return found
+
+
+def _verdict(
+    config: PipelineConfig, records: Mapping[str, NodeRecord], evaluation: str | None
+) -> dict[str, Any]:
+    record = records.get("Evaluator")
+    blessing = record.output("blessing") if record else None
+    if blessing is None:
+        return {"result": "not judged", "reasons": []}
+    result, reasons = summary.verdict(config, records, blessing)
+    found = None
+    if evaluation is not None and config.evaluation.against_constant:
+        found = against_constant.comparison_of(summary.slices_of(evaluation)[0][1])
+    return {
+        "result": result,
+        "reasons": reasons,
+        "compared_with_blessed_model": "baseline_model_id" in blessing.properties,
+        "against_constant": None
+        if found is None
+        else {
+            "metric": config.evaluation.judged_by(config.label.kind),
+            **{name: _finite(value) for name, value in found._asdict().items()},
+        },
+    }
+
+
+def _output(records: Mapping[str, NodeRecord], node: str, key: str) -> str | None:
+    record = records.get(node)
+    output = record.output(key) if record else None
+    return output.uri if output else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else round(value)

@@ -1,0 +1,186 @@
+"""`summary.json` beside TFMA's own result and what the terminal shows."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import tensorflow_model_analysis as tfma
+from rich.console import Console
+
+from pipeline.config.config import PipelineConfig
+from pipeline.config.config_file import load_config
+from pipeline.report import summary
+from pipeline.report.progress import NodeState, RunState
+from pipeline.report.records import NodeRecord, OutputArtifact
+from pipeline.report.summary_file import summary_of, write_summary
+
+ROWS = {"train": 60, "eval": 8}
+STATE = RunState([NodeState("Trainer", "cached"), NodeState("Evaluator", "done")])
+THRESHOLDS = {"binary_accuracy": {"lower_bound": 0.9}, "auc": {"upper_bound": 0.99}}
+
+
+def evaluated(write: Any, folder: Path, evaluation: Any) -> tuple[PipelineConfig, dict[str, Any]]:
+    """A configuration, and the records of a run that was not blessed.
+
+    The rows of Lima are of one class, so that their AUC is undefined.
+    """
+
+    def change(config: dict[str, Any]) -> None:
+        config["evaluation"] = {"metrics": ["auc", "precision"], "slices": ["city"], **evaluation}
+
+    config = load_config(write(change))
+    of_rows = config.evaluation.eval_config(label="bought", kind="binary", weight=None)
+    of_rows.model_specs[0].prediction_key = "prediction"
+    of_rows.model_specs[0].signature_name = ""
+    del of_rows.model_specs[0].preprocessing_function_names[:]
+    rows = pd.DataFrame(
+        {
+            "bought": [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0],
+            "prediction": [0.1, 0.7, 0.4, 0.35, 0.8, 0.2, 0.3, 0.9],
+            "city": ["Oslo"] * 5 + ["Lima"] * 3,
+        }
+    )
+    uri = str(folder / "evaluation")
+    tfma.analyze_raw_data(rows, of_rows, output_path=uri)
+    run = folder / "model_run"
+    run.mkdir()
+    (run / "baselines.json").write_text(BASELINES)
+    records = {
+        "Evaluator": NodeRecord(
+            "Evaluator",
+            {
+                "evaluation": [OutputArtifact(uri, {})],
+                "blessing": [OutputArtifact(str(folder / "blessing"), {"blessed": 0})],
+            },
+        ),
+        "Trainer": NodeRecord(
+            "Trainer",
+            {
+                "model": [OutputArtifact(str(folder / "model"), {})],
+                "model_run": [OutputArtifact(str(run), {})],
+            },
+        ),
+    }
+    return config, records
+
+
+def baselines_text() -> str:
+    from trainer_module.baselines.record import Baseline, Baselines
+
+    constant = Baseline("constant", "always 0.6", {"auc": 0.5, "precision": None})
+    return Baselines(60, 8, (constant,), "").to_json()
+
+
+BASELINES = baselines_text()
+
+
+def strict(text: str) -> dict[str, Any]:
+    """JSON without the numbers that JavaScript and others do not know."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_it_is_what_the_evaluator_found_and_the_terminal_shows(write: Any, tmp_path: Path) -> None:
+    config, records = evaluated(write, tmp_path, {"thresholds": THRESHOLDS})
+    file = write_summary(config, records, STATE, run_id="2026-01-31", rows=ROWS)
+    assert file == Path(config.output.folder) / "summary.json"
+    found = strict(file.read_text(encoding="utf-8"))
+    assert found["version"] == 1
+    assert found["run"]["id"] == "2026-01-31"
+    assert found["rows"] == ROWS
+    assert found["judged_split"] == "eval"
+    assert found["label"] == {"column": "bought", "kind": "binary"}
+    assert found["model"] == str(tmp_path / "model")
+    assert found["pushed_model"] is None
+    assert [node["result"] for node in found["nodes"]] == ["cached", "done"]
+    assert found["thresholds"]["auc"] == {
+        "lower_bound": None,
+        "upper_bound": 0.99,
+        "max_loss": None,
+    }
+
+    result = tfma.load_eval_result(records["Evaluator"].output("evaluation").uri)
+    assert len(found["slices"]) == len(result.slicing_metrics) == 3
+    for each in found["slices"]:
+        key = tuple(each["slice"].items())
+        (metrics,) = (values[""][""] for name, values in result.slicing_metrics if name == key)
+        assert each["rows"] == metrics["rows"]["doubleValue"]
+        for name, value in each["metrics"].items():
+            wanted = float(metrics[name]["doubleValue"])
+            assert (value is None) if math.isnan(wanted) else (value == wanted)
+    (lima,) = (each for each in found["slices"] if each["slice"] == {"city": "Lima"})
+    assert lima["metrics"]["auc"] is None
+    all_rows = found["slices"][0]
+    assert all_rows["slice"] == {}
+    assert {name: each["value"] for name, each in found["metrics"].items()} == all_rows["metrics"]
+
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+    summary.show_metrics(config, records, console)
+    summary.show_verdict(config, records, console)
+    shown = out.getvalue()
+    lines = {line.split("  ")[0]: line.split() for line in shown.splitlines() if line.strip()}
+    for name, slice_of in (("all rows", {}), ("city=Lima", {"city": "Lima"})):
+        (each,) = (one for one in found["slices"] if one["slice"] == slice_of)
+        cells = [
+            "undefined" if value is None else f"{value:.4f}" for value in each["metrics"].values()
+        ]
+        assert lines[name][-len(cells) :] == cells
+    (constant,) = found["baselines"]
+    assert constant["metrics"] == {"auc": 0.5, "precision": None, "binary_accuracy": None}
+    assert found["verdict"]["result"] == "not blessed"
+    for reason in found["verdict"]["reasons"]:
+        assert reason in shown
+    assert found["verdict"]["reasons"]
+    against = found["verdict"]["against_constant"]
+    assert against["metric"] == "binary_accuracy"
+    assert against["rows"] == 8
+
+
+@pytest.mark.parametrize(
+    ("properties", "evaluation", "result"),
+    [
+        ({"blessed": 1, "baseline_model_id": 3}, {"thresholds": THRESHOLDS}, "blessed"),
+        ({}, {}, "not judged"),
+    ],
+)
+def test_the_verdict(
+    write: Any, monkeypatch: pytest.MonkeyPatch, properties: Any, evaluation: Any, result: str
+) -> None:
+    config = load_config(write(lambda c: c["evaluation"].update(evaluation)))
+    blessing = OutputArtifact("blessing", properties)
+    records = {"Evaluator": NodeRecord("Evaluator", {"blessing": [blessing]})}
+    verdict = summary_of(config, records, STATE, run_id="", rows={})["verdict"]
+    assert verdict["result"] == result
+    assert bool(verdict["reasons"]) == (result != "blessed")
+    assert verdict["compared_with_blessed_model"] == ("baseline_model_id" in properties)
+
+
+def test_a_run_without_an_evaluator(write: Any) -> None:
+    config = load_config(write())
+    found = summary_of(config, {}, RunState([]), run_id="", rows={})
+    assert found["slices"] == []
+    assert found["metrics"]["auc"]["value"] is None
+    assert found["verdict"]["result"] == "not judged"
+    strict(json.dumps(found))
+
+
+def test_a_file_that_is_not_whole_takes_no_place(
+    write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_config(write())
+    file = write_summary(config, {}, STATE, run_id="first", rows={})
+    monkeypatch.setattr(json, "dump", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_summary(config, {}, STATE, run_id="second", rows={})
+    assert strict(file.read_text())["run"]["id"] == "first"
+    assert [each.name for each in file.parent.iterdir()] == ["summary.json"]
