@@ -285,6 +285,12 @@ def _delimiter(text: str, options: CsvOptions, *, whole: bool) -> str:
 
 
 def _check_names(names: Sequence[str], file: str) -> None:
+    with_nul = next((name for name in names if "\0" in name), None)
+    if with_nul is not None:
+        raise ValueError(
+            f"{file}: the column name {with_nul!r} has a NUL byte. Take it out, or name the file's "
+            "encoding in data.csv.encoding: utf-16-le and utf-16-be have such bytes."
+        )
     repeated = sorted(name for name, times in Counter(names).items() if times > 1)
     if repeated or not all(names):
         raise ValueError(

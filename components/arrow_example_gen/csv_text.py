@@ -29,10 +29,16 @@ class Undecodable(NamedTuple):
 
 
 def encoding_of(file: str) -> str:
-    """Return the encoding that a file's byte order mark names; UTF-8 without one."""
+    """Return the encoding that a file's first bytes tell: a byte order mark, or NULs of UTF-16."""
     with open_decompressed(file) as stream:
         start = stream.read(4)
-    return next((name for mark, name in _MARKS if start.startswith(mark)), "utf-8")
+    marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
+    if marked is not None:
+        return marked
+    nuls = [code == 0 for code in start]  # two ASCII characters have one each
+    if nuls == [False, True, False, True]:
+        return "utf-16-le"
+    return "utf-16-be" if nuls == [True, False, True, False] else "utf-8"
 
 
 class Utf8Stream:

@@ -66,7 +66,9 @@ STYLES = st.sampled_from(
     rows=st.lists(st.tuples(TEXTS, TEXTS), max_size=40),
     shift=st.integers(0, 80),
     style=STYLES,
-    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
+    encoding=st.sampled_from(
+        ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]  # found by themselves
+    ),
     last_end=st.booleans(),
 )
 def test_any_text_in_cells_is_unchanged(tmp_path, rows, shift, style, encoding, last_end):
@@ -117,6 +119,11 @@ def test_a_nul_loses_no_row(tmp_path, count):
     rows = [["x\0y" if i % count == 0 else "plain", str(i)] for i in range(3000)]
     text = "a,label\n" + "".join(",".join(row) + "\n" for row in rows)
     assert rows_of(written(tmp_path, text)) == rows
+
+
+def test_a_nul_in_a_name_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match=r"rows\.csv: the column name 'a\\x00b' has a NUL byte"):
+        open_table([str(written(tmp_path, "a\0b,c\n1,2\n"))], CsvOptions())
 
 
 def test_rows_that_arrow_merges_are_counted(tmp_path, monkeypatch):

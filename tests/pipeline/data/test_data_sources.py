@@ -9,19 +9,23 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from apache_beam.testing.util import assert_that, equal_to
 from tfx import v1 as tfx
 from tfx.orchestration import metadata
 
 from components import CsvOptions
+from components.arrow_example_gen.read_csv import ReadCsv
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import DataConfig, SplitConfig
 from pipeline.data import data_sources, peek
+from pipeline.data.csv_guess import guess_csv
 from pipeline.engines.engine import Engine
 from pipeline.engines.in_memory import InMemory
 from pipeline.engines.multi_processing import MultiProcessing
@@ -352,6 +356,32 @@ def test_compressed_csv_files(tmp_path):
     data = DataConfig(path=str(tmp_path / "Rows.ZIP"))
     splits = run_example_gen(data, tmp_path)
     assert sorted(map(key, splits["train"] + splits["eval"])) == sorted(map(key, ROWS))
+
+
+def test_no_reader_of_csv_loses_a_row_with_a_nul(tmp_path):
+    """Where Arrow's reader merged rows: the look at the data, `init`, `predict`, and the node."""
+    file = tmp_path / "rows.csv"
+    rows = [("x\0y" if i % 7 == 0 else "plain", i % 2) for i in range(500)]
+    file.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    seen = peek.peek(DataConfig(path=str(file)))
+    assert seen is not None
+    assert seen.rows == 500
+    assert seen.sample is not None
+    assert seen.sample.texts("text") == [text.encode() for text, _ in rows]
+    assert guess_csv([file]).options == CsvOptions()
+    assert measure(str(file)).rows == 500
+    predicted = open_rows([file], "rows.csv", "csv", CsvOptions(), skip=True)
+    read = [row for batch in predicted.batches for row in batch.to_pylist()]
+    assert [(row["text"], int(row["label"])) for row in read] == rows
+    assert predicted.unreadable == []
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        found = pipeline | ReadCsv([str(file)], CsvOptions()) | beam.Map(_text_and_label)
+        assert_that(found, equal_to([(text.encode(), label) for text, label in rows]))
+
+
+def _text_and_label(numbered: tuple[int, tf.train.Example]) -> tuple[bytes, int]:
+    feature = numbered[1].features.feature
+    return feature["text"].bytes_list.value[0], feature["label"].int64_list.value[0]
 
 
 @pytest.mark.parametrize("path", ["sales", "sales/year=*/*.parquet", "sales/*/0.parquet"])
