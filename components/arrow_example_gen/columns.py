@@ -4,7 +4,7 @@
     integers, bool (0 or 1), duration            int
     floats, decimals                             float
     text, binary                                 string (bytes)
-    date, time, timestamp                        string, ISO 8601: 2013-05-06, 2013-05-06 17:30:00
+    date, time, timestamp                        string, ISO 8601 (see value_text.py)
     uint64 of which a value is 2^63 or more      string, in decimal (as TFX reads it from CSV)
     a dictionary of these                        its values
     a list of these                              several values in a row
@@ -23,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
+
+from components.arrow_example_gen.value_text import as_text, is_text
 
 Kind = Literal["int", "float", "string"]
 
@@ -51,7 +53,7 @@ def kind_of(column: pa.DataType) -> Kind | None:
         return "int"
     if types.is_floating(column) or types.is_decimal(column):
         return "float"
-    if _is_text(column) or types.is_temporal(column):
+    if is_text(column) or types.is_temporal(column):
         return "string"
     return None
 
@@ -69,9 +71,11 @@ def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
     if types.is_null(column.type):
         return _lists(np.zeros(len(column) + 1, np.int64), pa.array([], _VALUES[kind]))
     if not is_list(column.type):
+        column = as_text(column) if kind == "string" else column
         ends = np.cumsum(_valid(column))
         return _lists(np.concatenate([[0], ends]), _converted(column.drop_null(), kind))
-    offsets, values = _flat(column)
+    offsets, values = flat_values(column)
+    values = as_text(values) if kind == "string" else values
     valid = _valid(values)
     if not valid.all():
         if kind == "int":
@@ -91,26 +95,16 @@ def holes(column: pa.Array) -> np.ndarray:
     Args:
         column: of a list type.
     """
-    offsets, values = _flat(column)
+    offsets, values = flat_values(column)
     missing = np.concatenate([[0], np.cumsum(~_valid(values))])[offsets]
     return np.flatnonzero((np.diff(missing) > 0) & (np.diff(offsets) > 1))
-
-
-def _is_text(column: pa.DataType) -> bool:
-    return (
-        types.is_string(column)
-        or types.is_large_string(column)
-        or types.is_binary(column)
-        or types.is_large_binary(column)
-        or types.is_fixed_size_binary(column)
-    )
 
 
 def _valid(values: pa.Array) -> np.ndarray:
     return values.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _flat(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+def flat_values(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
     """Where each row's values start, and all of them; a missing list has none."""
     if types.is_fixed_size_list(column.type):  # Arrow 10 neither casts nor flattens missing ones
         column = pa.array(column.to_pylist(), pa.list_(column.type.value_type))
@@ -134,10 +128,6 @@ def _converted(values: pa.Array, kind: Kind) -> pa.Array:
         if types.is_decimal(values.type):
             values = values.cast(pa.float64())
         return values.cast(pa.float32(), safe=False)  # as a float in a tf.Example: inf beyond 3e38
-    if types.is_date64(values.type):
-        values = values.cast(pa.date32())
     if types.is_fixed_size_binary(values.type):
         return pa.array(values.to_pylist(), pa.binary())
-    if not _is_text(values.type):
-        values = values.cast(pa.string())
     return values.cast(pa.binary())

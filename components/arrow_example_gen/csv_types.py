@@ -9,6 +9,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.arrow_example_gen.bool_words import are_bools, bools_as_digits
 from components.arrow_example_gen.columns import Kind
 from components.arrow_example_gen.csv_formats import has_format, plain_numbers
 from components.arrow_example_gen.csv_options import CsvOptions
@@ -38,6 +39,7 @@ class CellCounts:
         points: other numbers that may have a point (inf and nan are such).
         commas: other numbers that have a comma.
         texts: none of these.
+        bools: `True`, `false` and the like, which are among the texts.
         zero_led: whole numbers that begin with a 0, as codes do.
         beyond: the first whole number that int64 does not hold.
         text: the first text.
@@ -55,6 +57,7 @@ class CellCounts:
     beyond: str | None = None
     text: str | None = None
     comma: tuple[bool, bool] = (False, False)
+    bools: int = 0
 
     @property
     def present(self) -> int:
@@ -74,6 +77,7 @@ class CellCounts:
             other.beyond if self.beyond is None else self.beyond,
             other.text if self.text is None else self.text,
             (self.comma[0] or other.comma[0], self.comma[1] or other.comma[1]),
+            self.bools + other.bools,
         )
 
 
@@ -120,6 +124,7 @@ class CsvTypes:
         if name in self.formats:
             plain, decimal = plain_numbers(plain, self.formats[name]), "."
         if kind == "int":
+            plain = bools_as_digits(plain)
             return pc.replace_substring_regex(plain, r"[.,]0*$", "").cast(pa.int64())
         if decimal == ",":
             plain = pc.replace_substring(plain, ",", ".")
@@ -203,6 +208,7 @@ def _count(cells: pa.Array) -> CellCounts:
         _beyond(whole),
         texts[0].as_py() if len(texts) else None,
         marks,
+        _sum(are_bools(texts)),
     )
 
 
@@ -258,6 +264,8 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
         if column.text is not None:
             raise MixedColumn(name, column.text, _not_in_format(name, column.text, options))
         return _number_kind(column)
+    if column.bools == column.present:
+        return "int"
     other_mark = column.commas if decimal == "." else column.points
     if other_mark == 0 and column.comma[0 if decimal == "." else 1]:
         other_mark = column.whole_with_point

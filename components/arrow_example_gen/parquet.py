@@ -19,6 +19,7 @@ import pyarrow.types as types
 from components.arrow_example_gen.arrow_file import MAGIC, ArrowFile
 from components.arrow_example_gen.columns import Kind, as_lists, holes, is_list, kind_of
 from components.arrow_example_gen.key_folders import FolderKeys, folder_keys
+from components.arrow_example_gen.value_text import check_time_zone
 
 BATCH_ROWS = 1_000
 _BEYOND_INT64 = 2**63
@@ -272,6 +273,12 @@ def _columns(parquet: pq.ParquetFile | ArrowFile, file: str) -> dict[str, _Colum
     for field in parquet.schema_arrow:
         kind = kind_of(field.type)
         value = field.type.value_type if is_list(field.type) else field.type
+        try:
+            check_time_zone(value)
+        except ValueError as error:
+            raise ValueError(
+                f"{file}: column {field.name!r} is {error}, or leave it out of the file."
+            ) from None
         if types.is_uint64(value) and _exceeds_int64(parquet, field.name, is_list(field.type)):
             kind = "string"
         nulls = types.is_null(value)

@@ -158,7 +158,7 @@ def measure(
         else:
             table = _open_csv(found, data.csv)
         return _measured(table, max_rows)
-    except ConfigError as error:
+    except ValueError as error:  # a ConfigError, or what is wrong with a row group
         raise ConfigError(str(error).replace("data.source", "--source")) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -213,8 +213,8 @@ def _check_label(label: Label, part: Part) -> None:
         held = first.to_numpy(zero_copy_only=False)
         if label.positive is not None:
             # In the column's own type: a float column holds float32, and 0.1 is another number.
-            positive = np.float32(label.positive) if held.dtype == np.float32 else label.positive
-            held = held == positive
+            positive: Any = label.positive_number
+            held = held == (np.float32(positive) if held.dtype == np.float32 else positive)
         numbers = held.astype(np.float64)
     if numbers is not None:
         _refuse_invalid(what, label, numbers)

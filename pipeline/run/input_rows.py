@@ -6,11 +6,11 @@ What `run` reads as CSV, Parquet, Arrow or TFRecord is read by the same code her
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from components import CsvOptions
+    from components.arrow_example_gen.columns import Kind
     from components.arrow_example_gen.csv_numbers import NumberTexts
+    from pipeline.run.json_lines import JsonRow
 
 InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
 BATCH_ROWS = 1024
@@ -58,6 +60,8 @@ class InputRows:
         batches: the rows, at most `BATCH_ROWS` at a time, as columns; each as often as it is asked.
         unreadable: rows that were passed over.
         why_unreadable: what is wrong with them.
+        needed: columns that a model reads, with their kinds; to be set before the first batch.
+        line_of: the line of a row that was read, by its number from 0; None where it has none.
         texts: how texts write numbers.
         place: finds `line 17` for a column and the text of a cell in it; "" where it does not know.
     """
@@ -69,6 +73,8 @@ class InputRows:
     place: Any = field(default=lambda _column, _text: "")
     unreadable: list[str] = field(default_factory=list)
     why_unreadable: str = "with more or fewer cells than the header"
+    needed: Mapping[str, Kind] = field(default_factory=dict)
+    line_of: Callable[[int], int] | None = None
 
 
 def format_of(path: str) -> InputFormat:
@@ -134,7 +140,7 @@ def open_rows(
     if kind == "csv":
         return _csv(file, shown, options, skip=skip)
     if kind == "jsonl":
-        return _jsonl(file, shown, options)
+        return _jsonl(file, shown, options, skip=skip)
     return _tfrecord(file, shown, skip=skip)
 
 
@@ -213,53 +219,29 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
     return InputRows(shown, names, found, unreadable=unreadable, why_unreadable=why)
 
 
-def _jsonl(file: Path, shown: str, options: CsvOptions) -> InputRows:
-    import pyarrow as pa
+def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRows:
+    from pipeline.run.json_lines import json_batch, json_rows
 
-    from components.arrow_example_gen.csv_text import lines
+    unreadable: list[str] = []
+    passed = unreadable if skip else None
+    lines = array("q")
 
-    def rows() -> Iterator[dict[str, Any]]:
-        for number, line in enumerate(lines(str(file), "utf-8"), 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise ConfigError(
-                    f"--data={shown}, line {number}: is no JSON ({error}). Write one object "
-                    "per line."
-                ) from None
-            if not isinstance(row, dict):
-                raise ConfigError(
-                    f"--data={shown}, line {number}: is no object. Write each row as "
-                    '{"column": value, ...}.'
-                )
-            yield row
+    def rows() -> Iterator[JsonRow]:
+        yield from json_rows(file, shown, needed=found.needed, unreadable=passed)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        found = rows()
-        while some := list(islice(found, BATCH_ROWS)):
-            names = list(dict.fromkeys(name for row in some for name in row))
-            columns = [_json_column([row.get(name) for row in some]) for name in names]
-            yield pa.RecordBatch.from_arrays(columns, names)
+        read = rows()
+        while some := list(islice(read, BATCH_ROWS)):
+            lines.extend(row.line for row in some)
+            yield json_batch(some, found.columns, found.needed, formatted=options.formatted)
 
-    first = next(_told(batches(), file, shown), None)
-    names = [] if first is None else first.schema.names
-    return InputRows(shown, names, _told(batches(), file, shown), _number_texts(options))
-
-
-def _json_column(values: list[Any]) -> pa.Array:
-    import pyarrow as pa
-
-    try:
-        return pa.array(values)
-    except pa.ArrowException:  # numbers and texts: each as it is written
-        texts = [None if value is None else _json_text(value) for value in values]
-        return pa.array(texts, pa.string())
-
-
-def _json_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    found = InputRows(shown, [], iter(()), _number_texts(options), unreadable=unreadable)
+    found.why_unreadable = "which are no JSON objects of values"
+    found.line_of = lines.__getitem__
+    found.columns = list(dict.fromkeys(n for row in _told(rows(), file, shown) for n in row.values))
+    unreadable.clear()
+    found.batches = _told(batches(), file, shown)
+    return found
 
 
 def _told(batches: Iterator[Any], file: Path, shown: str) -> Iterator[Any]:

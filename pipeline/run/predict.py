@@ -104,6 +104,7 @@ def predict(
         rows = open_rows(files, source, kind, options, skip=on_error == "skip")
         kept = _kept(rows, keep)
         predictor = Predictor(version)
+        rows.needed = predictor.kinds
         _check_columns(predictor, rows, tfrecord=kind == "tfrecord")
         refused = _Refused(unreadable=rows.unreadable, why_unreadable=rows.why_unreadable)
         batches = _batches(predictor, rows, kept, refused, on_error)
@@ -183,6 +184,8 @@ def _batches(
 
 def _told(wrong: Wrong, rows: InputRows, start: int) -> str:
     place = rows.place(wrong.column, wrong.value) or f", row {start + wrong.row + 1}"
+    if rows.line_of is not None:
+        place = f", line {rows.line_of(start + wrong.row)}"
     return (
         f"--data={rows.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
         "which the model expects there. Correct it, name the pipeline's YAML by --config where its "

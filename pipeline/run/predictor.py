@@ -13,7 +13,8 @@ import numpy as np
 from pipeline.common.errors import ConfigError
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.run.input_checks import InputChecks, UnseenCategories
-from pipeline.run.raw_rows import Wrong, model_rows
+from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
+from pipeline.run.several_values import rows_of_several_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -99,7 +100,32 @@ class Predictor:
         Returns:
             Column -> `[rows]`, without the wrong rows; and those, the first value of each.
         """
+        import tensorflow as tf
+
         rows = model_rows(batch, self.kinds, texts)
+        try:
+            return self._of_rows(batch, rows)
+        except tf.errors.InvalidArgumentError:
+            several = rows_of_several_values(rows, self._takes)
+            if not several:
+                raise
+            kept = ~np.isin(rows.rows, [each.row for each in several])
+            found, wrong = self._of_rows(batch, rows.select(kept))
+            return found, sorted([*wrong, *several])
+
+    def _takes(self, rows: ModelRows) -> bool:
+        """Whether the model computes something from these rows."""
+        import tensorflow as tf
+
+        try:
+            self.outputs(rows.examples())
+        except tf.errors.InvalidArgumentError:
+            return False
+        return True
+
+    def _of_rows(
+        self, batch: pa.RecordBatch, rows: ModelRows
+    ) -> tuple[dict[str, Any], list[Wrong]]:
         if not len(rows.rows):
             return {}, rows.wrong
         examples = rows.examples()

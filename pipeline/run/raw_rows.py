@@ -40,6 +40,14 @@ class ModelRows:
     columns: Mapping[str, pa.ListArray]
     wrong: list[Wrong]
 
+    def select(self, kept: np.ndarray) -> ModelRows:
+        """Returns some of the rows, bool `[rows]`."""
+        import pyarrow as pa
+
+        mask = pa.array(kept)
+        columns = {name: lists.filter(mask) for name, lists in self.columns.items()}
+        return ModelRows(self.rows[kept], columns, self.wrong)
+
     def examples(self) -> list[bytes]:
         """Returns the rows as serialized tf.Examples."""
         import pyarrow as pa
@@ -64,10 +72,7 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTe
     columns, wrong = {}, {}
     for name, kind in kinds.items():
         found = batch[batch.schema.get_field_index(name)]
-        if pa.types.is_string(found.type) and kind != "string":
-            columns[name], faulty = texts.numbers(name, found, kind)
-        else:
-            columns[name], faulty = _as_kind(found, kind)
+        columns[name], faulty = _converted(name, found, kind, texts)
         for row in faulty:
             value = str(found[row].as_py())
             wrong.setdefault(row, Wrong(row, name, value, _EXPECTED[kind]))
@@ -75,6 +80,26 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTe
     taken = pa.array(rows)
     lists = {name: as_lists(columns[name].take(taken), kind) for name, kind in kinds.items()}
     return ModelRows(rows, lists, [wrong[row] for row in sorted(wrong)])
+
+
+def _converted(
+    name: str, column: pa.Array, kind: Kind, texts: NumberTexts
+) -> tuple[pa.Array, list[int]]:
+    """A column as the model takes it, and the rows whose value it cannot take."""
+    import pyarrow as pa
+
+    from components.arrow_example_gen.bool_words import bools_as_digits
+    from components.arrow_example_gen.columns import flat_values, is_list
+
+    if is_list(column.type):
+        offsets, values = flat_values(column)
+        found, places = _converted(name, values, kind, texts)
+        faulty = np.unique(np.searchsorted(offsets, places, side="right") - 1)
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), found), faulty.tolist()
+    column = _plain_type(column, kind)
+    if pa.types.is_string(column.type) and kind != "string":
+        return texts.numbers(name, bools_as_digits(column), kind)
+    return _as_kind(column, kind)
 
 
 def _as_kind(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
@@ -85,6 +110,9 @@ def _as_kind(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
 
     from components.arrow_example_gen.columns import as_lists
 
+    if types.is_temporal(column.type) and not types.is_duration(column.type) and kind != "string":
+        faulty = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).tolist()
+        return pa.nulls(len(column)), faulty
     if types.is_floating(column.type) and kind == "int":
         missing = pc.or_(pc.is_null(column), pc.fill_null(pc.is_nan(column), True))
         values = pc.fill_null(column, 0.0).to_numpy(zero_copy_only=False)
@@ -100,7 +128,29 @@ def _as_kind(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
         faulty = [i for i in range(len(column)) if not _fits(column.slice(i, 1), kind)]
         kept = np.ones(len(column), bool)
         kept[faulty] = False
-        return pc.if_else(pa.array(kept), column, pa.nulls(len(column), column.type)), faulty
+        return column.take(pa.array(np.arange(len(column)), mask=~kept)), faulty
+
+
+def _plain_type(column: pa.Array, kind: Kind) -> pa.Array:
+    """The same values as one of few types; for a column of numbers, bytes as texts."""
+    import pyarrow as pa
+    import pyarrow.types as types
+
+    from components.arrow_example_gen.value_text import is_text
+
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if types.is_float16(column.type):  # Arrow 10 has few functions for it
+        values = column.drop_null().to_numpy(zero_copy_only=False).astype(np.float32)
+        places = np.cumsum(column.is_valid().to_numpy(zero_copy_only=False)) - 1
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(values).take(pa.array(places, mask=missing))
+    if kind == "string" or not is_text(column.type) or types.is_string(column.type):
+        return column
+    texts = column.to_pylist()
+    if not types.is_large_string(column.type):
+        texts = [text if text is None else text.decode(errors="replace") for text in texts]
+    return pa.array(texts, pa.string())
 
 
 def _fits(value: pa.Array, kind: Kind) -> bool:

@@ -86,6 +86,7 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
             f"--data={found.path}: {missing_columns(lacking)} (required by the model). "
             "Add them; leave a cell empty where the value is missing."
         )
+    found.needed = {column.name: KINDS[column.dtype] for column in model.columns}
     batches, total = [], 0
     for batch in found.batches:
         batches.append(batch.slice(0, count - total))
@@ -109,6 +110,8 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
     if rows.wrong:
         wrong = rows.wrong[0]
         place = found.place(wrong.column, wrong.value) or f", row {wrong.row + 1}"
+        if found.line_of is not None:
+            place = f", line {found.line_of(wrong.row)}"
         raise ConfigError(
             f"--data={found.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
             "which the model expects there. Correct it."

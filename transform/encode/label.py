@@ -92,10 +92,10 @@ def _binary_of(columns: Mapping[str, Any], label: Label, is_text: bool) -> tf.Te
         missing, hit = tf.equal(text, ""), tf.equal(text, str(label.positive))
     else:
         x = stack_numbers(columns, [label.column])
-        assert label.positive is not None
+        assert label.positive_number is not None
         # In the column's own type: a float32 of 0.1 is not the float64 of 0.1.
         kind = columns[label.column].dtype
-        positive = tf.constant(label.positive, kind if kind.is_floating else tf.float64)
+        positive = tf.constant(label.positive_number, kind if kind.is_floating else tf.float64)
         missing, hit = tf.math.is_nan(x), tf.equal(x, tf.cast(positive, tf.float64))
     return tf.where(missing, tf.constant(np.nan, tf.float64), tf.cast(hit, tf.float64))
 

@@ -48,7 +48,8 @@ def _check_label_type(label: Label, kind: SeenType) -> None:
             f"label {label.column!r} is {describe(kind)}, which kind: {label.kind} cannot "
             f"take; {fix}"
         )
-    if label.positive is not None and (kind == "string") != isinstance(label.positive, str):
+    positive = label.positive if kind == "string" else label.positive_number
+    if positive is not None and (kind == "string") != isinstance(positive, str):
         raise ValueError(
             f"label.positive={label.positive!r} is never equal to a value of {label.column!r}, "
             f"{describe(kind)}; write it {'in quotes' if kind == 'string' else 'as a number'}"

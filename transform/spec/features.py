@@ -35,6 +35,13 @@ class Label(Model):
         default=None, description="kind binary: this value is 1, every other 0; null: 0/1 as is"
     )
 
+    @property
+    def positive_number(self) -> int | float | str | None:
+        """`positive` of a column of numbers: a bool's text is 1 or 0, as CSV reads it."""
+        if not isinstance(self.positive, str):
+            return self.positive
+        return {"true": 1, "false": 0}.get(self.positive.lower(), self.positive)
+
     @model_validator(mode="after")
     def _positive_is_binary(self) -> Label:
         if self.positive is not None and self.kind != "binary":

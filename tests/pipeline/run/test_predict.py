@@ -515,3 +515,68 @@ def test_a_feature_that_only_later_records_have_can_be_kept(models, tmp_path, mo
         "",
         "2.0",
     ]
+
+
+JSON_ROWS = [
+    ('{"id": 1, "size": 1.5, "rooms": 2, "town": "Oslo"}', 13.5),
+    ('{"id": 2, "size": 1, "rooms": 2.0, "town": true}', 3.0),
+    ('{"id": 3, "size": "1.5", "rooms": "2", "town": 5}', 3.5),
+    ('{"id": 4, "size": null, "rooms": true, "town": null}', 1.0),
+    ('{"id": 5, "size": NaN, "town": "Oslo", "more": {"a": [1]}}', 10.0),
+    ('{"id": 6, "size": [1.5], "rooms": [2], "town": ["Oslo"]}', 13.5),
+    ('{"id": 7, "size": 100000000000000000000, "rooms": 0}', 1e20),
+]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_json_value_is_the_same_whatever_stands_beside_it(models, tmp_path, several):
+    file = tmp_path / "rows.jsonl"
+    parts = [JSON_ROWS] if several else [[row] for row in JSON_ROWS]
+    found = []
+    for part in parts:
+        lacking = {"size": None, "rooms": None, "town": None}
+        lines = [json.dumps({**lacking, **json.loads(line)}) for line, _ in part]
+        file.write_text("\n".join(lines))
+        found += [float(row["prediction"]) for row in predicted(models["regression"], file)]
+    assert found == pytest.approx([value for _, value in JSON_ROWS], rel=1e-6)
+
+
+BAD_JSON = [
+    (r'{"size": 1, "rooms": 2, "town": "\ud800"}', "column 'town'"),
+    ('{"size": 1%s, "rooms": 2, "town": "x"}' % ("0" * 400), "column 'size'"),
+    ('{"size": {"a": 1}, "rooms": 2, "town": "x"}', "column 'size'"),
+    ('{"size": [1, 2], "rooms": 2, "town": "x"}', "size='[1.0, 2.0]' is not one value"),
+    ('{"size": 1, "rooms": [1, 2], "town": "x"}', "rooms='[1, 2]' is not one value"),
+    ('{"size": 1, "rooms": 2, "town": ["x", "y"]}', "is not one value"),
+    ('{"size": 1, "rooms": "wide", "town": "x"}', "rooms='wide' is not a whole number"),
+    ('{"size": 1, "rooms": 2.5, "town": "x"}', "is not a whole number"),
+    ('{"size": 1, "rooms": 1e30, "town": "x"}', "is not a whole number"),
+    ('{"size": "", "rooms": 2', "is no JSON"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_JSON, ids=[m for _, m in BAD_JSON])
+def test_bad_json_lines_end_it_or_are_left_out(models, tmp_path, capfd, line, message):
+    file = tmp_path / "rows.jsonl"
+    good = '{"size": 1, "rooms": 2, "town": "x"}\n'
+    file.write_text(good + "\n" + line + "\n" + good)
+    text = refusal(capfd, models["regression"], file)
+    assert f"{file}, line 3: " in text
+    assert message in text
+    rows = predicted(models["regression"], file, "--on-error", "skip")
+    assert [float(row["prediction"]) for row in rows] == [3.0, 3.0]
+    assert "1 row left out" in capfd.readouterr().err
+
+
+def test_a_column_of_bools_for_a_column_of_ints(models, tmp_path):
+    """However they are spelled, and as Parquet has them."""
+    for words in (("True", "False"), ("true", "false"), ("TRUE", "FALSE")):
+        (tmp_path / "rows.csv").write_text(
+            "size,rooms,town\n" + "".join(f"1,{word},x\n" for word in words)
+        )
+        rows = predicted(models["regression"], tmp_path / "rows.csv")
+        assert [float(row["prediction"]) for row in rows] == [2.0, 1.0]
+    table = pa.table({"size": [1.0, 1.0], "rooms": [True, False], "town": ["x", "x"]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    rows = predicted(models["regression"], tmp_path / "rows.parquet")
+    assert [float(row["prediction"]) for row in rows] == [2.0, 1.0]

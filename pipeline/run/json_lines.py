@@ -1,0 +1,232 @@
+"""Rows of JSON lines: an object per line, a value per column, refused with line and column."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from components.arrow_example_gen.columns import Kind
+
+_CONSTANTS = {"NaN": None, "Infinity": math.inf, "-Infinity": -math.inf}  # NaN is a missing value
+_EXACT = 2**53  # whole numbers up to it are float64
+_INT64 = range(-(2**63), 2**63)
+
+
+class JsonRow(NamedTuple):
+    """A row and the number of its line."""
+
+    line: int
+    values: dict[str, Any]
+
+
+class _TooLarge(str):
+    """The digits of a number that float64 does not hold."""
+
+
+class _Refused(ValueError):
+    """What is wrong with a line."""
+
+
+def json_rows(
+    file: Path, shown: str, *, needed: Collection[str] = (), unreadable: list[str] | None = None
+) -> Iterator[JsonRow]:
+    """Yield the rows of a file; NaN, as Python writes it, is a missing value.
+
+    Args:
+        file: Compressed or not.
+        shown: What an error calls it.
+        needed: Columns that a model reads: an object is no value of them.
+        unreadable: Gets what is wrong with each line that cannot be read; None: that is an error.
+
+    Raises:
+        ValueError: A line is no object of values; the message names line and column.
+    """
+    from components.arrow_example_gen.decompress import open_decompressed
+
+    # Bytes that are no UTF-8 become lone surrogates, so that one line is refused, not the file.
+    with io.TextIOWrapper(
+        open_decompressed(str(file)), encoding="utf-8-sig", errors="surrogateescape"
+    ) as stream:
+        for line, text in enumerate(stream, 1):
+            if not text.strip():
+                continue
+            try:
+                yield JsonRow(line, _row(text, needed))
+            except _Refused as error:
+                if unreadable is None:
+                    raise ValueError(f"{shown}, line {line}: {error}") from None
+                unreadable.append(f"line {line}: {error}")
+
+
+def json_batch(
+    rows: Sequence[JsonRow],
+    names: Sequence[str],
+    kinds: Mapping[str, Kind] | None = None,
+    *,
+    formatted: Collection[str] = (),
+) -> pa.RecordBatch:
+    """Return rows as columns: of one type if all values of a column are, else of texts.
+
+    Args:
+        rows: The rows.
+        names: The columns.
+        kinds: Type of each column that a model reads: numbers of several types are of it.
+        formatted: Columns of whose texts the configuration says how they write numbers.
+
+    Raises:
+        ValueError: Such a column has numbers and texts.
+    """
+    import pyarrow as pa
+
+    kinds = kinds or {}
+    columns = []
+    for name in names:
+        values = [row.values.get(name) for row in rows]
+        try:
+            columns.append(_column(values, kinds.get(name), is_formatted=name in formatted))
+        except _Refused as error:
+            raise ValueError(
+                f"line {rows[0].line} to {rows[-1].line}: column {name!r} {error}"
+            ) from None
+    return pa.RecordBatch.from_arrays(columns, list(names))
+
+
+def _row(text: str, needed: Collection[str]) -> dict[str, Any]:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _Refused(
+            f"byte 0x{ord(text[error.start]) & 0xFF:02x} is no text in UTF-8. Write the file in "
+            "UTF-8."
+        ) from None
+    try:
+        row = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_float=_float,
+            parse_int=_int,
+            parse_constant=_CONSTANTS.__getitem__,
+        )
+    except _Refused:
+        raise
+    except RecursionError:
+        raise _Refused("is nested too deeply. Write one object of values per line.") from None
+    except ValueError as error:
+        array = " A JSON array is no JSON lines." if text.lstrip().startswith("[") else ""
+        raise _Refused(f"is no JSON ({error}).{array} Write one object per line.") from None
+    if not isinstance(row, dict):
+        raise _Refused('is no object. Write each row as {"column": value, ...}.')
+    return {name: _value(name, value, needed) for name, value in row.items()}
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(n for n, times in Counter(name for name, _ in pairs).items() if times > 1)
+        raise _Refused(f"names {name!r} twice. Name each column once.")
+    return found
+
+
+def _float(text: str) -> float | _TooLarge:
+    value = float(text)
+    return value if math.isfinite(value) else _TooLarge(text)
+
+
+def _int(text: str) -> int | _TooLarge:
+    if len(text) <= 300:  # float64 ends at 1.8e308, and Python reads 4,300 digits at most
+        return int(text)
+    return _TooLarge(text)
+
+
+def _value(name: str, value: Any, needed: Collection[str]) -> Any:
+    _check_text(name, name)
+    if isinstance(value, dict):
+        if name in needed:
+            raise _Refused(f"column {name!r} is an object, not a value.")
+        return json.dumps(value)
+    if isinstance(value, list):
+        if any(isinstance(each, dict | list) for each in value):
+            if name in needed:
+                raise _Refused(f"column {name!r} has a list of lists or objects, not of values.")
+            return json.dumps(value)
+        return [_scalar(name, each) for each in value]
+    return _scalar(name, value)
+
+
+def _scalar(name: str, value: Any) -> Any:
+    if isinstance(value, _TooLarge):
+        digits = value if len(value) <= 40 else f"{value[:20]}... ({len(value):,} characters)"
+        raise _Refused(f"column {name!r}: {digits} is beyond 1.8e308, the largest float64.")
+    if isinstance(value, str):
+        _check_text(name, value)
+    return value
+
+
+def _check_text(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _Refused(
+            f"column {name!a}: \\u{ord(text[error.start]):04x} is half of a surrogate pair, "
+            "which is no text."
+        ) from None
+
+
+def _column(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> pa.Array:
+    import pyarrow as pa
+
+    if not any(isinstance(value, list) for value in values):
+        return _array(values, kind, is_formatted=is_formatted)
+    lists = [v if isinstance(v, list) else [] if v is None else [v] for v in values]
+    offsets = [0]
+    for each in lists:
+        offsets.append(offsets[-1] + len(each))
+    flat = _array([v for each in lists for v in each], kind, is_formatted=is_formatted)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
+
+
+def _array(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> pa.Array:
+    import pyarrow as pa
+
+    found = {type(value) for value in values if value is not None}
+    if not found:
+        return pa.nulls(len(values))
+    if found == {int} and all(value is None or value in _INT64 for value in values):
+        return pa.array(values, pa.int64())
+    if found == {float}:
+        return pa.array(values, pa.float64())
+    if found == {bool}:
+        return pa.array(values, pa.bool_())
+    numbers = _numbers(values, kind) if str not in found else None
+    if numbers is not None:
+        return numbers
+    if is_formatted and found != {str}:
+        raise _Refused(
+            "has texts among numbers, and data.csv.formatted says how its texts write numbers. "
+            "Write all as numbers or all as texts."
+        )
+    # As `value_text.as_text` has them, whatever else is in the column.
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _numbers(values: Sequence[Any], kind: Kind | None) -> pa.Array | None:
+    """Numbers and bools of several types for a column of numbers, none of them rounded."""
+    import pyarrow as pa
+
+    if kind == "float":
+        return pa.array([None if v is None else float(v) for v in values], pa.float64())
+    if kind == "int":
+        whole = [int(v) if isinstance(v, float) and v.is_integer() else v for v in values]
+        if all(v is None or (not isinstance(v, float) and v in _INT64) for v in whole):
+            return pa.array([None if v is None else int(v) for v in whole], pa.int64())
+        if all(v is None or isinstance(v, float) or abs(v) <= _EXACT for v in values):
+            return pa.array([None if v is None else float(v) for v in values], pa.float64())
+    return None
