@@ -34,6 +34,11 @@ class LabelNames(NamedTuple):
     outputs: Outputs
 
 
+# Bools of CSV are ints, whose names the raw schema does not list.
+_BOOLS = {"True": "False", "true": "false", "TRUE": "FALSE"}
+_OPPOSITES = _BOOLS | {other: word for word, other in _BOOLS.items()}
+
+
 def label_names(
     label: Label,
     *,
@@ -71,6 +76,8 @@ def _two_classes(label: Label, raw_schema: str | None) -> list[str]:
     if label.positive is None:
         return ["0", "1"]
     positive = str(label.positive)
+    if positive in _OPPOSITES:
+        return [_OPPOSITES[positive], positive]
     others = [name for name in _domain(label.name, raw_schema) if name != positive]
     return [others[0] if len(others) == 1 else f"not {positive}", positive]
 

@@ -164,3 +164,23 @@ def test_columns_of_one_name_are_refused_with_the_name(tmp_path, ending, place):
 def write_arrow(table: pa.Table, file: Path) -> None:
     with pa.ipc.new_file(str(file), table.schema) as writer:
         writer.write_table(table)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_time_zones(tmp_path, several):
+    """Of fixed offsets too; one that is unknown is refused before any row is read."""
+    for zone in ("+05:30", "-03:00", "UTC", "Europe/Oslo", "Nowhere/X"):
+        moments = pa.array([0, None], pa.timestamp("us", zone))
+        column = pa.array([[0], None], pa.list_(moments.type)) if several else moments
+        file = write(tmp_path / zone / "a", when=column)
+        if zone == "Nowhere/X":
+            with pytest.raises(ValueError, match=r"a: column 'when' .* no time zone 'Nowhere/X'"):
+                open_table([file], str(tmp_path))
+            continue
+        table = open_table([file], str(tmp_path))
+        (batch,) = batches(table.groups[0], ["when"])
+        (lists,) = row_lists(batch, {"when": "string"}, table.groups[0], rows=[0, 1])
+        hour = {"+05:30": "05:30", "-03:00": "21:00", "Europe/Oslo": "01:00"}.get(zone, "00:00")
+        (text,), missing = lists.to_pylist()
+        assert text.decode()[11:16] == hour
+        assert missing == []

@@ -375,3 +375,19 @@ def test_columns_that_nothing_uses_are_not_judged(write, tmp_path):
     text = refusal(parquet(write, tmp_path, table), "features.groups.0.columns=[place]")
     assert "column 'place'" in text
     assert "struct<a: int64>, which a tf.Example cannot hold" in text
+
+
+def test_a_label_of_bools_in_csv(write):
+    """It is a label of 0 and 1, and `positive: "True"`, which older configurations have, holds."""
+    table = csv_of(rows(bought=lambda i: i % 2 == 0)).replace("True", "TRUE")
+    for positive in (None, "True", 1):
+        label = {"column": "bought", "kind": "binary"}
+        file = write(
+            lambda c, p=positive, label=label: c["features"].update(
+                label=label if p is None else {**label, "positive": p}
+            ),
+            csv=table,
+        )
+        seen = preflight.check(load_config(file))
+        assert seen is not None
+        assert seen.columns["bought"] == "int"

@@ -73,6 +73,24 @@ def test_binary_label_weight_and_passthrough_are_written(tipped: Any) -> None:
     assert [note.decode() for note in result.written["note"][:, 0]] == columns["note"]
 
 
+@pytest.mark.parametrize(
+    ("positive", "expected"),
+    [("True", [1, 0]), ("true", [1, 0]), ("FALSE", [0, 1]), (1, [1, 0]), (0, [0, 1])],
+)
+def test_the_text_of_a_bool_is_a_positive_value_of_ints(positive: Any, expected: Any) -> None:
+    """CSV reads `True` as 1: a configuration that names it holds."""
+    import tensorflow as tf
+
+    from transform.encode.label import _binary_of
+    from transform.resolve.targets import _check_label_type
+    from transform.spec.features import Label
+
+    label = Label(column="y", kind="binary", positive=positive)
+    _check_label_type(label, "int")
+    found = _binary_of({"y": tf.constant([[1], [0]], tf.int64)}, label, False)
+    assert found.numpy()[:, 0].tolist() == expected
+
+
 def test_the_positive_value_is_compared_in_the_columns_own_type() -> None:
     """A float column holds float32(0.1), which is not 0.1."""
     import tensorflow as tf
