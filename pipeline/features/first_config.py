@@ -30,6 +30,7 @@ from pipeline.features.feature_rules import label_of
 from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
 from pipeline.features.split_sizes import FEW_ROWS, SplitSizes, split_sizes
+from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
 
 FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by their hash looks like
 FEW_OF_A_CLASS = 100  # rows: below, chance decides on its share of a split
@@ -182,7 +183,7 @@ def first_config(
         f"data: {_flow(rows)}",
         "features:",
         section.rstrip("\n"),
-        *training(sizes.train),
+        *training(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
         *evaluation(facts, target, data.values.get(label, ())),
         f"output: {{folder: output/{name}}}",
     ]
@@ -218,8 +219,8 @@ def likely_label(data: DataFacts) -> tuple[str, str]:
     raise ConfigError("--data: no column can be a label; name one with --label")
 
 
-def training(rows: int) -> list[str]:
-    """The lines of `training:`, by the number of training rows.
+def training(rows: int, columns: int = 1) -> list[str]:
+    """The lines of `training:`, by the number of training rows and of columns that are features.
 
     From `_MANY` rows on, a network of this size does not learn them by heart: no dropout, whose
     noise becomes a shift where outputs are exponentials, a lower rate, and as many epochs as let
@@ -234,15 +235,24 @@ def training(rows: int) -> list[str]:
     patience = max(5, epochs // (3 if many else 5))
     units = [64, 32] if rows < 2_000 else [128, 64]
     dropout, rate = (0.0, 0.002) if many else (0.1, 0.003)
+    model = ModelSize(units, dropout, knots=8, weight_decay=0.01)
+    wide = is_wide(rows, columns)
+    if wide:
+        model = WIDE
     return [
         "training:",
         f"  # For {rows:,} training rows: {steps:,} steps an epoch. The best epoch is kept, and",
         f"  # training stops after {patience} epochs without improvement.",
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
-        f"  model: {{hidden_units: {units}, dropout: {dropout}, knots: 8}}",
+        *(
+            [f"  # {columns:,} columns: a small model that decays, not to learn rows by heart."]
+            * wide
+        ),
+        f"  model: {{hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
+        f"knots: {model.knots}}}",
         "  optimizer:",
-        f"    {{name: adamw, learning_rate: {rate}, weight_decay: 0.01, "
+        f"    {{name: adamw, learning_rate: {rate}, weight_decay: {model.weight_decay}, "
         "schedule: {name: cosine}}",
         f"  early_stopping: {{patience_epochs: {patience}}}",
     ]
