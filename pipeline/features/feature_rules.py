@@ -6,7 +6,8 @@ Pure: the facts of a column in, a proposal out. In the order of the rules, first
     dates                                                        encode: date
     few different values                                         encode: one_hot
     codes                                                        encode: integer or vocabulary
-    texts                                                        encode: vocabulary or hash
+    free text                                                    encode: text
+    other texts                                                  encode: vocabulary or hash
     numbers                                                      scale, by skew and outliers
 
 Skew is Bowley's, of the 10th, 50th and 90th percentile, in [-1, 1]: robust against outliers, and
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +26,11 @@ from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.date_counter import EPOCHS
 from pipeline.features.date_facts import DateFacts
 from pipeline.features.date_probe import DEFAULT_PARTS, DateParts
+from pipeline.features.free_text import free_text
 from pipeline.features.id_rules import id_reason, is_code, is_consecutive, repeated_id_reason
 from pipeline.features.name_hints import is_id_name
 from pipeline.features.powers import OUTLYING, bowley, power_of
+from transform.spec.encoders import Text
 
 MOSTLY_MISSING = 0.95
 INDICATOR_SHARE = 0.01  # from here on, that a value is missing is told to the model
@@ -77,10 +80,17 @@ class Proposal:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a rule knows beside the column: all names, and which parts of dates were chosen."""
+    """What a rule knows beside the column.
+
+    Attributes:
+        names: Of all columns.
+        date_parts: Of each column of dates, the parts that were chosen.
+        values: Of each column, the rows of a sample.
+    """
 
     names: Collection[str] = field(default_factory=frozenset)
     date_parts: Mapping[str, DateParts] = field(default_factory=dict)
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
@@ -184,14 +194,36 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
                 f"numbers but for texts like {_shown(others[0])}: leave such cells empty to scale "
                 "it",
             )
-    if distinct > OWN_VALUE * facts.present and distinct > FEW:
+    own_values = distinct > OWN_VALUE * facts.present
+    if distinct > FEW and (own_values or distinct > MANY):
+        free = _free_text(facts, texts, table)
+        if free is not None:
+            return free
+    if own_values and distinct > FEW:
         return Proposal(
             name,
             None,
             f"{texts.number} different texts in {facts.present:,} rows, {texts.average_length:.0f} "
-            "characters on average: ids or free text",
+            "characters on average: ids, or texts of few words or of words that do not come again",
         )
     return _category(facts, texts, table)
+
+
+def _free_text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal | None:
+    found = free_text(table.values.get(facts.name, ()))
+    if found is None:
+        return None
+    default = found.max_terms == Text().max_terms
+    step = SuggestedStep(
+        "texts",
+        {"encode": "text" if default else {"text": {"max_terms": found.max_terms}}},
+        "Free text: the words and pairs of words of each row, by TF-IDF.",
+    )
+    measured = (
+        f"{texts.number} different texts of {found.words:.0f} words on average; {found.again:.0%} "
+        f"of the words are in {found.least} rows or more"
+    )
+    return Proposal(facts.name, step, measured)
 
 
 def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:

@@ -148,6 +148,8 @@ def step_text(step: ChainStep) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, list):
         return f"[{_several([_text(one) for one in value], ', ')}]"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -115,7 +115,7 @@ def suggest(
             target = label_of(facts)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-    table = TableFacts(frozenset(names), _date_parts(data, target))
+    table = TableFacts(frozenset(names), _date_parts(data, target), data.values)
     proposals = [propose(column, table) for column in data.columns if column.name != label]
     proposals = _without(proposals, {each.column: each.reason for each in reversed(left_out)})
     leaks = _leaks(proposals, data, label)
