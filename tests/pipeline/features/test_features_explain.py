@@ -29,6 +29,8 @@ CHAINS = pytest.importorskip("transform.output.chains")
         (("scale", "log1p", {}), "scale log1p"),
         (("encode", "vocabulary", {"oov_buckets": 1, "values": 1234}),
          "encode vocabulary: oov buckets 1, values 1,234"),
+        (("encode", "text", {"ngrams": 2, "sublinear_tf": False, "terms": 9}),
+         "encode text: ngrams 2, sublinear tf no, terms 9"),
         (("encode", "one_hot", {"values": list("abcdef")}),
          "encode one_hot: values [a, b, c, ... 3 more]"),
         (("scale", "z_score", {"note": "constant (2.5): 0 everywhere"}),
