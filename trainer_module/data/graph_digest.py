@@ -20,6 +20,7 @@ _NO_SAY = (
     "metadata", "shared_name", "container", "token", "config", "config_proto", "executor_type",
 )  # fmt: skip
 _PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+_CHUNK_BYTES = 8 << 20
 # Resources of datasets themselves.
 _NO_CONTENT = ("SeedGenerator", "MemoryCache", "Iterator")
 # Parts of the names of variables that hold the state of random numbers.
@@ -93,7 +94,10 @@ class GraphDigest:
         if node.op == "LookupTableImportV2":  # in no order of its own
             keys, values = (_array(nodes[_node(each)].attr["value"].tensor) for each in data[1:])
             parts.append(_table_digest(keys, values))
-        elif node.op == "AssignVariableOp" and self._is_random_state(nodes[_node(data[0])]):
+        elif node.op == "InitializeTableFromTextFileV2":  # its folder may be moved
+            (path,) = _array(nodes[_node(data[1])].attr["value"].tensor).ravel()
+            parts.append(_file_digest(tf.compat.as_text(path)))
+        elif node.op == "AssignVariableOp" and self._is_random_state(nodes.get(_node(data[0]))):
             pass
         else:
             parts += [_with_output(each, known) for each in data]
@@ -105,7 +109,9 @@ class GraphDigest:
         return _digest(parts)
 
     def _is_random_state(self, handle: Any) -> bool:
-        name = handle.attr["shared_name"].s.decode() if handle.op == "VarHandleOp" else ""
+        if handle is None or handle.op != "VarHandleOp":  # a variable of who calls the function
+            return False
+        name = handle.attr["shared_name"].s.decode()
         found = any(part in name for part in RANDOM_STATE)
         if found:
             self.unreadable.add("random numbers with a state")
@@ -136,6 +142,14 @@ def _table_digest(keys: Any, values: Any) -> str:
     else:
         order = sorted(range(len(keys)), key=lambda place: repr(keys[place]))
     return f"table {array_digest(keys[order])} {array_digest(values[order])}"
+
+
+def _file_digest(path: str) -> str:
+    digest = hashlib.sha256()
+    with tf.io.gfile.GFile(path, "rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return f"file {digest.hexdigest()[:16]}"
 
 
 def _array(tensor: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ to be configured, opened or guessed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import os
 import socket
@@ -53,7 +54,9 @@ def check_own_port(cluster: Cluster) -> None:
     try:
         _listen(cluster.addresses[cluster.role][cluster.index], "").close()
     except WorkerLost as error:
-        raise ValueError(str(error)) from error
+        # Of anything else, such as a machine without IPv6, TensorFlow's server knows better.
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE:
+            raise ValueError(str(error)) from error
 
 
 def _gather(cluster: Cluster, deadline: float, timeout_seconds: float) -> dict[int, socket.socket]:

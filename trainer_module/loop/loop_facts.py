@@ -86,9 +86,14 @@ def data_holds(
     facts: dict[str, Any] = {}
     unreadable: set[str] = set()
     for name, dataset in datasets.items():
-        if isinstance(dataset, tf.data.Dataset):
+        if not isinstance(dataset, tf.data.Dataset):
+            continue
+        try:
             facts[name], found = captured_facts(dataset, restored=restored)
-            unreadable |= found
+        except Exception as error:  # what TensorFlow keeps of a dataset changes: train all the same
+            logging.info("What the data holds cannot be read", exc_info=True)
+            found = {f"what this TensorFlow does not tell ({type(error).__name__}: {error})"}
+        unreadable |= found
     if unreadable:
         logging.warning(
             "The data uses %s, which cannot be compared with that of a checkpoint or of other "

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.loop import loop_facts
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
@@ -113,6 +114,18 @@ def test_python_in_the_data_is_told_once(tmp_path, warned):
     made.fit()
     (line,) = (line for line in warned if "cannot be compared" in line)
     assert "a Python function (PyFunc), a Python generator" in line
+
+
+def test_a_dataset_that_this_tensorflow_does_not_tell_of_is_trained_on(
+    tmp_path, warned, monkeypatch
+):
+    def fails(dataset, **options):
+        raise KeyError("a private name")
+
+    loop(tmp_path, centred(1.0)).fit()
+    monkeypatch.setattr(loop_facts, "captured_facts", fails)
+    assert loop(tmp_path, centred(1.0), epochs=2).fit().epochs == 2
+    assert any("KeyError: 'a private name'" in line for line in warned)
 
 
 def test_a_first_epoch_that_is_gone_does_not_stop_a_later_one(tmp_path, warned):

@@ -122,6 +122,22 @@ def table_keys(value):
 
 
 @case
+def table_of_a_file(value):
+    path = os.path.join(tempfile.mkdtemp(), "words.txt")
+    with open(path, "w") as stream:
+        stream.write(f"a\nb{value}\n")
+    entries = tf.lookup.TextFileInitializer(
+        path,
+        tf.string,
+        tf.lookup.TextFileIndex.WHOLE_LINE,
+        tf.int64,
+        tf.lookup.TextFileIndex.LINE_NUMBER,
+    )
+    table = tf.lookup.StaticHashTable(entries, -1)
+    return numbers().map(lambda x: table.lookup(tf.constant("a")))
+
+
+@case
 def mutable_table(value):
     table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
     table.insert(tf.range(100, dtype=tf.int64), tf.fill([100], value))
@@ -146,6 +162,21 @@ def dense_layer(value):
     layer = keras.layers.Dense(2, kernel_initializer=keras.initializers.Constant(value))
     layer.build((None, 1))
     return numbers().map(lambda x: layer(tf.reshape(x, [1, 1])))
+
+
+@case
+def text_vectorization(value):
+    layer = keras.layers.TextVectorization()
+    layer.adapt(["a b", f"c{value}"])
+    return tf.data.Dataset.from_tensor_slices(["a"]).map(layer)
+
+
+@case
+def beside_random_layer(value):
+    layer, mean = keras.layers.RandomFlip(seed=1), tf.Variable(value)
+    return tf.data.Dataset.range(2).interleave(
+        lambda i: numbers().map(lambda x: layer(tf.fill([1, 4, 4, 3], x - mean)))
+    )
 
 
 @case
