@@ -147,9 +147,14 @@ def without_colours(text: str) -> str:
     return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", text)
 
 
-def test_second_run_is_cached(on_a_terminal):
+def test_second_run_is_cached(on_a_terminal, taxi):
     code, text = on_a_terminal
     assert code == 0, text
+    found = json.loads((taxi.folder / "summary.json").read_text(encoding="utf-8"))
+    assert found["verdict"]["result"] == "blessed"
+    assert set(found["rows"]) == {"train", "eval"}
+    assert 0.5 < found["metrics"]["auc"]["value"] <= 1.0
+    assert Path(found["pushed_model"]).is_dir()
     how = results(without_colours(text))
     assert how.keys() == set(NODES)
     # TFX has no cache for resolvers; it must look for the latest blessed model each time.
