@@ -184,7 +184,7 @@ def first_config(
         "features:",
         section.rstrip("\n"),
         *training(sizes.train, len(data.columns) - 1 - len(suggestion.left_out)),
-        *evaluation(facts, target, data.values.get(label, ())),
+        *evaluation(facts, target, data.values.get(label, ()), is_sample=data.every > 1),
         f"output: {{folder: output/{name}}}",
     ]
     return "\n".join(lines) + "\n"
@@ -259,7 +259,11 @@ def training(rows: int, columns: int = 1) -> list[str]:
 
 
 def evaluation(
-    facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[Any] = ()
+    facts: ColumnFacts,
+    target: Mapping[str, Any],
+    labels: Sequence[Any] = (),
+    *,
+    is_sample: bool = False,
 ) -> list[str]:
     """The lines of `evaluation:`: a blessed model is better than a constant on the eval rows.
 
@@ -270,11 +274,13 @@ def evaluation(
         facts: of the label.
         target: how it is predicted.
         labels: its values of the measured rows.
+        is_sample: whether these are not all rows.
     """
+    of_sample = " (Of a sample.)" if is_sample and target["kind"] == "regression" else ""
     return [
         "evaluation:",
         "  # Bless only a model that is better than the best constant answer on the eval rows, and",
-        f"  # by more than chance explains. {_constant(facts, target, labels)}",
+        f"  # by more than chance explains. {_constant(facts, target, labels)}{of_sample}",
         "  require_better_than_constant: true",
     ]
 
