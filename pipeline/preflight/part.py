@@ -90,7 +90,19 @@ class Part:
         by = self.data.split.by
         if by in ("stratified", "time") or (by == "row" and self._has_exact_shares):
             return names[self._ranked[rows]]
-        return names[self._by_place(rows) if by == "row" else self._by_content(rows)]
+        known = self._known_splits
+        unknown = rows[known[rows] < 0]
+        if len(unknown):
+            known[unknown] = self._by_place(unknown) if by == "row" else self._by_content(unknown)
+        return names[known[rows]]
+
+    @cached_property
+    def _known_splits(self) -> np.ndarray:
+        """Int `[rows]`: the split of rows that were asked for; -1 of others.
+
+        To encode a row takes time that grows with the number of columns, and each column asks.
+        """
+        return np.full(self._sample.rows, -1)
 
     def of_train(self, rows: np.ndarray) -> np.ndarray:
         """Bool: which of the rows, given by their numbers, come into the train split."""

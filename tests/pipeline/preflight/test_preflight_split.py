@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
+from pipeline.data.samples import CsvSample
 from pipeline.preflight import preflight
 
 
@@ -127,3 +128,24 @@ def test_more_rows_than_are_ranked_here_are_no_empty_split(write, split):
 def test_settings_that_do_not_go_together(write, overrides, told):
     with pytest.raises(ConfigError, match=told):
         load_config(write(), overrides)
+
+
+def test_no_row_is_encoded_twice_to_know_its_split(write, monkeypatch):
+    """A table with many columns would take minutes: each column asks for the splits of its rows."""
+    encoded = []
+    examples = CsvSample.examples
+
+    def counting(self: CsvSample, rows: Any) -> list[bytes]:
+        encoded.extend(rows.tolist())
+        return examples(self, rows)
+
+    monkeypatch.setattr(CsvSample, "examples", counting)
+    many = {f"x{i}": lambda row, i=i: row + i / 8 for i in range(30)}
+
+    def change(config: dict[str, Any]) -> None:
+        config["features"]["groups"][0]["columns"] = ["amount", "age", *many]
+
+    file = write(change, csv=table(**many))
+    preflight.check(load_config(file, ["data.split={by: content}"]))
+    assert encoded
+    assert len(set(encoded)) == len(encoded)
