@@ -162,7 +162,7 @@ def blocks(
                     present = map(_present, cells, missing)
                     yield pa.RecordBatch.from_arrays(list(present), wanted)
     except (pa.ArrowInvalid, UnicodeDecodeError, BadRecord) as error:
-        raise _what_is_wrong(file, header, options) or ValueError(
+        raise _what_is_wrong(file, header, options, skip=unreadable is not None) or ValueError(
             f"{file}: cannot be read as CSV ({error})"
         ) from None
 
@@ -201,12 +201,14 @@ def _present(cells: pa.Array, missing: pa.Array) -> pa.Array:
     return pc.replace_with_mask(cells, known, pa.scalar(None, pa.string()))
 
 
-def _what_is_wrong(file: str, header: CsvHeader, options: CsvOptions) -> ValueError | None:
-    """The first row that cannot be read, in words."""
+def _what_is_wrong(
+    file: str, header: CsvHeader, options: CsvOptions, *, skip: bool
+) -> ValueError | None:
+    """The first row that cannot be read, in words; `skip`: those of other lengths are left out."""
     number = len(header.names)
     try:
         for line, cells in _rows(file, header, options):
-            if len(cells) != number:
+            if len(cells) != number and not skip:
                 return ValueError(
                     f"{file}, line {line}: {len(cells)} cells under a "
                     f"{'header' if _header_rows(options) else 'first line'} of {number} "

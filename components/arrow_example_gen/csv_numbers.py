@@ -12,6 +12,7 @@ from components.arrow_example_gen.columns import Kind
 from components.arrow_example_gen.csv_formats import has_format, plain_numbers
 from components.arrow_example_gen.csv_types import CsvTypes, are_numbers
 from components.arrow_example_gen.number_format import NumberFormat
+from components.arrow_example_gen.whole_numbers import beyond_int64
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class NumberTexts:
 
     def numbers(self, name: str, cells: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
         """Texts of a column as numbers, and the rows whose text is none, where null is instead."""
+        cells = pc.ascii_trim_whitespace(cells)
         if name not in self.formats:
             return _numbers_of(cells, kind, self.decimal)
         form = self.formats[name]
@@ -39,11 +41,11 @@ class NumberTexts:
 
 
 def _numbers_of(cells: pa.Array, kind: Kind, decimal: str) -> tuple[pa.Array, list[int]]:
-    plain = pc.ascii_trim_whitespace(cells)
     if kind == "int":
         # 1,000 is no 1 where the mark is a point.
-        short = pc.match_substring_regex(plain, rf"^[+-]?[0-9]{{1,18}}([{decimal}]0*)?$")
-        fits = pc.fill_null(short, True)
+        whole = pc.match_substring_regex(cells, rf"^[+-]?[0-9]+([{decimal}]0*)?$")
+        digits = pc.replace_substring_regex(cells, rf"[{decimal}]0*$", "")
+        fits = pc.and_not(pc.fill_null(whole, True), beyond_int64(digits))
     else:
         fits = pc.fill_null(are_numbers(cells, decimal), True)
     kept = pc.replace_with_mask(cells, pc.invert(fits), pa.scalar(None, pa.string()))

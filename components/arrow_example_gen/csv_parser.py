@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -65,6 +66,8 @@ class ChunkParser:
             return []
         if chunk.rows is not None:
             return self._of_rows(chunk.rows)
+        if chunk.data[: len(BOM_UTF8)] == BOM_UTF8:  # of the first cell; Arrow would take it out
+            return self._of_rows(exact_rows(chunk.data, self._delimiter, self._options))
         self._passed_over = []
         table = pa_csv.read_csv(
             pa.BufferReader(pa.py_buffer(chunk.data)),

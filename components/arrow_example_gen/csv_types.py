@@ -14,6 +14,7 @@ from components.arrow_example_gen.columns import Kind
 from components.arrow_example_gen.csv_formats import has_format, plain_numbers
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.number_format import NumberFormat
+from components.arrow_example_gen.whole_numbers import beyond_int64
 
 MOSTLY_NUMBERS = 0.95
 """Share of numbers from which on a text among them is an error."""
@@ -25,7 +26,6 @@ _SPECIAL = r"^[+-]?(?i:inf|infinity|nan)$"
 _NUMBER = {
     mark: rf"^[+-]?([0-9]+[{mark}]?[0-9]*|[{mark}][0-9]+)([eE][+-]?[0-9]+)?$" for mark in ".,"
 }
-_INT64 = (-(2**63), 2**63 - 1)
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,8 @@ def _numbers(plain: pa.Array, decimal: str) -> pa.Array:
 
 
 def _plain(cells: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(pc.ascii_trim_whitespace(cells), r"^\+", "")
+    trimmed = pc.ascii_trim_whitespace(cells)
+    return pc.replace_substring_regex(trimmed, "^\\+([^+\\-\u2212])", r"\1")  # not +-1
 
 
 def _count(cells: pa.Array) -> CellCounts:
@@ -193,7 +194,9 @@ def _count(cells: pa.Array) -> CellCounts:
     plain = _plain(present)
     whole, left = _split(plain, pc.match_substring_regex(plain, _WHOLE))
     zero_led = _sum(pc.match_substring_regex(whole, r"^[+-]?0[0-9]"))
-    with_point, left = _split(left, pc.match_substring_regex(left, _WHOLE_WITH_POINT))
+    is_whole = pc.match_substring_regex(left, _WHOLE_WITH_POINT)
+    beyond = beyond_int64(pc.replace_substring_regex(left, "[.,]0*$", ""))
+    with_point, left = _split(left, pc.and_not(is_whole, beyond))
     marks = (_any(pc.match_substring(with_point, ",")), _any(pc.match_substring(with_point, ".")))
     points, left = _split(left, _numbers(left, "."))
     commas, texts = _split(left, pc.match_substring_regex(left, _NUMBER[","]))
@@ -235,11 +238,8 @@ def _any(mask: pa.Array) -> bool:
 
 def _beyond(whole: pa.Array) -> str | None:
     """The first of these whole numbers that int64 does not hold."""
-    long = whole.filter(pc.greater_equal(pc.utf8_length(whole), 19))
-    for text in long.to_pylist():
-        if not _INT64[0] <= int(text) <= _INT64[1]:
-            return text
-    return None
+    beyond = whole.filter(beyond_int64(whole))
+    return beyond[0].as_py() if len(beyond) else None
 
 
 def decimal_of(counts: Counts, options: CsvOptions, delimiter: str) -> str:

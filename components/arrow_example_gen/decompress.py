@@ -256,7 +256,9 @@ def _only_member(archive: zipfile.ZipFile, file: str) -> str:
     members = [
         name
         for name in archive.namelist()
-        if not name.endswith("/") and not name.startswith("__MACOSX/")
+        if not name.endswith("/")
+        and not name.startswith("__MACOSX/")
+        and not os.path.basename(name).startswith(".")  # .DS_Store
     ]
     if "[Content_Types].xml" in members:
         raise ValueError(f"{file} is an Office file, as Excel writes them. Save it as CSV.")

@@ -36,7 +36,7 @@ def pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
         ConfigError: There is no such file, or they lie in different folders.
     """
     endings = [ending for ending, of in SUFFIXES.items() if of == source]
-    found = sorted(file for file in _visible(folder) if file.suffix in endings)
+    found = sorted(file for file in _visible(folder) if file.suffix.lower() in endings)
     names = sorted({f"*{file.suffix}" for file in found})
     if not found:
         raise ConfigError(

@@ -144,7 +144,8 @@ def test_other_compressions_are_refused_by_name(tmp_path, name, start, codec):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_methods_of_zip(tmp_path, method):
-    packed = zipped({"data/": b"", "data/rows.csv": CONTENT, "__MACOSX/._rows.csv": b"x"}, method)
+    hidden = {"__MACOSX/._rows.csv": b"x", "data/.DS_Store": b"x"}
+    packed = zipped({"data/": b"", "data/rows.csv": CONTENT, **hidden}, method)
     file = written(tmp_path, packed, "houses.zip")
     assert content_of(file) == CONTENT
     assert content_name(file) == "data/rows.csv"

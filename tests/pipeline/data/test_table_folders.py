@@ -75,6 +75,12 @@ def test_arrow_folders(tmp_path):
         found(tmp_path, "arrow")
 
 
+def test_endings_in_capitals(tmp_path):
+    file = write(tmp_path / "A.PARQUET")
+    assert source_of(str(tmp_path)) == format_of(str(tmp_path)) == "parquet"
+    assert found(tmp_path) == [file]
+
+
 def test_the_format_of_a_folder(tmp_path):
     assert source_of_folder(tmp_path) == "parquet"
     write(tmp_path / "_hidden" / "a.arrow")
