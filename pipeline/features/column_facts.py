@@ -209,7 +209,7 @@ def _open_csv(found: list[Path], options: CsvOptions) -> _Table:
         counts = seen if counts is None else csv_types.together([counts, seen])
         rows += block.num_rows
     if counts is None:
-        raise ConfigError("--input: no rows below the header line.")
+        raise ConfigError("--data: no rows below the header line.")
     try:
         types = table.types(counts)
     except ValueError as error:
@@ -229,7 +229,7 @@ def _open_parquet(found: list[Path], folder: str) -> _Table:
 
     table = open_parquet(found, folder)
     if table.rows == 0:
-        raise ConfigError("--input: no rows.")
+        raise ConfigError("--data: no rows.")
     kinds: dict[str, Kind] = {name: kind or "string" for name, kind in table.columns.items()}
 
     def blocks() -> Iterator[list[pa.ListArray]]:
@@ -258,7 +258,7 @@ def _open_tfrecord(found: list[Path]) -> _Table:
         features = tfrecord_table.together([features, seen])
         rows += block.rows
     if not rows:
-        raise ConfigError("--input: no rows.")
+        raise ConfigError("--data: no rows.")
     known = kinds_of([features])
 
     def blocks() -> Iterator[list[pa.Array]]:

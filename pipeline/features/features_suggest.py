@@ -124,6 +124,7 @@ def suggest(
     groups = grouped(proposals)
     if not groups:
         reasons = "; ".join(f"{p.column}: {p.measured}" for p in proposals)
+        reasons = reasons or f"{label} is its only column"
         raise ConfigError(f"--data={path}: no column is usable as a feature ({reasons})")
     without = [proposal for proposal in proposals if proposal.step is None]
     text = _render(data, path, groups, without, target, leaks.kept)

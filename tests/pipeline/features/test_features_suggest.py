@@ -207,11 +207,12 @@ def test_parquet_and_tfrecord_say_the_same(suggested: Any, tmp_path: Path) -> No
             "--data=none.csv: no such file. Relative paths start at the work",
         ),
         (["--data", "empty.csv"], "empty.csv is empty (0 bytes)"),
-        (["--data", "header.csv"], "no rows below the header line"),
+        (["--data", "header.csv"], "--data: no rows below the header line"),
         (["--data", "rows.data"], "its name does not tell its format; add --source"),
         (["--data", "rows.csv", "--label", "pric"], "not in rows.csv; did you mean 'price'?"),
         (["--data", "rows.csv", "--label", "same"], "--label=same: constant, nothing can be"),
         (["--data", "same.csv"], "no column is usable as a feature (same: constant: always 1)"),
+        (["--data", "label.csv", "--label", "y"], "as a feature (y is its only column)"),
         (["--data", "rows.csv", "--source", "parquet"], "Set --source to its format"),
         (["--data", "rows.csv", "--output", "rows.data"], "exists already; name another file, or"),
     ],
@@ -225,6 +226,7 @@ def test_bad_input_is_told(
     (tmp_path / "rows.data").write_text("kept")
     (tmp_path / "same.csv").write_text("same\n1\n1\n")
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "label.csv").write_text("y\n" + "0\n1\n" * 20)
     (tmp_path / "header.csv").write_text("a,b\n")
     assert main(["features", "suggest", *arguments]) == 2
     assert message in capsys.readouterr().err
