@@ -121,6 +121,20 @@ def test_a_nul_loses_no_row(tmp_path, count):
     assert rows_of(written(tmp_path, text)) == rows
 
 
+def test_a_byte_order_mark_within_a_file_is_text(tmp_path):
+    """Wherever a chunk begins: files that were written one behind the other have such."""
+    rows = [["\ufeffx", str(i)] for i in range(300)]
+    text = "a,label\n" + "".join(",".join(row) + "\n" for row in rows)
+    assert rows_of(written(tmp_path, text)) == rows
+
+
+def test_an_open_quote_is_told_where_rows_of_other_lengths_are_left_out(tmp_path):
+    file = str(written(tmp_path, 'a,b\n1\n2,"x\n3,y\n'))
+    header = open_table([file], RAW).headers[file]
+    with pytest.raises(ValueError, match=r"line 3: a cell begins with \" that does not end"):
+        list(csv_blocks.blocks(file, header, RAW, unreadable=[]))
+
+
 def test_a_nul_in_a_name_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"rows\.csv: the column name 'a\\x00b' has a NUL byte"):
         open_table([str(written(tmp_path, "a\0b,c\n1,2\n"))], CsvOptions())
