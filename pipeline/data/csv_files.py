@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ColumnType = Literal["int", "float", "string", "unknown"]
 
 _INT64 = range(-(2**63), 2**63)
+_DIGITS = 19  # of its largest
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
@@ -30,8 +31,11 @@ def beyond_int64(values: Iterable[str]) -> str | None:
     for value in values:
         if not _WHOLE.fullmatch(value):
             return None
-        if found is None and int(value) not in _INT64:
-            found = value.strip()
+        text = value.strip()
+        digits = text.lstrip("+-0") or "0"  # Python converts 4,300 at most, zeros among them
+        sign = -1 if text.startswith("-") else 1
+        if found is None and (len(digits) > _DIGITS or sign * int(digits) not in _INT64):
+            found = text
     return found
 
 

@@ -140,6 +140,9 @@ def test_words_of_ones_own_replace_them(tmp_path):
         (["60.0", "", "61."], "int", [60, None, 61]),  # as pandas writes them beside missing ones
         (["60.0", "61.0"], "float", [60.0, 61.0]),
         (["60.5", "", "61.0"], "float", [60.5, None, 61.0]),
+        (["99999999999999999999.0", "", "1.0"], "float", [1e20, None, 1.0]),
+        (["1" * 5000, "1"], "string", ["1" * 5000, "1"]),  # more digits than Python converts
+        (["+-7", "8"], "string", ["+-7", "8"]),
         ([" 7", "+8", "-0", "007"], "int", [7, 8, 0, 7]),
         (["1e3", ".5", "-5.", "1E-2"], "float", [1000.0, 0.5, -5.0, 0.01]),
         (["inf", "1", "-Infinity"], "float", [float("inf"), 1.0, float("-inf")]),

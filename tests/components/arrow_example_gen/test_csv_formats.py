@@ -24,6 +24,7 @@ from components.arrow_example_gen.csv_formats import has_format, plain_numbers
 from components.arrow_example_gen.csv_numbers import NumberTexts
 from components.arrow_example_gen.csv_table import open_table
 from components.arrow_example_gen.number_format import NumberFormat
+from components.arrow_example_gen.whole_numbers import beyond_int64
 
 DOLLARS = NumberFormat(unit="$", thousands=",")
 EUROS = NumberFormat(unit="\u20ac", thousands=".", decimal=",")
@@ -137,6 +138,20 @@ def test_what_has_another_form_is_no_number(form, text):
 def test_whole_numbers_with_the_other_mark_are_none(mark, text, number):
     found, faulty = NumberTexts(mark).numbers("a", pa.array([text]), "int")
     assert (found.to_pylist(), faulty) == ([number], [] if number else [0])
+
+
+@given(st.integers(-(2**64), 2**64), st.sampled_from(["", "+", "000"]), st.sampled_from(["", ".0"]))
+def test_whole_numbers_up_to_the_ends_of_int64(number, before, behind):
+    text = f"{before}{abs(number)}" if number >= 0 else str(number)
+    held = -(2**63) <= number < 2**63
+    found, faulty = NumberTexts().numbers("a", pa.array([text + behind]), "int")
+    assert (found.to_pylist(), faulty) == ([number if held else None], [] if held else [0])
+    assert beyond_int64(pa.array([text, None])).to_pylist() == [not held, False]
+
+
+def test_line_breaks_around_formatted_numbers():
+    found, faulty = NumberTexts(formats={"a": DOLLARS}).numbers("a", pa.array(["\n$5 \r\n"]), "int")
+    assert (found.to_pylist(), faulty) == ([5], [])
 
 
 AMOUNTS = st.decimals(-(10**12), 10**12, places=2, allow_nan=False, allow_infinity=False)

@@ -8,9 +8,17 @@ pytest.importorskip("pyarrow")
 
 from components import CsvOptions
 from pipeline.common.errors import ConfigError
+from pipeline.data.csv_files import beyond_int64
 from pipeline.data.csv_guess import guess_csv
 
+LONG = "9" * 5000  # Python converts 4,300 digits at most
 NUMBERS = "".join(f"{i},{i}.5\n" for i in range(60))
+
+
+def test_whole_numbers_of_any_length_are_compared_with_int64():
+    assert beyond_int64(["1", LONG]) == LONG
+    assert beyond_int64(["0" * 5000 + "1", "-0", str(2**63 - 1), str(-(2**63))]) is None
+    assert beyond_int64([LONG, "x"]) is None
 
 
 def test_plain_files_need_nothing(tmp_path):
