@@ -185,7 +185,8 @@ def _column(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> 
 
     if not any(isinstance(value, list) for value in values):
         return _array(values, kind, is_formatted=is_formatted)
-    lists = [v if isinstance(v, list) else [] if v is None else [v] for v in values]
+    # A lone NaN is a missing value, as None is.
+    lists = [v if isinstance(v, list) else [] if v is None or v != v else [v] for v in values]
     offsets = [0]
     for each in lists:
         offsets.append(offsets[-1] + len(each))
@@ -213,8 +214,9 @@ def _array(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> p
             "has texts among numbers, and data.csv.formatted says how its texts write numbers. "
             "Write all as numbers or all as texts."
         )
-    # As `value_text.as_text` has them, whatever else is in the column.
-    return pa.array([None if value is None else str(value) for value in values], pa.string())
+    # As `value_text.as_text` has them, whatever else is in the column: of NaN, too.
+    texts = [None if value is None or value != value else str(value) for value in values]
+    return pa.array(texts, pa.string())
 
 
 def _numbers(values: Sequence[Any], kind: Kind | None) -> pa.Array | None:

@@ -15,6 +15,8 @@ from typing import Any
 
 MAX_RESPONSE_BYTES = 64 * 2**20
 _CHUNK_BYTES = 64 * 2**10
+SOCKET_SLACK = 10.0
+"""Seconds that a socket's own timeout is longer: the limit of the request ends first."""
 
 
 class RequestTimedOut(Exception):

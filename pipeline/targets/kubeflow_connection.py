@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipeline.targets.bounded_requests import RequestTimedOut, ResponseTooLarge, send_bounded
+from pipeline.targets.bounded_requests import (
+    SOCKET_SLACK,
+    RequestTimedOut,
+    ResponseTooLarge,
+    send_bounded,
+)
 from pipeline.targets.kfp_context import EXAMPLE, check_context_file
 from pipeline.targets.platform import PlatformError, without_noise
 from pipeline.targets.server_text import error_text, html_text, one_line, printable
@@ -144,7 +149,7 @@ def _bounded(send: Any, timeout: float) -> Any:
 
     def request(method: str, url: str, **options: Any) -> Any:
         # A redirection leads to a login page, or would carry the upload to another address.
-        options.update(preload_content=False, redirect=False)
+        options.update(preload_content=False, redirect=False, timeout=timeout + SOCKET_SLACK)
         response, body = send_bounded(lambda: send(method, url, **options), timeout)
         # What describes the bytes on the wire is no longer true of the body.
         wire = ("content-encoding", "content-length", "transfer-encoding")

@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.config.cluster import TargetConfig, VertexConfig
-from pipeline.targets.bounded_requests import RequestTimedOut, ResponseTooLarge, send_bounded
+from pipeline.targets.bounded_requests import (
+    SOCKET_SLACK,
+    RequestTimedOut,
+    ResponseTooLarge,
+    send_bounded,
+)
 from pipeline.targets.platform import PlatformError, without_noise
 from pipeline.targets.server_text import error_text, html_text, one_line
 
@@ -176,7 +181,7 @@ def _limit_requests(session: Any, timeout: float, check: Callable[[Any], None]) 
 
 def _bounded(send: Any, timeout: float, check: Callable[[Any], None]) -> Any:
     def limited(request: Any, **options: Any) -> Any:
-        options["stream"] = True
+        options.update(stream=True, timeout=timeout + SOCKET_SLACK)
         response, body = send_bounded(
             lambda: send(request, **options), timeout, lambda response: response.raw
         )

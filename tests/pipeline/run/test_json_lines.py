@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components import CsvOptions
@@ -120,6 +120,9 @@ def as_texts(batch: Any) -> list[list[bytes]]:
 
 
 @given(st.lists(SCALARS | st.lists(SCALARS, max_size=3), max_size=8))
+@example([False, math.nan])
+@example([math.nan, []])
+@example([math.inf, "x"])
 def test_a_text_does_not_depend_on_the_rows_beside_it(values):
     """A column learned as text gets one text of a value, whatever else is in its batch."""
     rows = [JsonRow(i, {"x": value}) for i, value in enumerate(values)]

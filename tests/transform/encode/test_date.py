@@ -67,7 +67,7 @@ def test_dates_in_a_format_of_the_users(block: Any) -> None:
     [
         ({"parts": []}, "date gives nothing: name parts, of minute, hour,.* or elapsed: true"),
         ({"parts": ["hour", "hour"]}, "date.parts holds 'hour' twice"),
-        ({"parts": "decade"}, "'minute', 'hour', 'weekday', 'day', 'week', 'month'"),
+        ({"parts": "decade"}, "'minute', 'hour', 'weekday', 'weekend', 'day', 'week', 'month'"),
         ({"parts": ["month", "year"], "cyclic": True}, "no year comes again"),
         ({"parts": "hour", "time_zone": "Europe/Olso"}, "did you mean 'Europe/Oslo'"),
         ({"parts": "hour", "time_zone": "here"}, "date.time_zone='here' is no time zone"),
