@@ -92,7 +92,7 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
             "(init: --header)."
         )
     names = tuple(name.strip() for name in first)
-    dropped = [i for i in (0, len(names) - 1) if not names[i] and len(names) > 1]
+    dropped = [i for i in (0, len(names) - 1) if not names[i] and any(names)]
     kept = tuple(i for i in range(len(names)) if i not in dropped)
     _check_names([names[i] for i in kept], file)
     places = " and ".join({0: "first"}.get(i, "last") for i in dict.fromkeys(dropped))
@@ -293,7 +293,7 @@ def _check_names(names: Sequence[str], file: str) -> None:
             f"{file}: the column name {with_nul!r} has a NUL byte. Take it out, or name the file's "
             "encoding in data.csv.encoding: utf-16-le and utf-16-be have such bytes."
         )
-    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+    repeated = sorted(name for name, times in Counter(filter(None, names)).items() if times > 1)
     if repeated or not all(names):
         raise ValueError(
             f"{file}: the first line must name every column once; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+import io
 from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -72,7 +72,7 @@ class CsvOptions(BaseModel):
     @field_validator("delimiter", "quote")
     @classmethod
     def _one_character(cls, value: str | None) -> str | None:
-        if value is not None and (len(value) != 1 or ord(value) > 127 or value in "\r\n"):
+        if value is not None and (len(value) != 1 or ord(value) > 127 or value in "\r\n\0"):
             raise ValueError(f"{value!r} is not one ASCII character; use ',', ';', '\\t' or '|'")
         return value
 
@@ -95,8 +95,8 @@ class CsvOptions(BaseModel):
     def _known_encoding(cls, value: str | None) -> str | None:
         if value is not None:
             try:
-                codecs.lookup(value)
-            except LookupError:
+                io.TextIOWrapper(io.BytesIO(), value).read()
+            except (LookupError, UnicodeError):  # it is none, or none of texts, as base64
                 raise ValueError(
                     f"unknown encoding {value!r}; use utf-8, utf-16, latin-1, cp1252 or another "
                     "that Python knows"

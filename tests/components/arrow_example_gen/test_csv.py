@@ -180,6 +180,8 @@ NUMBERS = "".join(f"{i},{i}.5\n" for i in range(40))
     [
         ("", "has no line with the columns' names"),
         ("a,b,a\n1,2,3\n", "must name every column once; repeated: a"),
+        (",\n1,2\n", "must name every column once; one name is empty"),
+        (",,\n1,2,3\n", "must name every column once; one name is empty"),
         ("a,,b\n1,2,3\n", "must name every column once; one name is empty"),
         ("a,b\n1,2\n3\n", r"rows\.csv, line 3: 1 cells under a header of 2 columns"),
         ('a,b\n1,"x\ny"\n3,4,5\n', r"rows\.csv, line 4: 3 cells under a header of 2 columns"),
@@ -218,6 +220,9 @@ def test_a_damaged_compressed_file(tmp_path):
         ({"delimiter": ", "}, "is not one ASCII character"),
         ({"decimal": ",", "delimiter": ","}, "decimal and delimiter are both ','"),
         ({"quote": ";", "delimiter": ";"}, "delimiter and quote are both ';'"),
+        ({"delimiter": "\0"}, "is not one ASCII character"),
+        ({"encoding": "base64"}, "unknown encoding 'base64'; use utf-8"),
+        ({"encoding": "undefined"}, "unknown encoding 'undefined'; use utf-8"),
         ({"encoding": "latin1000"}, "unknown encoding 'latin1000'; use utf-8"),
         ({"comment": ""}, "would leave every line out"),
         ({"decimal": "'"}, "is no decimal mark"),
