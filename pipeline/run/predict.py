@@ -168,10 +168,9 @@ def _batches(
         )
         predictions, wrong = predictor(filled, rows.texts)
         if wrong:
-            first = _told(wrong[0], rows, start)
             if on_error == "fail":
-                raise ConfigError(first)
-            refused.first = refused.first or first
+                raise ConfigError(_told(wrong[0], rows, start))
+            refused.first = refused.first or _told(wrong[0], rows, start)  # it may read the file
             refused.count += len(wrong)
         out = {each.row for each in wrong}
         places = [row for row in range(batch.num_rows) if row not in out]

@@ -24,6 +24,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.feather as feather  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
+from components.arrow_example_gen import csv_blocks  # noqa: E402
 from pipeline.cli.cli import main  # noqa: E402
 
 
@@ -437,6 +438,16 @@ def test_bad_rows_may_be_left_out(models, tmp_path, capfd):
     assert "2 rows left out, which the model cannot take" in told
     assert "line 3: size='wide'" in told
     assert "1 row left out with more or fewer cells than the header" in told
+
+
+def test_only_the_first_bad_row_is_looked_up(models, tmp_path, capfd, monkeypatch):
+    """The look-up reads the file from its start."""
+    found, find = [], csv_blocks.find
+    monkeypatch.setattr(csv_blocks, "find", lambda *args: found.append(find(*args)) or found[-1])
+    file = tmp_path / "rows.csv"
+    file.write_text("id,size,rooms,town\n" + "".join(f"{i},s{i % 3},2,x\n" for i in range(3000)))
+    refusal(capfd, models["regression"], file, "--on-error", "skip")
+    assert [record.line for record in found] == [2]
 
 
 def test_a_file_of_bad_rows_alone(models, tmp_path, capfd):
