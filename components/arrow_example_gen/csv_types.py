@@ -194,9 +194,11 @@ def _count(cells: pa.Array) -> CellCounts:
     plain = _plain(present)
     whole, left = _split(plain, pc.match_substring_regex(plain, _WHOLE))
     zero_led = _sum(pc.match_substring_regex(whole, r"^[+-]?0[0-9]"))
-    is_whole = pc.match_substring_regex(left, _WHOLE_WITH_POINT)
-    beyond = beyond_int64(pc.replace_substring_regex(left, "[.,]0*$", ""))
-    with_point, left = _split(left, pc.and_not(is_whole, beyond))
+    with_point, left = _split(left, pc.match_substring_regex(left, _WHOLE_WITH_POINT))
+    if len(with_point):
+        digits = pc.replace_substring_regex(with_point, "[.,]0*$", "")
+        beyond, with_point = _split(with_point, beyond_int64(digits))
+        left = pa.concat_arrays([beyond, left])
     marks = (_any(pc.match_substring(with_point, ",")), _any(pc.match_substring(with_point, ".")))
     points, left = _split(left, _numbers(left, "."))
     commas, texts = _split(left, pc.match_substring_regex(left, _NUMBER[","]))
@@ -238,7 +240,7 @@ def _any(mask: pa.Array) -> bool:
 
 def _beyond(whole: pa.Array) -> str | None:
     """The first of these whole numbers that int64 does not hold."""
-    beyond = whole.filter(beyond_int64(whole))
+    beyond = whole.filter(beyond_int64(whole)) if len(whole) else whole
     return beyond[0].as_py() if len(beyond) else None
 
 

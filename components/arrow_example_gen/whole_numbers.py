@@ -5,6 +5,7 @@ Python converts 4,300 digits at most, and Arrow none beyond int64.
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,6 +14,8 @@ _LARGEST, _SMALLEST = str(2**63 - 1), str(2**63)  # digits of the smallest, with
 
 def beyond_int64(texts: pa.Array) -> pa.Array:
     """Return which texts are whole numbers that int64 does not hold; of null, false."""
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) < len(_LARGEST):  # as nearly always
+        return pa.array(np.zeros(len(texts), bool))
     texts = pc.fill_null(texts, "")
     digits = pc.replace_substring_regex(texts, r"^[+-]?0*", "")
     is_whole = pc.match_substring_regex(digits, r"^[0-9]+$")
