@@ -71,8 +71,8 @@ def compare(
         weights: `[rows]`, 0 or more.
 
     Returns:
-        The comparison; its numbers are NaN if a label or a prediction is not finite, or if all
-        labels are equal.
+        The comparison; its numbers are NaN if a label or a prediction is not finite, if a label is
+        no class of the model, or if all labels are equal.
     """
     rule = RULES[metric]
     counted = weights > 0.0
@@ -81,6 +81,10 @@ def compare(
     order = np.lexsort([weights, *predictions.T, labels])
     labels, predictions, weights = labels[order], predictions[order], weights[order]
     usable = np.isfinite(labels).all() and np.isfinite(predictions).all()
+    if rule.classes:
+        # Transform writes -1 for a label that is missing or of an unknown class.
+        known = range(max(2, predictions.shape[1]))
+        usable = usable and bool(np.isin(labels, known).all())
     if not usable or len(np.unique(labels)) < 2:
         return Comparison(math.nan, math.nan, 1.0, len(labels))
     answers, value = rule.prepare(predictions)
@@ -102,11 +106,13 @@ class Rule(NamedTuple):
         higher_is_better: The metric's direction.
         constant: (labels, weights) -> the metric of the best constant.
         prepare: Predictions -> what is shuffled, one entry per row, and the metric of it.
+        classes: Whether labels are classes.
     """
 
     higher_is_better: bool
     constant: Callable[[np.ndarray, np.ndarray], float]
     prepare: Callable[[np.ndarray], tuple[np.ndarray, Value]]
+    classes: bool = True
 
 
 def _mean(values: np.ndarray, weights: np.ndarray) -> float:
@@ -197,10 +203,12 @@ def _of_largest(labels: np.ndarray, weights: np.ndarray) -> float:
 
 
 RULES: dict[str, Rule] = {
-    "mean_absolute_error": Rule(False, _deviation, _numbers(_absolute)),
-    "mean_squared_error": Rule(False, _variance, _numbers(_squared)),
-    "root_mean_squared_error": Rule(False, _root(_variance), _numbers(_root(_squared))),
-    "r2": Rule(True, lambda labels, weights: 0.0, _numbers(_r_squared)),
+    "mean_absolute_error": Rule(False, _deviation, _numbers(_absolute), classes=False),
+    "mean_squared_error": Rule(False, _variance, _numbers(_squared), classes=False),
+    "root_mean_squared_error": Rule(
+        False, _root(_variance), _numbers(_root(_squared)), classes=False
+    ),
+    "r2": Rule(True, lambda labels, weights: 0.0, _numbers(_r_squared), classes=False),
     "auc": Rule(True, lambda labels, weights: 0.5, _ranked(_area)),
     "auc_precision_recall": Rule(True, _mean, _ranked(_average_precision)),
     "binary_accuracy": Rule(

@@ -104,8 +104,9 @@ def _rows(report: Report, sources: Sequence[str]) -> list[str]:
     rows: list[str] = []
     for source, places in groupby(order, key=lambda place: sources[place]):
         found = [outputs[place] for place in places]
-        folded = [output for output in found if _is_zero_one(output)] if len(found) > 1 else []
-        shown = [output for output in found if output not in folded]
+        folded, shown = [], []
+        for output in found:
+            (folded if len(found) > 1 and _is_zero_one(output) else shown).append(output)
         lines = [raw.get((source, column.split)) for column in found[0]]
         for output in shown or [None]:
             rows.append(_row(source, output, folded, lines, marked, order=len(rows)))

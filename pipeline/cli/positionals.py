@@ -38,7 +38,9 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
     command: argparse.ArgumentParser = getattr(arguments, "parser", parser)
     options: Sequence[argparse.Action] = getattr(arguments, "positionals", ())
     free = [option for option in options if getattr(arguments, option.dest) is None]
-    unknown = [each for each in rest if each.startswith("-") and each != "-"]
+    end = rest.index("--") if "--" in rest else len(rest)  # behind it, nothing is an option
+    unknown = [each for each in rest[:end] if each.startswith("-") and each != "-"]
+    rest = rest[:end] + rest[end + 1 :]
     if unknown or len(rest) > len(free):
         _reject(command, unknown or rest[len(free) :])
     for option, text in zip(free, rest, strict=False):

@@ -112,9 +112,9 @@ def show(explained: Sequence[Explained], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([_record(one) for one in explained], indent=1, allow_nan=False))
         return
-    console = Console()
+    console = Console(emoji=False)
     if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
+        console = Console(width=PIPE_WIDTH, emoji=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("column", overflow="fold")
     table.add_column("group", overflow="fold")

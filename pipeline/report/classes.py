@@ -98,7 +98,7 @@ def table_of(matrix: Matrix, names: list[str], *, counted: str) -> Table:
     for heading in (counted, "share", "precision", "recall"):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in predicted:
-        table.add_column(f"as {_name(each, names)}", justify="right")
+        table.add_column(Text(f"as {_name(each, names)}"), justify="right")
     for each in shown:
         row = found[each]
         table.add_row(

@@ -67,7 +67,8 @@ def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecor
     table.add_column("node", no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
-    table.add_column(f"outputs, below {short(Path(config.pipeline_root))}", overflow="fold")
+    below = Text(f"outputs, below {short(Path(config.pipeline_root))}")
+    table.add_column(below, overflow="fold")
     for node in state.nodes:
         record = records.get(node.name)
         outputs = record.outputs if record else {}
@@ -78,7 +79,7 @@ def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecor
             node.name,
             Text(result, style="cyan" if result == "cached" else ""),
             duration(node.seconds),
-            "\n".join(uris),
+            Text("\n".join(uris)),
         )
     total = sum(node.seconds for node in state.nodes)
     table.add_row("all nodes", "", duration(total))
@@ -116,7 +117,7 @@ def metrics_table(
         return table
     for name, values in slice_values(evaluation.uri):
         table.add_row(
-            name or "all rows",
+            Text(name or "all rows"),
             *(_count(values.get(metric)) for metric in (ROWS, *weighted)),
             *(_number(values.get(metric)) for metric in (of_label, *names)),
         )

@@ -34,7 +34,7 @@ def table(tuning: TunerConfig, uri: str) -> Table:
         result.add_row(
             str(int(trial["trial_id"]) + 1),
             f"{trial['score']:.4f}",
-            *(_value(trial[column]) for column in columns),
+            *(Text(_value(trial[column])) for column in columns),
             style="bold" if trial is trials[0] else "",
         )
     if len(trials) > _MOST_ROWS:

@@ -63,7 +63,7 @@ def run(
     Raises:
         ConfigError: the preflight found something wrong; nothing has run.
     """
-    out = Console()
+    out = Console(markup=False, emoji=False)
     say = functools.partial(out.print, markup=False, highlight=False, soft_wrap=True)
     if os.environ.get("TF_USE_LEGACY_KERAS", "0").lower() in ("1", "true"):
         say(f"Note: {_LEGACY_KERAS}")
@@ -86,7 +86,9 @@ def _run_alone(config: PipelineConfig, out: Console, *, file: Path | None, verbo
     # Asked now: below, the process's standard output is the log file.
     on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
     with logs.logs_to(log, verbose=verbose) as terminal:
-        console = Console(file=terminal, force_terminal=on_terminal, width=width)
+        console = Console(
+            file=terminal, force_terminal=on_terminal, width=width, markup=False, emoji=False
+        )
         return _run(config, console, file=file, log=log, plain=verbose)
 
 

@@ -125,6 +125,11 @@ def test_a_worse_model_of_the_right_order_is_not_better() -> None:
         ("sparse_categorical_accuracy", np.zeros(20), np.full((20, 2), 0.5)),
         ("mean_absolute_error", np.r_[math.nan, np.arange(19.0)], np.ones((20, 1))),
         ("mean_absolute_error", np.arange(20.0), np.full((20, 1), math.nan)),
+        # Transform's class of a label that is missing or that training does not know.
+        ("sparse_categorical_accuracy", np.arange(20.0) % 3 - 1, np.full((20, 2), 0.5)),
+        ("sparse_categorical_crossentropy", np.arange(20.0) % 3 - 1, np.full((20, 2), 0.5)),
+        ("sparse_categorical_crossentropy", np.arange(20.0) % 3, np.full((20, 2), 0.5)),
+        ("binary_accuracy", np.arange(20.0) % 3, np.linspace(0, 1, 20)[:, None]),
     ],
 )
 def test_rows_that_cannot_tell(metric: str, labels: Any, predictions: Any) -> None:

@@ -64,6 +64,13 @@ def parsed(*argv: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in ("parser", "positionals")}
 
 
+def test_a_name_may_begin_with_a_dash_behind_two():
+    assert parsed("init", "--label", "y", "--", "-x.csv")["data"] == "-x.csv"
+    assert parsed("predict", "model", "--", "-x.csv")["data"] == "-x.csv"
+    with pytest.raises(SystemExit):
+        parsed("init", "-x.csv")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_values_are_taken_without_their_options(command):
     options, words = COMMANDS[command], command.split()

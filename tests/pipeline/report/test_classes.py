@@ -6,6 +6,7 @@ import io
 import math
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from pipeline.report.classes import largest_share, matrix_of, scores, table_of
@@ -72,6 +73,13 @@ def test_the_table_says_what_was_taken_for_what() -> None:
     assert first == ["ham", "8", "0.6154", "0.8571", "0.7500", "6", "2", "0"]
     assert second == ["egg", "4", "0.3077", "0.5000", "0.7500", "1", "3", "0"]
     assert third == ["2", "1", "0.0769", "-", "0.0000", "0", "1", "0"]
+
+
+@pytest.mark.parametrize("name", ["[red]", "[/x]", ":cat:"])
+def test_names_are_shown_as_they_are(name: str) -> None:
+    header, first, *_ = shown(dict(matrix_of(TFMA)), [name, "egg"])
+    assert header[5:7] == ["as", name]
+    assert first[0] == name
 
 
 def test_of_many_classes_only_the_scores() -> None:

@@ -25,7 +25,9 @@ STATE = RunState([NodeState("Trainer", "cached"), NodeState("Evaluator", "done")
 THRESHOLDS = {"binary_accuracy": {"lower_bound": 0.9}, "auc": {"upper_bound": 0.99}}
 
 
-def evaluated(write: Any, folder: Path, evaluation: Any) -> tuple[PipelineConfig, dict[str, Any]]:
+def evaluated(
+    write: Any, folder: Path, evaluation: Any, other: str = "Lima"
+) -> tuple[PipelineConfig, dict[str, Any]]:
     """A configuration, and the records of a run that was not blessed.
 
     The rows of Lima are of one class, so that their AUC is undefined.
@@ -43,7 +45,7 @@ def evaluated(write: Any, folder: Path, evaluation: Any) -> tuple[PipelineConfig
         {
             "bought": [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0],
             "prediction": [0.1, 0.7, 0.4, 0.35, 0.8, 0.2, 0.3, 0.9],
-            "city": ["Oslo"] * 5 + ["Lima"] * 3,
+            "city": ["Oslo"] * 5 + [other] * 3,
         }
     )
     uri = str(folder / "evaluation")
@@ -144,6 +146,16 @@ def test_it_is_what_the_evaluator_found_and_the_terminal_shows(write: Any, tmp_p
     against = found["verdict"]["against_constant"]
     assert against["metric"] == "binary_accuracy"
     assert against["rows"] == 8
+
+
+@pytest.mark.parametrize("city", ["[/x]", "[red]", ":cat:"])
+def test_names_are_shown_as_they_are(write: Any, tmp_path: Path, city: str) -> None:
+    config, records = evaluated(write, tmp_path, {}, city)
+    out = io.StringIO()
+    summary.show_metrics(config, records, Console(file=out, width=200))
+    assert f"city={city}" in out.getvalue()
+    found = summary_of(config, records, STATE, run_id="", rows={})
+    assert {"city": city} in [each["slice"] for each in found["slices"]]
 
 
 @pytest.mark.parametrize(
