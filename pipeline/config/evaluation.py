@@ -91,11 +91,16 @@ class MetricThreshold(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    lower_bound: float | None = Field(default=None, description="The metric must be at least this.")
-    upper_bound: float | None = Field(default=None, description="The metric must be at most this.")
+    lower_bound: float | None = Field(
+        default=None, allow_inf_nan=False, description="The metric must be at least this."
+    )
+    upper_bound: float | None = Field(
+        default=None, allow_inf_nan=False, description="The metric must be at most this."
+    )
     max_loss: float | None = Field(
         default=None,
         ge=0.0,
+        allow_inf_nan=False,
         description=(
             "Against the latest blessed model, the metric may be worse by at most this, in its own "
             "unit. Not applied while no model has been blessed."

@@ -101,10 +101,8 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
         return Proposal(facts.name, None, f"{facts.missing_share:.1%} of the rows have no value")
     if facts.several:
         return _several(facts)
-    if facts.numbers is not None and facts.numbers.minimum == facts.numbers.maximum:
-        return Proposal(facts.name, None, f"constant: always {facts.numbers.minimum:g}")
-    if facts.texts is not None and facts.texts.distinct == 1:
-        return Proposal(facts.name, None, f"constant: always {_shown(facts.texts.top[0][0])}")
+    if is_constant(facts):
+        return _constant(facts, table)
     if facts.numbers is None:
         assert facts.texts is not None
         if facts.dates is None and (repeated := repeated_id_reason(facts)) is not None:
@@ -136,9 +134,7 @@ def label_of(facts: ColumnFacts) -> dict[str, Any]:
     if facts.several:
         raise ValueError(f"--label={name}: rows hold several values; use a column with one")
     values = facts.texts
-    if facts.numbers is not None and facts.numbers.minimum == facts.numbers.maximum:
-        raise ValueError(f"--label={name}: constant, nothing can be learned; use another column")
-    if values is not None and values.distinct == 1:
+    if is_constant(facts):
         raise ValueError(f"--label={name}: constant, nothing can be learned; use another column")
     if facts.numbers is None:
         assert values is not None
@@ -159,6 +155,32 @@ def label_of(facts: ColumnFacts) -> dict[str, Any]:
     if values is not None and low == 0 and high < CODES and values.distinct == high + 1:
         return {"column": name, "kind": "multiclass"}
     return {"column": name, "kind": "regression"}
+
+
+def is_constant(facts: ColumnFacts) -> bool:
+    """Whether all values present are one."""
+    numbers, texts = facts.numbers, facts.texts
+    equal = numbers is not None and numbers.minimum == numbers.maximum
+    return equal or (texts is not None and texts.distinct == 1)
+
+
+def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
+    """A mark ("yes" or nothing) tells the rows that have it from the others."""
+    numbers = facts.numbers
+    value = f"{numbers.minimum:g}" if numbers else _shown(facts.texts.top[0][0])  # type: ignore
+    if facts.missing_share < INDICATOR_SHARE:
+        return Proposal(facts.name, None, f"constant: always {value}")
+    if numbers is None or facts.type == "int":
+        assert facts.texts is not None
+        return _category(facts, facts.texts, table)
+    if f"{facts.name}_missing" in table.names:
+        return Proposal(facts.name, None, f"constant: always {value} or missing")
+    step = SuggestedStep(
+        "marks",
+        {"impute": "mean", "missing_indicator": True, "scale": "z_score"},
+        "One value or none: a 0/1 column says where it is missing.",
+    )
+    return Proposal(facts.name, step, f"{value}; {facts.missing_share:.1%} missing")
 
 
 def _several(facts: ColumnFacts) -> Proposal:
@@ -237,14 +259,20 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
             f"At most {FEW} different values: a 0/1 column for each, one for any other and one for "
             "missing.",
         )
-        return Proposal(name, step, f"{distinct} values, {_top(facts, texts)}")
+        measured = f"{distinct} values, {_top(facts, texts)}"
+        if distinct == 1:
+            measured = f"{_shown(values[0])} or nothing; {facts.missing_share:.1%} missing"
+        return Proposal(name, step, measured)
     if distinct <= MANY:
         step = SuggestedStep(
             "categories",
             {"encode": {"vocabulary": {}}},
-            f"More than {FEW} and at most {MANY:,} different values: an id for each, by frequency.",
+            f"At most {MANY:,} different values: an id for each, by frequency.",
         )
-        return Proposal(name, step, f"{texts.number} values, {_top(facts, texts)}")
+        measured = f"{texts.number} values, {_top(facts, texts)}"
+        if distinct <= FEW:
+            measured += "; 0/1 columns would have names that other columns have"
+        return Proposal(name, step, measured)
     buckets = min(1 << (distinct - 1).bit_length(), HASH_LARGEST)
     step = SuggestedStep(
         "many_values",
@@ -447,7 +475,9 @@ def _top(facts: ColumnFacts, texts: Texts) -> str:
     missing = f"; {facts.missing_share:.1%} missing" if facts.missing else ""
     why = f"; {_beyond(texts.beyond)}" if texts.beyond is not None else ""
     about = "" if texts.exact else "about "
-    return f"most often {_shown(value)} ({about}{count / facts.present:.0%}){missing}{why}"
+    share = count / facts.present
+    percent = f"{share:.0%}" if share >= 0.01 else f"{100 * share:.1g}%"
+    return f"most often {_shown(value)} ({about}{percent}){missing}{why}"
 
 
 def _beyond(value: str) -> str:

@@ -29,7 +29,7 @@ from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, sour
 from pipeline.features.feature_rules import label_of
 from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
-from pipeline.features.split_sizes import FEW_ROWS, SplitSizes, split_sizes
+from pipeline.features.split_sizes import FEW_ROWS, LEAST_ROWS, SplitSizes, split_sizes
 from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
 
 FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by their hash looks like
@@ -208,6 +208,9 @@ def likely_label(data: DataFacts) -> tuple[str, str]:
     """
     by_name = {column.name.lower(): column for column in data.columns}
     named = [by_name[name] for name in _TARGET_NAMES if name in by_name]
+    if data.rows < LEAST_ROWS:
+        rows = "1 row is" if data.rows == 1 else f"{data.rows} rows are"
+        raise ConfigError(f"--data: {rows} too few to train a model; use at least {LEAST_ROWS}")
     for column in [*named, *reversed(data.columns)]:
         try:
             label_of(column)
@@ -239,9 +242,10 @@ def training(rows: int, columns: int = 1) -> list[str]:
     wide = is_wide(rows, columns)
     if wide:
         model = WIDE
+    noun = "step" if steps == 1 else "steps"
     return [
         "training:",
-        f"  # For {rows:,} training rows: {steps:,} steps an epoch. The best epoch is kept, and",
+        f"  # For {rows:,} training rows: {steps:,} {noun} an epoch. The best epoch is kept, and",
         f"  # training stops after {patience} epochs without improvement.",
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",

@@ -134,9 +134,8 @@ def is_code(facts: ColumnFacts) -> bool:
     is_smooth = texts.exact and rows >= 5 and _is_smooth(texts.top, distinct)
     if distinct > _MOST_CODES or rows < 5 or is_smooth or numbers.zeros > 0.2 * facts.present:
         return False
-    return name_hints.is_category_name(name) or (
-        name_hints.may_be_category_name(name) and from_list
-    )
+    hinted = name_hints.may_be_category_name(name) or name_hints.entity_of(name) is not None
+    return name_hints.is_category_name(name) or (hinted and from_list)
 
 
 def _digits(number: float) -> int:

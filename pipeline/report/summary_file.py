@@ -125,7 +125,7 @@ def _slices(config: PipelineConfig, evaluation: str, names: Any) -> list[dict[st
     ):
         found.append(
             {
-                "slice": {str(column): value for column, value in key},
+                "slice": {str(column): _strict(value) for column, value in key},
                 "rows": _count(values.get(ROWS)),
                 "weights": _finite(values.get(WEIGHTS)) if weighted else None,
                 "metrics": {name: _finite(values.get(name)) for name in names},
@@ -166,6 +166,11 @@ def _output(records: Mapping[str, NodeRecord], node: str, key: str) -> str | Non
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
+
+
+def _strict(value: Any) -> Any:
+    """A slice's value; NaN and infinities, which JSON lacks, as text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _count(value: float | None) -> int | None:

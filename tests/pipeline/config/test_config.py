@@ -215,6 +215,8 @@ def test_a_threshold_without_a_bound(write):
 
 
 def test_bounds_that_no_metric_meets(write):
+    for bound in ("lower_bound: .nan", "upper_bound: .inf", "max_loss: .inf"):
+        assert "finite" in refusal(write(), f"evaluation.thresholds.auc={{{bound}}}")
     text = refusal(write(), "evaluation.thresholds.auc={lower_bound: 0.9, upper_bound: 0.5}")
     assert "lower_bound=0.9 is above upper_bound=0.5" in text
 

@@ -109,12 +109,37 @@ def test_imputation_follows_the_share_of_missing_values() -> None:
     assert options(replace(a_float("normal"), missing=9_501)) is None
 
 
+def test_one_value_or_none_is_a_mark() -> None:
+    """`has_pool`: "yes" or nothing. Which rows have it may tell much of the label."""
+    text, whole = a_text(["yes"]), an_int(np.full(ROWS, 3))
+    assert options(replace(text, missing=5_000)) == {"encode": {"one_hot": {"values": ["yes"]}}}
+    assert options(replace(whole, missing=5_000)) == {"encode": {"one_hot": {"values": ["3"]}}}
+    number = replace(whole, type="float", texts=None, missing=5_000)
+    assert options(number) == {"impute": "mean", "missing_indicator": True, "scale": "z_score"}
+    assert options(number, TableFacts(frozenset({"x", "x_missing"}))) is None
+    for each in (text, whole, number):
+        assert options(replace(each, missing=5)) is None
+        assert options(replace(each, missing=9_900)) is None
+
+
+def test_what_is_said_of_categories_is_true() -> None:
+    table = TableFacts(frozenset({"x", "x=a"}))
+    found = propose(a_text(["a", "b"]), table)
+    assert found.step is not None
+    assert found.step.options == {"encode": {"vocabulary": {}}}
+    assert "More than" not in found.step.why
+    assert "names that other columns have" in found.measured
+    rare = propose(a_text([f"v{i}" for i in range(900)]), TABLE)
+    assert f"({100 * (ROWS // 900) / ROWS:.1g}%)" in rare.measured
+
+
 @pytest.mark.parametrize(
     ("values", "name", "expected"),
     [
         (np.arange(ROWS) % 2, "x", {"scale": "none"}),
         (np.arange(ROWS) % 3 - 1, "x", {"encode": {"one_hot": {"values": ["-1", "0", "1"]}}}),
         (np.arange(ROWS) % 24, "start_hour", {"encode": {"integer": {"size": 24}}}),
+        (np.arange(ROWS) % 25 + 1, "store", {"encode": {"integer": {"size": 26}}}),
         (np.arange(ROWS) % 24, "age", {"scale": "min_max"}),  # an amount: 23 is beside 22
         (np.arange(ROWS) % 700 * 100 + 10_000, "zip_code", {"encode": {"vocabulary": {}}}),
         (np.arange(ROWS) % 700 * 100, "weight", {"scale": "min_max"}),

@@ -265,6 +265,13 @@ def test_a_label_that_no_model_can_be_judged_on(labels, told, tmp_path, capsys, 
     assert not (tmp_path / "small.yaml").exists()
 
 
+def test_a_table_of_one_row_is_too_small(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.csv").write_text("a,b,y\n1.5,x,1\n")
+    assert main(["init", "one.csv"]) == 2
+    assert "1 row is too few" in capsys.readouterr().err
+
+
 def test_what_run_would_refuse_is_not_written(table, tmp_path):
     def refuse(config):
         assert config.data.path == str(table)

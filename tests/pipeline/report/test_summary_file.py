@@ -148,6 +148,18 @@ def test_it_is_what_the_evaluator_found_and_the_terminal_shows(write: Any, tmp_p
     assert against["rows"] == 8
 
 
+def test_a_slice_that_is_no_number_is_a_text(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, records = evaluated(write, tmp_path, {})
+    (_, metrics), *_ = summary.slices_of(records["Evaluator"].output("evaluation").uri)
+    rows = [((), metrics), ((("fare", math.nan),), metrics)]
+    monkeypatch.setattr(summary, "slices_of", lambda uri: rows)
+    file = write_summary(config, records, STATE, run_id="", rows={})
+    found = strict(file.read_text(encoding="utf-8"))
+    assert [each["slice"] for each in found["slices"]] == [{}, {"fare": "nan"}]
+
+
 @pytest.mark.parametrize("city", ["[/x]", "[red]", ":cat:"])
 def test_names_are_shown_as_they_are(write: Any, tmp_path: Path, city: str) -> None:
     config, records = evaluated(write, tmp_path, {}, city)
