@@ -13,7 +13,7 @@ from typing import Any
 from tfx.components.example_gen import driver as tfx_driver
 from tfx.components.example_gen.input_processor import InputProcessor
 from tfx.dsl.io import fileio
-from tfx.proto import example_gen_pb2, range_config_pb2
+from tfx.proto import example_gen_pb2
 from tfx.types import Artifact
 from tfx.utils import io_utils
 
@@ -21,7 +21,6 @@ from components.arrow_example_gen.file_patterns import escape
 from components.arrow_example_gen.spans import SEPARATOR, Span, has_placeholders, latest_spans
 
 _PROTO: Any = example_gen_pb2
-_RANGE: Any = range_config_pb2
 
 
 class SpanProcessor(InputProcessor):
