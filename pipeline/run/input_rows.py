@@ -233,7 +233,11 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
         read = rows()
         while some := list(islice(read, BATCH_ROWS)):
             lines.extend(row.line for row in some)
-            yield json_batch(some, found.columns, found.needed, formatted=options.formatted)
+            try:
+                batch = json_batch(some, found.columns, found.needed, formatted=options.formatted)
+            except ValueError as error:
+                raise ValueError(f"{shown}, {error}") from None
+            yield batch
 
     found = InputRows(shown, [], iter(()), _number_texts(options), unreadable=unreadable)
     found.why_unreadable = "which are no JSON objects of values"

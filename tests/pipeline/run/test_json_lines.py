@@ -163,6 +163,13 @@ def test_numbers_of_a_column_whose_texts_have_a_format(tmp_path):
     rows.append(JsonRow(3, {"x": "1.234,5"}))
     with pytest.raises(ValueError, match="line 1 to 3: column 'x' has texts among numbers"):
         json_batch(rows, ["x"], {"x": "float"}, formatted=options.formatted)
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(f"{json.dumps(row.values)}\n" for row in rows))
+    opened_rows = open_rows([file], "rows.jsonl", "jsonl", options, skip=False)
+    with pytest.raises(
+        ConfigError, match=r"--data: rows\.jsonl, line 1 to 3: column 'x' has texts"
+    ):
+        read(opened_rows)
 
 
 @given(st.lists(st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(width=32)))
