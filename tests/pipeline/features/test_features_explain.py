@@ -51,6 +51,13 @@ def test_a_name_with_brackets_is_shown_as_it_is(capsys: Any) -> None:
     assert re.split(r" {2,}", line.strip()) == cells
 
 
+def test_a_name_with_colons_is_no_emoji(capsys: Any) -> None:
+    show([Explained(CHAINS.Chain(":cat:", "g", (), (":dog:",), 1), 0.25)], as_json=False)
+    shown = capsys.readouterr().out
+    assert ":cat:" in shown
+    assert ":dog:" in shown
+
+
 def test_missing_is_the_share_of_the_rows_that_were_analyzed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
