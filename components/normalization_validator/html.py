@@ -25,6 +25,9 @@ from components.normalization_validator.report import (
 _Output = tuple[ColumnStatistics, ...]
 """A transformed column in each split, train first."""
 
+_Marked = dict[str, dict[tuple[str, str], str]]
+"""Column -> (split, cell) -> sentences of the violated limits."""
+
 _CELL_OF = {
     "mean": "mean",
     "std": "std",
@@ -130,11 +133,12 @@ def _holds_zero_one(column: ColumnStatistics) -> bool:
     return sum(counts[place] for place in at if 0 <= place < len(counts)) == sum(counts)
 
 
-def _by_cell(violations: Sequence[Violation]) -> dict[tuple[str, str, str], str]:
-    marked: dict[tuple[str, str, str], str] = {}
+def _by_cell(violations: Sequence[Violation]) -> _Marked:
+    marked: _Marked = {}
     for v in violations:
-        key = (v.column, v.split, _CELL_OF[v.statistic])
-        marked[key] = f"{marked[key]}\n{v.message}" if key in marked else v.message
+        cells = marked.setdefault(v.column, {})
+        key = (v.split, _CELL_OF[v.statistic])
+        cells[key] = f"{cells[key]}\n{v.message}" if key in cells else v.message
     return marked
 
 
@@ -143,7 +147,7 @@ def _row(
     output: _Output | None,
     folded: Sequence[_Output],
     raw: Sequence[RawColumn | None],
-    marked: dict[tuple[str, str, str], str],
+    marked: _Marked,
     *,
     order: int,
 ) -> str:
@@ -154,12 +158,12 @@ def _row(
         output: What the row is about; None: of all outputs of 0 and 1.
         folded: Outputs that are listed below the name.
         raw: The raw column in each split, where that is known and shown here.
-        marked: Column, split and cell of each violated limit -> its sentences.
+        marked: Sentences of each violated limit, by column, then by split and cell.
         order: The row's place, from 0.
     """
     columns = output or folded[0]
     names = {column.name for column in (columns[0], *(each[0] for each in folded))}
-    is_violated = any(name in names for name, _, _ in marked)
+    is_violated = not names.isdisjoint(marked)
     window = common_window([c.histogram for c in output or () if c.histogram is not None])
     name = source if output is None else output[0].name
     cells = [
@@ -178,7 +182,7 @@ def _name_cell(
     source: str,
     output: _Output | None,
     folded: Sequence[_Output],
-    marked: dict[tuple[str, str, str], str],
+    marked: _Marked,
 ) -> str:
     kind = NONE
     tag = ""
@@ -201,7 +205,7 @@ def _breakable(name: str) -> str:
     return escape(name).replace("_", "_<wbr/>")
 
 
-def _folded(outputs: Sequence[_Output], marked: dict[tuple[str, str, str], str]) -> str:
+def _folded(outputs: Sequence[_Output], marked: _Marked) -> str:
     """The list of outputs of 0 and 1: the share of 1 in each split."""
     if not outputs:
         return ""
@@ -210,7 +214,7 @@ def _folded(outputs: Sequence[_Output], marked: dict[tuple[str, str, str], str])
         shares = ", ".join(
             f"{c.split} {NONE if c.mean is None else percent(c.mean)}" for c in output
         )
-        messages = [m for (name, _, _), m in marked.items() if name == output[0].name]
+        messages = marked.get(output[0].name, {}).values()
         css = f' class="bad" title="{escape(chr(10).join(messages))}"' if messages else ""
         is_open = is_open or (' open="open"' if messages else "")
         items.append(f"<li{css}>{escape(output[0].name)}: 1 in {escape(shares)}</li>")
@@ -228,14 +232,14 @@ def _cell(lines: Sequence[str], css: str, order: int | str) -> str:
 _NUMBERS = ("mean", "std", "min", "max", "moved", "shift", "imputed", "non_finite")
 
 
-def _numbers(key: str, output: _Output, marked: dict[tuple[str, str, str], str]) -> str:
+def _numbers(key: str, output: _Output, marked: _Marked) -> str:
     """A cell with the number of each split in a line; rows sort by the largest of them."""
     lines, values = [], []
     for column in output:
         value, text = _number(key, column)
         if value is not None and not math.isnan(value):
             values.append(float(value))
-        message = marked.get((column.name, column.split, key))
+        message = marked.get(column.name, {}).get((column.split, key))
         css = f' class="bad" title="{escape(message)}"' if message else ""
         lines.append(f"<div{css}>{escape(text)}</div>")
     largest = repr(max(values)) if values else ""
