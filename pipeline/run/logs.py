@@ -55,3 +55,17 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
             os.close(descriptor)
         if tee:
             tee.wait(timeout=10)
+
+
+@contextlib.contextmanager
+def absl_to_stderr() -> Iterator[None]:
+    """Let absl write to the present `sys.stderr`, not to the one that was there at its import."""
+    import absl.logging
+
+    handler = absl.logging.get_absl_handler().python_handler
+    before = handler.stream
+    handler.stream = sys.stderr
+    try:
+        yield
+    finally:
+        handler.stream = before

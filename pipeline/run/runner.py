@@ -85,7 +85,7 @@ def _run_alone(config: PipelineConfig, out: Console, *, file: Path | None, verbo
     out.print(f"Pipeline {config.name}; log: {summary.short(log)}", highlight=False, soft_wrap=True)
     # Asked now: below, the process's standard output is the log file.
     on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
-    with logs.logs_to(log, verbose=verbose) as terminal:
+    with logs.logs_to(log, verbose=verbose) as terminal, logs.absl_to_stderr():
         console = Console(
             file=terminal, force_terminal=on_terminal, width=width, markup=False, emoji=False
         )
@@ -193,8 +193,6 @@ def _prepare(config: PipelineConfig):
 
     absl.logging.use_absl_handler()
     absl.logging.set_verbosity(absl.logging.INFO)
-    # The handler keeps the stream that it was made with, which is no longer ours.
-    absl.logging.get_absl_handler().python_handler.stream = sys.stderr
     return LocalDagRunner(), create_pipeline(config)
 
 

@@ -26,7 +26,7 @@ def write_year(folder: Path, year: int, rows: int) -> None:
     (folder / "_SUCCESS").touch()
 
 
-def test_run_predict_and_explain(tmp_path, capfd):
+def test_run_predict_and_explain(tmp_path, capfd, pipeline):
     folder = tmp_path / "a[1] {x}*"
     for year in (2020, 2021):
         write_year(folder / "sales", year, 60)
@@ -43,7 +43,10 @@ def test_run_predict_and_explain(tmp_path, capfd):
         "features": {"groups": groups, "label": {"column": "y", "kind": "binary"}},
         "normalization": {"on_failure": "warn"},
         "training": {"global_batch_size": 20, "epochs": 1},
-        "evaluation": {"thresholds": {"auc": {"lower_bound": 0.0}}},
+        "evaluation": {
+            "thresholds": {"auc": {"lower_bound": 0.0}},
+            "require_better_than_constant": False,
+        },
         "output": {"folder": "out"},
     }
     file = folder / "p.yaml"
@@ -51,7 +54,8 @@ def test_run_predict_and_explain(tmp_path, capfd):
     assert main(["run", "--config", str(file)]) == 2
     assert f"output.folder={folder / 'out'}" in capfd.readouterr().err
     out = tmp_path / "out"
-    assert main(["run", "--config", str(file), "--set", f"output.folder={out}"]) == 0
+    result = pipeline("run", "--config", file, f"--set=output.folder={out}")
+    assert result.code == 0, result.output
     model = str(out / "serving_model")
     found = {}
     for data in ("held", "held/year=*/*.parquet"):
