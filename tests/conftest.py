@@ -14,10 +14,12 @@ import pytest
 os.environ["TF_USE_LEGACY_KERAS"] = "0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+# A busy machine is slow: no test fails for that.
+_PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("patient", **_PATIENT)
 # A merge must not depend on the draw: CI takes the same examples each time, a developer new ones.
-hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True)
-if os.environ.get("CI"):
-    hypothesis.settings.load_profile("ci")
+hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True, **_PATIENT)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "patient")
 
 
 # Folders whose tests share what takes long to make.

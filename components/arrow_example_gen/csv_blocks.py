@@ -204,7 +204,7 @@ def _present(cells: pa.Array, missing: pa.Array) -> pa.Array:
 def _what_is_wrong(
     file: str, header: CsvHeader, options: CsvOptions, *, skip: bool
 ) -> ValueError | None:
-    """The first row that cannot be read, in words; `skip`: those of other lengths are left out."""
+    """Return the error of the first unreadable row; `skip`: of another length is no error."""
     number = len(header.names)
     try:
         for line, cells in _rows(file, header, options):

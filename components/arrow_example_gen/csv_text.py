@@ -29,7 +29,7 @@ class Undecodable(NamedTuple):
 
 
 def encoding_of(file: str) -> str:
-    """Return the encoding that a file's first bytes tell: a byte order mark, or NULs of UTF-16."""
+    """Return the encoding by a file's first bytes: a byte order mark, or NULs of UTF-16."""
     with open_decompressed(file) as stream:
         start = stream.read(4)
     marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
@@ -109,7 +109,7 @@ def find_undecodable(file: str, encoding: str) -> Undecodable | None:
 
 
 def _first_undecodable(decoder: Any, data: bytes, line: int) -> Undecodable:
-    """Decode byte by byte: how much of `data` is text, only the decoder tells."""
+    """Decode byte by byte: only the decoder knows how much of `data` is text."""
     try:
         for place in range(len(data)):
             line += decoder.decode(data[place : place + 1]).count("\n")

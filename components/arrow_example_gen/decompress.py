@@ -86,7 +86,7 @@ class DamagedFile(ValueError):
 
 
 def content_name(path: str) -> str:
-    """Return a path as it would be decompressed: its end tells the format.
+    """Return a path as it would be decompressed: its ending names the format.
 
     Args:
         path: of a file, which need not be there; its suffix may be in any capitalisation.

@@ -1,6 +1,6 @@
 """Whether a model is better than a constant on the same rows, as a metric of TFMA.
 
-It is 1 if both hold, 0 if one does not, and NaN if the rows cannot tell:
+It is 1 if both hold, 0 if one does not, and NaN if the rows do not allow a comparison:
 
 - The model's value of the metric is better than that of the best constant of these very rows: their
   median for absolute errors, their mean for squared ones, their shares of the classes.
@@ -53,7 +53,7 @@ class Comparison(NamedTuple):
 
     @property
     def better(self) -> float:
-        """1 or 0; NaN if the rows cannot tell."""
+        """1 or 0; NaN if the rows do not allow a comparison."""
         if not (math.isfinite(self.model) and math.isfinite(self.constant)):
             return math.nan
         return float(self.chance <= MOST_BY_CHANCE)

@@ -1,4 +1,4 @@
-"""What this process's command line is called, for commands that it tells the user to run."""
+"""What this process's command line is called, for commands that it suggests to the user."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pipeline.common.number_text import is_number
 from pipeline.data.csv_readings import Reading, read_in_ways, sample_texts
 from pipeline.data.csv_units import holding, possible_units, read_alike, readings_of
 from pipeline.data.csv_words import missing_words
@@ -78,7 +79,7 @@ def look_closer(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> Cl
         units = possible_units(texts)
         forms = readings_of(units[0]) if len(units) == 1 else []
         readings = Reading(decimal), Reading(None)
-        shown = next((text for text in texts if not _is_number(text)), "")
+        shown = next((text for text in texts if not is_number(text)), "")
         columns.append(_Column(name, shown, others[name], units, *readings, forms))
     read_in_ways(table, {column.name: column.readings for column in columns})
     closer = Closer()
@@ -142,7 +143,7 @@ def _decide(
 
 
 def _mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> str:
-    """The decimal mark of numbers like 1.234 or 1,234; "" where nothing tells it.
+    """The decimal mark of numbers like 1.234 or 1,234; "" where it is ambiguous.
 
     Money has rarely three decimals, whatever mark other columns of a machine's numbers have.
     """
@@ -152,14 +153,6 @@ def _mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> str:
     if form.thousands == ",":
         return "." if delimiter == "," or marks == {"."} else ""
     return "." if marks <= {"."} and (form.unit == "%" or (marks and not form.unit)) else ""
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _format(reading: Reading) -> NumberFormat:

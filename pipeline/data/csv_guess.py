@@ -89,9 +89,9 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
             return CsvGuess(options, tuple(reasons))
         except csv_types.MixedColumn as mixed:
             options = options.model_copy(update={"text": (*options.text, mixed.column)})
-            told = f"text: {mixed.column!r} has texts among its numbers, {mixed.value!r}"
+            sentence = f"text: {mixed.column!r} has texts among its numbers, {mixed.value!r}"
             if not any(reason.startswith(f"text: {mixed.column!r}") for reason in reasons):
-                reasons.append(f"{told} for one: it stays text.")
+                reasons.append(f"{sentence} for one: it stays text.")
 
 
 def _counted(table: CsvTable) -> Counts:

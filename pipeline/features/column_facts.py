@@ -166,7 +166,7 @@ def source_of(path: str) -> Source:
     """A file's format by its name.
 
     Raises:
-        ConfigError: its name does not tell, or its compression is not supported.
+        ConfigError: its name does not say, or its compression is not supported.
     """
     if Path(path).is_dir():
         return source_of_folder(Path(path))
@@ -178,7 +178,7 @@ def source_of(path: str) -> Source:
         if suffix.lower() in SUFFIXES:
             return SUFFIXES[suffix.lower()]
     raise ConfigError(
-        f"--data={path}: its name does not tell its format; add --source, one of "
+        f"--data={path}: its name does not say its format; add --source, one of "
         + ", ".join(SOURCES)
     )
 

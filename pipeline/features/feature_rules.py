@@ -22,6 +22,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.common.number_text import is_number
 from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
 from pipeline.features.date_counter import EPOCHS
 from pipeline.features.date_facts import DateFacts
@@ -165,7 +166,7 @@ def is_constant(facts: ColumnFacts) -> bool:
 
 
 def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
-    """A mark ("yes" or nothing) tells the rows that have it from the others."""
+    """A mark ("yes" or nothing) separates the rows that have it from the others."""
     numbers = facts.numbers
     value = f"{numbers.minimum:g}" if numbers else _shown(facts.texts.top[0][0])  # type: ignore
     if facts.missing_share < INDICATOR_SHARE:
@@ -206,9 +207,9 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     if texts.beyond is not None and distinct > FEW:
         return Proposal(name, None, f"{texts.number} whole numbers, {_beyond(texts.beyond)}")
     counted = sum(count for _, count in texts.top)
-    numeric = sum(count for text, count in texts.top if _is_number(text))
+    numeric = sum(count for text, count in texts.top if is_number(text))
     if numeric >= 0.9 * counted and distinct > FEW:
-        others = [text for text, _ in texts.top if not _is_number(text)]
+        others = [text for text, _ in texts.top if not is_number(text)]
         if others:  # else they are said to be codes
             return Proposal(
                 name,
@@ -437,7 +438,7 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
     if dates.form is not None:
         measured += f", as {_shown(dates.example)}"
     if dates.doubt is not None:
-        measured += f" (or {dates.doubt}: day and month cannot be told apart)"
+        measured += f" (or {dates.doubt}: day and month are ambiguous)"
     options: dict[str, Any] = {} if dates.form is None else {"format": dates.form}
     if dates.unit not in (None, "seconds"):
         options["unit"] = dates.unit
@@ -491,11 +492,3 @@ def _beyond(value: str) -> str:
 def _shown(text: str) -> str:
     short = text if len(text) <= 30 else text[:29] + "…"
     return repr(short)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

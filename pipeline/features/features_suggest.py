@@ -247,11 +247,11 @@ def _render(
 def _of_which_rows(data: DataFacts) -> list[str]:
     if data.every == 1:
         return []
-    told = (
+    comment = (
         "Counts, ranges and means are those of all rows. Percentiles, skew and what is compared "
         f"with the label are of a sample of {data.sample_rows:,} rows."
     )
-    return textwrap.wrap(told, WIDTH, initial_indent="# ", subsequent_indent="# ")
+    return textwrap.wrap(comment, WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
 def _comment(text: str, indent: str) -> list[str]:

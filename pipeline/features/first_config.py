@@ -372,8 +372,8 @@ def _guess(path: str, source: Source, header: bool | None) -> CsvGuess | None:
     """How CSV is written; None for other files, and for those that `measure` refuses."""
     if source != "csv":
         if header is not None:
-            told = "--header" if header else "--no-header"
-            raise ConfigError(f"{told}: the data are {source}, and only CSV has such a line.")
+            option = "--header" if header else "--no-header"
+            raise ConfigError(f"{option}: the data are {source}, and only CSV has such a line.")
         return None
     return guess_csv(files(path, "--data", base="the working directory"), header)
 

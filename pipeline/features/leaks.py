@@ -1,14 +1,15 @@
 """Columns that give the label away, or that alone predict it suspiciously well.
 
 What such a column knows is seldom known when a prediction is wanted; a model that has it looks
-perfect until it is used. Statistics cannot tell a leak from a law (`y = 2x`), so there are kinds:
+perfect until it is used. Statistics cannot distinguish a leak from a law (`y = 2x`), so there are
+kinds:
 
     copy    the label under other names: equal to it, one name for each, a code or being missing
             that determines it
     law     a number in the label's order
     strong  a column that alone explains almost all of the label, or separates its classes
 
-`choose` leaves out copies, and laws if the other columns tell something of the label too. It keeps
+`choose` leaves out copies, and laws if the other columns also predict the label. It keeps
 what is strong.
 """
 
@@ -43,7 +44,7 @@ STRONG_CLASS = 0.8
 """Brier skill score from which on a column is strong; a code right in 96 % of rows has 0.85."""
 
 NOTHING = 0.02
-"""Explained share below which a column tells nothing of the label."""
+"""Explained share below which a column does not predict the label."""
 
 MAY_GIVE_AWAY = (
     "these features may give the label away. Remove those whose values are not known when a "
@@ -126,7 +127,7 @@ def choose(leaks: Leaks, usable: Collection[str]) -> Choice:
         usable: The columns that would be features.
 
     Returns:
-        Copies and laws as left out, but laws as kept if no other usable column tells anything of
+        Copies and laws as left out, but laws as kept if no other usable column predicts anything of
         the label, and all as kept if there is no other usable column.
     """
     others = [name for name in usable if _kind(leaks, name) in (None, "strong")]
@@ -324,7 +325,9 @@ def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
         determined = len(pairs) == len(different)
         runs = 1 + int(np.count_nonzero(np.diff(classes[np.argsort(values, kind="stable")])))
         if determined and runs == distinct:
-            return Leak("strong", f"separates the label's {distinct} values by ranges of its own")
+            return Leak(
+                "strong", f"separates the label's {distinct} values by ranges of its values"
+            )
         whole = (values == np.round(values)).all()
         few = len(different) <= len(values) // _ROWS_PER_CODE
         if whole and few and _determines(explained(np.ravel(codes), _some(truth.target, rows))):

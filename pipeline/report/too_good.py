@@ -36,7 +36,7 @@ def too_good(values: Mapping[str, float], found: Baselines | None) -> list[str]:
         name = repr(strongest.column)
         if strongest.share < _EXPLAINS:
             return [
-                f"{question}. No single column explains it: {name} tells most of the label, "
+                f"{question}. No single column explains it: {name} predicts most of the label, "
                 f"{strongest.share:.0%}. Check for columns that give it away together"
             ]
         return [

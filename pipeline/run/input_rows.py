@@ -81,7 +81,7 @@ def format_of(path: str) -> InputFormat:
     """A file's format by its name.
 
     Raises:
-        ConfigError: its name does not tell, or its compression is not supported.
+        ConfigError: its name does not say, or its compression is not supported.
     """
     if path == STANDARD_INPUT:
         return "csv"
@@ -94,7 +94,7 @@ def format_of(path: str) -> InputFormat:
     if suffix in _ENDINGS:
         return _ENDINGS[suffix]
     raise ConfigError(
-        f"--data={path}: its name does not tell its format; add --source "
+        f"--data={path}: its name does not say its format; add --source "
         "csv, parquet, arrow, tfrecord or jsonl"
     )
 
@@ -164,13 +164,13 @@ def _csv(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputRow
         found = csv_blocks.find(str(file), header, options, lambda row: row[column] == text)
         return f", line {found.line}" if found else ""
 
-    first = next(_told(batches(), file, shown), None)
+    first = next(_with_shown_path(batches(), file, shown), None)
     unreadable.clear()
     texts = _number_texts(options)
     if first is not None:
         decimal = csv_types.decimal_of(csv_types.count(first), options, header.delimiter)
         texts = replace(texts, decimal=decimal)
-    found = _told(batches(), file, shown)
+    found = _with_shown_path(batches(), file, shown)
     return InputRows(shown, table.columns, found, texts, place, unreadable)
 
 
@@ -188,7 +188,7 @@ def _parquet(files: Sequence[Path], shown: str, source: Source) -> InputRows:
         for batch in batches(group, names)
         for start in range(0, batch.num_rows, BATCH_ROWS)
     )
-    return InputRows(shown, names, _told(found, files[0], shown))
+    return InputRows(shown, names, _with_shown_path(found, files[0], shown))
 
 
 def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
@@ -214,7 +214,7 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
             columns = [of[name] if name in of else pa.nulls(block.rows) for name in names]
             yield pa.RecordBatch.from_arrays(columns, names)
 
-    found = _told(batches(), file, shown)
+    found = _with_shown_path(batches(), file, shown)
     why = "as damaged or no tf.Example"
     return InputRows(shown, names, found, unreadable=unreadable, why_unreadable=why)
 
@@ -242,13 +242,15 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
     found = InputRows(shown, [], iter(()), _number_texts(options), unreadable=unreadable)
     found.why_unreadable = "which are no JSON objects of values"
     found.line_of = lines.__getitem__
-    found.columns = list(dict.fromkeys(n for row in _told(rows(), file, shown) for n in row.values))
+    found.columns = list(
+        dict.fromkeys(n for row in _with_shown_path(rows(), file, shown) for n in row.values)
+    )
     unreadable.clear()
-    found.batches = _told(batches(), file, shown)
+    found.batches = _with_shown_path(batches(), file, shown)
     return found
 
 
-def _told(batches: Iterator[Any], file: Path, shown: str) -> Iterator[Any]:
+def _with_shown_path(batches: Iterator[Any], file: Path, shown: str) -> Iterator[Any]:
     """What cannot be read, in words of the command line."""
     try:
         yield from batches
@@ -259,9 +261,9 @@ def _told(batches: Iterator[Any], file: Path, shown: str) -> Iterator[Any]:
 
 
 def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
-    told = str(error).replace(str(file), shown)
-    if "is no TFRecord file" in told:
-        told += " Name its format by --source."
-    if "data.csv." in told:
-        told += " --config names a pipeline's YAML whose data.csv says so."
-    return ConfigError(f"--data: {told}")
+    message = str(error).replace(str(file), shown)
+    if "is no TFRecord file" in message:
+        message += " Name its format by --source."
+    if "data.csv." in message:
+        message += " --config names a pipeline's YAML whose data.csv says so."
+    return ConfigError(f"--data: {message}")

@@ -43,7 +43,7 @@ class _Refused:
     unreadable: list[str] = field(default_factory=list)
     why_unreadable: str = ""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """A line, empty where there are none."""
         lines = []
         if self.count:
@@ -110,16 +110,15 @@ def predict(
         batches = _batches(predictor, rows, kept, refused, on_error)
         first = next(batches, None)
         if first is None:
-            told = refused.told()
-            raise ConfigError(f"--data={source}: " + (told or "no rows."))
+            raise ConfigError(f"--data={source}: {refused.describe() or 'no rows.'}")
         if output is None:
             shown = kept if keep is not None else []
             _show(first, shown, [kept.index(name) for name in shown])
         else:
             written = _write(kept, first, batches, output)
-            told = f"{written:,} rows with predictions of {version}: {output}"
-            print(told, file=message_stream(output))
-        for line in filter(None, (refused.told(), predictor.unseen.describe())):
+            message = f"{written:,} rows with predictions of {version}: {output}"
+            print(message, file=message_stream(output))
+        for line in filter(None, (refused.describe(), predictor.unseen.describe())):
             print(line, file=sys.stderr)
     return 0
 
@@ -169,8 +168,10 @@ def _batches(
         predictions, wrong = predictor(filled, rows.texts)
         if wrong:
             if on_error == "fail":
-                raise ConfigError(_told(wrong[0], rows, start))
-            refused.first = refused.first or _told(wrong[0], rows, start)  # it may read the file
+                raise ConfigError(_error_message(wrong[0], rows, start))
+            refused.first = refused.first or _error_message(
+                wrong[0], rows, start
+            )  # it may read the file
             refused.count += len(wrong)
         out = {each.row for each in wrong}
         places = [row for row in range(batch.num_rows) if row not in out]
@@ -181,7 +182,7 @@ def _batches(
         start += batch.num_rows
 
 
-def _told(wrong: Wrong, rows: InputRows, start: int) -> str:
+def _error_message(wrong: Wrong, rows: InputRows, start: int) -> str:
     place = rows.place(wrong.column, wrong.value) or f", row {start + wrong.row + 1}"
     if rows.line_of is not None:
         place = f", line {rows.line_of(start + wrong.row)}"

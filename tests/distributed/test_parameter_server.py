@@ -20,7 +20,7 @@ def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
 
     Then as many at once as there is room for; a worker is killed in the middle and started again.
     """
-    back, told, pids = tmp_path / "back", {}, {}
+    back, printed, pids = tmp_path / "back", {}, {}
 
     def on_line(name: str, line: str) -> None:
         value = told_by(line)
@@ -34,7 +34,7 @@ def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
         elif kind == "kill":
             os.kill(pids["worker 0"], signal.SIGKILL)
         else:
-            told[kind] = what
+            printed[kind] = what
 
     launch(
         command("windows_on_servers", back),
@@ -45,12 +45,12 @@ def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
         on_line=on_line,
     )
     assert back.exists(), "the worker came back"
-    assert told["largest_error"] < 2e-6
-    assert told["shards"] == [[3, 16], [2, 16]]
-    steps, updates, expected = told["taken"]
+    assert printed["largest_error"] < 2e-6
+    assert printed["shards"] == [[3, 16], [2, 16]]
+    steps, updates, expected = printed["taken"]
     assert (steps, updates) == (expected, expected), "Keras' own counter loses what workers add"
-    assert told["epochs"] == [3, 12]
-    assert told["learning_rate"][0] == pytest.approx(told["learning_rate"][1], rel=1e-6)
+    assert printed["epochs"] == [3, 12]
+    assert printed["learning_rate"][0] == pytest.approx(printed["learning_rate"][1], rel=1e-6)
 
 
 def test_a_lost_server_is_told_with_what_is_kept_and_a_new_start_goes_on(packed, tmp_path):
@@ -65,7 +65,7 @@ def test_a_lost_server_is_told_with_what_is_kept_and_a_new_start_goes_on(packed,
         "start_timeout_seconds": 120,
     }
     asked = json.dumps({"data": packed, "trainer": trainer})
-    told, lines = {}, []
+    printed, lines = {}, []
 
     def run(until: str | None) -> None:
         killed = []
@@ -73,11 +73,11 @@ def test_a_lost_server_is_told_with_what_is_kept_and_a_new_start_goes_on(packed,
         def on_line(name: str, line: str) -> None:
             value = told_by(line)
             if value is not None:
-                told.setdefault(name, {})[value[0]] = value[1]
+                printed.setdefault(name, {})[value[0]] = value[1]
             elif name == "chief":
                 lines.append(line)
                 if until is not None and until in line and not killed:
-                    killed.append(os.kill(told["ps 0"]["pid"], signal.SIGKILL))
+                    killed.append(os.kill(printed["ps 0"]["pid"], signal.SIGKILL))
 
         launch(
             [sys.executable, str(HERE / "trains.py"), str(tmp_path), asked],
@@ -96,7 +96,7 @@ def test_a_lost_server_is_told_with_what_is_kept_and_a_new_start_goes_on(packed,
     assert not (tmp_path / "serving").exists()
     run(until=None)
     assert any("Continuing from checkpoint" in line for line in lines)
-    result = told["chief"]["result"]
+    result = printed["chief"]["result"]
     assert (result["stopped"], result["epochs"], result["steps"]) == ("epochs", 12, 144)
     for name in ("chief", "worker 0", "worker 1", "ps 0"):
-        assert told[name]["there"] is True, "TFX fails a process that returns without an export"
+        assert printed[name]["there"] is True, "TFX fails a process that returns without an export"

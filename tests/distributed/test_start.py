@@ -161,7 +161,7 @@ def test_callers_that_are_no_workers_keep_no_worker_waiting():
 
 
 def test_two_workers_with_the_same_index():
-    """The chief tells both, and the cluster's other worker."""
+    """The chief ends both, and the cluster's other worker."""
     addresses = local(free_ports(4))
     for code, words in ended([config(addresses, index) for index in (0, 1, 1, 2)]):
         assert code == 1

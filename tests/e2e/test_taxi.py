@@ -109,8 +109,8 @@ def test_predict_names_a_cell_of_another_type(taxi, capsys, tmp_path):
     text = data.read_text()
     source.write_text(text.replace("19,6", "late,6"))
     assert main(["predict", "--model", str(taxi.pushed), "--data", str(source)]) == 2
-    told = f"--data={source}, line 2: trip_start_hour='late' is not a whole number"
-    assert told in "".join(capsys.readouterr())
+    printed = f"--data={source}, line 2: trip_start_hour='late' is not a whole number"
+    assert printed in "".join(capsys.readouterr())
 
 
 def test_normalization_report_covers_every_packed_column(taxi):

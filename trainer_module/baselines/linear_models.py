@@ -157,7 +157,7 @@ class _Problem(NamedTuple):
         """Where the objective's parabola is lowest, about."""
         own = (self.weight * shares * (1 - shares)).mean(axis=1, keepdims=True)
         matrix = self.columns.T @ (own * self.columns)
-        # Without a ridge of its own, the intercept of a sure model would have no curvature.
+        # Without its own ridge, the intercept of a sure model would have no curvature.
         matrix[np.diag_indices_from(matrix)] += self.ridge[:, 0] + 1e-12 * len(self.columns)
         if self.is_binary:
             return -np.linalg.solve(matrix, gradient)

@@ -5,7 +5,7 @@ The explained share of the label's variance, each half of the rows judged by the
     1 - Σ (y - mean of the other half's rows with the same code)² / Σ (y - mean of the other half)²
 
 Of classes, y is a 0/1 column for each, so that this is the Brier skill score. A missing value is a
-code of its own. All in NumPy: a column of 10,000 rows takes a few milliseconds.
+separate code. All in NumPy: a column of 10,000 rows takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def codes_of_numbers(values: np.ndarray) -> np.ndarray:
     """Return codes `[rows]` from 0: of each value if there are few, else of quantile bins.
 
     Args:
-        values: `[rows]`, float; NaN is missing and gets a code of its own.
+        values: `[rows]`, float; NaN is missing and gets a separate code.
     """
     missing = np.isnan(values)
     present = values[~missing]
@@ -90,7 +90,7 @@ def codes_of_numbers(values: np.ndarray) -> np.ndarray:
 
 
 class Explained(NamedTuple):
-    """What a column tells of the label.
+    """How well a column predicts the label.
 
     Attributes:
         share: Explained share of the variance on held-out rows, at most 1; of numbers the larger of
@@ -105,7 +105,7 @@ class Explained(NamedTuple):
 
 
 def explained(codes: np.ndarray, target: Target, rows: np.ndarray | None = None) -> Explained:
-    """Return what codes tell of a label.
+    """Return how well codes predict a label.
 
     Args:
         codes: `[rows]`, from 0.

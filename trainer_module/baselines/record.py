@@ -25,7 +25,7 @@ class Baseline(NamedTuple):
 
 
 class Strongest(NamedTuple):
-    """The raw column that alone tells most of the label.
+    """The raw column that alone predicts the label best.
 
     Attributes:
         column: Its name.
@@ -44,7 +44,7 @@ class Baselines(NamedTuple):
         eval_rows: Rows they are judged on.
         baselines: Each of them.
         left_out: Why one is missing; empty where none is.
-        strongest: The column that alone tells most; None where that was not measured.
+        strongest: The column that alone predicts best; None where that was not measured.
     """
 
     fitted_rows: int

@@ -1,4 +1,4 @@
-"""The raw column that alone tells most of the label, by the columns that Transform made of it."""
+"""The raw column that alone predicts the label best, by the columns that Transform made of it."""
 
 from __future__ import annotations
 

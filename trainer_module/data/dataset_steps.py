@@ -37,7 +37,7 @@ def numbered_steps(dataset: Any) -> Iterator[tuple[int, str, Any]]:
 
 
 def dataset_facts(dataset: Any) -> dict[str, Any]:
-    """Returns what tells a dataset from others: its steps, arrays and files, as JSON.
+    """Returns what identifies a dataset: its steps, arrays and files, as JSON.
 
     What its functions do and hold in full is in `captured_facts`, which is later than checkpoints
     that hold these facts.

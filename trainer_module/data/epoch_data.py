@@ -71,7 +71,7 @@ class EpochData:
     reaches the end of a pass has the batches that are left, and the epoch after it starts the next
     pass. So is a dataset without end. A function of the epoch has a pass for each epoch.
 
-    The order of a dataset that shuffles anew for each iterator is that of the pass' number: a
+    The order of a dataset that reshuffles for each iterator is that of the pass' number: a
     process that begins with a later pass makes, or where it must reads, the iterators before it.
 
     Attributes:

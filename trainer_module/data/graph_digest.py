@@ -91,7 +91,7 @@ class GraphDigest:
             self.unreadable.add(f"a Python function ({node.op})")
         parts = [node.op]
         data = [each for each in node.input if not each.startswith("^")]
-        if node.op == "LookupTableImportV2":  # in no order of its own
+        if node.op == "LookupTableImportV2":  # its order is undefined
             keys, values = (_array(nodes[_node(each)].attr["value"].tensor) for each in data[1:])
             parts.append(_table_digest(keys, values))
         elif node.op == "InitializeTableFromTextFileV2":  # its folder may be moved

@@ -78,7 +78,7 @@ def _gather(cluster: Cluster, deadline: float, timeout_seconds: float) -> dict[i
                 for connection, hello in callers.wait(left):
                     number, process = _welcome(connection, hello, cluster), hello.get("process")
                     if number in found and process != processes[number] and _is_open(found[number]):
-                        found[-1] = connection  # is told, too
+                        found[-1] = connection  # gets the message, too
                         raise ValueError(_same_task(number, cluster, processes[number], process))
                     if number in found:  # it has called again, or was started again
                         found[number].close()

@@ -92,7 +92,7 @@ def data_holds(
             facts[name], found = captured_facts(dataset, restored=restored)
         except Exception as error:  # what TensorFlow keeps of a dataset changes: train all the same
             logging.info("What the data holds cannot be read", exc_info=True)
-            found = {f"what this TensorFlow does not tell ({type(error).__name__}: {error})"}
+            found = {f"what this TensorFlow does not show ({type(error).__name__}: {error})"}
         unreadable |= found
     if unreadable:
         logging.warning(

@@ -1,6 +1,6 @@
 """Where a model's own transform shows that it does not know an input: for who asks the model.
 
-A category that the training rows did not hold gets an id of its own, and a date that cannot be read
+A category that the training rows did not hold gets a separate id, and a date that cannot be read
 counts as missing: the model answers all the same. `assets.extra/input_checks.json` says where the
 outputs of the signature `transform_features` show it:
 

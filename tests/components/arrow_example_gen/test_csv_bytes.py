@@ -60,7 +60,8 @@ STYLES = st.sampled_from(
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     rows=st.lists(st.tuples(TEXTS, TEXTS), max_size=40),
@@ -83,7 +84,8 @@ def test_any_text_in_cells_is_unchanged(tmp_path, rows, shift, style, encoding, 
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     lines=st.lists(

@@ -91,11 +91,11 @@ def test_a_first_line_of_data_is_an_error(tmp_path, case):
     file.write_text(DATA[case])
     with pytest.raises(ValueError, match="first line looks like data") as error:
         read_header(str(file), CsvOptions())
-    told = str(error.value)
-    assert str(file) in told
-    assert "data.csv.header: false" in told
-    assert "data.csv.header: true" in told
-    assert "--no-header" in told
+    printed = str(error.value)
+    assert str(file) in printed
+    assert "data.csv.header: false" in printed
+    assert "data.csv.header: true" in printed
+    assert "--no-header" in printed
 
 
 @pytest.mark.parametrize("case", NAMES)

@@ -68,7 +68,7 @@ def test_only_plain_decimal_integers_are_ints(texts, expected):
     assert list(map(type, found)) == list(map(type, expected))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(

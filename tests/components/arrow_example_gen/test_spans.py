@@ -126,7 +126,7 @@ def test_splits_have_the_same_latest_span(tmp_path):
 PATTERNS = ("s{SPAN}/v{VERSION}/*.csv", "s{SPAN:3}/v{VERSION:2}/*.csv")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     files=st.sets(st.tuples(st.integers(0, 200), st.integers(0, 20)), min_size=1, max_size=8),
     padded=st.booleans(),

@@ -56,7 +56,7 @@ FEATURES = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(FEATURES, max_size=12), st.integers(1, 4), st.sampled_from(["", "GZIP"]))
 def test_rows_arrive_as_they_are_with_every_column(tmp_path_factory, rows, size, compression):
     """Reference: the same rows, where a feature that a record lacks is one without values."""

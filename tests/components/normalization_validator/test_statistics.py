@@ -62,7 +62,7 @@ def _cut_up(draw, elements=_ANY):
     return x, imputed, cuts, order, joins
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(_cut_up())
 def test_any_cut_and_any_merge_order_gives_the_same_report(case):
     """Equality, not closeness: no tolerance. Infinities, NaN and subnormals included."""
@@ -87,7 +87,7 @@ def _split(imputed, cuts):
     return [None] * (len(cuts) + 1) if imputed is None else np.split(imputed, cuts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(hnp.arrays(np.float32, st.integers(1, 60), elements=_FINITE | _ORDINARY))
 def test_moments_match_rational_arithmetic(x):
     """Reference: Fractions, 1e-15 relative.
@@ -123,7 +123,7 @@ def test_moments_match_float64_numpy_far_from_zero(offset):
         assert abs(naive - wide.var()) > 1e-6 * wide.var()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(hnp.arrays(np.float32, st.tuples(st.integers(0, 33), st.integers(1, 3)), elements=_ORDINARY))
 def test_sum_rows_is_exact(x):
     """Reference: Fractions, no tolerance."""
@@ -135,7 +135,7 @@ def test_sum_rows_is_exact(x):
             assert Fraction(float(total.high[i])) + Fraction(float(total.low[i])) == exact
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     hnp.arrays(np.float32, st.integers(1, 60), elements=_FINITE | _ORDINARY),
     st.randoms(use_true_random=False),

@@ -1,4 +1,4 @@
-"""A worker that meets the others and goes on as far as CASE says: `starts.py CASE TIMEOUT`.
+"""A worker that meets the others and continues as far as CASE says: `starts.py CASE TIMEOUT`.
 
 "meets" needs no TensorFlow; "trains" makes the strategy and takes a step, and worker 1 is killed
 so many milliseconds after all have met: "trains:100".

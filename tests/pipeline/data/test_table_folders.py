@@ -109,7 +109,7 @@ def test_what_is_there_is_no_wildcard(tmp_path, odd, source):
     assert column_folders(str(wanted), "data.path", source=source) == [str(wanted.parent)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(name=st.text("ab[]*?{}!-^. ", min_size=1, max_size=6).filter(lambda t: t.strip(".")))
 def test_any_existing_name_is_that_file(name, tmp_path_factory):
     folder = tmp_path_factory.mktemp("names")

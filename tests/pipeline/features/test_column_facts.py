@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tfrecords import write_tfrecord
 
 from pipeline.cli.cli import main
 from pipeline.features.column_counter import ColumnCounter
@@ -39,23 +40,6 @@ def table() -> pd.DataFrame:
     )
 
 
-def write_tfrecord(frame: pd.DataFrame, path: Path) -> None:
-    import tensorflow as tf
-
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for row in frame.to_dict("records"):
-            example = tf.train.Example()
-            for name, value in row.items():
-                feature = example.features.feature[name]
-                if isinstance(value, str):
-                    feature.bytes_list.value.append(value.encode())
-                elif isinstance(value, int):
-                    feature.int64_list.value.append(value)
-                elif value == value:
-                    feature.float_list.value.append(value)
-            writer.write(example.SerializeToString())
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("facts")
@@ -63,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame.to_csv(folder / "t.csv", index=False)
     frame.to_parquet(folder / "t.parquet", index=False, row_group_size=1_000)
     frame.to_feather(folder / "t.arrow", compression="uncompressed")
-    write_tfrecord(frame, folder / "t.tfrecord")
+    write_tfrecord(folder / "t.tfrecord", frame.to_dict("records"))
     return folder
 
 

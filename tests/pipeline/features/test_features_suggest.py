@@ -208,7 +208,7 @@ def test_parquet_and_tfrecord_say_the_same(suggested: Any, tmp_path: Path) -> No
         ),
         (["--data", "empty.csv"], "empty.csv is empty (0 bytes)"),
         (["--data", "header.csv"], "--data: no rows below the header line"),
-        (["--data", "rows.data"], "its name does not tell its format; add --source"),
+        (["--data", "rows.data"], "its name does not say its format; add --source"),
         (["--data", "rows.csv", "--label", "pric"], "not in rows.csv; did you mean 'price'?"),
         (["--data", "rows.csv", "--label", "same"], "--label=same: constant, nothing can be"),
         (["--data", "same.csv"], "no column is usable as a feature (same: constant: always 1)"),

@@ -136,18 +136,20 @@ def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
     output = tmp_path / "first.yaml"
     command = ["init", "--data", str(tmp_path / "häuser.csv"), "--output", str(output)]
     assert main(command) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     config = load_config(output)
     assert config.label.column == "class"
     assert config.data.drop_rows_without_label
-    assert "note: 10 of 300 rows have no value in class: they are left out." in told
+    assert "note: 10 of 300 rows have no value in class: they are left out." in printed
     assert config.data.csv.encoding == "cp1252"
     assert config.data.csv.text == ("zip",)
     assert config.data.csv.missing_in == {"sq ft": ("unbekannt",)}
-    assert "note: missing_in: 'unbekannt' (6) among the 294 numbers of 'sq ft': no value." in told
+    assert (
+        "note: missing_in: 'unbekannt' (6) among the 294 numbers of 'sq ft': no value." in printed
+    )
     used = {name for group in config.features.groups for name in group.columns}
     assert used == {"größe", "zip", "sq ft"}
-    (row,) = (line for line in told.splitlines() if line.startswith("copy "))
+    (row,) = (line for line in printed.splitlines() if line.startswith("copy "))
     assert row.split(None, 1)[1].startswith("gives the label away: it maps one-to-one")
     assert "gives the label away" in output.read_text(encoding="utf-8")
 
@@ -231,7 +233,7 @@ def test_a_small_table_is_refused_or_passes_the_checks_of_run(
         assert rows < 10 or kind == "two in floats"
         assert not (tmp_path / "small.yaml").exists()
         return
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     config = load_config(tmp_path / "small.yaml")
     seen = check_data(config)
     assert seen is not None
@@ -239,7 +241,7 @@ def test_a_small_table_is_refused_or_passes_the_checks_of_run(
     part = Part("all", config.data.path, seen, config.data, column)
     counts = Counter(part.split_of(np.arange(rows)).tolist())
     assert counts["train"] >= config.training.global_batch_size
-    assert (f"judged on {counts['eval']} row" in told) == (counts["eval"] < 30)
+    assert (f"judged on {counts['eval']} row" in printed) == (counts["eval"] < 30)
     assert f"# For {counts['train']} training rows" in (tmp_path / "small.yaml").read_text()
     if config.data.split.by == "stratified":
         labels = table_of(kind, rows).y[part.of_train(np.arange(rows))]
@@ -247,7 +249,7 @@ def test_a_small_table_is_refused_or_passes_the_checks_of_run(
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "printed"),
     [
         (["a"] * 30, "constant"),
         (["a"] * 29 + ["b"], "in 1 row only"),
@@ -256,12 +258,12 @@ def test_a_small_table_is_refused_or_passes_the_checks_of_run(
         (list(range(30)), "30 different values"),
     ],
 )
-def test_a_label_that_no_model_can_be_judged_on(labels, told, tmp_path, capsys, monkeypatch):
+def test_a_label_that_no_model_can_be_judged_on(labels, printed, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     frame = table_of("regression", len(labels)).assign(y=labels)
     frame.to_csv("small.csv", index=False)
     assert main(["init", "small.csv", "--label", "y"]) == 2
-    assert told in capsys.readouterr().err
+    assert printed in capsys.readouterr().err
     assert not (tmp_path / "small.yaml").exists()
 
 

@@ -1,4 +1,4 @@
-"""What `init` writes and tells of CSV that its cells alone do not explain, and what `run` reads."""
+"""What `init` writes for CSV that its cells alone do not explain, and what `run` reads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RANDOM = np.random.default_rng(0)
 
 
 class First(NamedTuple):
-    """What `init` wrote of a file, and told."""
+    """What `init` wrote for a file, and printed."""
 
     config: PipelineConfig
     text: str
-    told: str
+    printed: str
 
     def values(self, column: str) -> list[Any]:
         """Of a column, in rows' order, as `run` reads them; a missing one is left out."""
@@ -69,9 +69,9 @@ def lines_without_header() -> list[str]:
 
 def test_a_first_line_that_looks_like_data_is_asked_about(tmp_path, capsys):
     content = "\n".join(["657.7,x,2.5", *lines_without_header()])
-    told = refusal(tmp_path, capsys, content)
-    assert f"{tmp_path / 'rows.csv'}: the first line looks like data: '657.7,x,2.5'" in told
-    assert "--no-header" in told
+    printed = refusal(tmp_path, capsys, content)
+    assert f"{tmp_path / 'rows.csv'}: the first line looks like data: '657.7,x,2.5'" in printed
+    assert "--no-header" in printed
 
 
 def test_a_file_without_a_header_is_read_where_init_is_told(tmp_path, capsys):
@@ -80,7 +80,9 @@ def test_a_file_without_a_header_is_read_where_init_is_told(tmp_path, capsys):
     assert found.config.data.csv.header is False
     assert found.config.label.column == "column_3"
     assert found.used() == {"column_1", "column_2"}
-    assert "note: header: the first line is a row; columns are column_1 to column_3." in found.told
+    assert (
+        "note: header: the first line is a row; columns are column_1 to column_3." in found.printed
+    )
     assert "# header: the first line is a row" in found.text
     assert found.values("column_1") == pytest.approx(
         [float(line.split(",")[0]) for line in lines], abs=1e-6
@@ -187,7 +189,7 @@ def test_numbers_for_people_become_numbers(tmp_path, capsys, write, form):
     if texts[0].endswith("%"):
         wanted = [float(text[:-1]) for text in texts]
     assert found.values("amount") == pytest.approx(wanted)
-    assert f"note: formatted: 'amount' writes numbers as {texts[0]}" in found.told
+    assert f"note: formatted: 'amount' writes numbers as {texts[0]}" in found.printed
     assert "# formatted: 'amount' writes" in found.text
 
 
@@ -230,14 +232,14 @@ def test_one_number_of_another_form_leaves_the_column_text_and_is_told(tmp_path,
     texts = [english(value) for value in amounts()]
     found = first(tmp_path, capsys, table(amount=[*texts, wrong, "", ""]))
     assert found.columns()["amount"] == "string"
-    assert "note: text: 'amount' has" in found.told
-    assert wrong in found.told or "in $ and" in found.told
+    assert "note: text: 'amount' has" in found.printed
+    assert wrong in found.printed or "in $ and" in found.printed
 
 
 def test_a_mark_that_may_be_either_is_asked_about(tmp_path, capsys):
     found = first(tmp_path, capsys, table(price=["1.234 €", "2.500 €", "7 €"] * 20))
     assert found.columns()["price"] == "string"
-    assert "has numbers like 1.234 €, with a mark before three digits" in found.told
+    assert "has numbers like 1.234 €, with a mark before three digits" in found.printed
     lines = ["price;rate", *(f"{1 + i % 9}.{i:03d} €;{i},5" for i in range(100, 180))]
     found = first(tmp_path, capsys, "\n".join(lines), "--force")
     assert found.columns() == {"price": "int", "rate": "float"}
@@ -268,9 +270,9 @@ def test_rare_words_among_numbers_and_dates_are_missing_values(tmp_path, capsys)
         "size": ("n/a", "unknown", "see note", "<5"),
         "day": ("unknown",),
     }
-    for told in (found.told, found.text):
-        assert "'unknown' (2), 'n/a' (1), 'see note' (1), '<5' (1) among the 295 numbers" in told
-        assert "missing_in: 'unknown' (14) among the 286 dates of 'day': no value." in told
+    for printed in (found.printed, found.text):
+        assert "'unknown' (2), 'n/a' (1), 'see note' (1), '<5' (1) among the 295 numbers" in printed
+        assert "missing_in: 'unknown' (14) among the 286 dates of 'day': no value." in printed
     assert found.columns() == {
         "n": "float", "size": "float", "day": "string", "town": "string", "kind": "string"
     }  # fmt: skip
@@ -303,9 +305,9 @@ def test_a_word_that_means_something_leaves_the_column_text_and_is_told(
     found = first(tmp_path, capsys, table(price=texts))
     assert found.columns()["price"] == "string"
     assert not found.config.data.csv.missing_in
-    told = f"'price' has texts among its {kind}, 'free' in {count} of 200 cells: it stays text."
-    assert told in found.told
-    assert told in found.text
+    printed = f"'price' has texts among its {kind}, 'free' in {count} of 200 cells: it stays text."
+    assert printed in found.printed
+    assert printed in found.text
 
 
 def test_words_that_say_nothing_may_be_many(tmp_path, capsys):
@@ -328,8 +330,10 @@ def test_many_different_codes_among_numbers_are_told(tmp_path, capsys):
     texts[100:150] = [f"X{i}" for i in range(50)]
     found = first(tmp_path, capsys, table(item=texts))
     assert found.columns()["item"] == "string"
-    told = "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays text"
-    assert told in found.told
+    printed = (
+        "'item' has texts among its numbers, 'X0' and others in 50 of 2,000 cells: it stays text"
+    )
+    assert printed in found.printed
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Free text is told from codes, names and URLs by its values; tables are made, no file is read."""
+"""Free text is distinguished from codes, names and URLs by its values, in simulated tables."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def found_in(column: Any, label: Any) -> Any:
         (-(PRICE**3), PRICE, "law", "is in the label's order (rank correlation -1.0000)"),
         (2 * NUMBERS + 1, NUMBERS * 10, "copy", "maps one-to-one"),
         (2 * TAIL, TAIL, "law", "is in the label's order"),
-        (PRICE, SOLD, "strong", "separates the label's 2 values by ranges of its own"),
+        (PRICE, SOLD, "strong", "separates the label's 2 values by ranges of its values"),
         (PRICE, GRADE, "strong", "separates the label's 3 values"),
         (MOSTLY, SOLD, "strong", "alone predicts the label in 9"),
         (np.where(MOSTLY == "yes", 1, 0), SOLD, "strong", "alone predicts the label in 9"),

@@ -159,7 +159,7 @@ def test_functions_of_the_training_that_cannot_be_imported(write, change):
 
 
 @pytest.mark.parametrize(
-    ("override", "told"),
+    ("override", "printed"),
     [
         ("strategy=miroredd", "training.strategy='miroredd': did you mean 'mirrored'?"),
         ("strategy=tpu", "training.strategy='tpu': no TPU found: this machine has no /dev/accel"),
@@ -187,9 +187,9 @@ def test_functions_of_the_training_that_cannot_be_imported(write, change):
         ),
     ],
 )
-def test_a_name_of_the_training_that_stands_for_nothing(write, override, told):
+def test_a_name_of_the_training_that_stands_for_nothing(write, override, printed):
     text = refusal(write(), f"training.{override}")
-    assert re.sub(r"^(--set |\S+pipeline.yaml:\d+: )", "", text).startswith(told)
+    assert re.sub(r"^(--set |\S+pipeline.yaml:\d+: )", "", text).startswith(printed)
 
 
 def test_names_of_keras_are_told_by_the_line_before_anything_is_imported(write):
@@ -201,8 +201,8 @@ def test_names_of_keras_are_told_by_the_line_before_anything_is_imported(write):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     (line,) = (i for i, text in enumerate(file.read_text().splitlines(), 1) if "adamwx" in text)
-    told = "training.optimizer.name='adamwx' is not a Keras optimizer; did you mean 'adamw'?"
-    assert done.stderr.splitlines() == [f"{file}:{line}: {told}"]
+    printed = "training.optimizer.name='adamwx' is not a Keras optimizer; did you mean 'adamw'?"
+    assert done.stderr.splitlines() == [f"{file}:{line}: {printed}"]
     assert done.stdout == "2 []\n"
     assert not (file.parent / "out").exists()
 

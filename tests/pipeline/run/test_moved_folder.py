@@ -156,8 +156,8 @@ def folder(finished: Path, tmp_path: Path) -> Path:
 
 def test_a_moved_folder_is_cached_in_its_new_place(folder: Path, tmp_path: Path) -> None:
     """Twice, with a run between, and a baseline of the new place."""
-    told = check_artifacts(str(folder), folder / "metadata.sqlite")
-    assert [str(folder / "artifacts") in sentence for sentence in told] == [True]
+    printed = check_artifacts(str(folder), folder / "metadata.sqlite")
+    assert [str(folder / "artifacts") in sentence for sentence in printed] == [True]
     assert run(folder) == dict.fromkeys(NODES, "cached")
     again = folder.rename(tmp_path / "moved again")
     assert run(again) == dict.fromkeys(NODES, "cached")

@@ -23,6 +23,7 @@ tf = pytest.importorskip("tensorflow")
 import pyarrow as pa  # noqa: E402
 import pyarrow.feather as feather  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
+from tfrecords import write_tfrecord  # noqa: E402
 
 from components.arrow_example_gen import csv_blocks  # noqa: E402
 from pipeline.cli.cli import main  # noqa: E402
@@ -207,18 +208,7 @@ def write(file: Path) -> Path:
     elif file.suffix == ".jsonl":
         file.write_text("\n".join(json.dumps(row) for row in ROWS), encoding="utf-8")
     elif file.suffix == ".tfrecord":
-        with tf.io.TFRecordWriter(str(file)) as writer:
-            for row in ROWS:
-                example = tf.train.Example()
-                for name, value in row.items():
-                    feature = example.features.feature[name]
-                    if isinstance(value, str):
-                        feature.bytes_list.value.append(value.encode())
-                    elif isinstance(value, int):
-                        feature.int64_list.value.append(value)
-                    elif value is not None:
-                        feature.float_list.value.append(value)
-                writer.write(example.SerializeToString())
+        write_tfrecord(file, ROWS)
     else:
         file.write_text(as_csv(ROWS), encoding="utf-8")
     return file
@@ -260,9 +250,9 @@ def test_compressed_files_give_the_same(models, tmp_path, ending):
 
 def test_unsupported_compressions_are_refused_by_name(models, tmp_path, capfd):
     (tmp_path / "rows.csv.7z").write_bytes(b"7z\xbc\xaf\x27\x1c" + bytes(100))
-    told = " ".join(refusal(capfd, models["regression"], tmp_path / "rows.csv.7z").split())
-    assert "unsupported compression '7z'" in told
-    assert "gzip, bzip2, xz, zstd, lz4, brotli, zip" in told
+    printed = " ".join(refusal(capfd, models["regression"], tmp_path / "rows.csv.7z").split())
+    assert "unsupported compression '7z'" in printed
+    assert "gzip, bzip2, xz, zstd, lz4, brotli, zip" in printed
 
 
 def test_csv_as_people_have_it(models, tmp_path):
@@ -319,9 +309,9 @@ training: {global_batch_size: 2}
 output: {folder: out}
 """
     )
-    told = refusal(capfd, tmp_path / "model", tmp_path / "rows.csv")
-    assert "first line looks like data" in told
-    assert "--config" in told
+    printed = refusal(capfd, tmp_path / "model", tmp_path / "rows.csv")
+    assert "first line looks like data" in printed
+    assert "--config" in printed
     rows = predicted(tmp_path / "model", tmp_path / "rows.csv", "--config", str(config))
     assert [row["column_1"] for row in rows] == ["1.5", ""]
     assert [float(row["outputs"]) for row in rows] == pytest.approx([13.5, 3.0])
@@ -356,9 +346,9 @@ training: {global_batch_size: 2}
 output: {folder: out}
 """
     )
-    told = refusal(capfd, models["regression"], file)
-    assert "size='$1,234.50' is not a number" in told
-    assert "--config" in told
+    printed = refusal(capfd, models["regression"], file)
+    assert "size='$1,234.50' is not a number" in printed
+    assert "--config" in printed
     skip = ("--on-error", "skip", "--config", str(config))
     rows = predicted(models["regression"], file, *skip)
     assert "size='1,23' is not a number" in capfd.readouterr().err
@@ -434,10 +424,10 @@ def test_bad_rows_may_be_left_out(models, tmp_path, capfd):
     file.write_text(BAD)
     rows = predicted(models["regression"], file, "--on-error", "skip")
     assert [row["id"] for row in rows] == ["a", "e"]
-    told = capfd.readouterr().err
-    assert "2 rows left out, which the model cannot take" in told
-    assert "line 3: size='wide'" in told
-    assert "1 row left out with more or fewer cells than the header" in told
+    printed = capfd.readouterr().err
+    assert "2 rows left out, which the model cannot take" in printed
+    assert "line 3: size='wide'" in printed
+    assert "1 row left out with more or fewer cells than the header" in printed
 
 
 def test_only_the_first_bad_row_is_looked_up(models, tmp_path, capfd, monkeypatch):
@@ -475,7 +465,7 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
         ("rows.jsonl", '{"size": 1,\n', "line 1: is no JSON"),
         ("rows.jsonl", "[1, 2]\n", "line 1: is no object"),
         ("rows.parquet", "id,size\n", "is no Parquet or Arrow file"),
-        ("rows.xls", "id,size\n", "its name does not tell its format; add --source"),
+        ("rows.xls", "id,size\n", "its name does not say its format; add --source"),
     ],
 )
 def test_inputs_that_cannot_be_read(models, tmp_path, capfd, name, content, message):
@@ -507,8 +497,8 @@ def test_a_damaged_record(models, tmp_path, capfd):
     data = bytearray(file.read_bytes())
     data[14] ^= 1  # in the first record
     file.write_bytes(data)
-    told = refusal(capfd, models["binary"], file)
-    assert f"--data: {file}, record 1: its checksum is not that of its bytes" in told
+    printed = refusal(capfd, models["binary"], file)
+    assert f"--data: {file}, record 1: its checksum is not that of its bytes" in printed
     rows = predicted(models["binary"], file, "--on-error", "skip")
     assert len(rows) == len(ROWS) - 1
     assert "1 row left out as damaged or no tf.Example" in capfd.readouterr().err

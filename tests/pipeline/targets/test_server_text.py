@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.targets.platform import PlatformError, RunNow, TaskNow
@@ -20,7 +20,6 @@ def test_what_a_terminal_acts_on_is_escaped():
     )
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_nothing_unprintable_is_left(text):
     assert all(c == "\n" or c.isprintable() for c in printable(text))

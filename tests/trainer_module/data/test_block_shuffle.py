@@ -44,7 +44,7 @@ def drawn(sizes, held_rows, seed=1):
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6),
     held_rows=st.integers(0, 20),

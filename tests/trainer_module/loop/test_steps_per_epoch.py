@@ -48,10 +48,10 @@ class Killed(Action):
 
 class Totals(Action):
     def __init__(self) -> None:
-        self.told: list[int | None] = []
+        self.printed: list[int | None] = []
 
     def on_loop(self, progress):
-        self.told.append(progress.total_steps)
+        self.printed.append(progress.total_steps)
         return False
 
 
@@ -193,7 +193,7 @@ def test_steps_end_within_an_epoch_and_the_next_fit_goes_on():
 def test_the_steps_of_all_epochs_are_known_in_advance(count, total):
     totals = Totals()
     result = loop(known(count), {"epochs": 5}, steps_per_epoch=4, actions=[totals]).fit()
-    assert set(totals.told) == {total}
+    assert set(totals.printed) == {total}
     assert result.steps == total
 
 

@@ -100,7 +100,7 @@ def linear() -> keras.Model:
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     rows=st.integers(1, 13),
     micro_batch_size=st.integers(1, 16),

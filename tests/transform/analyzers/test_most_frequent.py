@@ -46,7 +46,7 @@ def _expected(values: list[Any], nothing: Any) -> Any:
     return min(counts, key=lambda v: (-counts[v], v)) if counts else nothing
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TABLES, st.sampled_from([1, 2, 50]), st.randoms(use_true_random=False))
 def test_any_split_and_order_gives_the_same_value(
     table: list[Any], shards: int, random: Any

@@ -61,7 +61,7 @@ def _reference(x: np.ndarray, keys: np.ndarray) -> np.ndarray:
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     data=st.data(), offset=st.sampled_from([0.0, 1e9, -3e12]), shards=st.sampled_from([1, 2, 50])
 )

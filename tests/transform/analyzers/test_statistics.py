@@ -57,7 +57,7 @@ def _assert_close(found: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(found[3:], expected[3:])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     hnp.arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 4)), elements=NUMBERS),
     st.floats(-1e9, 1e9),

@@ -45,7 +45,7 @@ TABLES = st.integers(1, 6).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TABLES, st.randoms(use_true_random=False))
 def test_any_mix_of_storages_is_stacked(table: list[Any], random: Any) -> None:
     columns = {

@@ -46,7 +46,7 @@ def _assert_parts(calendar: Any, dates: list[datetime.datetime]) -> None:
         assert found == [_parts(date)[part] for date in dates], part
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DATES)
 def test_parts_of_epoch_seconds(dates: list[datetime.datetime]) -> None:
     seconds = [(date.replace(tzinfo=UTC) - EPOCH).total_seconds() // 1 for date in dates]
@@ -56,7 +56,7 @@ def test_parts_of_epoch_seconds(dates: list[datetime.datetime]) -> None:
 FORMATS = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S.%f", "%Y-%m-%dT%H:%MZ"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DATES, st.sampled_from([*FORMATS, "%Y-%m-%dT%H:%M:%S+05:30"]))
 def test_parts_of_iso_text_are_those_that_it_shows(
     dates: list[datetime.datetime], form: str

@@ -27,7 +27,7 @@ DATES = st.datetimes(datetime.datetime(1969, 1, 1), datetime.datetime(2068, 12, 
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(dates=st.lists(DATES, min_size=1, max_size=20))
 def test_it_reads_what_strftime_writes(form: str, dates: list[datetime.datetime]) -> None:
     check_format(form)

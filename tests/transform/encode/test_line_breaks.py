@@ -15,7 +15,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.text(st.sampled_from("\\\nnr\rü ")), min_size=1))
 def test_it_is_the_escape_of_python(texts: list[str]) -> None:
     found = [text.decode() for text in one_line(tf.constant(texts)).numpy().tolist()]

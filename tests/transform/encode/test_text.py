@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 tf = pytest.importorskip("tensorflow")
@@ -235,7 +235,6 @@ _TEXTS = st.text(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(_TEXTS, min_size=1, max_size=4))
 def test_words_are_those_of_the_rule(texts: list[str]) -> None:
     found = [[word.decode() for word in row] for row in words(tf.constant(texts)).to_list()]
@@ -281,7 +280,6 @@ def test_words_do_not_depend_on_the_locale() -> None:
     assert found == {ascii(["title", "i\u0307z", "i\u0131"])}
 
 
-@settings(deadline=None)
 @given(st.lists(st.text("ab ", max_size=12), min_size=1, max_size=5), st.integers(1, 3))
 def test_terms_are_counted_in_each_row(texts: list[str], ngrams: int) -> None:
     found = term_counts(tf.constant(texts), ngrams=ngrams)

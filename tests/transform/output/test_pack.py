@@ -62,7 +62,7 @@ def test_unpacked_columns_are_outputs_of_their_own() -> None:
 
 
 @given(hnp.arrays(bool, st.tuples(st.integers(1, 5), st.integers(1, 100))))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_bits_are_packed_by_32(bits: np.ndarray) -> None:
     words = pack_bits(tf.constant(bits)).numpy()
     assert words.shape == (len(bits), -(-bits.shape[1] // 32))

@@ -146,7 +146,7 @@ def _scores(y: np.ndarray, q: np.ndarray) -> np.ndarray:
     return ndtri(np.clip(levels, 0.5 / last, 1 - 0.5 / last))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @example(kind="int64", seed=160, rows=10, holes=0.0, shards=50)
 @given(
     kind=st.sampled_from(sorted(COLUMNS)),

@@ -32,7 +32,7 @@ def _by_definition(x: float, q: np.ndarray) -> float:
 FINITE = st.floats(-1e30, 1e30, allow_subnormal=False)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(FINITE | st.sampled_from([0.0, 1.0]), min_size=3, max_size=12),
     st.lists(FINITE | st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=12),

@@ -30,7 +30,7 @@ def test_what_a_scaler_learns_decides_what_a_constant_becomes(
     assert found.any() == (SCALERS[kind].learns == "nothing")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(NAMES),
     hnp.arrays(
