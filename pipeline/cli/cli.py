@@ -230,8 +230,8 @@ def _add_features_commands(commands: Any) -> None:
         description=(
             "Reads a data file and writes a features: section to start from: scales by skew and "
             "outliers, encoders by the number of different values, imputation by the share of "
-            "missing ones, dates by their form. Comments say why, with the numbers measured by "
-            "TFDV, and which columns are left out."
+            "missing ones, dates by their form. Comments say why, with the measured numbers, and "
+            "which columns are left out."
         ),
         epilog=(
             "example:\n  python -m pipeline features suggest --data houses.csv --label price "
