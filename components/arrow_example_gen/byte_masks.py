@@ -1,4 +1,4 @@
-"""Where bytes stand in a text, as packed bits: a 64th of the time of a Python loop over them.
+"""Positions of bytes in a text as packed bits, so that one NumPy operation covers 64 bytes.
 
 A mask is uint64 `[ceil(bytes / 64)]`: bit i of word w is byte 64 w + i. Bits behind the text are 0.
 """
@@ -25,8 +25,8 @@ def find_bytes(codes: np.ndarray, wanted: bytes) -> np.ndarray:
     return packed.view("<u8")
 
 
-def odd_before_or_at(mask: np.ndarray) -> np.ndarray:
-    """Return where an odd number of bits is set up to and with a byte; behind the text too."""
+def prefix_xor(mask: np.ndarray) -> np.ndarray:
+    """Return a mask whose bit i is the XOR of the bits 0 to i; it continues behind the text."""
     found = mask.copy()
     for shift in (1, 2, 4, 8, 16, 32):
         found ^= found << np.uint64(shift)
@@ -35,8 +35,8 @@ def odd_before_or_at(mask: np.ndarray) -> np.ndarray:
     return found
 
 
-def after(mask: np.ndarray) -> np.ndarray:
-    """Return the mask of the bytes after those of a mask, and of the first byte."""
+def shift_by_one(mask: np.ndarray) -> np.ndarray:
+    """Return the mask moved to the next byte, with the first byte set."""
     found = mask << _ONE
     found[1:] |= mask[:-1] >> _TOP
     found[0] |= _ONE

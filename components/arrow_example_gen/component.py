@@ -50,8 +50,8 @@ class ArrowExampleGen(FileBasedExampleGen):
         """Takes the arguments of FileBasedExampleGen, and how the files are written.
 
         Args:
-            csv: the files are CSV, written so (`CsvOptions()`: what is not said is found by
-                itself); None: they are Parquet or Arrow, as each file says, or TFRecord.
+            csv: the files are CSV, written so (`CsvOptions()` detects what is not
+                set); None: they are Parquet or Arrow, as each file says, or TFRecord.
             tfrecord: the files are TFRecords of tf.Examples, compressed or not.
             shorter_lists: names or globs of columns with lists of ints that lose their missing
                 values, which tf.Example cannot hold among ints; such a value in any other list of

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.arrow_example_gen.csv_chunks import chunks
-from components.arrow_example_gen.csv_first_line import looks_like_data, shortened
+from components.arrow_example_gen.csv_first_line import looks_like_data, shorten_line
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.csv_parser import ChunkParser
 from components.arrow_example_gen.csv_records import BadRecord, CsvRecords, OpenQuote, Record
@@ -30,7 +30,7 @@ from components.arrow_example_gen.csv_text import (
 )
 
 BLOCK_BYTES = 2**20
-_BYTES_A_COLUMN = 2**10  # what each block does for each column takes as long as so many bytes
+_BYTES_A_COLUMN = 2**10  # a wide table has larger blocks: each has a fixed cost per column
 _LOOKED_AT = 2**16
 _LOOKED_AT_FOR_DELIMITER = 2**20  # of a longer header
 _LONGEST_HEADER = 2**24
@@ -61,8 +61,8 @@ class CsvHeader:
         return tuple(self.names[place] for place in self.kept)
 
 
-class NoText(ValueError):
-    """Bytes that are no text of the encoding."""
+class InvalidEncoding(ValueError):
+    """The file has bytes that are not valid in its encoding."""
 
 
 def read_header(file: str, options: CsvOptions) -> CsvHeader:
@@ -80,13 +80,13 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
     try:
         delimiter, first, below = _first_records(file, encoding, options)
     except UnicodeDecodeError:
-        raise _no_text(file, encoding, options) from None
+        raise _encoding_error(file, encoding, options) from None
     if options.header is False:
         numbered = tuple(f"column_{number}" for number in range(1, len(first) + 1))
         return CsvHeader(numbered, delimiter, encoding, tuple(range(len(first))))
     if options.header is None and looks_like_data(first, below):
         raise ValueError(
-            f"{file}: the first line looks like data: {shortened(first, delimiter)!r}. "
+            f"{file}: the first line looks like data: {shorten_line(first, delimiter)!r}. "
             "If it is a row, set data.csv.header: false (init: --no-header), which names the "
             "columns column_1, column_2, ...; if it names the columns, set data.csv.header: true "
             "(init: --header)."
@@ -129,7 +129,7 @@ def blocks(
         header: what `read_header` found.
         options: what the user says of the file.
         columns: the columns to read, in this order; None: all.
-        unreadable: gets each row with more or fewer cells than the header, which is passed over;
+        unreadable: gets each row with more or fewer cells than the header, which is skipped;
             None: such a row is an error.
 
     Yields:
@@ -162,7 +162,7 @@ def blocks(
                     present = map(_present, cells, missing)
                     yield pa.RecordBatch.from_arrays(list(present), wanted)
     except (pa.ArrowInvalid, UnicodeDecodeError, BadRecord) as error:
-        raise _what_is_wrong(file, header, options, skip=unreadable is not None) or ValueError(
+        raise _find_error(file, header, options, skip=unreadable is not None) or ValueError(
             f"{file}: cannot be read as CSV ({error})"
         ) from None
 
@@ -201,10 +201,10 @@ def _present(cells: pa.Array, missing: pa.Array) -> pa.Array:
     return pc.replace_with_mask(cells, known, pa.scalar(None, pa.string()))
 
 
-def _what_is_wrong(
+def _find_error(
     file: str, header: CsvHeader, options: CsvOptions, *, skip: bool
 ) -> ValueError | None:
-    """Return the error of the first unreadable row; `skip`: of another length is no error."""
+    """Return the error of the first unreadable row; with `skip`, rows of any length are allowed."""
     number = len(header.names)
     try:
         for line, cells in _rows(file, header, options):
@@ -217,11 +217,11 @@ def _what_is_wrong(
     except BadRecord as error:
         return ValueError(f"{file}, line {error.line}: {error}")
     except UnicodeDecodeError:
-        return _no_text(file, header.encoding, options)
+        return _encoding_error(file, header.encoding, options)
     return None
 
 
-def _no_text(file: str, encoding: str, options: CsvOptions) -> NoText:
+def _encoding_error(file: str, encoding: str, options: CsvOptions) -> InvalidEncoding:
     found = find_undecodable(file, encoding)
     place = f", line {found.line}: byte 0x{found.byte:02x}" if found else ": a byte"
     fix = (
@@ -229,7 +229,7 @@ def _no_text(file: str, encoding: str, options: CsvOptions) -> NoText:
         if options.encoding is None
         else f"data.csv.encoding={options.encoding} is not the file's: name another"
     )
-    return NoText(
+    return InvalidEncoding(
         f"{file}{place} is no text in {encoding}. {fix}; files of Excel and "
         "Windows in western Europe and America are cp1252, and others latin-1."
     )
@@ -272,7 +272,7 @@ def _first_records(
 
 
 def _delimiter(text: str, options: CsvOptions, *, whole: bool) -> str:
-    """The one by which most rows have as many cells as the first, and by which these are most."""
+    """Return the delimiter with which most rows have as many cells as the first row."""
 
     def fit(delimiter: str) -> tuple[bool, float, int]:
         lines = io.StringIO(text, newline="")

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from components.arrow_example_gen.byte_masks import (
-    after,
     count_bits,
     end_of_last,
     find_bytes,
-    odd_before_or_at,
+    prefix_xor,
+    shift_by_one,
 )
 from components.arrow_example_gen.csv_options import CsvOptions
 from components.arrow_example_gen.csv_records import (
@@ -35,9 +35,9 @@ class Chunk(NamedTuple):
 
     Attributes:
         data: their text in UTF-8.
-        count: how many they are, blank lines left out.
-        rows: their cells, where only Python's `csv` module reads them right: Arrow's scanner does
-            not see what stands behind a NUL (`_mm_cmpistrc`), and knows no comments.
+        count: their number, without blank lines.
+        rows: their cells if only Python's `csv` module reads them correctly: the scanner of newer
+            versions of Arrow stops at a NUL (`_mm_cmpistrc`), and Arrow has no comments.
     """
 
     data: memoryview
@@ -89,7 +89,7 @@ def exact_rows(data: memoryview, delimiter: str, options: CsvOptions) -> list[li
 
 def _exact_cut(data: bytes, delimiter: str, options: CsvOptions, *, is_last: bool) -> _Cut:
     if not is_last:  # a line or a character at the end may not be whole
-        data = data[: _last_line_end(data)]
+        data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]
     text = data.decode()
     records = CsvRecords(io.StringIO(text, newline=""), delimiter, options)
     rows: list[list[str]] = []
@@ -103,13 +103,8 @@ def _exact_cut(data: bytes, delimiter: str, options: CsvOptions, *, is_last: boo
     return _Cut(len(data), len(rows), rows)
 
 
-def _last_line_end(data: bytes) -> int:
-    """Where the last line ends; the LF of a CR that ends the data may be still to come."""
-    return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
-
-
 def _regular_cut(data: bytes, delimiter: str, options: CsvOptions, *, is_last: bool) -> _Cut | None:
-    """Where the last whole record ends, and how many there are; None where that is not plain."""
+    """Cut behind the last whole record; None if the masks alone cannot decide where that is."""
     if b"\0" in data or (options.comment and _has_line_with(options.comment.encode(), data)):
         return None
     codes = np.frombuffer(data, np.uint8)
@@ -117,21 +112,18 @@ def _regular_cut(data: bytes, delimiter: str, options: CsvOptions, *, is_last: b
     quote = options.quote.encode()
     if quote in data:
         quotes = find_bytes(codes, quote)
-        quoted = odd_before_or_at(quotes)
+        quoted = prefix_xor(quotes)
         may_open = line_ends | find_bytes(codes, delimiter.encode()) | (quotes & ~quoted)
         # A quote that opens no cell, within one without quotes, is a character as any other.
-        if (quotes & quoted & ~after(may_open)).any():
+        if (quotes & quoted & ~shift_by_one(may_open)).any():
             return None
         if is_last and quoted[-1] >> np.uint64(63):
             raise OpenQuote(1, f"a cell begins with {options.quote} that does not end.")
         ends = line_ends & ~quoted
-    if is_last:
-        end = len(data)
-    else:
-        if data.endswith(b"\r"):  # its LF may be still to come
-            ends[-1] &= ~np.uint64(1 << (len(data) - 1) % 64)
-        end = end_of_last(ends)
-    count = count_bits(ends & ~after(line_ends))  # an end right after an end is an empty line
+    # A CRLF may be cut in two: its LF is an empty line of the next chunk.
+    end = len(data) if is_last else end_of_last(ends)
+    # An end right after an end, or at the start, is an empty line.
+    count = count_bits(ends & ~shift_by_one(line_ends))
     return _Cut(end, count + int(end_of_last(ends) < end))
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 _CELLS = 20_000  # looked at below the first line, in whole rows, two of them at least
 _MOST = 0.9  # share of numbers (or dates) that makes a column one of them
-_RUN = 5  # whole numbers in a row from 0 or 1 on that nobody measures by chance
+_RUN = 5  # so many whole numbers in a row, from 0 or 1, are column names and not values
 _YEARS = range(1800, 2101)
 _SHOWN = 60  # characters of a line in a message
 
@@ -27,11 +27,11 @@ _Kind = Literal["number", "date", "text", "none"]
 
 
 def looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
-    """Whether a first line is a row like those below it.
+    """Return whether a first line is a row like those below it.
 
-    It is where one of its cells is a number or a date as those below it are, but not where anything
-    says that the cells are names: a text above numbers or dates, a date above numbers, years or
-    numbers that count, or an empty cell above an index.
+    It is one if a cell is a number or a date as the cells below it are. It is not if anything says
+    that the cells are names: a text above numbers or dates, a date above numbers, years, a count
+    0, 1, 2, ..., or an empty cell above an index.
 
     Args:
         first: the cells of the first line.
@@ -64,8 +64,8 @@ def looks_like_data(first: Sequence[str], rows: Iterable[Sequence[str]]) -> bool
     return bool(alike) and not (numbers == alike and _are_names(cells, columns, numbers))
 
 
-def shortened(cells: Sequence[str], delimiter: str) -> str:
-    """A line as a message shows it."""
+def shorten_line(cells: Sequence[str], delimiter: str) -> str:
+    """Return a line as a message shows it."""
     line = " ".join(delimiter.join(cells).split())
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""Cells that write numbers for people, as plain ones: what a `NumberFormat` means."""
+"""Converts numbers that are written for people (`$1,234.50`) by their `NumberFormat`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BETWEEN = {",": ",", ".": r"\.", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"
 
 
 def has_format(cells: pa.Array, form: NumberFormat) -> pa.Array:
-    """Whether each cell is a number in this form; null where it has no value."""
+    """Return whether each cell is a number in this format; null where it has no value."""
     return pc.match_substring_regex(cells, _pattern(form.unit, form.thousands, form.decimal))
 
 
 def plain_numbers(cells: pa.Array, form: NumberFormat) -> pa.Array:
-    """The cells, each a number in this form or null, as `-1234.5`."""
+    """Return the cells, each a number in this format or null, as `-1234.5`."""
     negative = pc.match_substring_regex(cells, "[\\-\u2212(]")
     if form.unit:
         cells = pc.replace_substring(cells, form.unit, "")
@@ -33,7 +33,7 @@ def plain_numbers(cells: pa.Array, form: NumberFormat) -> pa.Array:
 
 @lru_cache(maxsize=1000)
 def _pattern(unit: str, thousands: str, decimal: str) -> str:
-    """A regular expression (RE2) of all numbers in this form, from begin to end."""
+    """Return a regular expression (RE2) of a whole cell with a number in this format."""
     s, sign, point = f"{_SPACES}*", f"{_SIGN}?", re.escape(decimal)
     digits = "[0-9]+"
     if thousands:  # 0,123 is no number in groups: a comma there would be a decimal one

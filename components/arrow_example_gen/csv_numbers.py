@@ -1,4 +1,4 @@
-"""Texts as the numbers that a model takes, and which of them are none."""
+"""Converts texts to the numbers that a model takes, and finds texts that are no numbers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class NumberTexts:
 
     Attributes:
         decimal: mark before decimals.
-        formats: column -> how it writes numbers for people, its own mark among it.
+        formats: column -> how it writes numbers for people; includes its decimal mark.
     """
 
     decimal: str = "."
     formats: Mapping[str, NumberFormat] = field(default_factory=dict)
 
     def numbers(self, name: str, cells: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
-        """Texts of a column as numbers, and the rows whose text is none, where null is instead."""
+        """Return a column as numbers, null where a text is none, and the rows of such texts."""
         cells = pc.ascii_trim_whitespace(cells)
         if name not in self.formats:
             return _numbers_of(cells, kind, self.decimal)

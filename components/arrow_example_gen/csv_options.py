@@ -1,4 +1,4 @@
-"""How CSV files are written: what is found by itself, and what a user may say instead."""
+"""How CSV files are written. Every option that is not set is detected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MISSING = ("", "NA", "N/A", "?", "null", "NULL", "NaN", "nan")
 
 
 class CsvOptions(BaseModel):
-    """How CSV files are written. What is left out is found by a look at each file."""
+    """How CSV files are written. What is not set is detected in each file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

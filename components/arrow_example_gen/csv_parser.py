@@ -1,4 +1,4 @@
-"""Chunks of CSV records as columns of texts: by Arrow, and by Python where Arrow is not right."""
+"""Parses chunks of CSV into columns of texts: with Arrow, or Python's `csv` where they differ."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ChunkParser:
         wanted: Sequence[int],
         unreadable: list[str] | None,
     ):
-        """Prepares Arrow's options, which take long to make of thousands of columns.
+        """Prepares Arrow's options once: this is slow for thousands of columns.
 
         Args:
             width: number of cells of a record.
@@ -37,7 +37,7 @@ class ChunkParser:
         """
         self._width, self._delimiter, self._options = width, delimiter, options
         self._wanted, self._unreadable = wanted, unreadable
-        self._passed_over: list[str] = []
+        self._skipped: list[str] = []
         names = [f"f{place}" for place in range(width)]
         included = [names[place] for place in wanted]
         self._read = pa_csv.ReadOptions(
@@ -47,7 +47,7 @@ class ChunkParser:
             delimiter=delimiter,
             quote_char=options.quote,
             newlines_in_values=True,
-            invalid_row_handler=None if unreadable is None else self._pass_over,
+            invalid_row_handler=None if unreadable is None else self._skip_row,
         )
         self._convert = pa_csv.ConvertOptions(
             column_types=dict.fromkeys(included, pa.string()),
@@ -65,28 +65,28 @@ class ChunkParser:
         if chunk.count == 0:
             return []
         if chunk.rows is not None:
-            return self._of_rows(chunk.rows)
+            return self._columns_of_rows(chunk.rows)
         if chunk.data[: len(BOM_UTF8)] == BOM_UTF8:  # of the first cell; Arrow would take it out
-            return self._of_rows(exact_rows(chunk.data, self._delimiter, self._options))
-        self._passed_over = []
+            return self._columns_of_rows(exact_rows(chunk.data, self._delimiter, self._options))
+        self._skipped = []
         table = pa_csv.read_csv(
             pa.BufferReader(pa.py_buffer(chunk.data)),
             read_options=self._read,
             parse_options=self._parse,
             convert_options=self._convert,
         )
-        if table.num_rows + len(self._passed_over) != chunk.count:
-            return self._of_rows(exact_rows(chunk.data, self._delimiter, self._options))
+        if table.num_rows + len(self._skipped) != chunk.count:
+            return self._columns_of_rows(exact_rows(chunk.data, self._delimiter, self._options))
         if self._unreadable is not None:
-            self._unreadable += self._passed_over
+            self._unreadable += self._skipped
         parts = table.combine_chunks().to_batches()
         return parts[0].columns if parts else []
 
-    def _pass_over(self, row: pa_csv.InvalidRow) -> str:
-        self._passed_over.append(row.text)
+    def _skip_row(self, row: pa_csv.InvalidRow) -> str:
+        self._skipped.append(row.text)
         return "skip"
 
-    def _of_rows(self, rows: list[list[str]]) -> list[pa.Array]:
+    def _columns_of_rows(self, rows: list[list[str]]) -> list[pa.Array]:
         whole = [row for row in rows if len(row) == self._width]
         if len(whole) < len(rows):
             others = [row for row in rows if len(row) != self._width]

@@ -47,7 +47,7 @@ class OpenQuote(BadRecord):
 
 
 class CsvRecords:
-    """Iterates over the records of lines; blank lines and comments are none.
+    """Iterates over the records of lines; skips blank lines and comments.
 
     Attributes:
         position: characters of the text that have been read.

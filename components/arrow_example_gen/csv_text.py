@@ -22,7 +22,7 @@ _MARKS = (
 
 
 class Undecodable(NamedTuple):
-    """A byte that is no text of an encoding, and its line, from 1."""
+    """A byte that is not valid in an encoding, and its line, from 1."""
 
     line: int
     byte: int

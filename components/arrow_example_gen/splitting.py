@@ -95,7 +95,7 @@ def hash_of(number: int, serialized: bytes) -> int:
 
 
 def hash_cuts(shares: Sequence[int]) -> list[int]:
-    """The last hash of each split but the last one, of hashes that are spread evenly."""
+    """Return the last hash of each split but the last one, for hashes that are spread evenly."""
     limits = list(accumulate(shares))
     return [-(-limit * _HASHES // limits[-1]) - 1 for limit in limits[:-1]]
 
@@ -130,7 +130,7 @@ def value_of(example: tf.train.Example, column: str) -> Value:
 
 
 class _HashCuts(beam.CombineFn):
-    """`cuts_of` all hashes; of many, `hash_cuts`."""
+    """Computes `cuts_of` all hashes, or `hash_cuts` if there are more than `EXACT`."""
 
     def __init__(self, shares: Sequence[int]):
         self._shares = list(shares)

@@ -50,7 +50,7 @@ def blocks(file: str, *, unreadable: list[str] | None = None) -> Iterator[Block]
     Args:
         file: its path, on any file system that Beam knows.
         unreadable: gets a line for each damaged record and for each that is no tf.Example, which
-            are passed over where the next one can be found; None: such a record is an error.
+            are skipped where the next one can be found; None: such a record is an error.
 
     Raises:
         ValueError: it is no TFRecord file, a record is cut off or damaged, one is no tf.Example, or
@@ -91,10 +91,10 @@ def _alone(decode: Any, record: _Record, file: str, unreadable: list[str] | None
     try:
         return decode([record.data])
     except RuntimeError:
-        told = f"{file}, record {record.place}: is no tf.Example"
+        message = f"{file}, record {record.place}: is no tf.Example"
         if unreadable is None:
-            raise ValueError(f"{told}. Write it again, or take it out of the file.") from None
-        unreadable.append(told)
+            raise ValueError(f"{message}. Write it again, or take it out of the file.") from None
+        unreadable.append(message)
         return None
 
 
@@ -110,10 +110,10 @@ def _records(file: str, unreadable: list[str] | None) -> Iterator[_Record]:
                     raise ValueError(_cut_off(file, place))
                 data = body[:length]
                 if _CHECKSUM.unpack_from(body, length)[0] != _masked(data):
-                    told = f"{file}, record {place}: its checksum is not that of its bytes"
+                    message = f"{file}, record {place}: its checksum is not that of its bytes"
                     if unreadable is None:
-                        raise ValueError(f"{told}. The file is damaged; write it again.")
-                    unreadable.append(told)
+                        raise ValueError(f"{message}. The file is damaged; write it again.")
+                    unreadable.append(message)
                     continue
                 yield _Record(place, data)
     except DamagedFile as error:  # of what was read ahead

@@ -1,4 +1,4 @@
-"""A value as text, where a column of texts gets it: the same for every width, unit and format.
+"""Values as the text that a column of texts gets: the same for every width, unit and file format.
 
     Arrow                  text
     bool                   True, False, as Python and pandas write them to CSV
@@ -115,7 +115,7 @@ def _timestamp(values: pa.Array) -> pa.Array:
 
 
 def _short_fraction(texts: pa.Array) -> pa.Array:
-    """Fractions of seconds without `000` at their end, as protobuf's and Java's texts have them."""
+    """Return the texts without `000` at the end of a fraction, as protobuf and Java do."""
     for _ in range(3):
         texts = pc.replace_substring_regex(
             texts, r"(\.|\.\d{3}|\.\d{6})000(Z|[+-]\d{4})?$", r"\1\2"

@@ -1,4 +1,4 @@
-"""What this process's command line is called, for commands that it suggests to the user."""
+"""The name of this program and shell quoting, for commands that messages suggest."""
 
 from __future__ import annotations
 

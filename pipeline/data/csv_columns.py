@@ -1,4 +1,4 @@
-"""CSV columns that are neither plain numbers nor plain text: what `init` makes of them, and why."""
+"""How `init` reads CSV columns that are neither plain numbers nor plain text, and why."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipeline.common.number_text import is_number
-from pipeline.data.csv_readings import Reading, read_in_ways, sample_texts
-from pipeline.data.csv_units import holding, possible_units, read_alike, readings_of
+from pipeline.data.csv_readings import Reading, sample_texts, try_readings
+from pipeline.data.csv_units import find_units, give_same_numbers, readings_of, select_formats
 from pipeline.data.csv_words import missing_words
 
 if TYPE_CHECKING:
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.csv_types import CellCounts, Counts
     from components.arrow_example_gen.number_format import NumberFormat
 
-_MOST = 0.5  # of the cells that make a column worth a word where it stays text
-_DATES = 5  # fewer are no column of dates
+_MOST = 0.5  # share of numbers or dates from which on a reason says why a column stays text
+_DATES = 5  # a column with fewer dates is not one of dates
 
 
 @dataclass
-class Closer:
-    """What is found of such columns.
+class CsvFindings:
+    """Options for such columns, and reasons.
 
     Attributes:
         missing_in: column -> words that say that there is no value.
         formatted: column -> how its numbers are written.
-        reasons: a sentence for each of these, and for each that stays text among numbers.
+        reasons: a sentence for each of these, and for each column with numbers that stays text.
     """
 
     missing_in: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -52,8 +52,8 @@ class _Column:
         return [self.plain, self.dates, *self.forms]
 
 
-def look_closer(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> Closer:
-    """Finds words without a value, and numbers that are written for people, in all cells.
+def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> CsvFindings:
+    """Find words for missing values, and numbers that are written for people, in all cells.
 
     Args:
         table: the files.
@@ -72,36 +72,36 @@ def look_closer(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> Cl
         if name not in odd and (cells.points or cells.comma[1]) and delimiter != ","
     ]
     if not odd:
-        return Closer()
+        return CsvFindings()
     samples = sample_texts(table, [*odd, *doubtful])
     columns = []
     for name, texts in samples.items():
-        units = possible_units(texts)
+        units = find_units(texts)
         forms = readings_of(units[0]) if len(units) == 1 else []
         readings = Reading(decimal), Reading(None)
         shown = next((text for text in texts if not is_number(text)), "")
         columns.append(_Column(name, shown, others[name], units, *readings, forms))
-    read_in_ways(table, {column.name: column.readings for column in columns})
-    closer = Closer()
-    marks = _marks(columns, others, doubtful, decimal)
+    try_readings(table, {column.name: column.readings for column in columns})
+    findings = CsvFindings()
+    marks = _known_marks(columns, others, doubtful, decimal)
     for column in columns:
-        _decide(column, closer, delimiter, marks, doubtful=column.name in doubtful)
-    return closer
+        _decide(column, findings, delimiter, marks, doubtful=column.name in doubtful)
+    return findings
 
 
 def _is_plain(cells: CellCounts, decimal: str) -> bool:
-    """Whether a column has no value, or plain numbers alone."""
+    """Return whether all values of a column, if it has any, are plain numbers."""
     other = (cells.commas or cells.comma[0]) if decimal == "." else (cells.points or cells.comma[1])
     return not cells.texts and not other
 
 
-def _marks(
+def _known_marks(
     columns: Iterable[_Column], counts: Counts, doubtful: Collection[str], decimal: str
 ) -> set[str]:
-    """The decimal marks that columns have beyond doubt."""
+    """Return the decimal marks of columns that can be read in one way only."""
     marks = set()
     for column in columns:
-        forms = holding(column.name, column.forms)
+        forms = select_formats(column.name, column.forms)
         if len(forms) == 1 and column.name not in doubtful:
             (form,) = forms
             if form.counts is not None and form.counts.whole < form.counts.present:
@@ -113,39 +113,41 @@ def _marks(
 
 
 def _decide(
-    column: _Column, closer: Closer, delimiter: str, marks: set[str], *, doubtful: bool
+    column: _Column, findings: CsvFindings, delimiter: str, marks: set[str], *, doubtful: bool
 ) -> None:
     name = column.name
     if doubtful:  # 1.234 among columns with decimal commas
-        form = next((f for f in holding(name, column.forms) if _format(f).decimal == ","), None)
-        if form is not None and marks == {","}:
-            _take(column, form, closer)
+        forms = [
+            form for form in select_formats(name, column.forms) if _format(form).decimal == ","
+        ]
+        if forms and marks == {","}:
+            _use_reading(column, forms[0], findings)
         return None
-    if missing_words(column.plain.words, column.plain.values) and not column.plain.many:
-        return _take(column, column.plain, closer)
+    if missing_words(column.plain.words, column.plain.values):
+        return _use_reading(column, column.plain, findings)
     dates = column.dates
-    if dates.values >= _DATES and not dates.many and missing_words(dates.words, dates.values):
-        return _take(column, dates, closer)
-    forms = holding(name, column.forms)
-    if len(forms) == 2 and not read_alike(forms):
-        mark = _mark(forms, delimiter, marks)
+    if dates.values >= _DATES and missing_words(dates.words, dates.values):
+        return _use_reading(column, dates, findings)
+    forms = select_formats(name, column.forms)
+    if len(forms) == 2 and not give_same_numbers(forms):
+        mark = _choose_mark(forms, delimiter, marks)
         forms = [form for form in forms if _format(form).decimal == mark]
         if not forms:
-            closer.reasons.append(
+            findings.reasons.append(
                 f"text: {name!r} has numbers like {column.shown}, with a mark before three digits: "
                 "it stays text. data.csv.formatted says whether the mark is of thousands."
             )
             return None
     if forms:
-        return _take(column, forms[0], closer)
-    _tell(column, closer)
+        return _use_reading(column, forms[0], findings)
+    _explain_text(column, findings)
     return None
 
 
-def _mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> str:
-    """The decimal mark of numbers like 1.234 or 1,234; "" where it is ambiguous.
+def _choose_mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> str:
+    """Return the decimal mark of numbers like 1.234 or 1,234; "" where it is ambiguous.
 
-    Money has rarely three decimals, whatever mark other columns of a machine's numbers have.
+    Amounts of money rarely have three decimals, so a point in other columns says nothing of them.
     """
     form = _format(next(form for form in forms if _format(form).decimal == "."))
     if marks == {","}:
@@ -162,32 +164,32 @@ def _format(reading: Reading) -> NumberFormat:
     return reading.form
 
 
-def _take(column: _Column, reading: Reading, closer: Closer) -> None:
-    """Reads a column so."""
+def _use_reading(column: _Column, reading: Reading, findings: CsvFindings) -> None:
+    """Add the options and reasons of a column that is read in this way."""
     name = column.name
     if isinstance(reading.form, str) or reading.form is None:
         kind = "dates" if reading.form is None else "numbers"
     else:
         kind = "numbers"
-        closer.formatted[name] = reading.form
+        findings.formatted[name] = reading.form
         kept = " (23.4% is 23.4)" if reading.form.unit == "%" else ""
-        closer.reasons.append(
+        findings.reasons.append(
             f"formatted: {name!r} writes numbers as {column.shown or reading.form.example}: they "
             f"are read as numbers{kept}."
         )
     if reading.words:
-        closer.missing_in[name] = tuple(reading.words)
+        findings.missing_in[name] = tuple(reading.words)
         words = ", ".join(f"{word!r} ({cells:,})" for word, cells in reading.words.most_common())
-        closer.reasons.append(
+        findings.reasons.append(
             f"missing_in: {words} among the {reading.values:,} {kind} of {name!r}: no value."
         )
 
 
-def _tell(column: _Column, closer: Closer) -> None:
-    """Says why a column whose cells are mostly numbers or dates stays text."""
+def _explain_text(column: _Column, findings: CsvFindings) -> None:
+    """Add the reason why a column whose cells are mostly numbers or dates stays text."""
     if len(column.units) > 1:
         units = " and ".join(sorted(column.units)[:3])
-        closer.reasons.append(
+        findings.reasons.append(
             f"text: {column.name!r} has numbers in {units}, no one unit: it stays text."
         )
         return
@@ -197,9 +199,9 @@ def _tell(column: _Column, closer: Closer) -> None:
     kind = "dates" if best.form is None else "numbers"
     word, cells = best.words.most_common(1)[0]
     shown = repr(word if len(word) <= 40 else word[:39] + "\u2026")
-    if best.many:
+    if best.has_many_words:
         shown, cells = f"{shown} and others", best.seen - best.values
-    closer.reasons.append(
+    findings.reasons.append(
         f"text: {column.name!r} has texts among its {kind}, {shown} in {cells:,} of "
         f"{column.counts.present:,} cells: it stays text. Where these say that there is no value, "
         "empty them and run init again, or list them in data.csv.missing_in."

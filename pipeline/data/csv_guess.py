@@ -1,4 +1,4 @@
-"""How a CSV file is written, as far as a look at all of it tells: what `init` writes to `data.csv`.
+"""Detects how CSV files are written, from all of their cells: what `init` writes to `data.csv`.
 
 `run` never guesses what may be wrong without a sign: an encoding, or that a column of numbers are
 codes. Here a guess is written where the user reads it.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.data.csv_columns import look_closer
+from pipeline.data.csv_columns import examine_columns
 from pipeline.data.csv_files import csv_blocks, open_csv
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class CsvGuess:
 
 
 def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
-    """Looks at whole files.
+    """Detect the options of whole files.
 
     Args:
         found: the files.
@@ -51,7 +51,7 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
     """
     from components import CsvOptions
     from components.arrow_example_gen import csv_types
-    from components.arrow_example_gen.csv_blocks import NoText
+    from components.arrow_example_gen.csv_blocks import InvalidEncoding
 
     options = CsvOptions(header=header)
     reasons: list[str] = []
@@ -62,7 +62,7 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
             counts = _counted(table)
             break
         except ConfigError as error:
-            if not isinstance(error.__cause__, NoText) or encoding == "latin-1":
+            if not isinstance(error.__cause__, InvalidEncoding) or encoding == "latin-1":
                 raise
     if options.encoding is not None:
         reasons.append(f"encoding: some bytes are no UTF-8; as {options.encoding} all are text.")
@@ -76,12 +76,12 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
     if codes:
         options = options.model_copy(update={"text": tuple(codes)})
         reasons.append(f"text: numbers that begin with 0 are codes: {', '.join(codes)}.")
-    closer = look_closer(table, counts, skip=codes)
-    if closer.missing_in or closer.formatted:
-        found_so = {"missing_in": closer.missing_in, "formatted": closer.formatted}
-        options = options.model_copy(update=found_so)
+    findings = examine_columns(table, counts, skip=codes)
+    if findings.missing_in or findings.formatted:
+        updates = {"missing_in": findings.missing_in, "formatted": findings.formatted}
+        options = options.model_copy(update=updates)
         counts = _counted(open_csv(found, options))
-    reasons += closer.reasons
+    reasons += findings.reasons
     delimiter = table.headers[table.files[0]].delimiter
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Ways to read a CSV column of neither plain numbers nor plain text, tried on all its cells."""
+"""Ways to read a CSV column, counted over all its cells."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ class Reading:
         form: how its numbers are written: for people, or plainly with a decimal mark; None: as
             dates.
         values: cells that can be read so.
-        words: the others, each with its number of cells; no more than a few different ones.
-        many: there are more of these, of which some alone are counted.
+        words: the others, each with its number of cells; incomplete if there are many.
         seen: cells that were read.
         counts: what the numbers are.
         lengths: shortest and longest number with separators of thousands, in characters.
@@ -43,18 +42,22 @@ class Reading:
     form: NumberFormat | str | None
     values: int = 0
     words: Counter[str] = field(default_factory=Counter)
-    many: bool = False
     seen: int = 0
     counts: CellCounts | None = None
     lengths: tuple[int, int] | None = None
 
     @property
-    def is_wrong(self) -> bool:
-        """Whether it is not worth to read more."""
-        return self.many and 2 * self.values < self.seen
+    def has_many_words(self) -> bool:
+        """Whether there are more different words than may stand for missing values."""
+        return len(self.words) > FEW_WORDS
+
+    @property
+    def is_ruled_out(self) -> bool:
+        """Whether most cells cannot be read in this way, so that the rest need not be tried."""
+        return self.has_many_words and 2 * self.values < self.seen
 
     def add(self, cells: pa.Array) -> None:
-        """Reads more cells, without missing ones."""
+        """Count more cells, none of them missing."""
         import pyarrow.compute as pc
 
         from components.arrow_example_gen.csv_formats import has_format
@@ -74,12 +77,11 @@ class Reading:
         others = trimmed.filter(pc.invert(fits))
         self.values += len(cells) - len(others)
         self.seen += len(cells)
-        if self.many:
+        if self.has_many_words:
             return
         words = pc.value_counts(others)
         for pair in words.slice(0, FEW_WORDS + 1).to_pylist():
             self.words[pair["values"]] += pair["counts"]
-        self.many = len(self.words) > FEW_WORDS
 
     def _measure(self, numbers: pa.Array, form: NumberFormat) -> None:
         import pyarrow.compute as pc
@@ -95,7 +97,7 @@ class Reading:
 
 
 def sample_texts(table: CsvTable, names: Sequence[str]) -> dict[str, list[str]]:
-    """The first different texts of columns, spaces around them left out."""
+    """Return the first `SAMPLED` different texts of each column, without surrounding spaces."""
     import pyarrow.compute as pc
 
     found: dict[str, dict[str, None]] = {name: {} for name in names}
@@ -109,11 +111,11 @@ def sample_texts(table: CsvTable, names: Sequence[str]) -> dict[str, list[str]]:
     return {name: list(texts)[:SAMPLED] for name, texts in found.items()}
 
 
-def read_in_ways(table: CsvTable, ways: Mapping[str, Sequence[Reading]]) -> None:
-    """Reads all cells of columns in each of the ways that are given for it."""
+def try_readings(table: CsvTable, ways: Mapping[str, Sequence[Reading]]) -> None:
+    """Count all cells of columns in each of their readings."""
     for _, block in csv_blocks(table):
         for name, readings in ways.items():
             cells = block[name].drop_null()
             for reading in readings:
-                if not reading.is_wrong:
+                if not reading.is_ruled_out:
                     reading.add(cells)

@@ -1,4 +1,4 @@
-"""Numbers that a CSV column writes for people: the forms that its texts suggest, and its own."""
+"""Units and formats of numbers that a CSV column writes for people (`$1,234.50`, `23.4%`)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _IDS = re.compile(
 _LONG_ID = 11  # characters, separators among them: numbers of one such length are ids
 
 
-def possible_units(texts: Sequence[str]) -> list[str]:
-    """The currencies or % in a column's texts; [""] where they are numbers without; [] for none."""
+def find_units(texts: Sequence[str]) -> list[str]:
+    """Return the currencies or % in texts; [""] for numbers without one, [] for other texts."""
     found: dict[str, int] = {}
     for text in texts:
         match = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
@@ -58,7 +58,7 @@ def _is_unit(sign: str) -> bool:
 
 
 def readings_of(unit: str) -> list[Reading]:
-    """One for each form that numbers with a unit may have, the plainest first."""
+    """Return a reading for each format that numbers with a unit may have, the plainest first."""
     from components.arrow_example_gen.number_format import NumberFormat
 
     return [
@@ -69,16 +69,16 @@ def readings_of(unit: str) -> list[Reading]:
     ]
 
 
-def holding(name: str, readings: Sequence[Reading]) -> list[Reading]:
-    """Those that all cells of a column have but for words without a value, one of each mark.
+def select_formats(name: str, readings: Sequence[Reading]) -> list[Reading]:
+    """Return the formats that fit all cells but words for missing values, one per decimal mark.
 
-    Ids may look like numbers in groups: a column that is called so, or whose texts are all of one
-    length, as of phone numbers, has none.
+    Ids may look like numbers in groups: a column that is named like an id, or whose texts all have
+    one length, as phone numbers have, gets none.
     """
     found: dict[str, Reading] = {}
     for reading in readings:
         form = reading.form
-        if form is None or isinstance(form, str) or reading.many or not reading.values:
+        if form is None or isinstance(form, str) or not reading.values:
             continue
         if missing_words(reading.words, reading.values) is None or _are_ids(name, form, reading):
             continue
@@ -95,8 +95,8 @@ def _are_ids(name: str, form: NumberFormat, reading: Reading) -> bool:
     return alike or _IDS.search(name) is not None
 
 
-def read_alike(readings: Sequence[Reading]) -> bool:
-    """Whether either decimal mark gives the same numbers: none has one."""
+def give_same_numbers(readings: Sequence[Reading]) -> bool:
+    """Return whether every reading gives the same numbers: whole ones."""
     counts = [reading.counts for reading in readings]
     return (
         all(c is not None and c.whole == c.present for c in counts)

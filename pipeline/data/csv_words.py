@@ -1,4 +1,4 @@
-"""Words among numbers or dates that say that there is no value, and those that say something."""
+"""Words among numbers or dates that stand for a missing value, and words that may not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ RARE = 0.1  # of a column's cells, together: more of them may mean something
 FEW_WORDS = 20  # different ones
 _ENOUGH = 20  # numbers or dates, beside which a word that nobody knows is rare
 _LONGEST = 60  # characters
-_NOTHING = {
+_MISSING = {
     *("-", "--", "---", ".", "..", "...", "*", "?", "_", "/", "n/a", "na", "n.a.", "n.a", "#n/a"),
     *("#na", "<na>", "<n/a>", "nan", "nat", "null", "(null)", "#null!", "#value!", "#div/0!"),
     *("#ref!", "\u2013", "\u2014"),
 }
-_OFTEN_NOTHING = {
+_OFTEN_MISSING = {
     *("none", "nil", "unknown", "missing", "undefined", "unavailable", "not available", "tbd"),
     *("(blank)", "blank", "empty", "unspecified", "not applicable"),
 }
@@ -23,10 +23,10 @@ _CENSORED = re.compile(r"([<>\u2264\u2265~]=?\s*[\d.,]+|[\d.,]+\s*\+)")
 
 
 def missing_words(words: Mapping[str, int], values: int) -> list[str] | None:
-    """The words among a column's numbers or dates, where they all say that there is no value.
+    """Return the words among a column's numbers or dates if all of them stand for missing values.
 
-    Words such as `n/a` say so in up to half of the cells; any others together in a tenth, if they
-    have no digits, as codes have them, or leave a number open, as `<5`.
+    Words such as `n/a` may fill up to half of the cells. Other words together may fill a tenth, if
+    they have no digits, as codes have, or are censored numbers such as `<5`.
 
     Args:
         words: each with the number of its cells, spaces around it left out.
@@ -37,20 +37,20 @@ def missing_words(words: Mapping[str, int], values: int) -> list[str] | None:
     """
     if sum(words.values()) > values or len(words) > FEW_WORDS:
         return None
-    others = {word: cells for word, cells in words.items() if not _says_nothing(word)}
+    others = {word: cells for word, cells in words.items() if not _means_missing(word)}
     if sum(others.values()) > RARE * (values + sum(words.values())):
         return None
-    unknown = [word for word in others if word.lower() not in _OFTEN_NOTHING]
-    if unknown and (values < _ENOUGH or not all(map(_is_open, unknown))):
+    unknown = [word for word in others if word.lower() not in _OFTEN_MISSING]
+    if unknown and (values < _ENOUGH or not all(map(_may_mean_missing, unknown))):
         return None
     return list(words)
 
 
-def _says_nothing(word: str) -> bool:
-    return word.lower() in _NOTHING or _ZERO_DATE.fullmatch(word) is not None
+def _means_missing(word: str) -> bool:
+    return word.lower() in _MISSING or _ZERO_DATE.fullmatch(word) is not None
 
 
-def _is_open(word: str) -> bool:
+def _may_mean_missing(word: str) -> bool:
     if len(word) > _LONGEST:
         return False
     return not any(map(str.isdigit, word)) or _CENSORED.fullmatch(word) is not None

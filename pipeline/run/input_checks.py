@@ -1,6 +1,6 @@
-"""Values of a batch that the model does not know: unseen categories, and dates that it cannot read.
+"""Finds values of a batch that the model does not know: unseen categories and unreadable dates.
 
-The model says so itself, by its transform: see `trainer_module.tfx.input_checks`.
+The transformed features of the exported model show them: see `trainer_module.tfx.input_checks`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FILE = "assets.extra/input_checks.json"
 
 @dataclass
 class UnseenCategories:
-    """How many values of each column the model has no category for, and the first of each."""
+    """The number of rows with an unseen category by column, and the first such value."""
 
     counts: dict[str, int] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class InputChecks:
 
     @classmethod
     def read(cls, version: Path) -> InputChecks:
-        """Read those of a SavedModel; none where it was exported without them."""
+        """Read the checks of a SavedModel; empty if it was exported without them."""
         file = version / _FILE
         if not file.is_file():
             return cls()
@@ -71,7 +71,7 @@ class InputChecks:
         return cls(tuple(values["categories"]), tuple(values["dates"]))
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether there are any checks."""
         return bool(self.categories or self.dates)
 
     def unseen(self, transformed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

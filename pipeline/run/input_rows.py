@@ -58,12 +58,12 @@ class InputRows:
         path: of the file, as an error calls it.
         columns: names.
         batches: the rows, at most `BATCH_ROWS` at a time, as columns; each as often as it is asked.
-        unreadable: rows that were passed over.
+        unreadable: rows that were skipped.
         why_unreadable: what is wrong with them.
         needed: columns that a model reads, with their kinds; to be set before the first batch.
         line_of: the line of a row that was read, by its number from 0; None where it has none.
         texts: how texts write numbers.
-        place: finds `line 17` for a column and the text of a cell in it; "" where it does not know.
+        place: finds `, line 17` for a column and the text of a cell in it; "" if it does not know.
     """
 
     path: str
@@ -75,6 +75,18 @@ class InputRows:
     why_unreadable: str = "with more or fewer cells than the header"
     needed: Mapping[str, Kind] = field(default_factory=dict)
     line_of: Callable[[int], int] | None = None
+
+    def location(self, column: str, text: str, row: int) -> str:
+        """Return `, line 17` for a cell, or `, row 3` for a format without lines.
+
+        Args:
+            column: its name.
+            text: of the cell.
+            row: number of the row that was read, from 0.
+        """
+        if self.line_of is not None:
+            return f", line {self.line_of(row)}"
+        return self.place(column, text) or f", row {row + 1}"
 
 
 def format_of(path: str) -> InputFormat:
@@ -129,7 +141,7 @@ def open_rows(
         shown: what an error calls it: the path that the user gave.
         kind: its format.
         options: how CSV is written.
-        skip: pass over rows that cannot be read.
+        skip: leave out rows that cannot be read.
 
     Raises:
         ConfigError: it is no file of this format.
@@ -251,7 +263,7 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
 
 
 def _with_shown_path(batches: Iterator[Any], file: Path, shown: str) -> Iterator[Any]:
-    """What cannot be read, in words of the command line."""
+    """Yield the batches; errors name the path and options of the command line."""
     try:
         yield from batches
     except ConfigError:

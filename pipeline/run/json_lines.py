@@ -31,7 +31,7 @@ class _TooLarge(str):
     """The digits of a number that float64 does not hold."""
 
 
-class _Refused(ValueError):
+class _BadValue(ValueError):
     """What is wrong with a line."""
 
 
@@ -60,7 +60,7 @@ def json_rows(
                 continue
             try:
                 yield JsonRow(line, _row(text, needed))
-            except _Refused as error:
+            except _BadValue as error:
                 if unreadable is None:
                     raise ValueError(f"{shown}, line {line}: {error}") from None
                 unreadable.append(f"line {line}: {error}")
@@ -92,7 +92,7 @@ def json_batch(
         values = [row.values.get(name) for row in rows]
         try:
             columns.append(_column(values, kinds.get(name), is_formatted=name in formatted))
-        except _Refused as error:
+        except _BadValue as error:
             raise ValueError(
                 f"line {rows[0].line} to {rows[-1].line}: column {name!r} {error}"
             ) from None
@@ -103,7 +103,7 @@ def _row(text: str, needed: Collection[str]) -> dict[str, Any]:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise _Refused(
+        raise _BadValue(
             f"byte 0x{ord(text[error.start]) & 0xFF:02x} is no text in UTF-8. Write the file in "
             "UTF-8."
         ) from None
@@ -115,15 +115,15 @@ def _row(text: str, needed: Collection[str]) -> dict[str, Any]:
             parse_int=_int,
             parse_constant=_CONSTANTS.__getitem__,
         )
-    except _Refused:
+    except _BadValue:
         raise
     except RecursionError:
-        raise _Refused("is nested too deeply. Write one object of values per line.") from None
+        raise _BadValue("is nested too deeply. Write one object of values per line.") from None
     except ValueError as error:
         array = " A JSON array is no JSON lines." if text.lstrip().startswith("[") else ""
-        raise _Refused(f"is no JSON ({error}).{array} Write one object per line.") from None
+        raise _BadValue(f"is no JSON ({error}).{array} Write one object per line.") from None
     if not isinstance(row, dict):
-        raise _Refused('is no object. Write each row as {"column": value, ...}.')
+        raise _BadValue('is no object. Write each row as {"column": value, ...}.')
     return {name: _value(name, value, needed) for name, value in row.items()}
 
 
@@ -131,7 +131,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         name = next(n for n, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise _Refused(f"names {name!r} twice. Name each column once.")
+        raise _BadValue(f"names {name!r} twice. Name each column once.")
     return found
 
 
@@ -150,12 +150,12 @@ def _value(name: str, value: Any, needed: Collection[str]) -> Any:
     _check_text(name, name)
     if isinstance(value, dict):
         if name in needed:
-            raise _Refused(f"column {name!r} is an object, not a value.")
+            raise _BadValue(f"column {name!r} is an object, not a value.")
         return json.dumps(value)
     if isinstance(value, list):
         if any(isinstance(each, dict | list) for each in value):
             if name in needed:
-                raise _Refused(f"column {name!r} has a list of lists or objects, not of values.")
+                raise _BadValue(f"column {name!r} has a list of lists or objects, not of values.")
             return json.dumps(value)
         return [_scalar(name, each) for each in value]
     return _scalar(name, value)
@@ -164,7 +164,7 @@ def _value(name: str, value: Any, needed: Collection[str]) -> Any:
 def _scalar(name: str, value: Any) -> Any:
     if isinstance(value, _TooLarge):
         digits = value if len(value) <= 40 else f"{value[:20]}... ({len(value):,} characters)"
-        raise _Refused(f"column {name!r}: {digits} is beyond 1.8e308, the largest float64.")
+        raise _BadValue(f"column {name!r}: {digits} is beyond 1.8e308, the largest float64.")
     if isinstance(value, str):
         _check_text(name, value)
     return value
@@ -174,7 +174,7 @@ def _check_text(name: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise _Refused(
+        raise _BadValue(
             f"column {name!a}: \\u{ord(text[error.start]):04x} is half of a surrogate pair, "
             "which is no text."
         ) from None
@@ -210,7 +210,7 @@ def _array(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> p
     if numbers is not None:
         return numbers
     if is_formatted and found != {str}:
-        raise _Refused(
+        raise _BadValue(
             "has texts among numbers, and data.csv.formatted says how its texts write numbers. "
             "Write all as numbers or all as texts."
         )

@@ -54,7 +54,7 @@ def predict_command(config: PipelineConfig, model: Path, file: Path | None) -> s
 
     It reads the data as the run did: format, encoding, delimiter.
     """
-    path = _readable(config)
+    path = _data_path(config)
     parts = [program(), "predict", "--model", _path(model), "--data", _path(path)]
     try:
         known = format_of(path) == config.data.source
@@ -81,7 +81,7 @@ def _csv_options(config: PipelineConfig, file: Path) -> list[str]:
     return ["--config", _path(file), *(f"--set {each}" for each in overrides)]
 
 
-def _readable(config: PipelineConfig) -> str:
+def _data_path(config: PipelineConfig) -> str:
     """A path of the data that `predict` takes: one file, or one Parquet or Arrow table."""
     field = "eval_path" if config.data.eval_path else "path"
     path = config.data.eval_path or config.data.path

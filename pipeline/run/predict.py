@@ -83,7 +83,7 @@ def predict(
         kind: format of `source`; None: by its name.
         keep: columns of the input to write; None: all.
         on_error: whether a row that the model cannot take ends it, or is left out and counted.
-        csv_options: how CSV is written; None: that is found by itself.
+        csv_options: how CSV is written; None: it is detected.
 
     Returns:
         0.
@@ -169,9 +169,8 @@ def _batches(
         if wrong:
             if on_error == "fail":
                 raise ConfigError(_error_message(wrong[0], rows, start))
-            refused.first = refused.first or _error_message(
-                wrong[0], rows, start
-            )  # it may read the file
+            if not refused.first:  # finding the line reads the file again
+                refused.first = _error_message(wrong[0], rows, start)
             refused.count += len(wrong)
         out = {each.row for each in wrong}
         places = [row for row in range(batch.num_rows) if row not in out]
@@ -183,11 +182,9 @@ def _batches(
 
 
 def _error_message(wrong: Wrong, rows: InputRows, start: int) -> str:
-    place = rows.place(wrong.column, wrong.value) or f", row {start + wrong.row + 1}"
-    if rows.line_of is not None:
-        place = f", line {rows.line_of(start + wrong.row)}"
+    location = rows.location(wrong.column, wrong.value, start + wrong.row)
     return (
-        f"--data={rows.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
+        f"--data={rows.path}{location}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
         "which the model expects there. Correct it, name the pipeline's YAML by --config where its "
         "data.csv says how such cells are written, or leave such rows out by --on-error skip."
     )

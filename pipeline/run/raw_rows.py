@@ -72,7 +72,7 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTe
     columns, wrong = {}, {}
     for name, kind in kinds.items():
         found = batch[batch.schema.get_field_index(name)]
-        columns[name], faulty = _converted(name, found, kind, texts)
+        columns[name], faulty = _convert_column(name, found, kind, texts)
         for row in faulty:
             value = str(found[row].as_py())
             wrong.setdefault(row, Wrong(row, name, value, _EXPECTED[kind]))
@@ -82,7 +82,7 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTe
     return ModelRows(rows, lists, [wrong[row] for row in sorted(wrong)])
 
 
-def _converted(
+def _convert_column(
     name: str, column: pa.Array, kind: Kind, texts: NumberTexts
 ) -> tuple[pa.Array, list[int]]:
     """A column as the model takes it, and the rows whose value it cannot take."""
@@ -93,16 +93,16 @@ def _converted(
 
     if is_list(column.type):
         offsets, values = flat_values(column)
-        found, places = _converted(name, values, kind, texts)
+        found, places = _convert_column(name, values, kind, texts)
         faulty = np.unique(np.searchsorted(offsets, places, side="right") - 1)
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), found), faulty.tolist()
     column = _plain_type(column, kind)
     if pa.types.is_string(column.type) and kind != "string":
         return texts.numbers(name, bools_as_digits(column), kind)
-    return _as_kind(column, kind)
+    return _convert_values(column, kind)
 
 
-def _as_kind(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
+def _convert_values(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
     """A column as the model takes it, and the rows whose value it cannot take."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -109,12 +109,10 @@ def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRow
     rows = model_rows(batch, {c.name: KINDS[c.dtype] for c in model.columns}, found.texts)
     if rows.wrong:
         wrong = rows.wrong[0]
-        place = found.place(wrong.column, wrong.value) or f", row {wrong.row + 1}"
-        if found.line_of is not None:
-            place = f", line {found.line_of(wrong.row)}"
+        location = found.location(wrong.column, wrong.value, wrong.row)
         raise ConfigError(
-            f"--data={found.path}{place}: {wrong.column}={wrong.value!r} is not {wrong.expected}, "
-            "which the model expects there. Correct it."
+            f"--data={found.path}{location}: {wrong.column}={wrong.value!r} is not "
+            f"{wrong.expected}, which the model expects there. Correct it."
         )
     return ServingRows(found.path, range(1, total + 1), rows, rows.examples())
 

@@ -97,6 +97,12 @@ def test_percent_signs_are_decoded_as_by_pyarrow_dataset(text, tmp_path):
     assert values([text]) == arrow_values([text], tmp_path)
 
 
+def test_keys_count_below_the_deepest_folder_that_was_named():
+    file = "/data/a=1/b=2/0.parquet"
+    for folders in (["/data", "/data/a=1"], ["/data/a=1", "/data"]):
+        assert folder_keys([file], folders) == {file: (("b", 2),)}
+
+
 def test_a_key_of_two_folders_of_one_path():
     with pytest.raises(ValueError, match=r"two of its folders are named a=\.\.\."):
         folder_keys(["/data/a=1/a=2/0.parquet"], ["/data"])

@@ -49,8 +49,13 @@ def test_plain_files_need_nothing(tmp_path):
             {"text": ["m"]},
             "'m' has texts among its numbers, 'B7' in 1 of 62 cells",
         ),
+        (
+            "n;price\n" + "".join(f"{i}.234;${i}\n" for i in range(1, 41)),
+            {"formatted": {"price": {"unit": "$"}}},
+            "formatted: 'price' writes numbers as $1",
+        ),
     ],
-    ids=["cp1252", "index", "latin-1", "codes", "words", "one word", "texts"],
+    ids=["cp1252", "index", "latin-1", "codes", "words", "one word", "texts", "no thousands"],
 )
 def test_what_is_found(tmp_path, content, section, reason):
     file = tmp_path / "rows.csv"
