@@ -82,9 +82,7 @@ def select_formats(name: str, readings: Sequence[Reading]) -> list[Reading]:
             continue
         if missing_words(reading.words, reading.values) is None or _are_ids(name, form, reading):
             continue
-        best = found.get(form.decimal)
-        if best is None or best.values < reading.values:
-            found[form.decimal] = reading
+        found.setdefault(form.decimal, reading)
     return list(found.values())
 
 

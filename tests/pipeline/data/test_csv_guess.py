@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from components import CsvOptions
+from components.arrow_example_gen import csv_blocks
 from pipeline.common.errors import ConfigError
 from pipeline.data.csv_files import beyond_int64
 from pipeline.data.csv_guess import guess_csv
@@ -54,8 +55,21 @@ def test_plain_files_need_nothing(tmp_path):
             {"formatted": {"price": {"unit": "$"}}},
             "formatted: 'price' writes numbers as $1",
         ),
+        (
+            "n,m\n" + NUMBERS[: NUMBERS.index("15,")] + "15,nichts\n",
+            {},
+            "text: 'm' has texts among its numbers, 'nichts' in 1 of 16 cells",
+        ),
+        (
+            "n,day\n" + "".join(f"{i},2020-01-{i:02d}\n" for i in range(1, 29)) + "29,0000-00-00\n",
+            {"missing_in": {"day": ["0000-00-00"]}},
+            "missing_in: '0000-00-00' (1) among the 28 dates of 'day': no value.",
+        ),
     ],
-    ids=["cp1252", "index", "latin-1", "codes", "words", "one word", "texts", "no thousands"],
+    ids=[
+        *("cp1252", "index", "latin-1", "codes", "words", "one word", "texts", "no thousands"),
+        *("a word among few", "zero dates"),
+    ],
 )
 def test_what_is_found(tmp_path, content, section, reason):
     file = tmp_path / "rows.csv"
@@ -63,6 +77,15 @@ def test_what_is_found(tmp_path, content, section, reason):
     found = guess_csv([file])
     assert found.section() == section
     assert reason in " ".join(found.reasons)
+
+
+def test_codes_are_counted_in_all_blocks_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(csv_blocks, "_BYTES_A_COLUMN", 1)
+    cells = [f"X{i}" if i % 2 else f"{i}.5" for i in range(100)] + [f"{i}.5" for i in range(900)]
+    (tmp_path / "rows.csv").write_text("n,m\n" + "".join(f"1,{cell}\n" for cell in cells))
+    found = guess_csv([tmp_path / "rows.csv"])
+    assert "'X1' and others in 50 of 1,000 cells" in " ".join(found.reasons)
 
 
 def test_what_is_no_csv_stays_an_error(tmp_path):

@@ -50,6 +50,11 @@ def test_hidden_files_are_no_part_of_a_table(tmp_path, folder, hidden):
     assert [str(file) for file in table] == sorted(ds.dataset(tmp_path).files)
 
 
+def test_a_key_may_begin_with_an_underscore(tmp_path):
+    file = write(tmp_path / "_k=1" / "a.parquet")
+    assert found(tmp_path) == [file]
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

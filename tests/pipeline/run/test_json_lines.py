@@ -173,6 +173,7 @@ def test_numbers_of_a_column_whose_texts_have_a_format(tmp_path):
 
 
 @given(st.lists(st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(width=32)))
+@example([0.5, 2**53 + 1])
 def test_whole_numbers_are_not_rounded(values):
     """Among numbers of other types too; what is no whole number is wrong or missing."""
     rows = [JsonRow(i, {"x": value}) for i, value in enumerate(values)]

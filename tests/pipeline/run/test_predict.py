@@ -151,6 +151,23 @@ def test_unseen_categories_are_counted_and_predicted(checked, tmp_path, capfd):
     assert len(output.read_text().splitlines()) == 1 + len(towns)
 
 
+def test_rows_that_are_left_out_do_not_count_as_unseen(checked, tmp_path, capfd):
+    file = tmp_path / "rows.csv"
+    file.write_text("size,rooms,town\n101,1,Quito\n1,2,Lima\n102,3,Oslo\n")
+    output = tmp_path / "said.csv"
+    command = ["predict", str(checked), str(file), "--on-error", "skip", "--output", str(output)]
+    assert main(command) == 0
+    assert "town (1 row, such as 'Lima')" in capfd.readouterr().err
+    assert len(output.read_text().splitlines()) == 2
+
+
+def test_a_file_of_unreadable_dates_alone(checked, tmp_path, capfd):
+    file = tmp_path / "rows.csv"
+    file.write_text("size,rooms,town\n101,1,Oslo\n102,3,Oslo\n")
+    assert main(["predict", str(checked), str(file), "--on-error", "skip"]) == 2
+    assert "2 rows left out" in capfd.readouterr().err
+
+
 def test_a_date_that_cannot_be_read_follows_on_error(checked, tmp_path, capfd):
     file = tmp_path / "rows.csv"
     file.write_text("size,rooms,town\n1,1,Oslo\n101,2,Oslo\n,3,Oslo\n2,x,Oslo\n3,3,Oslo\n")
