@@ -68,7 +68,11 @@ def test_names_survive_the_shell(
     [
         ({}, [], {"config": None, "source": None}),
         ({"csv": {"encoding": "cp1252"}}, [], {"source": None}),
-        ({"csv": {"delimiter": ";"}}, ["data.csv.encoding=cp1252"], {"source": None}),
+        (
+            {"csv": {"delimiter": ";"}},
+            ["data.csv.encoding=cp1252"],
+            {"source": None, "set": ['data.csv.encoding="cp1252"']},
+        ),
         ({"path": "rows.dat"}, [], {"config": None, "source": "csv"}),
         ({"path": "part-*.csv"}, [], {"config": None, "data": "part-2.csv"}),
         ({"eval_path": "part-1.csv"}, [], {"config": None, "data": "part-1.csv"}),

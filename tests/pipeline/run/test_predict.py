@@ -98,7 +98,7 @@ class _Module(tf.Module):
 
 
 class _Checked(_Module):
-    """Its transform knows one town, and takes a size above 100 for no date."""
+    """Its transform knows one town, and takes a missing size or one above 100 for no date."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
     def transform(self, examples):
@@ -110,7 +110,9 @@ class _Checked(_Module):
         }
         id_of = tf.where(tf.equal(found["town"], "Oslo"), 0, 1)  # 2 is a missing one
         id_of = tf.where(tf.equal(found["town"], ""), 2, id_of)
-        bits = tf.where(found["size"] > 100, 4, 0)
+        size = found["size"]
+        is_missing = (size > 100) | (size == 0) | tf.math.is_nan(size)
+        bits = tf.where(is_missing, 4, 0)
         return {"ids": tf.cast(id_of, tf.int64), "missing": tf.cast(bits, tf.int64)}
 
 
@@ -159,6 +161,15 @@ def test_rows_that_are_left_out_do_not_count_as_unseen(checked, tmp_path, capfd)
     assert main(command) == 0
     assert "town (1 row, such as 'Lima')" in capfd.readouterr().err
     assert len(output.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("sizes", [[math.nan, None, 1.0], [[], None, [1.0]]])
+def test_a_missing_date_is_not_an_unreadable_one(checked, tmp_path, sizes):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"size": sizes, "rooms": [1, 2, 3], "town": ["Oslo"] * 3}), file)
+    output = tmp_path / "said.csv"
+    assert main(["predict", str(checked), str(file), "--output", str(output)]) == 0
+    assert len(output.read_text().splitlines()) == 4
 
 
 def test_a_file_of_unreadable_dates_alone(checked, tmp_path, capfd):
