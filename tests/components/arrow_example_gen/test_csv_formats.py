@@ -149,6 +149,11 @@ def test_whole_numbers_up_to_the_ends_of_int64(number, before, behind):
     assert beyond_int64(pa.array([text, None])).to_pylist() == [not held, False]
 
 
+def test_the_ends_of_int64_are_within_it():
+    texts = pa.array([str(2**63 - 1), str(2**63), str(-(2**63)), str(-(2**63) - 1), None])
+    assert beyond_int64(texts).to_pylist() == [False, True, False, True, False]
+
+
 def test_line_breaks_around_formatted_numbers():
     found, faulty = NumberTexts(formats={"a": DOLLARS}).numbers("a", pa.array(["\n$5 \r\n"]), "int")
     assert (found.to_pylist(), faulty) == ([5], [])
