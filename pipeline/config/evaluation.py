@@ -76,7 +76,7 @@ WHERE_UNDEFINED: dict[str, str] = {
 BETTER_THAN_CONSTANT, AGAINST_CONSTANT = "better_than_constant", "against_constant"
 """Computed if it is required: 1 or 0, and beside it the numbers of the comparison."""
 
-_NOT_OF_A_CONSTANT = ("precision", "recall", "calibration_error")
+NOT_OF_A_CONSTANT = ("precision", "recall", "calibration_error")
 """A constant may have all recall there is, no precision, and a perfect calibration."""
 
 _DEFAULT_METRICS: dict[LabelKind, tuple[str, ...]] = {
@@ -205,7 +205,7 @@ class EvaluationConfig(BaseModel):
     def judged_by(self, kind: LabelKind) -> str:
         """The metric by which the model is compared with a constant and with a linear model."""
         names = (*self.thresholds, *self.metrics, *_DEFAULT_METRICS[kind])
-        return next(name for name in names if name not in _NOT_OF_A_CONSTANT)
+        return next(name for name in names if name not in NOT_OF_A_CONSTANT)
 
     def eval_config(self, *, label: str, kind: LabelKind, weight: str | None) -> tfma.EvalConfig:
         """TFMA's configuration of the Evaluator.

@@ -76,7 +76,7 @@ def date_parts(
 def _season(probe: _Probe, parts: list[str]) -> list[str]:
     """The part finer than a month that adds most to the others; none if none does in each fold."""
     with_others = probe.gains(parts)
-    # By itself too: beside parts that are all noise, more noise may look like a gain.
+    # Alone too: beside parts that are all noise, more noise may look like a gain.
     added = {
         part: np.minimum(probe.gains([*parts, part]) - with_others, probe.gains([part]))
         for part in _FINER

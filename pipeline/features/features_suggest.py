@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import Source
 from pipeline.common.whole_files import message_stream, whole_file, would_replace
 from pipeline.data.csv_files import ColumnType
@@ -90,17 +91,13 @@ class Suggestion:
     group_columns: tuple[str, ...] = ()
 
 
-def suggest(
-    data: DataFacts, path: str, *, label: str | None = None, left_out: Sequence[LeftOut] = ()
-) -> Suggestion:
+def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggestion:
     """Return the section, checked as `python -m pipeline run` will check it.
 
     Args:
         data: What was measured.
         path: Of the data.
         label: The column to predict.
-        left_out: Columns that the caller leaves out, whatever the rules propose; of several
-            reasons for a column the first counts.
 
     Raises:
         ConfigError: no such label, nothing can be learned from it, or no column is usable.
@@ -117,7 +114,6 @@ def suggest(
             raise ConfigError(str(error)) from None
     table = TableFacts(frozenset(names), _date_parts(data, target), data.values)
     proposals = [propose(column, table) for column in data.columns if column.name != label]
-    proposals = _without(proposals, {each.column: each.reason for each in reversed(left_out)})
     leaks = _leaks(proposals, data, label)
     away = {name: f"gives the label away: it {why}" for name, why in leaks.left_out.items()}
     proposals = _without(proposals, away)
@@ -208,7 +204,7 @@ def _render(
     suspicious: Mapping[str, str],
 ) -> str:
     lines = [
-        f"# Suggested for {path}: {data.rows:,} rows, {len(data.columns)} columns.",
+        f"# Suggested for {plain_line(path)}: {data.rows:,} rows, {len(data.columns)} columns.",
         *_of_which_rows(data),
         "# A start, by statistics alone: they do not know what a column means.",
     ]
@@ -255,8 +251,9 @@ def _of_which_rows(data: DataFacts) -> list[str]:
 
 
 def _comment(text: str, indent: str) -> list[str]:
-    flat = " ".join(text.split())
-    return textwrap.wrap(flat, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
+    return textwrap.wrap(
+        plain_line(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  "
+    )
 
 
 def _pattern(name: str) -> str:
@@ -282,6 +279,11 @@ def _flow(value: Any) -> str:
     """YAML on one line."""
     # In a list: between brackets, a text needs more quotes than on a line of its own.
     text = yaml.safe_dump(
-        [value], default_flow_style=True, width=float("inf"), sort_keys=False, allow_unicode=True
+        [value],
+        default_flow_style=True,
+        width=float("inf"),
+        sort_keys=False,
+        # PyYAML writes U+0085 as it is, and reads it as a space.
+        allow_unicode="\\x85" not in repr(value),
     )
     return text.strip()[1:-1]

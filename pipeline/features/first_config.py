@@ -19,6 +19,7 @@ import yaml
 
 from components.arrow_example_gen.decompress import SUFFIXES as COMPRESSED
 from pipeline.common.errors import ConfigError
+from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
 from pipeline.common.whole_files import whole_file, would_replace
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
@@ -120,7 +121,7 @@ def init_file(
     if facts.missing:
         warnings.append(_unlabelled(facts))
     if _equal_rows(data):
-        warnings.append(_told_of_equal_rows(data))
+        warnings.append(_equal_rows_note(data))
     target = label_of(facts)
     sizes = _sizes(data, facts, target, split_of(data, facts, target)[0], path)
     if sizes.warning:
@@ -168,16 +169,16 @@ def first_config(
     by, why_so = split_of(data, facts, target)
     sizes = _sizes(data, facts, target, by, path)
     heading, _, section = suggestion.text.partition("features:\n")
-    section = section.replace(
-        "  label: ", "".join(f"  # {line}\n" for line in _told(facts, target, why)) + "  label: "
-    )
+    comments = "".join(f"  # {line}\n" for line in _label_comments(facts, target, why))
+    # At the start of a line: a column may be called `label`, too.
+    section = re.sub("^  label: ", lambda found: comments + found[0], section, flags=re.MULTILINE)
     drop = facts.missing > 0
     rows = _data(path, source, folder, guess, drop=drop, by=by, held_out=sizes.eval_percent)
     lines = [
         heading.rstrip("\n"),
         f"name: {name}",
-        *(f"# {reason}" for reason in (guess.reasons if guess else ())),
-        *([f"# {_unlabelled(facts)}"] if drop else []),
+        *(f"# {plain_line(reason)}" for reason in (guess.reasons if guess else ())),
+        *([f"# {plain_line(_unlabelled(facts))}"] if drop else []),
         *(f"# {line}" for said in (why_so, sizes.warning) for line in textwrap.wrap(said, 90)),
         *(f"# {line}" for line in _group_split(suggestion)),
         f"data: {_flow(rows)}",
@@ -303,7 +304,7 @@ def _constant(facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[An
         return "A guess has an auc of 0.5."
     assert facts.texts is not None
     value, count = facts.texts.top[0]
-    shown = " ".join(str(value).split())[:30]
+    shown = plain_line(str(value))[:30]
     return f"Always {shown!r} is right in {count / facts.present:.1%}."
 
 
@@ -315,10 +316,10 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> 
         value, rows = facts.texts.top[-1]
         if rows < FEW_OF_A_CLASS:
             return "stratified", (
-                f"Of {value!r} there are {rows:,} rows: each split gets its share of each class."
+                f"Rows of {value!r}: {rows:,}. Each split gets its share of each class."
             )
     if _equal_rows(data):
-        return "row", _told_of_equal_rows(data)
+        return "row", _equal_rows_note(data)
     return ("row", "Few rows: each split gets its exact share.") if few else ("", "")
 
 
@@ -332,26 +333,20 @@ def _sizes(
     return split_sizes(groups, label=facts.name, kind=target["kind"], path=path)
 
 
-def distinct_rows(data: DataFacts) -> int:
-    """How many rows of the sample differ."""
-    columns = [[None if row is None else tuple(row) for row in c] for c in data.values.values()]
-    return len(set(zip(*columns, strict=True))) if columns else data.rows
-
-
 def _equal_rows(data: DataFacts) -> bool:
     """Whether there are so few different rows that they cannot be split by their content."""
-    return distinct_rows(data) < FEW_DISTINCT * data.sample_rows
+    return data.distinct_rows < FEW_DISTINCT * data.sample_rows
 
 
-def _told_of_equal_rows(data: DataFacts) -> str:
+def _equal_rows_note(data: DataFacts) -> str:
     among = f"{data.sample_rows:,}" if data.every == 1 else f"a sample of {data.sample_rows:,}"
     return (
-        f"only {distinct_rows(data):,} different rows among {among}: they are split by their "
+        f"only {data.distinct_rows:,} different rows among {among}: they are split by their "
         "place too, so that equal ones are in both splits."
     )
 
 
-def _told(facts: ColumnFacts, target: Mapping[str, Any], why: str) -> list[str]:
+def _label_comments(facts: ColumnFacts, target: Mapping[str, Any], why: str) -> list[str]:
     """Comments on the label: which it is, its kind, and what counts as positive."""
     lines = []
     if why:
@@ -365,7 +360,7 @@ def _told(facts: ColumnFacts, target: Mapping[str, Any], why: str) -> list[str]:
         counts = ", ".join(f"{value!r} {count:,} times" for value, count in facts.texts.top[:2])
         lines.append(f"Two values, {counts}: {target['positive']!r}, the positive one, counts as 1")
         lines.append("(probabilities are of it; name the other one in `positive` to turn it).")
-    return [" ".join(line.split()) for line in lines]
+    return [plain_line(line) for line in lines]
 
 
 def _guess(path: str, source: Source, header: bool | None) -> CsvGuess | None:
@@ -405,7 +400,7 @@ def _group_split(suggestion: Suggestion) -> list[str]:
     """How to measure on subjects or customers that the training has not seen."""
     if not suggestion.group_columns:
         return []
-    names = ", ".join(suggestion.group_columns)
+    names = plain_line(", ".join(suggestion.group_columns))
     split = _flow({"split": {"by": "group", "column": suggestion.group_columns[0]}}).strip("{}")
     return textwrap.wrap(
         f"Rows with the same value of {names} belong together: to measure on values that training "

@@ -23,7 +23,7 @@ from pipeline.features.column_facts import ColumnFacts, Numbers
 NEARLY_ALL = 0.9  # different values per row: from here on, an id may repeat in a row or two
 FEW_IDS = 10  # values: no more are a category, whatever their name
 _FEW_PLACES, _ROWS_OF_FEW, _ROWS_OF_MANY = 100, 20, 100
-_EXPECTED = 10.0  # equal values: chance makes a fifth or less of them once in 400 columns
+_EXPECTED = 10.0  # equal values: a Poisson count of that mean is 2 or less in 0.3 % of columns
 _FOUND = 0.2
 _LONG = 9  # digits
 _MOST_CODES = 1_000

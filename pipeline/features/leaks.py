@@ -20,15 +20,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from pipeline.common.plain_line import plain_line
 from pipeline.features.date_formats import guess_format
 from trainer_module.baselines.one_column import (
-    Explained,
+    ColumnScore,
     Target,
     codes_of_numbers,
-    explained,
-    of_classes,
-    of_numbers,
     ranks,
+    score_column,
+    target_of_classes,
+    target_of_numbers,
 )
 
 FEW_ROWS = 50
@@ -41,7 +42,7 @@ STRONG_NUMBER = 0.98
 """Explained share of a number's variance from which on a column is strong."""
 
 STRONG_CLASS = 0.8
-"""Brier skill score from which on a column is strong; a code right in 96 % of rows has 0.85."""
+"""Brier skill score from which on a column is strong, such as a code right in 96 % of rows."""
 
 NOTHING = 0.02
 """Explained share below which a column does not predict the label."""
@@ -149,7 +150,7 @@ def choose(leaks: Leaks, usable: Collection[str]) -> Choice:
 def warnings_of(kept: Mapping[str, str]) -> tuple[str, ...]:
     """Return a sentence per column that is kept, for the terminal."""
     found = [
-        f"{_plain(name)} {reason}: it may give the label away. Remove it from features if "
+        f"{plain_line(name)} {reason}: it may give the label away. Remove it from features if "
         "its value is not known when a prediction is made."
         for name, reason in kept.items()
     ]
@@ -157,10 +158,6 @@ def warnings_of(kept: Mapping[str, str]) -> tuple[str, ...]:
     if more > 0:
         found[_MOST_WARNINGS:] = [f"{more} more such columns: the YAML lists them."]
     return tuple(found)
-
-
-def _plain(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
 
 
 def _kind(leaks: Leaks, name: str) -> str | None:
@@ -228,26 +225,28 @@ class _Truth(NamedTuple):
         if len(values) < 2:
             return None
         is_number = labels.texts is None and len(values) > _FEW_CLASSES
-        target = of_numbers(column.numbers) if is_number else of_classes(np.ravel(classes))
+        target = (
+            target_of_numbers(column.numbers) if is_number else target_of_classes(np.ravel(classes))
+        )
         return cls(column, np.ravel(classes), len(values), target)
 
 
 def _look_at(column: _Column, truth: _Truth) -> tuple[Leak | None, float]:
     present, target = column.present, truth.target
     is_missing = (~present).astype(np.int64)
-    by_missing = Explained(0.0)
+    by_missing = ColumnScore(0.0)
     if 0 < is_missing.sum() < len(present):
-        by_missing = explained(is_missing, target)
+        by_missing = score_column(is_missing, target)
     best = by_missing
     if present.sum() >= FEW_ROWS:
         leak = _copy_or_law(column, truth)
         if leak is not None:
             return leak, 1.0
         for codes in _codes(column):
-            of_present = explained(codes, target, present)
+            of_present = score_column(codes, target, present)
             best = max(best, of_present)
             if not present.all():
-                best = max(best, explained(codes, target))
+                best = max(best, score_column(codes, target))
             few = column.texts is not None and len(column.texts) <= present.sum() // _ROWS_PER_CODE
             if few and _determines(of_present):
                 return Leak("copy", "has codes that determine the label"), 1.0
@@ -263,7 +262,7 @@ def _look_at(column: _Column, truth: _Truth) -> tuple[Leak | None, float]:
     return None, best.share
 
 
-def _determines(found: Explained) -> bool:
+def _determines(found: ColumnScore) -> bool:
     """Whether next to no row's class is another; more than of the most frequent class alone."""
     wrong, usual = 1 - found.right, 1 - found.usual
     return usual > 0 and found.right >= _ALIKE and wrong <= 0.05 * usual
@@ -330,7 +329,7 @@ def _copy_or_law(column: _Column, truth: _Truth) -> Leak | None:
             )
         whole = (values == np.round(values)).all()
         few = len(different) <= len(values) // _ROWS_PER_CODE
-        if whole and few and _determines(explained(np.ravel(codes), _some(truth.target, rows))):
+        if whole and few and _determines(score_column(np.ravel(codes), _some(truth.target, rows))):
             return Leak("copy", "has codes that determine the label")
     return None
 

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.common.plain_line import plain_line
+
 WIDTH = 80
 SHOWN = 50
 """Rows of the table: beyond, one row says how many more the YAML lists."""
@@ -45,12 +47,12 @@ def show_left_out(columns: Sequence[LeftOut], stream: TextIO) -> None:
     table.add_column("reason", overflow="fold")
     shown = columns if len(columns) <= SHOWN else columns[: SHOWN - 1]
     for column, reason in shown:
-        table.add_row(_plain(column), _plain(reason))
+        table.add_row(_cell(column), _cell(reason))
     if len(shown) < len(columns):
         table.add_row("...", f"{len(columns) - len(shown):,} more: the YAML lists them")
     console.print(table)
 
 
-def _plain(text: str) -> Text:
-    """Return a user's text as it stands: no markup, no emoji names, no control codes."""
-    return Text("".join(c if c.isprintable() else " " for c in " ".join(text.split())))
+def _cell(text: str) -> Text:
+    """Return a user's text for rich: not taken for markup or for the name of an emoji."""
+    return Text(plain_line(text))

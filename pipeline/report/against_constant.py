@@ -11,7 +11,7 @@ from pipeline.config.evaluation import AGAINST_CONSTANT, METRICS
 _OFF = "set evaluation.require_better_than_constant: false to bless it all the same"
 
 
-class AgainstConstant(NamedTuple):
+class Comparison(NamedTuple):
     """The comparison, as `components.evaluator_metrics.better_than_constant` explains it.
 
     Attributes:
@@ -27,13 +27,13 @@ class AgainstConstant(NamedTuple):
     rows: float
 
 
-def comparison_of(metrics: Mapping[str, Any]) -> AgainstConstant | None:
+def comparison_of(metrics: Mapping[str, Any]) -> Comparison | None:
     """The comparison among TFMA's metrics of a slice as JSON has them; None if there is none."""
     values = metrics.get(AGAINST_CONSTANT, {}).get("arrayValue", {}).get("float64Values", [])
-    return AgainstConstant(*map(float, values)) if values else None
+    return Comparison(*map(float, values)) if values else None
 
 
-def refusal(found: AgainstConstant | None, metric: str) -> str:
+def explain_refusal(found: Comparison | None, metric: str) -> str:
     """Why a model that is not better than a constant is not blessed.
 
     Args:
@@ -54,7 +54,7 @@ def refusal(found: AgainstConstant | None, metric: str) -> str:
     return f"the model is not better than a constant: {values} on the same rows; {_OFF}"
 
 
-def bound(found: AgainstConstant | None, metric: str) -> str:
+def format_bound(found: Comparison | None, metric: str) -> str:
     """The constant's value as a bound, for a table; empty if there is none."""
     if found is None or not math.isfinite(found.constant):
         return ""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipeline.config.evaluation import METRICS
+from pipeline.config.evaluation import METRICS, NOT_OF_A_CONSTANT
 from pipeline.report.records import NodeRecord
 from trainer_module.baselines.record import FILE, Baseline, Baselines
 
 _SHOWN = {"constant": "a constant", "linear": "a linear model"}
-# A constant may have all recall there is, or a precision of 0 without a positive answer.
-_NOT_OF_A_CONSTANT = ("precision", "recall")
 _ROUNDING = 1e-6
 _SHOWN_DIFFERENCE = 1e-3
 
@@ -43,7 +41,7 @@ def worse_than_a_constant(values: Mapping[str, float], baselines: Sequence[Basel
     for baseline in baselines:
         for name, value in values.items():
             reference = baseline.metrics.get(name)
-            if baseline.name != "constant" or reference is None or name in _NOT_OF_A_CONSTANT:
+            if baseline.name != "constant" or reference is None or name in NOT_OF_A_CONSTANT:
                 continue
             behind = reference - value if METRICS[name].higher_is_better else value - reference
             if behind > _ROUNDING * abs(reference):

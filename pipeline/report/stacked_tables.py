@@ -1,4 +1,4 @@
-"""Tables that fit any terminal: columns that do not fit stand in a table of their own below."""
+"""Tables that fit any terminal: columns that do not fit are in another table below."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def print_table(console: Console, table: Table) -> None:
         table: A table without a box, whose first column names the rows. It stands in each of the
             tables; a row without any value in one of them is left out there.
     """
-    for number, part in enumerate(stacked(console, table)):
+    for number, part in enumerate(split_columns(console, table)):
         if number:
             console.print()
         console.print(part)
 
 
-def stacked(console: Console, table: Table) -> list[Table]:
+def split_columns(console: Console, table: Table) -> list[Table]:
     """Return the tables that `print_table` prints. No cell is cut: what is too wide is folded."""
     widths = [_width(console, column) for column in table.columns]
     if sum(widths) + _GAP * (len(widths) - 1) <= console.width:

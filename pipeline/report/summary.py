@@ -253,7 +253,7 @@ def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
     evaluation = config.evaluation
     if evaluation.against_constant and metric == evaluation.judged_by(config.label.kind):
         found = against_constant.comparison_of(_slices(uri)[0][1])
-        parts += filter(None, [against_constant.bound(found, metric)])
+        parts += filter(None, [against_constant.format_bound(found, metric)])
     if threshold.lower_bound is not None:
         parts.append(f"≥ {threshold.lower_bound:g}")
     if threshold.upper_bound is not None:
@@ -352,7 +352,7 @@ def failed_thresholds(evaluation: OutputArtifact | None, *, judged_by: str) -> l
             name = failure.metric_key.name
             if name == BETTER_THAN_CONSTANT:
                 found = against_constant.comparison_of(_slices(evaluation.uri)[0][1])
-                reasons.append(against_constant.refusal(found, judged_by))
+                reasons.append(against_constant.explain_refusal(found, judged_by))
                 continue
             threshold = failure.metric_threshold
             value = _number(failure.metric_value.double_value.value)

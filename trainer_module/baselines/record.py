@@ -24,7 +24,7 @@ class Baseline(NamedTuple):
     metrics: dict[str, float | None]
 
 
-class Strongest(NamedTuple):
+class StrongestColumn(NamedTuple):
     """The raw column that alone predicts the label best.
 
     Attributes:
@@ -51,7 +51,7 @@ class Baselines(NamedTuple):
     eval_rows: int
     baselines: tuple[Baseline, ...]
     left_out: str
-    strongest: Strongest | None = None
+    strongest: StrongestColumn | None = None
 
     def to_json(self) -> str:
         """Returns the file's text."""
@@ -74,4 +74,4 @@ class Baselines(NamedTuple):
             )
         values["baselines"] = tuple(Baseline(**each) for each in values["baselines"])
         strongest = values.pop("strongest", None)
-        return cls(**values, strongest=Strongest(**strongest) if strongest else None)
+        return cls(**values, strongest=StrongestColumn(**strongest) if strongest else None)

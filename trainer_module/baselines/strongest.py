@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from trainer_module.baselines.columns import Columns
-from trainer_module.baselines.one_column import codes_of_numbers, explained, of_classes, of_numbers
-from trainer_module.baselines.record import Strongest
+from trainer_module.baselines.one_column import (
+    codes_of_numbers,
+    score_column,
+    target_of_classes,
+    target_of_numbers,
+)
+from trainer_module.baselines.record import StrongestColumn
 from trainer_module.model.model_context import LabelKind
 
 MOST_ROWS = 10_000
@@ -15,7 +20,7 @@ _FEWEST_ROWS = 50
 
 def strongest_column(
     columns: Columns, matrix: np.ndarray, labels: np.ndarray, kind: LabelKind
-) -> Strongest | None:
+) -> StrongestColumn | None:
     """Return the strongest column; None of few rows, or of labels that are not usable.
 
     Args:
@@ -32,9 +37,13 @@ def strongest_column(
     if usable.sum() < _FEWEST_ROWS:
         return None
     matrix, labels = matrix[usable], labels[usable]
-    target = of_numbers(labels) if kind == "regression" else of_classes(labels.astype(np.int64))
+    target = (
+        target_of_numbers(labels)
+        if kind == "regression"
+        else target_of_classes(labels.astype(np.int64))
+    )
     found = [
-        Strongest(source, explained(_codes(matrix, slices), target).share)
+        StrongestColumn(source, score_column(_codes(matrix, slices), target).share)
         for source, slices in columns.sources().items()
     ]
     return max(found, key=lambda each: each.share, default=None)

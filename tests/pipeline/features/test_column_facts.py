@@ -17,6 +17,7 @@ from tfrecords import write_tfrecord
 from pipeline.cli.cli import main
 from pipeline.features.column_counter import ColumnCounter
 from pipeline.features.column_facts import DataFacts, measure
+from pipeline.features.date_facts import text_dates
 
 ROWS = 6_000
 SAMPLE = 500
@@ -111,7 +112,7 @@ def test_init_prints_counts_of_all_rows(folder: Path, tmp_path: Path, capsys, mo
     assert "2023-03-01 to 2023-10-09, as '01.03.2023'" in text
     assert "are of a sample of" in " ".join(text.replace("#", "").split())
     assert main([*command, "--label", "kind", "--force"]) == 0
-    assert "Of 'once' there are 1 rows" in output.read_text()
+    assert "Rows of 'once': 1." in output.read_text()
 
 
 numbers = st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), max_size=60)
@@ -164,3 +165,35 @@ def test_what_transform_takes_as_missing_is_missing() -> None:
     assert (floats.missing, floats.several) == (3, False)
     assert (texts.missing, texts.several) == (3, True)
     assert bytes_.distinct.counts == {"\ufffd": 1, "ok": 1}
+
+
+@pytest.mark.parametrize("blocks", [["99999999999999999999"], ["1", "99999999999999999999", "2"]])
+def test_a_whole_number_beyond_int64_is_known_unless_other_texts_follow(blocks: list[str]) -> None:
+    counter = ColumnCounter("string", limit=10)
+    for text in blocks:
+        counter.add(pa.array([text]))
+    assert counter.beyond == "99999999999999999999"
+    counter.add(pa.array(["about 7"]))
+    assert counter.beyond is None
+    counter.add(pa.array(["99999999999999999999"]))
+    assert counter.beyond is None
+
+
+@pytest.mark.parametrize(
+    ("times", "without_time", "varies"),
+    [
+        (["12:05 AM"], True, False),
+        (["12:05 AM", "12:59 AM"], False, False),
+        (["12:05 PM"], True, True),
+        (["11:00 AM", "11:00 PM"], False, True),
+        (["00:10"], True, False),
+        (["09:00", "9:30"], False, False),
+    ],
+)
+def test_hours_of_times(times: list[str], without_time: bool, varies: bool) -> None:
+    """A date without a time is at midnight, as 12 AM is."""
+    days = ["05/16/2013", "05/17/2013"]
+    whole = [f"{day} {time}" for day in days for time in times]
+    dates = text_dates(days, times, whole, without_time=without_time)
+    assert dates is not None
+    assert ("hour" in dates.varying) == varies

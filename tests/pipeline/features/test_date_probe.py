@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from pipeline.cli.cli import main
 from pipeline.config.config_file import load_config
 from pipeline.features.column_facts import measure
+from pipeline.features.date_facts import DateFacts
 from pipeline.features.date_probe import DateParts, date_parts
 
 
@@ -69,6 +71,17 @@ def test_noise_drops_nothing_of_few_rows(tmp_path: Path, rows: int, seed: int) -
 def test_not_all_parts_are_dropped(tmp_path: Path) -> None:
     frame = frame_of(4_000, step="H")
     assert chosen(frame, frame["noise"], tmp_path).parts
+
+
+def test_a_date_keeps_its_parts_if_none_of_them_helps() -> None:
+    """Of random labels: for some, the probe finds no use in any part."""
+    start = datetime.date(2023, 3, 1)
+    days = [start + datetime.timedelta(days=place % 200) for place in range(2_400)]
+    facts = DateFacts(days[0], days[199], frozenset({"weekday", "month"}))
+    for seed in range(8):
+        labels = np.random.default_rng(seed).normal(size=len(days)).tolist()
+        rows = [[[str(day)] for day in days], [[label] for label in labels]]
+        assert date_parts(facts, *rows, is_number=True).parts
 
 
 def test_a_weekend_takes_the_place_of_the_weekday(tmp_path: Path) -> None:

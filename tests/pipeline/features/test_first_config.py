@@ -17,7 +17,7 @@ from pipeline.config.config_file import load_config
 from pipeline.data.data_sources import split_column
 from pipeline.features.column_facts import measure
 from pipeline.features.first_config import init_file, likely_label, pipeline_name, training
-from pipeline.features.split_sizes import split_sizes
+from pipeline.features.split_sizes import eval_percent, split_sizes
 from pipeline.preflight.part import Part
 from pipeline.preflight.preflight import check_data
 
@@ -300,3 +300,35 @@ def test_sizes_are_those_of_the_split(groups, kind):
     assert sizes.train == sum(cut + 1 for cut in cuts)
     assert sizes.train + sizes.eval == sum(groups)
     assert sizes.eval > 0
+
+
+def test_any_names_and_values_give_a_yaml_that_can_be_read(tmp_path, capsys):
+    """They are in comments, too; a column that is called `label` need not be the label."""
+    value = "\x1b[2J\x07\u2028\x85# label: "
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "label": random.choice(["a", "b", f"{value}d"], ROWS),
+            f"a{value}b": random.normal(size=ROWS),
+            "features": ["one"] * ROWS,
+            f"y{value}z": random.choice(["no", f"yes{value}"], ROWS),
+        }
+    )
+    file, output = tmp_path / "t.csv", tmp_path / "t.yaml"
+    frame.to_csv(file, index=False)
+    name = frame.columns[-1]
+    code = main(["init", "--data", str(file), "--label", name, "--output", str(output)])
+    assert code == 0, capsys.readouterr().err
+    config = load_config(output)
+    assert config.label.column == name
+    assert {column for group in config.features.groups for column in group.columns} == {
+        "label",
+        f"a{value}b",
+    }
+    comments = [line for line in output.read_text().split("\n") if line.strip().startswith("#")]
+    assert all(line.isprintable() for line in comments)
+
+
+@pytest.mark.parametrize(("rows", "percent"), [(10, 30), (149, 30), (150, 20), (10**6, 20)])
+def test_small_tables_hold_out_more(rows, percent):
+    assert eval_percent(rows) == percent

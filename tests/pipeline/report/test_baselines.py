@@ -14,7 +14,7 @@ from pipeline.config.config_file import load_config
 from pipeline.report import baselines, summary
 from pipeline.report.records import NodeRecord, OutputArtifact
 from pipeline.report.too_good import too_good
-from trainer_module.baselines.record import Baseline, Baselines, Strongest
+from trainer_module.baselines.record import Baseline, Baselines, StrongestColumn
 
 CONSTANT = Baseline(
     "constant",
@@ -120,7 +120,7 @@ def test_a_better_linear_model_is_reported(
 def test_a_result_that_is_too_good_is_questioned(
     values: dict[str, float], share: float | None, says: str | None
 ) -> None:
-    strongest = None if share is None else Strongest("copy", share)
+    strongest = None if share is None else StrongestColumn("copy", share)
     found = too_good(values, Baselines(10, 40, (CONSTANT,), "", strongest))
     assert len(found) == (says is not None)
     if says is not None:
@@ -134,6 +134,6 @@ def test_an_accuracy_that_a_constant_has_is_not_questioned() -> None:
 
 
 def test_the_strongest_column_is_written_and_read() -> None:
-    for strongest in (None, Strongest("a", 0.5)):
+    for strongest in (None, StrongestColumn("a", 0.5)):
         written = Baselines(1, 2, (CONSTANT,), "", strongest)
         assert Baselines.from_json(written.to_json()) == written

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.baselines.baselines import compute_baselines, weighted_median, write_baselines
 from trainer_module.baselines.columns import Columns
-from trainer_module.baselines.one_column import codes_of_numbers, explained, of_classes
+from trainer_module.baselines.one_column import codes_of_numbers, score_column, target_of_classes
 from trainer_module.baselines.scores import Scores
 from trainer_module.baselines.strongest import strongest_column
 from trainer_module.data.input_pipeline import summarise
@@ -102,8 +102,9 @@ def test_the_strongest_column_is_that_which_made_the_label(fn_args):
     _, data, _, _ = opened(fn_args(), label="generous")
     features, labels = rows_of(data)
     shares = {
-        name: explained(
-            codes_of_numbers(values[:, 0].astype(float)), of_classes(labels[:, 0].astype(int))
+        name: score_column(
+            codes_of_numbers(values[:, 0].astype(float)),
+            target_of_classes(labels[:, 0].astype(int)),
         ).share
         for name, values in features.items()
     }
