@@ -16,6 +16,7 @@ from rich.console import Console
 from pipeline.config.config import PipelineConfig
 from pipeline.config.config_file import load_config
 from pipeline.report import summary
+from pipeline.report.against_constant import Comparison, explain_refusal, format_bound
 from pipeline.report.progress import NodeState, RunState
 from pipeline.report.records import NodeRecord, OutputArtifact
 from pipeline.report.summary_file import summary_of, write_summary
@@ -196,6 +197,34 @@ def test_a_run_without_an_evaluator(write: Any) -> None:
     assert found["metrics"]["auc"]["value"] is None
     assert found["verdict"]["result"] == "not judged"
     strict(json.dumps(found))
+
+
+def test_a_pushed_model_is_named_while_it_is_there(write: Any, tmp_path: Path) -> None:
+    config = load_config(write())
+    pushed = tmp_path / "serving_model" / "1"
+    properties = {"pushed": 1, "pushed_destination": str(pushed)}
+    output = OutputArtifact("pushed_model", properties)
+    records = {"Pusher": NodeRecord("Pusher", {"pushed_model": [output]})}
+    assert summary_of(config, records, STATE, run_id="", rows={})["pushed_model"] is None
+    pushed.mkdir(parents=True)
+    assert summary_of(config, records, STATE, run_id="", rows={})["pushed_model"] == str(pushed)
+
+
+def test_a_refusal_names_chance_where_that_can_explain_the_difference() -> None:
+    by_chance = explain_refusal(Comparison(0.6, 0.5, 0.04, 50), "auc")
+    assert "4.0% of random orders" in by_chance
+    worse = explain_refusal(Comparison(0.4, 0.5, 1.0, 50), "auc")
+    assert "not better than a constant" in worse
+    assert "random" not in worse
+    assert "not compared" in explain_refusal(Comparison(math.nan, math.nan, 1.0, 1), "auc")
+
+
+@pytest.mark.parametrize(
+    ("metric", "constant", "shown"),
+    [("auc", 0.5, "> 0.5"), ("mean_absolute_error", 8.25, "< 8.25"), ("auc", math.nan, "")],
+)
+def test_the_bound_of_a_constant(metric: str, constant: float, shown: str) -> None:
+    assert format_bound(Comparison(1.0, constant, 1.0, 50), metric) == shown
 
 
 def test_a_file_that_is_not_whole_takes_no_place(
