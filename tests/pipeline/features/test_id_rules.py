@@ -200,6 +200,7 @@ def codes(random: np.random.Generator, values: np.ndarray, rows: int = 6_000) ->
          False),
         ("GarageArea", lambda r: np.maximum(r.normal(470, 200, 100_000), 0).astype(int), False),
         ("GarageArea", lambda r: np.maximum(r.normal(470, 100, 5_000), 0).astype(int), False),
+        ("porch_area", lambda r: r.integers(0, 21, 3_000) * (r.uniform(size=3_000) < 0.5), False),
         ("year", lambda r: r.integers(1950, 2021, 3_000), False),
         ("number", lambda r: r.poisson(30, 3_000), False),
         ("group_size", lambda r: r.poisson(400, 30_000), False),
