@@ -12,6 +12,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -71,6 +72,19 @@ class _Quiet(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
+def running(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Runs `work` in a thread, which ends when the event that it is given is set."""
+    over = threading.Event()
+    thread = threading.Thread(target=work, args=(over,))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextlib.contextmanager
 def other_program(kind: str):
     """Something that is no worker listens at the yielded port."""
     if kind == "http":
@@ -79,12 +93,11 @@ def other_program(kind: str):
             yield server.server_port
             server.shutdown()
         return
-    over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.1)
         held = []
 
-        def accept() -> None:
+        def accept(over: threading.Event) -> None:
             while not over.is_set():
                 with contextlib.suppress(OSError):
                     connection, _ = listener.accept()
@@ -95,11 +108,8 @@ def other_program(kind: str):
                     with contextlib.suppress(OSError):
                         connection.send(b"x")
 
-        thread = threading.Thread(target=accept)
-        thread.start()
-        yield listener.getsockname()[1]
-        over.set()
-        thread.join()
+        with running(accept):
+            yield listener.getsockname()[1]
         for connection in held:
             connection.close()
 
@@ -137,9 +147,8 @@ def test_callers_that_are_no_workers_keep_no_worker_waiting():
     addresses = local(free_ports(3))
     port = int(addresses[0].rpartition(":")[2])
     calls: list[socket.socket] = []
-    over = threading.Event()
 
-    def call() -> None:
+    def call(over: threading.Event) -> None:
         sayings = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\n", b'{"crew": 1}\n', b"{"]
         while not over.is_set():
             for saying in sayings:
@@ -148,16 +157,11 @@ def test_callers_that_are_no_workers_keep_no_worker_waiting():
                     calls[-1].sendall(saying)
             time.sleep(0.05)
 
-    thread = threading.Thread(target=call)
-    thread.start()
-    try:
+    with running(call):
         for code, output in ended([config(addresses, index) for index in range(3)]):
             assert code == 0, output
-    finally:
-        over.set()
-        thread.join()
-        for each in calls:
-            each.close()
+    for each in calls:
+        each.close()
 
 
 def test_two_workers_with_the_same_index():

@@ -1,4 +1,4 @@
-"""What decides a dataset's elements beside its steps: what its functions do, hold and read.
+"""What decides a dataset's elements beside its steps: its functions, their values, its files.
 
 The values that a function captured count as they are now: variables, tensors, lookup tables, other
 datasets. So do the contents of ragged and sparse tensors, and the files of `Dataset.load`.
@@ -16,7 +16,7 @@ from tensorflow.python.data.util import structure
 
 from trainer_module.common.described import array_digest
 from trainer_module.data.dataset_steps import functions_of, numbered_steps
-from trainer_module.data.graph_digest import RANDOM_STATE, GraphDigest
+from trainer_module.data.graph_digest import RANDOM_STATE, GraphDigest, hash_file
 
 # Options that change which elements come, beside those that `dataset_facts` has.
 _OPTIONS = (
@@ -24,22 +24,21 @@ _OPTIONS = (
     "_shift", "_stride", "_padded_shapes", "_padding_values", "_record_defaults", "_select_cols",
     "_compression_type", "_header", "_query", "_row_shape", "_stop_on_empty_dataset",
 )  # fmt: skip
-_CHUNK_BYTES = 8 << 20
 _IGNORE_STATE = 1  # of DatasetToGraphV2's external_state_policy
 
 
 class _Unreadable(Exception):
-    """A value has no content here; the message says what it is."""
+    """The content of a value cannot be read; the message says what the value is."""
 
 
 def captured_facts(
     dataset: tf.data.Dataset, *, restored: Collection[tf.Variable] = ()
 ) -> tuple[dict[str, Any], set[str]]:
-    """Returns what a dataset's steps hold, as JSON by step, and what of it cannot be read.
+    """Returns what each step of a dataset captured, as JSON, and what of it cannot be read.
 
     Args:
-        dataset: Any.
-        restored: Variables that a checkpoint restores, whose values say nothing of the data.
+        dataset: Any dataset.
+        restored: Variables that a checkpoint restores: their values do not identify the data.
     """
     facts: dict[str, Any] = {}
     unreadable: set[str] = set()
@@ -73,23 +72,23 @@ def _option(value: Any) -> str:
 
 
 def _content(dataset: Any, unreadable: set[str]) -> dict[str, str]:
-    """Returns what tensors that are no arrays hold, files that are read, and hidden datasets."""
+    """Returns digests of ragged and sparse tensors, of saved files and of hidden datasets."""
     found: dict[str, str] = {}
     if isinstance(path := getattr(dataset, "_path", None), str):
-        found["files"] = _saved(path)
+        found["files"] = _saved_files(path)
     tensors = getattr(dataset, "_tensors", None) or []
     if any(each.dtype == tf.variant for each in tensors):
         spec = dataset._structure if hasattr(dataset, "_structure") else dataset.element_spec
         if "Slice" in type(dataset).__name__:
             spec = tf.nest.map_structure(lambda each: each._batch(None), dataset.element_spec)
         parts = tf.nest.flatten(structure.from_tensor_list(spec, tensors), expand_composites=True)
-        found["tensors"] = " ".join(_readable(each, unreadable) for each in parts)
+        found["tensors"] = " ".join(_value_or_note(each, unreadable) for each in parts)
     if type(dataset).__name__ == "_VariantDataset":
-        found["dataset"] = _readable(dataset._variant_tensor, unreadable)
+        found["dataset"] = _value_or_note(dataset._variant_tensor, unreadable)
     return found
 
 
-def _readable(value: Any, unreadable: set[str]) -> str:
+def _value_or_note(value: Any, unreadable: set[str]) -> str:
     try:
         return _value(value, unreadable)
     except _Unreadable as error:
@@ -99,7 +98,8 @@ def _readable(value: Any, unreadable: set[str]) -> str:
 
 def _functions(dataset: Any, own: set[int], unreadable: set[str]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for function in functions_of(dataset):
+    captured: list[str] = []
+    for number, function in enumerate(functions_of(dataset)):
         graph = function.function.graph
         try:
             definition = graph.as_graph_def()
@@ -107,7 +107,6 @@ def _functions(dataset: Any, own: set[int], unreadable: set[str]) -> dict[str, s
             unreadable.add("a function of more than 2 GiB")
             continue
         digest = GraphDigest(definition.library.function)
-        number = len([key for key in found if key.startswith("function")])
         found[f"function {number}"] = digest.nodes(
             definition.node,
             [tensor.op.name for tensor in graph.inputs],
@@ -115,17 +114,23 @@ def _functions(dataset: Any, own: set[int], unreadable: set[str]) -> dict[str, s
             [operation.name for operation in graph.control_outputs],
         )
         unreadable |= digest.unreadable
-        random = _random_handles(graph)
-        for outer, _ in graph.captures:
-            if id(outer) in own:
-                continue
-            number = len([key for key in found if key.startswith("captured")])
-            try:
-                if id(outer) in random:
-                    raise _Unreadable("random numbers with a state")
-                found[f"captured {number}"] = _value(outer, unreadable)
-            except _Unreadable as error:
-                unreadable.add(str(error))
+        captured += _captured(graph, own, unreadable)
+    return found | {f"captured {number}": value for number, value in enumerate(captured)}
+
+
+def _captured(graph: Any, own: set[int], unreadable: set[str]) -> list[str]:
+    """Returns digests of the values that a function's graph captured, except those in `own`."""
+    random = _random_handles(graph)
+    found: list[str] = []
+    for outer, _ in graph.captures:
+        if id(outer) in own:
+            continue
+        try:
+            if id(outer) in random:
+                raise _Unreadable("random numbers with a state")
+            found.append(_value(outer, unreadable))
+        except _Unreadable as error:
+            unreadable.add(str(error))
     return found
 
 
@@ -193,7 +198,7 @@ def _handles(variable: Any) -> Iterator[Any]:
             yield handle
 
 
-def _saved(path: str) -> str:
+def _saved_files(path: str) -> str:
     """Returns a digest of what `Dataset.save` wrote, wherever the folder is now."""
     files = [
         "/".join((folder, name))
@@ -204,8 +209,6 @@ def _saved(path: str) -> str:
     digest = hashlib.sha256()
     # The folder above the shards has a random name.
     for file in sorted(files, key=lambda file: file.split("/")[-2:]):
-        with tf.io.gfile.GFile(file, "rb") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                digest.update(chunk)
+        hash_file(digest, file)
         digest.update(b"\0")
     return f"{len(files)} files {digest.hexdigest()[:16]}"

@@ -69,15 +69,16 @@ class EpochData:
     Without `steps_per_epoch` an epoch is one pass over the data. With it the data is one stream, as
     in `keras.Model.fit`: each epoch takes the next `steps_per_epoch` batches of it, an epoch that
     reaches the end of a pass has the batches that are left, and the epoch after it starts the next
-    pass. So is a dataset without end. A function of the epoch has a pass for each epoch.
+    pass. A dataset without end is one stream, too. A function of the epoch has a pass for each
+    epoch.
 
     The order of a dataset that reshuffles for each iterator is that of the pass' number: a
     process that begins with a later pass makes, or where it must reads, the iterators before it.
 
     Attributes:
         steps: Batches of the epoch that was begun last; None where that is not known.
-        passes_over: Passes over a stream that are over.
-        taken: Batches of the stream's pass that were trained on.
+        passes_over: Number of passes of the stream that have ended.
+        taken: Batches of the stream's current pass that were trained on.
     """
 
     def __init__(
@@ -135,14 +136,14 @@ class EpochData:
                 found again.
         """
         if self._is_stream:
-            return self._of_stream(step_in_epoch)
+            return self._stream_iterator(step_in_epoch)
         dataset = self._dataset(epoch)
         count = self._count(dataset)
         self.steps = count if count >= 0 else self._steps_per_epoch
         if self._steps_per_epoch is not None and count >= 0:
             self.steps = min(count, self._steps_per_epoch)
         if self._reshuffles:
-            self._wind_to(epoch)
+            self._advance_to(epoch)
         self._made += 1
         return iter(dataset.skip(step_in_epoch) if step_in_epoch else dataset)
 
@@ -251,15 +252,15 @@ class EpochData:
             )
         return count
 
-    def _of_stream(self, step_in_epoch: int) -> Iterator[Any]:
+    def _stream_iterator(self, step_in_epoch: int) -> Iterator[Any]:
         if self._stream is None:
             dataset = self._dataset(self.passes_over)
             self._stream_count = self._count(dataset)
             if self._reshuffles:
-                self._wind_to(self.passes_over)
+                self._advance_to(self.passes_over)
             self._made += 1
             if self.taken:
-                logging.info("Reading over the %d batches that were trained on", self.taken)
+                logging.info("Skipping the %d batches that were trained on", self.taken)
             self._stream = iter(dataset.skip(self.taken) if self.taken else dataset)
         self.steps = self._steps_per_epoch
         if self.steps is not None and self._stream_count >= 0:
@@ -267,7 +268,7 @@ class EpochData:
             self.steps = min(self.steps, step_in_epoch + left)
         return self._stream
 
-    def _wind_to(self, number: int) -> None:
+    def _advance_to(self, number: int) -> None:
         dataset = self._batches
         if self._made > number:
             raise ValueError(

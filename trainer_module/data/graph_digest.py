@@ -16,13 +16,13 @@ import tensorflow as tf
 
 from trainer_module.common.described import array_digest
 
-_NO_SAY = (
+_IGNORED_ATTRIBUTES = (
     "metadata", "shared_name", "container", "token", "config", "config_proto", "executor_type",
 )  # fmt: skip
-_PYTHON = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+_PYTHON_OPERATIONS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _CHUNK_BYTES = 8 << 20
-# Resources of datasets themselves.
-_NO_CONTENT = ("SeedGenerator", "MemoryCache", "Iterator")
+# Types of resources that datasets make for themselves: their state is no data.
+_DATASET_RESOURCES = ("SeedGenerator", "MemoryCache", "Iterator")
 # Parts of the names of variables that hold the state of random numbers.
 RANDOM_STATE = ("seed_generator_state", "StateVar")
 
@@ -31,7 +31,7 @@ class GraphDigest:
     """Digests of functions and nodes.
 
     Attributes:
-        unreadable: What was met that has no content here: Python code, random state.
+        unreadable: Parts whose content cannot be read: Python code, random state.
     """
 
     def __init__(self, library: Iterable[Any]) -> None:
@@ -62,9 +62,9 @@ class GraphDigest:
 
         Args:
             nodes: NodeDefs.
-            arguments: Names of those that are given from outside, in their order.
+            arguments: Names of the nodes whose values the caller gives, in their order.
             ends: What is returned: names of nodes with their output, in their order.
-            controls: Names of nodes that run as well.
+            controls: Names of nodes that run for their effect.
         """
         by_name = {node.name: node for node in nodes}
         known = {name: f"argument {place}" for place, name in enumerate(arguments)}
@@ -87,7 +87,7 @@ class GraphDigest:
         if node.op == "GeneratorDataset":  # its functions call Python and nothing else
             self.unreadable.add("a Python generator")
             return node.op
-        if node.op in _PYTHON:
+        if node.op in _PYTHON_OPERATIONS:
             self.unreadable.add(f"a Python function ({node.op})")
         parts = [node.op]
         data = [each for each in node.input if not each.startswith("^")]
@@ -104,12 +104,12 @@ class GraphDigest:
         controls = (each for each in node.input if each.startswith("^"))
         parts += sorted(known.get(_node(each), "itself") for each in controls)
         for key in sorted(node.attr):
-            if not key.startswith("_") and key not in _NO_SAY:
+            if not key.startswith("_") and key not in _IGNORED_ATTRIBUTES:
                 parts.append(f"{key}={self._attribute(node.attr[key])}")
         return _digest(parts)
 
     def _is_random_state(self, handle: Any) -> bool:
-        if handle is None or handle.op != "VarHandleOp":  # a variable of who calls the function
+        if handle is None or handle.op != "VarHandleOp":  # a variable of the caller
             return False
         name = handle.attr["shared_name"].s.decode()
         found = any(part in name for part in RANDOM_STATE)
@@ -125,7 +125,7 @@ class GraphDigest:
         if value.HasField("tensor"):
             if value.tensor.dtype == tf.resource.as_datatype_enum:
                 held = value.tensor.resource_handle_val[0].maybe_type_name
-                if not any(name in held for name in _NO_CONTENT):
+                if not any(name in held for name in _DATASET_RESOURCES):
                     self.unreadable.add("a resource that TensorFlow cannot write down")
                 return "resource"
             return array_digest(_array(value.tensor))
@@ -136,7 +136,7 @@ class GraphDigest:
 
 
 def _table_digest(keys: Any, values: Any) -> str:
-    """Returns a digest of a table's content, whose order is that of no one."""
+    """Returns a digest of a table's content, which has no order."""
     if keys.ndim == 1:
         order = np.argsort(keys, kind="stable")
     else:
@@ -146,10 +146,15 @@ def _table_digest(keys: Any, values: Any) -> str:
 
 def _file_digest(path: str) -> str:
     digest = hashlib.sha256()
+    hash_file(digest, path)
+    return f"file {digest.hexdigest()[:16]}"
+
+
+def hash_file(digest: Any, path: str) -> None:
+    """Adds a file's bytes to a digest of hashlib, without holding them all in memory."""
     with tf.io.gfile.GFile(path, "rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
-    return f"file {digest.hexdigest()[:16]}"
 
 
 def _array(tensor: Any) -> np.ndarray:

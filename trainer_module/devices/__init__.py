@@ -1,4 +1,4 @@
-"""Strategies, and the devices, threads and memory of a process.
+"""Strategies; devices, threads and memory of a process; how the workers of a job meet and talk.
 
 May use `common`.
 """

@@ -1,4 +1,4 @@
-"""Messages as lines of JSON over TCP, and who calls a listener with one."""
+"""Messages as lines of JSON over TCP, and a listener that waits for the first of each caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def send(connection: socket.socket, message: dict[str, Any]) -> None:
 
 
 def read(connection: socket.socket, seconds: float) -> dict[str, Any] | None:
-    """Returns one message, byte by byte: what follows it is for who reads next."""
+    """Returns one message, byte by byte: what follows it stays for the next reader."""
     line = bytearray()
     deadline = time.monotonic() + seconds
     try:
@@ -44,7 +44,7 @@ def _message(line: bytes) -> dict[str, Any] | None:
 
 
 class Callers:
-    """Reads the first line of all who call, whatever they are, without waiting for one of them."""
+    """Reads the first line of each caller, worker or not, without waiting for any single one."""
 
     def __init__(self, listener: socket.socket) -> None:
         """Takes a socket that listens; it stays open."""
@@ -60,13 +60,13 @@ class Callers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes the connections of all who have not said a whole line yet."""
+        """Closes the connections that have not sent a whole line yet."""
         for connection in self._read:
             connection.close()
         self._selector.close()
 
     def wait(self, seconds: float) -> list[tuple[socket.socket, dict[str, Any]]]:
-        """Returns the callers who said a whole line of JSON meanwhile, with what they said."""
+        """Returns the workers whose whole first message came meanwhile, each with the message."""
         found: list[tuple[socket.socket, dict[str, Any]]] = []
         for key, _ in self._selector.select(min(seconds, SECONDS_FOR_HELLO / 2)):
             if key.fileobj is self._listener:
@@ -78,16 +78,16 @@ class Callers:
                     self._selector.register(connection, selectors.EVENT_READ)
                 continue
             assert isinstance(key.fileobj, socket.socket)
-            hello = self._next(key.fileobj)
+            hello = self._read_hello(key.fileobj)
             if hello is not None:
-                found.append((self._taken(key.fileobj), hello))
+                found.append((self._release(key.fileobj), hello))
         now = time.monotonic()
         for connection in [each for each, until in self._until.items() if until < now]:
-            self._taken(connection).close()
+            self._release(connection).close()
         return found
 
-    def _next(self, connection: socket.socket) -> dict[str, Any] | None:
-        """Reads on; returns the message of a worker once it is whole, drops all others."""
+    def _read_hello(self, connection: socket.socket) -> dict[str, Any] | None:
+        """Reads more; returns a worker's message once it is whole, closes what is no worker."""
         try:
             data = connection.recv(1 << 16)
         except BlockingIOError:
@@ -103,10 +103,10 @@ class Callers:
             with contextlib.suppress(OSError):
                 send(connection, {"heard": True})
             return hello
-        self._taken(connection).close()
+        self._release(connection).close()
         return None
 
-    def _taken(self, connection: socket.socket) -> socket.socket:
+    def _release(self, connection: socket.socket) -> socket.socket:
         self._selector.unregister(connection)
         del self._read[connection], self._until[connection]
         return connection

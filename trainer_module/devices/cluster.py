@@ -83,10 +83,10 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Clust
         tasks = said.get("cluster") or {}
         if not tasks:
             return None
-        addresses = {role: tuple(_list(found)) for role, found in tasks.items()}
+        addresses = {role: tuple(_addresses(found)) for role, found in tasks.items()}
         task = said["task"]
-        cluster = Cluster(addresses, str(task["type"]), _index(task["index"]))
-        _check(cluster)
+        cluster = Cluster(addresses, str(task["type"]), _task_index(task["index"]))
+        _check_tasks(cluster)
         return cluster
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = error if type(error) is ValueError else f"{type(error).__name__}: {error}"
@@ -97,7 +97,7 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Clust
         ) from None
 
 
-def _list(found: Any) -> Sequence[str]:
+def _addresses(found: Any) -> Sequence[str]:
     if isinstance(found, Mapping):  # TensorFlow allows index -> address, with gaps
         found = [found[key] for key in sorted(found, key=int)]
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
@@ -105,13 +105,13 @@ def _list(found: Any) -> Sequence[str]:
     return found
 
 
-def _index(value: Any) -> int:
+def _task_index(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"task.index={value!r} is not a whole number")
     return int(value)
 
 
-def _check(cluster: Cluster) -> None:
+def _check_tasks(cluster: Cluster) -> None:
     """Raises ValueError for a cluster in which tasks would wait for each other without end."""
     for role in cluster.addresses:
         if role not in (*ROLES, "evaluator"):

@@ -398,7 +398,7 @@ def _tell_of_uncaught_errors(crew: _Connected) -> None:
 
     def hook(kind: Any, error: BaseException, trace: Any) -> None:
         before(kind, error, trace)
-        if type(error).__module__.startswith("tensorflow"):  # it may be what a lost worker left
+        if type(error).__module__.startswith("tensorflow"):  # a lost worker may be its cause
             error = crew.lost(error)
         crew.leave(error)
         if isinstance(error, WorkerLost):

@@ -54,7 +54,7 @@ def check_own_port(cluster: Cluster) -> None:
     try:
         _listen(cluster.addresses[cluster.role][cluster.index], "").close()
     except WorkerLost as error:
-        # Of anything else, such as a machine without IPv6, TensorFlow's server knows better.
+        # TensorFlow's server decides about other errors, such as a machine without IPv6.
         if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE:
             raise ValueError(str(error)) from error
 
@@ -64,7 +64,7 @@ def _gather(cluster: Cluster, deadline: float, timeout_seconds: float) -> dict[i
     processes: dict[int, Any] = {}
     chief = cluster.workers[0][2]
     try:
-        with _listen(chief, _place(chief)) as listener, Callers(listener) as callers:
+        with _listen(chief, _interface(chief)) as listener, Callers(listener) as callers:
             while missing := [n for n in range(1, len(cluster.workers)) if n not in found]:
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -79,7 +79,9 @@ def _gather(cluster: Cluster, deadline: float, timeout_seconds: float) -> dict[i
                     number, process = _welcome(connection, hello, cluster), hello.get("process")
                     if number in found and process != processes[number] and _is_open(found[number]):
                         found[-1] = connection  # gets the message, too
-                        raise ValueError(_same_task(number, cluster, processes[number], process))
+                        raise ValueError(
+                            _same_task_message(number, cluster, processes[number], process)
+                        )
                     if number in found:  # it has called again, or was started again
                         found[number].close()
                     found[number], processes[number] = connection, process
@@ -92,13 +94,13 @@ def _gather(cluster: Cluster, deadline: float, timeout_seconds: float) -> dict[i
         raise
     for connection in found.values():
         connection.setblocking(True)
-        with contextlib.suppress(OSError):  # it has gone since: who reads from it says so
+        with contextlib.suppress(OSError):  # it is gone already: its reader reports that
             send(connection, {"start": True})
     return found
 
 
 def _welcome(connection: socket.socket, hello: dict[str, Any], cluster: Cluster) -> int:
-    """Returns the number of the worker that called."""
+    """Returns the number of the worker that called, or raises for one of another cluster."""
     theirs = [tuple(worker) for worker in hello["workers"]]
     number = int(hello["number"])
     if theirs != list(cluster.workers):
@@ -115,7 +117,7 @@ def _welcome(connection: socket.socket, hello: dict[str, Any], cluster: Cluster)
     return number
 
 
-def _same_task(number: int, cluster: Cluster, first: Any, second: Any) -> str:
+def _same_task_message(number: int, cluster: Cluster, first: Any, second: Any) -> str:
     return (
         f"two processes say that they are {worker_name(number, cluster)}: {first} and {second}. "
         "Give each its own task.index in TF_CONFIG."
@@ -177,7 +179,7 @@ def _join(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.s
     )
 
 
-def _place(address: str) -> str:
+def _interface(address: str) -> str:
     """Returns the interface to listen on; "" is all of them, as TensorFlow's server takes.
 
     A name may be that of a service before this machine.

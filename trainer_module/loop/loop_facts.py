@@ -21,8 +21,8 @@ from trainer_module.step.train_step import TrainStep
 
 # Numbers of a learning-rate schedule that a program computes from its length.
 _FOLLOW_LENGTH = ("decay_steps", "total_steps", "first_decay_steps")
-# Facts that checkpoints of earlier versions do not have, or that could not be found out; a
-# checkpoint without them is continued.
+# Facts that checkpoints of earlier versions do not have, or that could not be read: a checkpoint
+# without them is continued.
 _LATER = ("steps_per_epoch", "data_holds", "evaluate_holds")
 
 
@@ -60,7 +60,7 @@ def loop_facts(
     }
 
 
-def data_holds(
+def read_captured_facts(
     train_step: TrainStep, data: Any, evaluate: Any, first_pass: Callable[[], tf.data.Dataset]
 ) -> dict[str, Any]:
     """Returns what the functions of the data captured, and warns of what cannot be read of it.

@@ -25,7 +25,7 @@ from trainer_module.loop.actions import (
 )
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluate, Evaluation
-from trainer_module.loop.loop_facts import check_facts, data_holds, loop_facts
+from trainer_module.loop.loop_facts import check_facts, loop_facts, read_captured_facts
 from trainer_module.loop.preemption import Preempted, Preemption
 from trainer_module.parameter_server.parameter_server_step import ServerLost
 from trainer_module.step.reports import LoopReport
@@ -490,8 +490,8 @@ class TrainingLoop:
     def _own_facts(self) -> dict[str, Any]:
         given, options = self._data_given, self._data_options
         facts = loop_facts(self.train_step, given, options, self.evaluate, self.actions)
-        holds = data_holds(self.train_step, given, self.evaluate, self._data.first_pass)
-        return {**facts, **holds, "steps_per_epoch": self.steps_per_epoch}
+        captured = read_captured_facts(self.train_step, given, self.evaluate, self._data.first_pass)
+        return {**facts, **captured, "steps_per_epoch": self.steps_per_epoch}
 
     def _restore(self, checkpoints: Checkpoints, length: tuple[str, int]) -> None:
         follows: list[str] = []

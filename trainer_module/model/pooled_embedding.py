@@ -13,8 +13,8 @@ class PooledEmbedding(keras.layers.Layer):
 
         ids [rows, places], weights [rows, places] -> Σ_i weights_i · table[ids_i], [rows, size]
 
-    It is a dense layer without bias over one column per id, most of them 0, that reads the rows of
-    its kernel alone whose column is not 0. An id outside the table counts as the last one.
+    It equals a dense layer without bias whose input has one column per id, and reads only the
+    kernel's rows of the ids that are given. An id outside the table counts as the last one.
     """
 
     def __init__(self, count: int, size: int, **kwargs: Any) -> None:

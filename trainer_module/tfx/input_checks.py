@@ -1,4 +1,4 @@
-"""Where a model's own transform shows that it does not know an input: for who asks the model.
+"""Which outputs of a model's transform show, to `predict`, that it does not know an input.
 
 A category that the training rows did not hold gets a separate id, and a date that cannot be read
 counts as missing: the model answers all the same. `assets.extra/input_checks.json` says where the
@@ -48,7 +48,7 @@ def input_checks(layout: FeatureLayout) -> Mapping[str, list[dict[str, Any]]]:
 
 
 def _unseen_ids(column: Column) -> list[int] | None:
-    """The first and the last id of values that the column's encoder does not know."""
+    """Return the first and the last id of values that the column's encoder does not know."""
     size = column.vocabulary_size
     if column.kind == "vocabulary" and size is not None and column.extra_ids:
         return [size - column.extra_ids, size - 2]  # the last one of all is that of missing

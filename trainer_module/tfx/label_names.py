@@ -76,9 +76,9 @@ def _two_classes(label: Label, raw_schema: str | None) -> list[str]:
     if label.positive is None:
         return ["0", "1"]
     positive = str(label.positive)
-    if positive in _OPPOSITES:
-        return [_OPPOSITES[positive], positive]
     others = [name for name in _domain(label.name, raw_schema) if name != positive]
+    if not others and positive in _OPPOSITES:
+        others = [_OPPOSITES[positive]]
     return [others[0] if len(others) == 1 else f"not {positive}", positive]
 
 

@@ -37,7 +37,7 @@ _TERM_ENDING, _WEIGHT_ENDING = "_term_", "_weight_"
 
 
 class _Bag(NamedTuple):
-    """Of each row the terms of the largest weights, and the number of ids."""
+    """The terms of the largest weights of each row, and the number of ids."""
 
     ids: tf.Tensor  # int64 [batch, max_terms]
     weights: tf.Tensor  # float32 [batch, max_terms]
@@ -45,7 +45,7 @@ class _Bag(NamedTuple):
 
 
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
-    """Two blocks per column: ids and weights."""
+    """Returns two blocks per column: ids and weights."""
     import tensorflow as tf
     import tensorflow_transform as tft
 
@@ -73,7 +73,7 @@ def _bag(texts: tf.Tensor, option: Text, file: str, rows: tf.Tensor) -> _Bag:
     from transform.encode.words import term_counts
 
     found = term_counts(texts, ngrams=option.ngrams)
-    ids, in_rows, known = _looked_up(found.terms, option, file)
+    ids, in_rows, known = _look_up_terms(found.terms, option, file)
     n, idf = (tf.cast(found.count, tf.float64), _idf(in_rows, rows))
     weights = (1.0 + tf.math.log(n) if option.sublinear_tf else n) * idf
     kept = ids >= 0
@@ -81,7 +81,7 @@ def _bag(texts: tf.Tensor, option: Text, file: str, rows: tf.Tensor) -> _Bag:
     batch = tf.shape(texts, tf.int64)[0]
     square = tf.math.unsorted_segment_sum(weights * weights, row, batch)
     weights /= tf.gather(tf.sqrt(square), row)
-    return _Bag(*_largest(ids, weights, row, batch, known, option.max_terms), known + 1)
+    return _Bag(*_select_largest(ids, weights, row, batch, known, option.max_terms), known + 1)
 
 
 def _idf(in_rows: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
@@ -91,8 +91,10 @@ def _idf(in_rows: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     return 1.0 + tf.math.log((1.0 + rows) / (1.0 + in_rows))
 
 
-def _looked_up(terms: tf.Tensor, option: Text, file: str) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Ids of terms (-1: not known), in how many rows each is, and the number of known ones.
+def _look_up_terms(
+    terms: tf.Tensor, option: Text, file: str
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns ids of terms (-1: not known), the rows that hold each, and the number of known terms.
 
     The vocabulary's file has lines as `12 good_day`: one analyzer learns both, and the graph reads
     both from it.
@@ -130,10 +132,10 @@ def _looked_up(terms: tf.Tensor, option: Text, file: str) -> tuple[tf.Tensor, tf
     return found[0], tf.maximum(found[1], 0), known
 
 
-def _largest(
+def _select_largest(
     ids: tf.Tensor, weights: tf.Tensor, row: tf.Tensor, rows: tf.Tensor, none: tf.Tensor, n: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ids and weights `[terms]` -> `[rows, n]`, the largest weights first."""
+    """Returns ids and weights `[terms]` as `[rows, n]`, the largest weights first."""
     import tensorflow as tf
 
     def dense(values: tf.Tensor, default: Any) -> tf.Tensor:

@@ -3,7 +3,7 @@ r"""Texts -> words -> terms, with TensorFlow's own operations: serving computes 
 A text is lower-cased (by Unicode, whatever the machine's locale) and cut at all that is no letter,
 mark or number (Unicode's L, M, N): `Don't stop!` has the words don, t, stop; `#fire` has fire;
 `http://t.co/a1` has http, t, co, a1; `3.14` has 3, 14. A symbol (So, which emoji are) and a Han,
-Hiragana or Katakana character are words of their own, since nothing separates them; Thai, Lao,
+Hiragana or Katakana character are each a word, since nothing separates them; Thai, Lao,
 Khmer and Burmese, which have no spaces either, stay one word up to the next space. Bytes that are
 no UTF-8 are dropped. No text is normalised (NFC): é as one character and as e with an accent are
 two words.
@@ -20,7 +20,7 @@ import tensorflow as tf
 JOINER = "_"
 # U+FFFD stands for invalid bytes; U+FE0E and U+FE0F choose how an emoji is drawn.
 _NO_WORD = r"[^\pL\pM\pN\p{So}]+|[\x{FFFD}\x{FE0E}\x{FE0F}]"
-_WORD_OF_ITS_OWN = r"([\p{So}\p{Han}\p{Hiragana}\p{Katakana}]\pM*)"
+_SINGLE_CHARACTER_WORD = r"([\p{So}\p{Han}\p{Hiragana}\p{Katakana}]\pM*)"
 
 
 class TermCounts(NamedTuple):
@@ -46,7 +46,7 @@ def words(texts: tf.Tensor) -> tf.RaggedTensor:
     lower = tf.strings.regex_replace(lower, r"\x00", " ")
     lower = tf.strings.lower(lower, encoding="utf-8")
     spaced = tf.strings.regex_replace(lower, _NO_WORD, " ")
-    return tf.strings.split(tf.strings.regex_replace(spaced, _WORD_OF_ITS_OWN, r" \1 "))
+    return tf.strings.split(tf.strings.regex_replace(spaced, _SINGLE_CHARACTER_WORD, r" \1 "))
 
 
 def term_counts(texts: tf.Tensor, *, ngrams: int) -> TermCounts:

@@ -61,5 +61,7 @@ def test_what_platforms_write_is_read():
     assert (vertex.number, vertex.workers[2]) == (2, ("worker", 1, "x-2:2222"))
     by_index = read({"worker": {"1": "b:2", "0": "[::1]:1"}})
     assert by_index.addresses == {"worker": ("[::1]:1", "b:2")}
+    eleven = read({"worker": {str(n): f"h:{n + 1}" for n in reversed(range(11))}})
+    assert eleven.addresses["worker"] == tuple(f"h:{n + 1}" for n in range(11))
     assert read({"worker": TWO}, "evaluator").role == "evaluator"
     assert read({"worker": TWO, "evaluator": ["c:3"]}, "evaluator").role == "evaluator"

@@ -105,7 +105,7 @@ def test_a_checkpoint_of_an_earlier_version_is_continued(tmp_path, monkeypatch):
     assert loop(tmp_path, centred(1.0), held_out=centred(1.0), epochs=2).fit().epochs == 2
 
 
-def test_python_in_the_data_is_told_once(tmp_path, warned):
+def test_python_in_the_data_is_named_in_one_warning(tmp_path, warned):
     data = numbered_batches.unknown(3).map(
         lambda x, y: (tf.ensure_shape(tf.numpy_function(np.abs, [x], tf.float32), [None, 1]), y)
     )
@@ -116,7 +116,7 @@ def test_python_in_the_data_is_told_once(tmp_path, warned):
     assert "a Python function (PyFunc), a Python generator" in line
 
 
-def test_a_dataset_that_this_tensorflow_does_not_tell_of_is_trained_on(
+def test_a_dataset_that_cannot_be_described_is_trained_on_with_a_warning(
     tmp_path, warned, monkeypatch
 ):
     def fails(dataset, **options):

@@ -1,4 +1,4 @@
-"""Beside a model stands how its transform shows what it does not know."""
+"""The file beside a model says which outputs show an input that the model does not know."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ LAYOUT = FeatureLayout(
     columns=(
         column("town", "vocabulary", 0, vocabulary="town", vocabulary_size=6, extra_ids=2),
         column("hour", "integer", 1, vocabulary_size=26),
+        column("all", "vocabulary", 3, vocabulary="all", vocabulary_size=6),
         column("size", "z_score", 0, output="packed_float"),
         column("kind=a", "one_hot", 1, source="kind", output="packed_float"),
         column("kind_other", "one_hot", 2, source="kind", output="packed_float"),
@@ -41,8 +42,8 @@ def test_ids_of_unseen_values_and_bits_of_dates():
             {"column": "kind", **packed_float, "position": 2, "ids": [1, 1]},
         ],
         "dates": [
-            {"column": "day", **missing, "word": 0, "bit": 5},
-            {"column": "at", **missing, "word": 1, "bit": 5},
+            {"column": "day", **missing, "word": 0, "bit": 6},
+            {"column": "at", **missing, "word": 1, "bit": 6},
         ],
     }
 

@@ -1,0 +1,116 @@
+"""Whom the chief takes for a worker, by real connections within this process."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from trainer_module.devices import callers
+from trainer_module.devices.callers import PROTOCOL, read, send
+from trainer_module.devices.cluster import Cluster
+from trainer_module.devices.rendezvous import meet
+
+SECONDS = 60.0  # longer than any test takes
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        addresses = tuple(f"127.0.0.1:{each.getsockname()[1]}" for each in found)
+    return Cluster({"worker": addresses}, "worker", 0)
+
+
+@pytest.fixture
+def chief(cluster) -> Iterator[Future[Any]]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(meet, cluster, SECONDS)
+
+
+@pytest.fixture
+def call(cluster, chief):
+    """A function from a worker's number and process to its connection, on which it was heard."""
+    with contextlib.ExitStack() as stack:
+
+        def connect() -> socket.socket:
+            host, _, port = cluster.workers[0][2].rpartition(":")
+            while not chief.done():
+                with contextlib.suppress(ConnectionRefusedError):
+                    return stack.enter_context(socket.create_connection((host, int(port))))
+            raise AssertionError(chief.result())
+
+        def called(number: int, process: str) -> socket.socket:
+            connection = connect()
+            hello = {"crew": PROTOCOL, "number": number, "process": process}
+            send(connection, {**hello, "workers": cluster.workers})
+            assert read(connection, SECONDS) == {"heard": True}
+            return connection
+
+        called.connect = connect  # type: ignore[attr-defined]
+        yield called
+
+
+def test_all_that_called_start_with_connections_that_wait(chief, call):
+    started = [call(number, f"process {number}") for number in (2, 1)]
+    assert [read(each, SECONDS) for each in started] == [{"start": True}] * 2
+    connections = chief.result()
+    assert sorted(connections) == [1, 2]
+    assert all(each.gettimeout() is None for each in connections.values())
+
+
+@pytest.mark.parametrize("second", ["the same process", "a process after it"])
+def test_a_worker_may_call_again(second, chief, call):
+    """A process that did not hear an answer in time, and one that replaces an ended process."""
+    first = call(1, "the same process")
+    if second != "the same process":
+        first.close()
+    again = call(1, second)
+    other = call(2, "another process")
+    assert [read(each, SECONDS) for each in (again, other)] == [{"start": True}] * 2
+    assert sorted(chief.result()) == [1, 2]
+
+
+def test_two_processes_of_one_task_are_both_refused(chief, call):
+    both = [call(1, "one process"), call(1, "another process")]
+    for each in both:
+        answer = read(each, SECONDS)
+        assert answer is not None
+        assert "two processes say that they are worker 1" in answer["refused"]
+    with pytest.raises(ValueError, match="one process and another process"):
+        chief.result()
+
+
+def test_a_caller_that_says_nothing_or_too_much_is_closed(chief, call, monkeypatch):
+    monkeypatch.setattr(callers, "SECONDS_FOR_HELLO", 0.2)
+    silent, endless = call.connect(), call.connect()
+    with contextlib.suppress(OSError):
+        endless.sendall(b"x" * (callers._LONGEST_LINE + 1))
+    for each in (silent, endless):
+        each.settimeout(SECONDS)
+        with contextlib.suppress(ConnectionResetError):
+            assert each.recv(1) == b""
+    started = [call(number, f"process {number}") for number in (1, 2)]
+    assert [read(each, SECONDS) for each in started] == [{"start": True}] * 2
+    chief.result()
+
+
+def test_a_line_that_comes_byte_by_byte_is_read_until_the_deadline():
+    """Each byte is in time; the line is not."""
+    here, there = socket.socketpair()
+    with here, there, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(read, here, 0.5)
+        for _ in range(200):  # 10 s
+            if found.done():
+                break
+            there.send(b" ")
+            with contextlib.suppress(TimeoutError):
+                found.result(0.05)
+        in_time = found.done()
+        there.send(b"\n")
+        assert in_time
+        assert found.result() is None
