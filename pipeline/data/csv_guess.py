@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError
 from pipeline.data.csv_columns import examine_columns
+from pipeline.data.csv_decimal import describe_ambiguous_comma
 from pipeline.data.csv_files import csv_blocks, open_csv
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
         options = options.model_copy(update=updates)
         counts = _counted(open_csv(found, options))
     reasons += findings.reasons
+    reasons += describe_ambiguous_comma(open_csv(found, options), counts)
     delimiter = table.headers[table.files[0]].delimiter
     while True:
         try:

@@ -111,8 +111,10 @@ class _Probe:
     def gains(self, parts: Sequence[str]) -> np.ndarray:
         """Return the share of the held-out variance that the parts explain, in each fold."""
         places = np.concatenate([[0], *(self._places[part] for part in parts)]).astype(int)
-        found = [1.0 - self._error(fold, places) / self._error(fold, places[:1]) for fold in
-                 range(_FOLDS)]  # fmt: skip
+        constant = places[:1]
+        found = [
+            1.0 - self._error(fold, places) / self._error(fold, constant) for fold in range(_FOLDS)
+        ]
         return np.array(found)
 
     def _error(self, fold: int, places: np.ndarray) -> float:

@@ -38,28 +38,9 @@ _UNITS = {
 }
 
 
-def write_summary(
-    config: PipelineConfig,
-    records: Mapping[str, NodeRecord],
-    state: RunState,
-    *,
-    run_id: str,
-    rows: Mapping[str, int],
-) -> Path:
-    """Write `summary.json` into the output folder, whole or not at all.
-
-    Args:
-        config: the configuration that ran.
-        records: the nodes of the run.
-        state: how long they took, and what came from the cache.
-        run_id: of ML Metadata.
-        rows: of each split.
-
-    Returns:
-        The file.
-    """
+def write_summary(config: PipelineConfig, content: Mapping[str, Any]) -> Path:
+    """Write `summary.json` into the output folder, whole or not at all; return the file."""
     file = Path(config.output.folder) / FILE
-    content = summary_of(config, records, state, run_id=run_id, rows=rows)
     with whole_file(file) as stream:
         json.dump(content, stream, indent=1, ensure_ascii=False, allow_nan=False)
         stream.write("\n")
@@ -74,7 +55,15 @@ def summary_of(
     run_id: str,
     rows: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return the content of `summary.json`; the arguments are those of `write_summary`."""
+    """Return the content of `summary.json`.
+
+    Args:
+        config: the configuration that ran.
+        records: the nodes of the run.
+        state: how long they took, and what came from the cache.
+        run_id: of ML Metadata.
+        rows: of each split.
+    """
     names = config.evaluation.metric_names(config.label.kind)
     evaluation = _output(records, "Evaluator", "evaluation")
     slices = [] if evaluation is None else _slices(config, evaluation, names)

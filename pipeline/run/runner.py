@@ -23,7 +23,7 @@ from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
 from pipeline.report.records import latest_run_id, latest_run_of
-from pipeline.report.summary_file import write_summary
+from pipeline.report.summary_file import summary_of, write_summary
 from pipeline.run import logs
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.cache_keys import keys_without_places
@@ -148,7 +148,8 @@ def _run(
     # TFX's command line only reads the pipeline: no node runs.
     if any(node.status in ("done", "cached") for node in state.nodes):
         rows = _row_counts(config)()
-        written = write_summary(config, records, state, run_id=latest_run_id(config), rows=rows)
+        content = summary_of(config, records, state, run_id=latest_run_id(config), rows=rows)
+        written = write_summary(config, content)
         console.print(f"summary   {summary.short(written)}", markup=False, soft_wrap=True)
     show_next_steps(config, records, file, console)
     refused = summary.fails_a_threshold(config, state)

@@ -246,6 +246,31 @@ def test_a_mark_that_may_be_either_is_asked_about(tmp_path, capsys):
     assert found.values("price") == [(1 + i % 9) * 1000 + i for i in range(100, 180)]
 
 
+@pytest.mark.parametrize(
+    ("odd", "is_noted"),
+    [
+        ("2,345", True),
+        ("2", True),  # whole numbers below 1,000 have no separator
+        ("2,5", False),  # a decimal comma
+        ("0,345", False),  # no group of thousands begins with 0
+        ("2,3456", False),
+    ],
+)
+def test_a_comma_that_may_be_one_of_thousands_is_noted(tmp_path, capsys, odd, is_noted):
+    rows = [f"{1 + i % 9},{100 + i};{i % 2}" for i in range(59)]
+    content = "\n".join(["price;sold", *rows, f"{odd};1"])
+    found = first(tmp_path, capsys, content, "--label", "sold")
+    note = "note: decimal: '1,100' of 'price' is read as 1.100. If its comma separates thousands"
+    assert (note in found.printed) == is_noted
+    assert found.values("price")[0] == np.float32(1.1)
+    if is_noted:  # the fix that the note gives reads them so
+        fix = "data.csv.formatted={price: {thousands: ','}}"
+        seen = peek(load_config(tmp_path / "rows.yaml", [fix]).data)
+        assert seen is not None
+        assert seen.sample is not None
+        assert seen.sample.values("price").values.to_pylist()[0] == 1100
+
+
 def test_points_beside_decimal_commas_are_of_thousands(tmp_path, capsys):
     lines = [
         "sales;rate;kind",

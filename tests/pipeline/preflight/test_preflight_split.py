@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.data.samples import CsvSample
 from pipeline.preflight import preflight
+from pipeline.preflight.part import Part
 
 
 def table(**columns: Any) -> str:
@@ -149,3 +152,12 @@ def test_no_row_is_encoded_twice_to_know_its_split(write, monkeypatch):
     preflight.check(load_config(file, ["data.split={by: content}"]))
     assert encoded
     assert len(set(encoded)) == len(encoded)
+
+
+def test_a_small_table_split_by_row_has_exact_shares(write):
+    """As ExampleGen splits it: 60 rows, of which a fifth is held out."""
+    config = load_config(write(csv=table()), ["data.split={by: row}", "data.eval_percent=20"])
+    seen = preflight.check(config)
+    assert seen is not None
+    part = Part(split="all", path="rows.csv", seen=seen, data=config.data)
+    assert Counter(part.split_of(np.arange(60)).tolist()) == {"train": 48, "eval": 12}

@@ -94,7 +94,7 @@ def strict(text: str) -> dict[str, Any]:
 
 def test_it_is_what_the_evaluator_found_and_the_terminal_shows(write: Any, tmp_path: Path) -> None:
     config, records = evaluated(write, tmp_path, {"thresholds": THRESHOLDS})
-    file = write_summary(config, records, STATE, run_id="2026-01-31", rows=ROWS)
+    file = write_summary(config, summary_of(config, records, STATE, run_id="2026-01-31", rows=ROWS))
     assert file == Path(config.output.folder) / "summary.json"
     found = strict(file.read_text(encoding="utf-8"))
     assert found["version"] == 1
@@ -156,7 +156,7 @@ def test_a_slice_that_is_no_number_is_a_text(
     (_, metrics), *_ = summary.slices_of(records["Evaluator"].output("evaluation").uri)
     rows = [((), metrics), ((("fare", math.nan),), metrics)]
     monkeypatch.setattr(summary, "slices_of", lambda uri: rows)
-    file = write_summary(config, records, STATE, run_id="", rows={})
+    file = write_summary(config, summary_of(config, records, STATE, run_id="", rows={}))
     found = strict(file.read_text(encoding="utf-8"))
     assert [each["slice"] for each in found["slices"]] == [{}, {"fare": "nan"}]
 
