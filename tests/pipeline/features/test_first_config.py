@@ -181,7 +181,7 @@ def test_a_rare_class_is_split_by_class(tmp_path):
     assert main(command) == 0
     data = load_config(output).data
     assert (data.source, data.split.by) == ("parquet", "stratified")
-    assert "there are 73 rows" in output.read_text(encoding="utf-8")
+    assert "Rows of 'c': 73." in output.read_text(encoding="utf-8")
 
 
 def test_rows_of_tfrecords_are_split_and_left_out_as_others(tmp_path):
