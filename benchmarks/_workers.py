@@ -1,6 +1,6 @@
 """One worker's part of benchmarks/workers.py: `_workers.py STRATEGY DEVICES STEPS`.
 
-A program for `trainer_module.devices.launch`, also where there is one process.
+A program for `trainer_module.launch`, also where there is one process.
 """
 
 from __future__ import annotations

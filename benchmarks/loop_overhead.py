@@ -27,12 +27,17 @@ from benchmarks import _report
 from benchmarks._measure import Contender, rounds_of_processes, seconds_per_run
 from benchmarks._result import Limit, Row
 from benchmarks._taxi import Taxi, repeated, taxi, transformed
-from trainer_module import TrainerConfig, TrainingLoop, TrainStep
+from trainer_module import (
+    Checkpoints,
+    Evaluation,
+    ProgressLog,
+    TensorBoardScalars,
+    TrainerConfig,
+    TrainingLoop,
+    TrainStep,
+)
 from trainer_module.config import DEFAULT_METRICS
 from trainer_module.data.input_pipeline import DataSummary, summarise
-from trainer_module.loop.actions import ProgressLog, TensorBoardScalars
-from trainer_module.loop.checkpoints import Checkpoints
-from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.data_context import TransformedData, model_context
 from trainer_module.model.default_model import default_model
 from trainer_module.model.metrics import create_metric

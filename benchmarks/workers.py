@@ -1,7 +1,7 @@
 """What several processes take, against one process with as many logical devices.
 
 A step of SGD on 256 rows, on 2 and 4 workers of one CPU device each, started by
-`trainer_module.devices.launch` on this machine, and on as many logical devices of one process: the
+`trainer_module.launch` on this machine, and on as many logical devices of one process: the
 same sums by TCP on loopback in place of shared memory. The small model has 6,337 parameters, the
 large one 5.2 million (21 MB of gradients); they share the machine's cores either way, so that this
 is what several processes cost, not what more machines gain. The reduction alone sums the same
@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import _report
 from benchmarks._result import Limit, Row
 from benchmarks._workers import MARK, MODELS
-from trainer_module.devices.launch import launch
+from trainer_module import launch
 
 PROGRAM = Path(__file__).with_name("_workers.py")
 STEPS = 400

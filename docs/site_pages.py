@@ -30,6 +30,12 @@ PAGES = {
 PACKAGES = ("trainer_module", "transform", "components", "pipeline")
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+_GROUP = re.compile(r"# ([A-Z][^.:]*)")
+_PUBLIC = re.compile(r"from \.([\w.]+) import (\w+)")
+_MEMBER_OPTIONS = (
+    "{show_root_heading: true, show_root_toc_entry: true, show_root_full_path: false, "
+    "heading_level: 3}"
+)
 _FENCE = re.compile(r"^(```|~~~)")
 
 
@@ -38,9 +44,26 @@ def on_files(files: Files, config: Any) -> Files:
     for path, page in PAGES.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
     for package in PACKAGES:
-        text = f"# {package}\n\n::: {package}\n"
+        stub = (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
+        text = api_page(package, stub)
         files.append(File.generated(config, f"api/{package}.md", content=text))
     return files
+
+
+def api_page(package: str, stub: str) -> str:
+    """Return the page of a package's public names, under the headings that its stub has for them.
+
+    Args:
+        package: Top-level package.
+        stub: Text of its `__init__.pyi`: imports, and comments that name the use of those below.
+    """
+    parts = [f"# {package}", f"::: {package}\n    options: {{members: false}}"]
+    for line in stub.splitlines():
+        if heading := _GROUP.fullmatch(line):
+            parts.append(f"## {heading[1]}")
+        elif found := _PUBLIC.match(line):
+            parts.append(f"::: {package}.{found[1]}.{found[2]}\n    options: {_MEMBER_OPTIONS}")
+    return "\n\n".join(parts) + "\n"
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:

@@ -24,15 +24,14 @@ BASE = "1.16" if sys.version_info < (3, 11) else "1.21"
 """TF 2.21 does not bring tensorboard, TF 2.16 does: the newer stack shows more."""
 
 PROGRAM = """
-import importlib.resources, json
+import importlib, importlib.resources, json
 import keras, numpy as np, tensorflow as tf
-import trainer_module.loop.actions
-from trainer_module import TrainingLoop, TrainStep
-from trainer_module.loop.actions import CsvLog, ProgressLog, TensorBoardScalars
+import trainer_module
+from trainer_module import CsvLog, ProgressLog, TensorBoardScalars, TrainingLoop, TrainStep
 
 PACKAGES = ("trainer_module", "transform", "components", "pipeline")
 lacking, there = {}, []
-for package in (*PACKAGES, "trainer_module.loop.actions"):
+for package in PACKAGES:
     module = importlib.import_module(package)
     for name in module.__all__:
         try:
@@ -143,7 +142,7 @@ def test_every_name_is_there_or_says_which_extra_it_needs(seen):
         "trainer_module.TrainingLoop",
         "trainer_module.run_fn",
         "trainer_module.tuner_fn",
-        "trainer_module.loop.actions.TensorBoardScalars",
+        "trainer_module.TensorBoardScalars",
         "components.NormalizationLimits",
         "pipeline.PipelineConfig",
         "transform.FeatureSpec",

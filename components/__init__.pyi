@@ -1,0 +1,23 @@
+"""The public names of `components`, by use; `lazy_loader` reads this file."""
+
+# ruff: noqa: I001 - grouped by use. ASCII only: lazy_loader reads it in the locale's encoding.
+
+# Read data
+from .arrow_example_gen.component import ArrowExampleGen as ArrowExampleGen
+from .arrow_example_gen.csv_options import CsvOptions as CsvOptions
+from .arrow_example_gen.splitting import Splitting as Splitting
+
+# Check normalisation
+from .normalization_validator.component import NormalizationValidator as NormalizationValidator
+from .normalization_validator.limits import NormalizationLimits as NormalizationLimits
+from .normalization_validator.artifacts import NormalizationReport as NormalizationReport
+from .normalization_validator.artifacts import NormalizationBlessing as NormalizationBlessing
+
+# Train and tune
+from .trainer.component import create_trainer as create_trainer
+from .tuner.component import create_tuner as create_tuner
+
+# Compare with the blessed model
+from .blessed_models.component import LatestBlessedModel as LatestBlessedModel
+from .blessed_models.component import BlessedModelRecord as BlessedModelRecord
+from .blessed_models.component import EvaluatorOfRecords as EvaluatorOfRecords

@@ -1,0 +1,67 @@
+"""The public names of `trainer_module`, by use; `lazy_loader` reads this file."""
+
+# ruff: noqa: I001 - grouped by use. ASCII only: lazy_loader reads it in the locale's encoding.
+
+__version__: str
+
+# In a TFX pipeline
+from .tfx.run import run_fn as run_fn
+from .tfx.tune import tuner_fn as tuner_fn
+from .config import TrainerConfig as TrainerConfig
+from .tuning.tuner_config import TunerConfig as TunerConfig
+from .model.model_context import ModelContext as ModelContext
+from .data.feature_layout import FeatureLayout as FeatureLayout
+from .data.text_bags import text_bags as text_bags
+from .data.text_bags import TextBag as TextBag
+from .devices.process import prepare_process as prepare_process
+
+# Train a Keras model
+from .step.train_step import TrainStep as TrainStep
+from .window.loss import weighted_loss as weighted_loss
+from .loop.training_loop import TrainingLoop as TrainingLoop
+from .loop.actions.action import FitResult as FitResult
+from .loop.evaluation import Evaluation as Evaluation
+from .loop.checkpoints import Checkpoints as Checkpoints
+
+# Actions of a training loop
+from .loop.actions.action import Action as Action
+from .loop.actions.action import EpochEnd as EpochEnd
+from .loop.actions.action import LoopProgress as LoopProgress
+from .loop.actions.csv_log import CsvLog as CsvLog
+from .loop.actions.early_stopping import EarlyStopping as EarlyStopping
+from .loop.actions.export_best import ExportBest as ExportBest
+from .loop.actions.keras_callback import KerasCallback as KerasCallback
+from .loop.actions.progress_log import ProgressLog as ProgressLog
+from .loop.actions.tensorboard import TensorBoardScalars as TensorBoardScalars
+
+# Several devices, several machines
+from .devices.strategies import create_strategy as create_strategy
+from .parameter_server.parameter_server_step import ParameterServerStep as ParameterServerStep
+from .launch import launch as launch
+from .devices.launch import WorkersFailed as WorkersFailed
+from .devices.rendezvous import WorkerLost as WorkerLost
+from .devices.crew import Disagreement as Disagreement
+
+# Find settings
+from .memory.micro_batch_size import find_micro_batch_size as find_micro_batch_size
+from .memory.micro_batch_size import MicroBatchSize as MicroBatchSize
+from .memory.micro_batch_size import MemoryBudgetError as MemoryBudgetError
+from .tuning.learning_rate import find_learning_rate as find_learning_rate
+from .tuning.learning_rate import RangeTest as RangeTest
+
+# A training loop of your own
+from .window.accumulation import accumulate_gradients as accumulate_gradients
+from .window.gradient_sum import GradientSum as GradientSum
+from .window.reduction import sum_over_replicas as sum_over_replicas
+from .window.update import mean_gradients as mean_gradients
+from .window.reduction import apply_gradients as apply_gradients
+
+# Gradients of single examples and of inputs
+from .gradients.per_example import per_example_gradients as per_example_gradients
+from .gradients.inputs import input_gradients as input_gradients
+
+# Models that do not fit on one device
+from .stages.split_model import split_model as split_model
+from .stages.staged_model import StagedModel as StagedModel
+from .stages.placement import stage_strategy as stage_strategy
+from .stages.recompute import recompute as recompute

@@ -1,0 +1,41 @@
+"""The public names of `transform`, by use; `lazy_loader` reads this file."""
+
+# ruff: noqa: I001 - grouped by use. ASCII only: lazy_loader reads it in the locale's encoding.
+
+# The function that Transform runs
+from .preprocessing import preprocessing_fn as preprocessing_fn
+
+# Specify features
+from .spec.features import FeatureSpec as FeatureSpec
+from .spec.features import Label as Label
+from .spec.group import Group as Group
+from .spec.cross import Cross as Cross
+from .spec.encoders import Bucketize as Bucketize
+from .spec.encoders import Date as Date
+from .spec.encoders import Encode as Encode
+from .spec.encoders import Hash as Hash
+from .spec.encoders import Integer as Integer
+from .spec.encoders import MultiHot as MultiHot
+from .spec.encoders import OneHot as OneHot
+from .spec.encoders import Vocabulary as Vocabulary
+from .spec.scalers import Clip as Clip
+from .spec.scalers import Constant as Constant
+from .spec.scalers import ScaleByKey as ScaleByKey
+from .spec.scalers import ZScoreByKey as ZScoreByKey
+
+# Check a specification, explain its result
+from .resolve.against_schema import check_spec as check_spec
+from .output.chains import column_chains as column_chains
+from .output.cautions import column_cautions as column_cautions
+
+# The layout of packed features
+from .layout import FeatureLayout as FeatureLayout
+from .layout import Column as Column
+from .layout import LayoutLabel as LayoutLabel
+from .layout import PACKED_FLOAT as PACKED_FLOAT
+from .layout import PACKED_INT as PACKED_INT
+from .layout import PACKED_MISSING as PACKED_MISSING
+
+# In a preprocessing_fn of your own
+from .columns.inputs import dense_numbers as dense_numbers
+from .columns.inputs import dense_texts as dense_texts
