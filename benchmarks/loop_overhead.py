@@ -148,7 +148,7 @@ def contender(
             epochs=EPOCHS,
             steps_per_epoch=-(-summary.rows // CONFIG.global_batch_size),
             evaluate=evaluation if evaluated else None,
-            actions=[ProgressLog(), TensorBoardScalars(str(own))] if kept else [],
+            callbacks=[ProgressLog(), TensorBoardScalars(str(own))] if kept else [],
             checkpoints=Checkpoints(str(own / "checkpoints"), step) if kept else None,
             progress=kept,
         ).fit()

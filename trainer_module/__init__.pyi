@@ -19,20 +19,20 @@ from .devices.process import prepare_process as prepare_process
 from .step.train_step import TrainStep as TrainStep
 from .window.loss import weighted_loss as weighted_loss
 from .loop.training_loop import TrainingLoop as TrainingLoop
-from .loop.actions.action import FitResult as FitResult
+from .loop.callbacks.callback import FitResult as FitResult
 from .loop.evaluation import Evaluation as Evaluation
 from .loop.checkpoints import Checkpoints as Checkpoints
 
-# Actions of a training loop
-from .loop.actions.action import Action as Action
-from .loop.actions.action import EpochEnd as EpochEnd
-from .loop.actions.action import LoopProgress as LoopProgress
-from .loop.actions.csv_log import CsvLog as CsvLog
-from .loop.actions.early_stopping import EarlyStopping as EarlyStopping
-from .loop.actions.export_best import ExportBest as ExportBest
-from .loop.actions.keras_callback import KerasCallback as KerasCallback
-from .loop.actions.progress_log import ProgressLog as ProgressLog
-from .loop.actions.tensorboard import TensorBoardScalars as TensorBoardScalars
+# Callbacks of a training loop
+from .loop.callbacks.callback import Callback as Callback
+from .loop.callbacks.callback import EpochEnd as EpochEnd
+from .loop.callbacks.callback import LoopProgress as LoopProgress
+from .loop.callbacks.csv_log import CsvLog as CsvLog
+from .loop.callbacks.early_stopping import EarlyStopping as EarlyStopping
+from .loop.callbacks.export_best import ExportBest as ExportBest
+from .loop.callbacks.keras_callback import KerasCallback as KerasCallback
+from .loop.callbacks.progress_log import ProgressLog as ProgressLog
+from .loop.callbacks.tensorboard import TensorBoardScalars as TensorBoardScalars
 
 # Several devices, several machines
 from .devices.strategies import create_strategy as create_strategy

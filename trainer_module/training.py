@@ -18,8 +18,8 @@ from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig, roles
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.data.label_scale import LabelScale, find_label_scale
 from trainer_module.devices.multi_worker import crew_of, is_multi_worker
-from trainer_module.loop.actions import (
-    Action,
+from trainer_module.loop.callbacks import (
+    Callback,
     EarlyStopping,
     FitResult,
     ProgressLog,
@@ -67,7 +67,7 @@ def train(
     run_dir: str | None = None,
     record_dir: str | None = None,
     train_steps: int | None = None,
-    progress: Action | None = None,
+    progress: Callback | None = None,
 ) -> Trained:
     """Trains as planned, within `keras_set_up(plan.config)`.
 
@@ -169,9 +169,9 @@ def train(
             data_facts={"files": files_identity(data.eval_files)},
         )
     scalars_dir = run_dir if config.tensorboard and crew.is_chief else None
-    actions = [
+    callbacks = [
         progress or ProgressLog(),
-        *_actions(config, model, scalars_dir, strategy, has_eval=evaluate is not None),
+        *_callbacks(config, model, scalars_dir, strategy, has_eval=evaluate is not None),
     ]
     checkpoints = None
     if run_record is not None:
@@ -202,7 +202,7 @@ def train(
         steps_per_epoch=steps_per_epoch,
         steps_per_loop=config.steps_per_loop,
         evaluate=evaluate,
-        actions=actions,
+        callbacks=callbacks,
         checkpoints=checkpoints,
     ).fit()
     return Trained(result, model, inputs, scale)
@@ -279,17 +279,17 @@ def _length(config: TrainerConfig, train_steps: int | None) -> tuple[int | None,
     return DEFAULT_EPOCHS, None
 
 
-def _actions(
+def _callbacks(
     config: TrainerConfig,
     model: keras.Model,
     scalars_dir: str | None,
     strategy: tf.distribute.Strategy,
     *,
     has_eval: bool,
-) -> list[Action]:
-    actions: list[Action] = []
+) -> list[Callback]:
+    callbacks: list[Callback] = []
     if scalars_dir is not None:
-        actions.append(TensorBoardScalars(scalars_dir))
+        callbacks.append(TensorBoardScalars(scalars_dir))
     if config.early_stopping is not None:
         if not has_eval:
             raise ValueError(
@@ -297,8 +297,8 @@ def _actions(
                 "out, or split the data."
             )
         with strategy.scope():
-            actions.append(EarlyStopping(model, **config.early_stopping.model_dump()))
-    return actions
+            callbacks.append(EarlyStopping(model, **config.early_stopping.model_dump()))
+    return callbacks
 
 
 def _facts(config: TrainerConfig, examples: Examples, summary: DataSummary) -> dict[str, Any]:

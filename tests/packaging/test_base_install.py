@@ -46,7 +46,7 @@ y = x @ np.array([[1.0], [-2.0], [0.5]], "float32")
 model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
 step = TrainStep(model, keras.optimizers.SGD(0.1), "mean_squared_error", micro_batch_size=3)
 rows = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
-result = TrainingLoop(step, rows, epochs=1, actions=[ProgressLog(), CsvLog("epochs.csv")]).fit()
+result = TrainingLoop(step, rows, epochs=1, callbacks=[ProgressLog(), CsvLog("epochs.csv")]).fit()
 model.export("exported", verbose=False)
 exported = tf.saved_model.load("exported")
 try:

@@ -1,4 +1,4 @@
-"""`TrainingLoop`: epochs, evaluation, checkpoints, and the actions between them.
+"""`TrainingLoop`: epochs, evaluation, checkpoints, and the callbacks between them.
 
 May use `model` and what is below it.
 """

@@ -119,8 +119,8 @@ class Checkpoints:
         }
         self._kept = self._patiently(lambda: self._recorded() or self._whole(), "looking into")
 
-    def hold_actions(self, variables: Sequence[tf.Variable]) -> None:
-        """From now on also saves and restores what a loop's actions have to remember."""
+    def hold_callbacks(self, variables: Sequence[tf.Variable]) -> None:
+        """From now on also saves and restores what a loop's callbacks have to remember."""
         others = {k: v for k, v in self._variables.items() if not k.startswith("actions/")}
         self._variables = {**others, **_by_place("actions", variables)}
 
@@ -220,7 +220,7 @@ class Checkpoints:
             check: Called with the position before a variable changes; may raise.
 
         Raises:
-            ValueError: The checkpoint is of another model, optimizer or actions, or all that are
+            ValueError: The checkpoint is of another model, optimizer or callbacks, or all that are
                 there are damaged, or this worker does not see the chief's.
             OSError: The folder's file system does not answer.
         """
@@ -289,7 +289,7 @@ class Checkpoints:
         found = differences(there, self._described(), missing="none")
         if found:
             raise ValueError(
-                f"the checkpoint {path} is of another model, optimizer or actions "
+                f"the checkpoint {path} is of another model, optimizer or callbacks "
                 f"({told(found)}): give another folder for checkpoints "
                 f"(trainer.checkpoint_dir), or delete {self.directory} to start over."
             )

@@ -14,7 +14,7 @@ from trainer_module.common.facts import differences, flat, told
 from trainer_module.data.captured import captured_facts
 from trainer_module.data.dataset_steps import dataset_facts
 from trainer_module.data.in_memory import as_arrays
-from trainer_module.loop.actions import Action
+from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.variable_names import layer_names
 from trainer_module.step.train_step import TrainStep
@@ -31,7 +31,7 @@ def loop_facts(
     data: Any,
     data_options: Mapping[str, Any],
     evaluate: Any,
-    actions: Sequence[Action],
+    callbacks: Sequence[Callback],
 ) -> dict[str, Any]:
     """Returns names and JSON values; its length and what only says how it runs are not among them.
 
@@ -40,7 +40,7 @@ def loop_facts(
         data: As `TrainingLoop` was given it.
         data_options: How arrays become batches.
         evaluate: None, or what is called after each epoch.
-        actions: Those that stop training or change a weight say so by `Action.facts`.
+        callbacks: Those that stop training or change a weight say so by `Callback.facts`.
     """
     average = train_step._average
     return {
@@ -54,8 +54,8 @@ def loop_facts(
         **{name: value for name, value in data_options.items() if value is not None},
         "evaluate": _evaluation(evaluate),
         "actions": {
-            f"{place} {getattr(action, 'name', type(action).__name__)}": described(action.facts())
-            for place, action in enumerate(action for action in actions if action.facts())
+            f"{place} {getattr(each, 'name', type(each).__name__)}": described(each.facts())
+            for place, each in enumerate(each for each in callbacks if each.facts())
         },
     }
 

@@ -15,8 +15,8 @@ from trainer_module.common.facts import told
 from trainer_module.common.whole_numbers import whole_number
 from trainer_module.data.epoch_data import EpochData, as_batches
 from trainer_module.devices.multi_worker import crew_of
-from trainer_module.loop.actions import (
-    Action,
+from trainer_module.loop.callbacks import (
+    Callback,
     EpochEnd,
     FitResult,
     KerasCallback,
@@ -41,12 +41,12 @@ class TrainingLoop:
 
         for each epoch:
             for each call of the graph (steps_per_loop optimizer steps):
-                actions.on_loop; a checkpoint when it is due by steps or by time
-            evaluate; actions.on_epoch; a checkpoint when it is due, or at the end
+                callbacks.on_loop; a checkpoint when it is due by steps or by time
+            evaluate; callbacks.on_epoch; a checkpoint when it is due, or at the end
 
     The last window of an epoch is as short as the rows that are left, and is an optimizer step like
     the others, divided by its own Σ w. After `fit` the model holds the weights to export: those of
-    the best epoch if an action kept them, else the EMA if there is one, else the last.
+    the best epoch if a callback kept them, else the EMA if there is one, else the last.
 
     Example:
         loop = TrainingLoop(step, dataset.shuffle(1000, seed=0).batch(256), epochs=10)
@@ -67,7 +67,8 @@ class TrainingLoop:
         steps_per_epoch: int | None = None,
         steps_per_loop: int | str = "auto",
         evaluate: Evaluate | None = None,
-        actions: Sequence[Action | keras.callbacks.Callback] = (),
+        callbacks: Sequence[Callback | keras.callbacks.Callback] = (),
+        actions: Sequence[Callback | keras.callbacks.Callback] = (),
         checkpoints: Checkpoints | None = None,
         progress: bool = True,
     ) -> None:
@@ -93,10 +94,11 @@ class TrainingLoop:
             steps_per_loop: Optimizer steps per call of the graph; "auto" is about half a second's.
             evaluate: Returns metrics by name; called after each epoch, on averaged weights if the
                 step keeps an EMA.
-            actions: Called in order; callbacks of Keras too (see `KerasCallback`).
+            callbacks: Called in order; callbacks of Keras too (see `KerasCallback`).
+            actions: The former name of `callbacks`.
             checkpoints: Saved at ends of epochs and every so many steps or minutes, as they say,
                 and when training ends.
-            progress: Show how it goes, by a `ProgressLog` where `actions` have none.
+            progress: Show how it goes, by a `ProgressLog` where `callbacks` have none.
 
         Raises:
             ValueError: Both or neither of epochs and steps, a count below 1, data that is none, or
@@ -121,10 +123,14 @@ class TrainingLoop:
         self.steps_per_loop = steps_per_loop
         self.evaluate = evaluate
         self.checkpoints = checkpoints
-        self.actions = self._as_actions(actions, progress=progress)
-        self._called = [a for a in self.actions if self._crew.is_chief or not a.on_chief_only]
+        if actions and callbacks:
+            raise ValueError("callbacks and actions are both given: actions is the former name.")
+        self.callbacks = self._as_callbacks(callbacks or actions, progress=progress)
+        self._called = [a for a in self.callbacks if self._crew.is_chief or not a.on_chief_only]
         if checkpoints is not None:
-            checkpoints.hold_actions([v for action in self.actions for v in action.variables()])
+            checkpoints.hold_callbacks(
+                [v for callback in self.callbacks for v in callback.variables()]
+            )
         self._data = EpochData(
             self.batches,
             steps_per_epoch=steps_per_epoch,
@@ -174,8 +180,8 @@ class TrainingLoop:
         length = _length(epochs, steps) if given else self._length
         number = self._fits
         if number == 0 or number == len(self._calls):
-            for action in self._called:
-                action.on_begin()
+            for callback in self._called:
+                callback.on_begin()
         if number == 0 and not self._own and (self._crew.size > 1 or self.checkpoints is not None):
             self._own = self._own_facts()
         if number == 0 and self._crew.size > 1:
@@ -196,28 +202,29 @@ class TrainingLoop:
         self._fits += 1
         return self._finish()
 
-    def _as_actions(self, actions: Sequence[Any], *, progress: bool) -> list[Action]:
+    def _as_callbacks(self, callbacks: Sequence[Any], *, progress: bool) -> list[Callback]:
         metrics = None
         if self.evaluate is None:
             metrics = []
         elif isinstance(self.evaluate, Evaluation):
             metrics = ["loss", *(metric.name for metric in self.evaluate.metrics)]
         kind, amount = self._length
-        found: list[Action] = []
-        for action in actions:
-            if isinstance(action, keras.callbacks.Callback):
-                action = KerasCallback(
-                    action,
+        found: list[Callback] = []
+        for callback in callbacks:
+            if isinstance(callback, keras.callbacks.Callback):
+                callback = KerasCallback(
+                    callback,
                     self.train_step,
                     metrics=metrics,
                     epochs=amount if kind == "epochs" else None,
                 )
-            if not isinstance(action, Action):
+            if not isinstance(callback, Callback):
                 raise ValueError(
-                    f"actions: {type(action).__name__} is neither an Action nor a Keras callback."
+                    f"callbacks: {type(callback).__name__} is neither a Callback of this loop nor "
+                    "one of Keras."
                 )
-            found.append(action)
-        if progress and not any(isinstance(action, ProgressLog) for action in found):
+            found.append(callback)
+        if progress and not any(isinstance(callback, ProgressLog) for callback in found):
             found.append(ProgressLog())
         return found
 
@@ -254,12 +261,13 @@ class TrainingLoop:
 
     def _finish(self) -> FitResult:
         changed = bool(self.train_step.averages) or any(
-            type(action).before_export is not Action.before_export for action in self.actions
+            type(callback).before_export is not Callback.before_export
+            for callback in self.callbacks
         )
         if changed:
             self._last_weights = [v.numpy() for v in self.train_step.model.variables]
-        for action in self._called:
-            restored = action.before_export()
+        for callback in self._called:
+            restored = callback.before_export()
             if restored is not None:
                 self._metrics = restored
                 break
@@ -268,8 +276,8 @@ class TrainingLoop:
         assert self._stopped is not None
         result = self._result(self._stopped)
         self._calls[-1]["result"] = result._asdict()
-        for action in self._called:
-            action.on_end(result)
+        for callback in self._called:
+            callback.on_end(result)
         return result
 
     def _result(self, stopped: str) -> FitResult:
@@ -311,8 +319,8 @@ class TrainingLoop:
         if self._iterator is None:
             self._iterator = self._data.begin(self._epoch, self._step_in_epoch)
             if self._step_in_epoch == 0:
-                for action in self._called:
-                    action.on_epoch_begin(self._epoch + 1)
+                for callback in self._called:
+                    callback.on_epoch_begin(self._epoch + 1)
         stop, exhausted = False, False
         while not (stop or exhausted) and (wanted := self._steps_of_next_loop()):
             try:
@@ -353,8 +361,8 @@ class TrainingLoop:
         return max(0, wanted)
 
     def _run_loop(self, iterator: Any, wanted: int) -> tuple[LoopReport, bool]:
-        for action in self._called:
-            action.on_loop_begin()
+        for callback in self._called:
+            callback.on_loop_begin()
         started = time.monotonic()
         report = self.train_step.run(iterator, wanted, loss_sums=self._epoch_loss)
         seconds = time.monotonic() - started
@@ -386,7 +394,7 @@ class TrainingLoop:
         """Returns what all workers do next: what one measures, or is asked, the others do not know.
 
         Args:
-            stop: Whether an action here stops training; where one does, all stop.
+            stop: Whether a callback here stops training; where one does, all stop.
             amount: Of this worker; the chief's counts.
 
         Returns:
@@ -420,11 +428,11 @@ class TrainingLoop:
             rows=report.rows,
             seconds=seconds,
         )
-        stop = [action.on_loop(progress) for action in self._called]
+        stop = [callback.on_loop(progress) for callback in self._called]
         return any(stop)
 
     def _end_epoch(self, *, whole: bool, stop: bool) -> None:
-        """Evaluates and tells the actions; an epoch that is not whole goes on if training does."""
+        """Evaluates and calls the callbacks; an unfinished epoch continues if training does."""
         number = self._epoch + 1
         total, weights = self._epoch_loss
         loss = total / weights if weights else math.nan
@@ -454,8 +462,8 @@ class TrainingLoop:
             self._metrics = self._crew.chosen("evaluation", found)
             logs = {"loss": loss, **{f"val_{name}": v for name, v in self._metrics.items()}}
             end = EpochEnd(self._step, number, loss, self._metrics, logs)
-            for action in self._called:
-                stop = action.on_epoch(end) or stop
+            for callback in self._called:
+                stop = callback.on_epoch(end) or stop
         for name, value in logs.items():
             self._history.setdefault(name, []).append(float(value))
         return stop
@@ -475,21 +483,21 @@ class TrainingLoop:
             "calls": self._calls,
             "stopped": self._stopped,
             "facts": self._facts,
-            "actions": [[name, action.state()] for name, action in self._remembering()],
+            "actions": [[name, callback.state()] for name, callback in self._remembering()],
         }
         self.checkpoints.save(position, self._step)
 
-    def _remembering(self) -> list[tuple[str, Action]]:
-        """Returns the actions that have a state, by their class; others may come and go."""
+    def _remembering(self) -> list[tuple[str, Callback]]:
+        """Returns the callbacks that have a state, by their class; others may come and go."""
         return [
-            (type(action).__name__, action)
-            for action in self.actions
-            if type(action).state is not Action.state
+            (type(callback).__name__, callback)
+            for callback in self.callbacks
+            if type(callback).state is not Callback.state
         ]
 
     def _own_facts(self) -> dict[str, Any]:
         given, options = self._data_given, self._data_options
-        facts = loop_facts(self.train_step, given, options, self.evaluate, self.actions)
+        facts = loop_facts(self.train_step, given, options, self.evaluate, self.callbacks)
         captured = read_captured_facts(self.train_step, given, self.evaluate, self._data.first_pass)
         return {**facts, **captured, "steps_per_epoch": self.steps_per_epoch}
 
@@ -508,7 +516,7 @@ class TrainingLoop:
             here = [name for name, _ in self._remembering()]
             if there != here:
                 raise ValueError(
-                    f"the checkpoint is of a loop with the actions {there}, this one has {here}: "
+                    f"the checkpoint is of a loop with the callbacks {there}, this one has {here}: "
                     "give the same, or another folder for checkpoints to start over."
                 )
 
@@ -530,8 +538,8 @@ class TrainingLoop:
         self._history = position["history"]
         self._calls = position["calls"]
         self._stopped = position["stopped"]
-        for (_, action), (_, state) in zip(self._remembering(), position["actions"], strict=True):
-            action.restore(state)
+        for (_, callback), (_, state) in zip(self._remembering(), position["actions"], strict=True):
+            callback.restore(state)
         if follows:
             logging.warning(
                 "The learning rate's schedule grows with the run: %s. From step %d on it is the "

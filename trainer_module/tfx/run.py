@@ -18,7 +18,7 @@ from trainer_module.devices.multi_worker import crew_of
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.served import is_served, serve
 from trainer_module.devices.strategies import check_strategy, create_strategy
-from trainer_module.loop.actions import FitResult
+from trainer_module.loop.callbacks import FitResult
 from trainer_module.model.data_context import TransformedData, unsized_ids
 from trainer_module.model.plan import resolve
 from trainer_module.tfx.data import open_data, split_files

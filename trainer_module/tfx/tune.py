@@ -13,7 +13,7 @@ from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.process import prepare_process
 from trainer_module.devices.strategies import create_strategy
-from trainer_module.loop.actions import Action
+from trainer_module.loop.callbacks import Callback
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.model.plan import resolve, resolve_all
 from trainer_module.tfx.data import open_data
@@ -69,7 +69,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
 
     directory = getattr(fn_args, "working_dir", None) or tempfile.mkdtemp(prefix="tuner-")
 
-    def train_trial(config: TrainerConfig, progress: Action) -> Mapping[str, float]:
+    def train_trial(config: TrainerConfig, progress: Callback) -> Mapping[str, float]:
         gc.collect()  # the model before and its functions hold each other, and the device's memory
         with keras_set_up(config):
             steps = getattr(fn_args, "train_steps", None)

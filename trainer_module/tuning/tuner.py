@@ -15,7 +15,7 @@ from trainer_module.common.improvement import Mode, better_mode, is_better
 from trainer_module.common.names import nearest
 from trainer_module.common.progress import TrialEnded, TrialFailed, TrialNumber, attached
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
-from trainer_module.loop.actions import Action, ProgressLog
+from trainer_module.loop.callbacks import Callback, ProgressLog
 from trainer_module.memory.micro_batch_size import MemoryBudgetError
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.tuning.hyperparameters import (
@@ -27,7 +27,7 @@ from trainer_module.tuning.hyperparameters import (
 )
 from trainer_module.tuning.tuner_config import SearchRange, TunerConfig
 
-TrainTrial = Callable[[TrainerConfig, Action], Mapping[str, float]]
+TrainTrial = Callable[[TrainerConfig, Callback], Mapping[str, float]]
 
 
 class SettingsTuner(base_tuner.BaseTuner):
@@ -53,7 +53,7 @@ class SettingsTuner(base_tuner.BaseTuner):
         Args:
             trainer: The training whose settings are tried.
             tuning: What is tried, how and how often; checked against `trainer`.
-            train_trial: Trains as configured, telling the action how it goes, and returns the
+            train_trial: Trains as configured, telling the callback how it goes, and returns the
                 metrics of the model that it ends with.
             directory: Folder for KerasTuner's files.
         """

@@ -23,7 +23,7 @@ from on_workers import tell
 from trainer_module import TrainingLoop, TrainStep, create_strategy
 from trainer_module.devices.crew import Disagreement, current_crew
 from trainer_module.devices.multi_worker import is_multi_worker
-from trainer_module.loop.actions import Action
+from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import create_metric
@@ -134,7 +134,7 @@ def not_finite(strategy):
     return None
 
 
-class Interrupted(Action):
+class Interrupted(Callback):
     """Ends a run after so many steps, on each worker, as a kill would; notes what was taken."""
 
     on_chief_only = False
@@ -175,7 +175,7 @@ def short_epochs(strategy, folder: str):
                 epochs=5,
                 steps_per_epoch=3,
                 steps_per_loop=1,
-                actions=[Interrupted(steps, taken)],
+                callbacks=[Interrupted(steps, taken)],
                 checkpoints=Checkpoints(place, step, every_steps=1),
                 progress=False,
             )

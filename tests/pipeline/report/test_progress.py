@@ -26,8 +26,8 @@ from trainer_module.common.progress import (
     TrialNumber,
     attached,
 )
-from trainer_module.loop.actions import ProgressLog
-from trainer_module.loop.actions.action import EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callbacks import ProgressLog
+from trainer_module.loop.callbacks.callback import EpochEnd, FitResult, LoopProgress
 
 NODES = ["ArrowExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
 

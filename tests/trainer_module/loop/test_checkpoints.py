@@ -129,8 +129,8 @@ def test_a_step_saved_twice_is_restored_as_the_second(tmp_path):
 def test_the_actions_of_the_last_loop_are_held(tmp_path):
     step = train_step()
     checkpoints = Checkpoints(str(tmp_path), step)
-    checkpoints.hold_actions([tf.Variable(1.0), tf.Variable(2.0)])
-    checkpoints.hold_actions([tf.Variable(3.0)])
+    checkpoints.hold_callbacks([tf.Variable(1.0), tf.Variable(2.0)])
+    checkpoints.hold_callbacks([tf.Variable(3.0)])
     checkpoints.save({"epoch": 1}, 1)
     reader = tf.train.load_checkpoint(str(tmp_path / "ckpt-1"))
     held = {k for k in reader.get_variable_to_shape_map() if k.startswith("actions/")}
@@ -167,7 +167,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path, options, message):
     other = train_step(**options)
     before = weights(other)
     with pytest.raises(
-        ValueError, match=rf"another model, optimizer or actions \({message}.*or delete /"
+        ValueError, match=rf"another model, optimizer or callbacks \({message}.*or delete /"
     ):
         Checkpoints(str(tmp_path), other).restore()
     assert same(weights(other), before)

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.loop.actions import EarlyStopping
+from trainer_module.loop.callbacks import EarlyStopping
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
@@ -173,7 +173,7 @@ def test_fit_called_again_trains_on(tmp_path):
             step,
             data,
             evaluate=Evaluation(model, "mse", data),
-            actions=[EarlyStopping(model, patience_epochs=9)],
+            callbacks=[EarlyStopping(model, patience_epochs=9)],
             checkpoints=options.pop("checkpoints", lambda step: None)(step),
             progress=False,
             **options,

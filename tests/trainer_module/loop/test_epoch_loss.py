@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.loop.actions import Action
+from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
 
 
-class Losses(Action):
+class Losses(Callback):
     def __init__(self):
         self.losses = []
 
@@ -35,7 +35,7 @@ def test_weights_count_whatever_the_steps_per_loop(float64):
     found = {}
     for steps_per_loop in (1, 3, 5):
         losses = Losses()
-        TrainingLoop(step, data, epochs=2, steps_per_loop=steps_per_loop, actions=[losses]).fit()
+        TrainingLoop(step, data, epochs=2, steps_per_loop=steps_per_loop, callbacks=[losses]).fit()
         found[steps_per_loop] = losses.losses
     squares = ((labels - np.asarray(model(features))) ** 2)[:, 0]
     expected = np.average(squares, weights=weights)

@@ -1,4 +1,4 @@
-"""Callbacks of Keras as actions: what `fit` would do with them, and what has no place here."""
+"""Callbacks of Keras in the loop: what `fit` would do with them, and what has no place here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def loop(*callbacks, epochs=4, optimizer=None, evaluated=True, **options):
         progress=False,
         shuffle=False,
         evaluate=held_out(model) if evaluated else None,
-        actions=callbacks,
+        callbacks=callbacks,
         **options,
     )
 
@@ -121,7 +121,7 @@ class ListensToEvaluation(keras.callbacks.Callback):
             r"EarlyStopping\(monitor='val_accuracy'\) watches what is not computed; did you mean",
         ),
         (keras.callbacks.EarlyStopping("mae"), "did you mean 'val_mae'"),
-        (len, "builtin_function_or_method is neither an Action nor a Keras callback"),
+        (len, "builtin_function_or_method is neither a Callback"),
     ],
 )
 def test_what_has_no_place_is_refused_at_construction(callback, message):
@@ -186,7 +186,7 @@ def test_data_that_is_none_is_refused(data, options, message):
 
 
 def test_progress_is_shown_by_default_and_not_if_unwanted(capsys, monkeypatch):
-    from trainer_module.loop.actions import progress_log
+    from trainer_module.loop.callbacks import progress_log
 
     monkeypatch.setattr(progress_log, "_is_heard", lambda logger: False)
     step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.05), "mse", micro_batch_size=4)

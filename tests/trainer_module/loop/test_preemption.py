@@ -14,11 +14,11 @@ import killed_loop
 import numpy as np
 import pytest
 
-from trainer_module.loop.actions import Action
+from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.preemption import Preempted, Preemption
 
 
-class TerminateAt(Action):
+class TerminateAt(Callback):
     def __init__(self, step):
         self.step = step
         self.told = []
@@ -37,7 +37,7 @@ def test_a_loop_saves_at_once_and_goes_on_as_if_never_stopped(tmp_path, step):
     folder.mkdir()
     loop = killed_loop.build(str(folder), epochs=3)
     ends = TerminateAt(step)
-    loop.actions.append(ends)
+    loop.callbacks.append(ends)
     loop._called.append(ends)
     with pytest.raises(Preempted, match=f"SIGTERM: step {step} is saved in .*training goes on"):
         loop.fit()

@@ -16,14 +16,14 @@ import pytest
 from absl import logging
 from numbered_batches import kinds, known, linear, mean_output, unknown
 
-from trainer_module.loop.actions import Action
+from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
 
 
-class Taken(Action):
+class Taken(Callback):
     """The numbers of the batches of each epoch, which are their losses."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Taken(Action):
         return False
 
 
-class Killed(Action):
+class Killed(Callback):
     """Fails after a step, as a kill would."""
 
     def __init__(self, at: int) -> None:
@@ -46,7 +46,7 @@ class Killed(Action):
         self.at -= 1
 
 
-class Totals(Action):
+class Totals(Callback):
     def __init__(self) -> None:
         self.printed: list[int | None] = []
 
@@ -82,7 +82,9 @@ def loop(data, length, *, steps_per_epoch, steps_per_loop=1, folder=None, rate=0
 
 def taken(data, epochs, steps_per_epoch, **options) -> list[list[int]]:
     note = Taken()
-    loop(data, {"epochs": epochs}, steps_per_epoch=steps_per_epoch, actions=[note], **options).fit()
+    loop(
+        data, {"epochs": epochs}, steps_per_epoch=steps_per_epoch, callbacks=[note], **options
+    ).fit()
     return [note.epochs.get(epoch, []) for epoch in range(1, epochs + 1)]
 
 
@@ -181,7 +183,7 @@ def test_replicas_take_the_same_epochs(strategies):
 
 def test_steps_end_within_an_epoch_and_the_next_fit_continues_it():
     note = Taken()
-    made = loop(unknown(10), {"steps": 6}, steps_per_epoch=4, actions=[note])
+    made = loop(unknown(10), {"steps": 6}, steps_per_epoch=4, callbacks=[note])
     assert made.fit().epochs == 2
     made.fit(steps=5)
     assert note.epochs == {1: [0, 1, 2, 3], 2: [4, 5, 6, 7], 3: [8, 9], 4: [0]}
@@ -192,7 +194,7 @@ def test_steps_end_within_an_epoch_and_the_next_fit_continues_it():
 )
 def test_the_steps_of_all_epochs_are_known_in_advance(count, total):
     totals = Totals()
-    result = loop(known(count), {"epochs": 5}, steps_per_epoch=4, actions=[totals]).fit()
+    result = loop(known(count), {"epochs": 5}, steps_per_epoch=4, callbacks=[totals]).fit()
     assert set(totals.printed) == {total}
     assert result.steps == total
 
@@ -202,7 +204,7 @@ def test_the_steps_of_all_epochs_are_known_in_advance(count, total):
 def test_a_kill_anywhere_repeats_and_leaves_out_no_batch(kind, tmp_path):
     """In the middle of an epoch (after 2 and 9 steps), at its edge (3), at that of the data (7)."""
 
-    def made(folder, *actions):
+    def made(folder, *callbacks):
         options: dict[str, Any] = {}
         keras.utils.set_random_seed(1)
         if kind == "arrays":
@@ -220,7 +222,7 @@ def test_a_kill_anywhere_repeats_and_leaves_out_no_batch(kind, tmp_path):
             folder=folder,
             rate=0.1,
             evaluated=known(2),
-            actions=actions,
+            callbacks=callbacks,
             **options,
         )
 
@@ -240,10 +242,10 @@ def test_a_kill_anywhere_repeats_and_leaves_out_no_batch(kind, tmp_path):
 def test_an_error_in_a_run_loses_no_batch_of_the_stream(kind):
     """The iterator may have given more than was trained on."""
     note = Taken()
-    made = loop(kinds[kind](10), {"epochs": 3}, steps_per_epoch=4, actions=[note, Killed(7)])
+    made = loop(kinds[kind](10), {"epochs": 3}, steps_per_epoch=4, callbacks=[note, Killed(7)])
     with pytest.raises(KeyboardInterrupt):
         made.fit()
-    made.actions[1].at = 100
+    made.callbacks[1].at = 100
     made.fit()
     assert note.epochs == {1: [0, 1, 2, 3], 2: [4, 5, 6, 7], 3: [8, 9]}
 
@@ -273,7 +275,9 @@ def test_a_checkpoint_of_an_earlier_version_continues_at_its_place(tmp_path, mon
                 {"epochs": 2},
                 steps_per_epoch=4,
                 folder=tmp_path,
-                actions=[note, Killed(6)],
+                callbacks=[note, Killed(6)],
             ).fit()
-    loop(known(5).repeat(), {"epochs": 2}, steps_per_epoch=4, folder=tmp_path, actions=[note]).fit()
+    loop(
+        known(5).repeat(), {"epochs": 2}, steps_per_epoch=4, folder=tmp_path, callbacks=[note]
+    ).fit()
     assert note.epochs == {1: [0, 1, 2, 3], 2: [4, 0, 1, 2]}

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from trainer_module.devices.crew import Crew
 from trainer_module.loop import checkpoints
-from trainer_module.loop.actions import Action, EarlyStopping
+from trainer_module.loop.callbacks import Callback, EarlyStopping
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
 from trainer_module.step.train_step import TrainStep
@@ -29,7 +29,7 @@ class Killed(Exception):
     """What SIGKILL would do, without ending the test."""
 
 
-class KillAt(Action):
+class KillAt(Callback):
     def __init__(self, step):
         self.step = step
 
@@ -38,7 +38,7 @@ class KillAt(Action):
             raise Killed
 
 
-def build(strategy, folder=None, actions=(), *, epochs=3, every_steps=2, **options):
+def build(strategy, folder=None, callbacks=(), *, epochs=3, every_steps=2, **options):
     keras.utils.set_random_seed(5)
     with strategy.scope():
         model = keras.Sequential(
@@ -66,7 +66,7 @@ def build(strategy, folder=None, actions=(), *, epochs=3, every_steps=2, **optio
         epochs=epochs,
         steps_per_loop=1,
         evaluate=Evaluation(model, "mse", data, strategy=strategy),
-        actions=[stopping, *actions],
+        callbacks=[stopping, *callbacks],
         checkpoints=saved,
     )
 
@@ -101,7 +101,7 @@ def test_ends_of_epochs_are_saved_as_often_as_the_share_of_time_allows(
     monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
     epochs = []
 
-    class Second(Action):
+    class Second(Callback):
         def on_epoch(self, end):
             now[0] += 1.0
             return False
@@ -115,7 +115,7 @@ def test_ends_of_epochs_are_saved_as_often_as_the_share_of_time_allows(
             now[0] += 0.75
             super()._record(kept)
 
-    loop = build(strategies["one_device"], actions=[Second()], epochs=8)
+    loop = build(strategies["one_device"], callbacks=[Second()], epochs=8)
     loop.checkpoints = Slow(str(tmp_path), loop.train_step, share_of_time=0.25)
     loop.fit()
     assert epochs == [1, 4, 7, 8]  # the last is always saved
@@ -132,7 +132,7 @@ def test_epochs_of_a_moment_are_saved_one_by_one_only_if_asked(
     assert {path.stem for path in tmp_path.glob("*.index")} == {f"ckpt-{n}" for n in steps}
 
 
-class Minute(Action):
+class Minute(Callback):
     """A minute goes by at each call of the graph."""
 
     def __init__(self, monkeypatch):
@@ -157,7 +157,7 @@ class Minute(Action):
 def test_a_checkpoint_is_saved_when_the_minutes_since_the_last_one_are_over(
     strategies, tmp_path, monkeypatch, minutes, saved
 ):
-    loop = build(strategies["one_device"], actions=[Minute(monkeypatch)])
+    loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch)])
     loop.checkpoints = checkpoints.Checkpoints(
         str(tmp_path), loop.train_step, keep=99, every_minutes=minutes, share_of_time=1e-9
     )
@@ -170,13 +170,13 @@ def test_a_checkpoint_of_the_end_of_an_epoch_that_was_due_by_time_holds_its_eval
     strategies, tmp_path, monkeypatch
 ):
     ends = KillAt(6)
-    loop = build(strategies["one_device"], actions=[Minute(monkeypatch), ends])
+    loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch), ends])
     options = {"every_minutes": 5, "share_of_time": 1e-9}
     loop.checkpoints = checkpoints.Checkpoints(str(tmp_path), loop.train_step, **options)
     with pytest.raises(Killed):
         loop.fit()
     assert [path.stem for path in tmp_path.glob("*.index")] == ["ckpt-5"]
-    again = build(strategies["one_device"], actions=[Minute(monkeypatch)])
+    again = build(strategies["one_device"], callbacks=[Minute(monkeypatch)])
     again.checkpoints = checkpoints.Checkpoints(str(tmp_path), again.train_step, **options)
     assert len(again.fit().history["val_loss"]) == 3
 
@@ -208,7 +208,7 @@ def test_the_chiefs_clock_decides_when_several_workers_save(strategies, tmp_path
         def save(self, position, step):
             steps.append(step)
 
-    loop = build(strategies["one_device"], actions=[Minute(monkeypatch)], epochs=1)
+    loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch)], epochs=1)
     loop.checkpoints = Noted(str(tmp_path), loop.train_step, every_minutes=0.1)
     loop._crew = SecondOfTwo(overdue_at={2, 3})
     loop.fit()

@@ -12,7 +12,7 @@ import tensorflow as tf
 from sklearn import metrics as reference
 
 from trainer_module.common.progress import EvaluationEnded, progress_of
-from trainer_module.loop.actions import CsvLog, EarlyStopping, EpochEnd, ProgressLog
+from trainer_module.loop.callbacks import CsvLog, EarlyStopping, EpochEnd, ProgressLog
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.model.metrics import create_metric
 

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.loop.actions import Action
+from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
@@ -26,7 +26,7 @@ X = _random.normal(size=(ROWS, 4)).astype("float32")
 Y = X.sum(axis=1, keepdims=True) + _random.normal(size=(ROWS, 1)).astype("float32")
 
 
-class KillAt(Action):
+class KillAt(Callback):
     def __init__(self, step):
         self.step = step
 
@@ -60,7 +60,7 @@ def build(folder, kill_at=-1, *, epochs=4, rate=0.05):
         epochs=epochs,
         steps_per_loop=1,
         evaluate=Evaluation(model, "mse", held_out),
-        actions=[*callbacks, KillAt(kill_at)],
+        callbacks=[*callbacks, KillAt(kill_at)],
         checkpoints=Checkpoints(f"{folder}/saved", step, every_steps=3, share_of_time=None),
         progress=False,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from trainer_module.loop.actions.action import Action, EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
 
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SECONDS_UNTIL_SEEN = 10
 
 
-class TensorBoardScalars(Action):
+class TensorBoardScalars(Callback):
     """Writes scalars to `<directory>/train` and `<directory>/eval`."""
 
     on_chief_only = True

@@ -11,10 +11,10 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.improvement import Mode, better_mode, is_better
-from trainer_module.loop.actions.action import Action, EpochEnd
+from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
-class EarlyStopping(Action):
+class EarlyStopping(Callback):
     """Stops when a metric of the eval split has not improved for some epochs."""
 
     def __init__(

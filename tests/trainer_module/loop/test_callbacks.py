@@ -1,4 +1,4 @@
-"""What actions leave on disk and in the model, also after a kill."""
+"""What callbacks leave on disk and in the model, also after a kill."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from trainer_module.common.improvement import better_mode
-from trainer_module.loop.actions import (
-    Action,
+from trainer_module.loop.callbacks import (
+    Callback,
     CsvLog,
     EarlyStopping,
     EpochEnd,
@@ -32,7 +32,7 @@ from trainer_module.step.train_step import TrainStep
 FEATURES, LABELS, _ = full_batch.batch("mlp", 24)
 
 
-class Predictions(Action):
+class Predictions(Callback):
     """Keeps what the model says at the end of each epoch, and the loss."""
 
     def __init__(self, model):
@@ -46,8 +46,8 @@ class Predictions(Action):
         return False
 
 
-class KillAfterEpoch(Action):
-    """What SIGKILL would do after the epoch's other actions and before its checkpoint."""
+class KillAfterEpoch(Callback):
+    """What SIGKILL would do after the epoch's other callbacks and before its checkpoint."""
 
     def __init__(self, epoch):
         self.epoch = epoch
@@ -58,8 +58,8 @@ class KillAfterEpoch(Action):
         return False
 
 
-def build(strategy, actions_of, folder=None, *, learning_rate=0.02, ema_momentum=None):
-    """A loop of 5 epochs with the actions that `actions_of(model)` gives."""
+def build(strategy, callbacks_of, folder=None, *, learning_rate=0.02, ema_momentum=None):
+    """A loop of 5 epochs with the callbacks that `callbacks_of(model)` gives."""
     keras.utils.set_random_seed(5)
     with strategy.scope():
         model = full_batch.mlp()
@@ -78,7 +78,7 @@ def build(strategy, actions_of, folder=None, *, learning_rate=0.02, ema_momentum
         data.batch(6),
         epochs=5,
         evaluate=Evaluation(model, "mse", data.batch(10), strategy=strategy),
-        actions=actions_of(model),
+        callbacks=callbacks_of(model),
         checkpoints=checkpoints,
     )
 
@@ -99,11 +99,11 @@ def test_the_best_epoch_is_on_disk(strategies, tmp_path, name, file, ema_momentu
     path = str(tmp_path / "export" / file)
     kept = []
 
-    def actions(model):
+    def callbacks(model):
         kept.append(Predictions(model))
         return [ExportBest(model, path), kept[0]]
 
-    build(strategies[name], actions, ema_momentum=ema_momentum).fit()
+    build(strategies[name], callbacks, ema_momentum=ema_momentum).fit()
     best = int(np.argmin(kept[0].losses))
     assert 0 < best < 4
     found = load(path)(tf.constant(FEATURES))
@@ -116,8 +116,8 @@ def test_the_best_epoch_is_on_disk(strategies, tmp_path, name, file, ema_momentu
 def test_exports_change_nothing_in_training(strategies, tmp_path):
     """Bit for bit."""
     weights = []
-    for actions in (lambda model: [], lambda model: [ExportBest(model, str(tmp_path / "best"))]):
-        loop = build(strategies["one_device"], actions)
+    for callbacks in (lambda model: [], lambda model: [ExportBest(model, str(tmp_path / "best"))]):
+        loop = build(strategies["one_device"], callbacks)
         loop.fit()
         weights.append(loop.train_step.model.get_weights())
     for plain, exported in zip(*weights, strict=True):
@@ -180,25 +180,25 @@ def test_a_kill_forgets_no_best_weights(strategies, tmp_path):
 
 def test_an_export_that_was_cut_short_leaves_the_best_before_it(tmp_path):
     model = full_batch.mlp()
-    action = ExportBest(model, str(tmp_path / "best"))
-    action.on_epoch(EpochEnd(1, 1, 0.5, {"loss": 0.5}, {}))
+    callback = ExportBest(model, str(tmp_path / "best"))
+    callback.on_epoch(EpochEnd(1, 1, 0.5, {"loss": 0.5}, {}))
     first = model(FEATURES).numpy()
     (tmp_path / "best").rename(tmp_path / "best.before")  # where a kill between two renames ends
     (tmp_path / "best.writing").mkdir()
     model.set_weights([w + 1.0 for w in model.get_weights()])
-    action.on_epoch(EpochEnd(2, 2, 0.6, {"loss": 0.6}, {}))  # not better: nothing is written
+    callback.on_epoch(EpochEnd(2, 2, 0.6, {"loss": 0.6}, {}))  # not better: nothing is written
     found = load(str(tmp_path / "best.before"))(tf.constant(FEATURES))
     np.testing.assert_allclose(next(iter(found.values())), first, rtol=1e-6, atol=1e-6)
-    action.on_epoch(EpochEnd(3, 3, 0.4, {"loss": 0.4}, {}))
+    callback.on_epoch(EpochEnd(3, 3, 0.4, {"loss": 0.4}, {}))
     assert [p.name for p in tmp_path.iterdir()] == ["best"]
 
 
 def test_tensorboard_shows_each_scalar_at_its_step(tmp_path):
-    action = TensorBoardScalars(str(tmp_path))
+    callback = TensorBoardScalars(str(tmp_path))
     for step in (10, 20):
-        action.on_loop(LoopProgress(step, 10, 20, 1, 1, step / 64, 2.0, 0.25, 64, 0.5))
-    action.on_epoch(EpochEnd(20, 1, 0.5, {"loss": 0.375, "auc": 0.75}, {}))
-    action.on_end(FitResult("epochs", 20, 1, {}, {}, {}))
+        callback.on_loop(LoopProgress(step, 10, 20, 1, 1, step / 64, 2.0, 0.25, 64, 0.5))
+    callback.on_epoch(EpochEnd(20, 1, 0.5, {"loss": 0.375, "auc": 0.75}, {}))
+    callback.on_end(FitResult("epochs", 20, 1, {}, {}, {}))
     found = {}
     for name in ("train", "eval"):
         shown = EventAccumulator(str(tmp_path / name))  # TensorBoard's own reader
@@ -232,9 +232,9 @@ def test_early_stopping_waits_and_puts_the_best_weights_back():
 
 @pytest.mark.parametrize("kind", [EarlyStopping, lambda m, **k: ExportBest(m, "best", **k)])
 def test_what_is_not_evaluated_cannot_be_monitored(kind):
-    action = kind(full_batch.mlp(), monitor="acu", mode="max")
+    callback = kind(full_batch.mlp(), monitor="acu", mode="max")
     with pytest.raises(ValueError, match=r"monitor='acu' is not evaluated; did you mean 'auc'"):
-        action.on_epoch(EpochEnd(1, 1, 0.0, {"loss": 1.0, "auc": 0.5}, {}))
+        callback.on_epoch(EpochEnd(1, 1, 0.0, {"loss": 1.0, "auc": 0.5}, {}))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an action is told, and when."""
+"""What a callback is told, and when."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class FitResult(NamedTuple):
     """How training ended.
 
     Attributes:
-        stopped: "epochs", "steps", or "early_stopping" where an action asked for the end.
+        stopped: "epochs", "steps", or "early_stopping" where a callback asked for the end.
         steps: Optimizer steps taken in all, skipped windows included.
         epochs: Epochs begun.
         metrics: Of the last evaluation, or of the best epoch when its weights were restored.
@@ -94,10 +94,10 @@ class FitResult(NamedTuple):
     history: dict[str, list[float]]
 
 
-class Action:
+class Callback:
     """Called by the training loop between calls of the graph; does nothing by itself.
 
-    On several workers each has the same actions, so that all decide alike, and those that write
+    On several workers each has the same callbacks, so that all decide alike, and those that write
     are called on the chief alone.
 
     Attributes:
@@ -130,11 +130,11 @@ class Action:
         """When everything is done."""
 
     def facts(self) -> dict[str, Any]:
-        """What of the action decides where the run ends, as JSON: its options."""
+        """What of the callback decides where the run ends, as JSON: its options."""
         return {}
 
     def variables(self) -> Sequence[tf.Variable]:
-        """What a checkpoint must hold for the action to continue."""
+        """What a checkpoint must hold for the callback to continue."""
         return ()
 
     def state(self) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import io
 from typing import Any
 
 from trainer_module.common.whole_files import write_text
-from trainer_module.loop.actions.action import Action, EpochEnd
+from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
-class CsvLog(Action):
+class CsvLog(Callback):
     """Writes one row per epoch: epoch, step, loss, and each metric of the eval split.
 
         epoch,step,loss,eval_loss,eval_auc
@@ -23,7 +23,7 @@ class CsvLog(Action):
     on_chief_only = True
 
     def __init__(self, path: str) -> None:
-        """Creates the action; the file is written after the first epoch."""
+        """Creates the callback; the file is written after the first epoch."""
         self.path = path
         self._rows: list[dict[str, Any]] = []
 

@@ -19,10 +19,10 @@ from trainer_module.common.progress import (
     attached,
     metric_text,
 )
-from trainer_module.loop.actions.action import Action, EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
 
 
-class ProgressLog(Action):
+class ProgressLog(Callback):
     """Writes one line about every second, with the same as a record for programs to read.
 
         step 1200/5000 epoch 3/10 loss 0.2841 81250 examples/s, 0:47 left
@@ -37,7 +37,7 @@ class ProgressLog(Action):
     def __init__(
         self, every_seconds: float = 1.0, *, trial: tuple[int, int | None] | None = None
     ) -> None:
-        """Creates the action.
+        """Creates the callback.
 
         Args:
             every_seconds: Least time between two lines.

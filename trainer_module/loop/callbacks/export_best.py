@@ -11,10 +11,10 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.improvement import Mode, better_mode, is_better
-from trainer_module.loop.actions.action import Action, EpochEnd
+from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
-class ExportBest(Action):
+class ExportBest(Callback):
     """Writes the model after each epoch that is the best so far, averaged weights if there are.
 
     A path that ends with `.keras` becomes a Keras file (`keras.saving.load_model`), any other a
@@ -33,7 +33,7 @@ class ExportBest(Action):
         mode: str = "auto",
         min_delta: float = 0.0,
     ) -> None:
-        """Creates the action; nothing is written yet.
+        """Creates the callback; nothing is written yet.
 
         Args:
             model: Written as it is while `on_epoch` is called.

@@ -1,4 +1,4 @@
-"""Callbacks of Keras as actions."""
+"""Run a Keras callback in a `TrainingLoop`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 from trainer_module.common.described import described
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import nearest
-from trainer_module.loop.actions.action import Action, EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
 from trainer_module.window.several_optimizers import each_optimizer, is_several
 
 # What is of no use here, and what does the same.
@@ -25,7 +25,7 @@ _OTHERS = {
     "OrbaxCheckpoint": "give checkpoints=Checkpoints(folder, step)",
     "ProgbarLogger": "progress is shown without it",
     "SwapEMAWeights": "give TrainStep ema_momentum=; evaluations and exports use the average",
-    "TensorBoard": "use trainer_module.loop.actions.TensorBoardScalars(folder)",
+    "TensorBoard": "use trainer_module.loop.callbacks.TensorBoardScalars(folder)",
 }
 _NEVER_CALLED = (
     *("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end"),
@@ -40,7 +40,7 @@ _LOOKS_ON = (
 _SETS_RATE = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateScheduler)
 
 
-class KerasCallback(Action):
+class KerasCallback(Callback):
     """Calls a `keras.callbacks.Callback` when `keras.Model.fit` would.
 
     `logs` hold "loss", and "val_" names of what the loop evaluates; metrics of the training rows
@@ -183,20 +183,21 @@ class KerasCallback(Action):
     def _check(self, optimizer: Any, metrics: Sequence[str] | None) -> None:
         kinds = [kind.__name__ for kind in type(self.callback).__mro__]
         if found := next((kind for kind in kinds if kind in _OTHERS), None):
-            raise ValueError(f"actions: keras.callbacks.{found} has no place: {_OTHERS[found]}.")
+            raise ValueError(f"callbacks: keras.callbacks.{found} has no place: {_OTHERS[found]}.")
         base = keras.callbacks.Callback
         for hook in _NEVER_CALLED:
             own = getattr(type(self.callback), hook) is not getattr(base, hook)
             if own or hook in vars(self.callback):
                 raise ValueError(
-                    f"actions: {self.name} listens to {hook}, which never happens here: evaluation "
-                    "is one call. Use on_epoch_end, whose logs have its results as val_..."
+                    f"callbacks: {self.name} listens to {hook}, which never happens here: "
+                    "evaluation is one call. Use on_epoch_end, whose logs have its results as "
+                    "val_..."
                 )
         if isinstance(self.callback, _SETS_RATE):
             parts = each_optimizer(optimizer)[1:] if is_several(optimizer) else [optimizer]
             if any(isinstance(part._learning_rate, _SCHEDULE) for part in parts):
                 raise ValueError(
-                    f"actions: {self.name} sets the learning rate, and the optimizer has a "
+                    f"callbacks: {self.name} sets the learning rate, and the optimizer has a "
                     "schedule for it: give the optimizer a number, or leave the callback out."
                 )
         monitor = getattr(self.callback, "monitor", None)
@@ -206,7 +207,7 @@ class KerasCallback(Action):
         known = ["loss", *(f"val_{name}" for name in metrics)]
         if monitor.partition("/")[0] not in known:
             raise ValueError(
-                f"actions: {self.name}(monitor={monitor!r}) watches what is not computed; "
+                f"callbacks: {self.name}(monitor={monitor!r}) watches what is not computed; "
                 f"{nearest(monitor, known)}" + ("" if metrics else " (the loop has no evaluate=)")
             )
 
