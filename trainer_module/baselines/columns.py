@@ -1,7 +1,7 @@
-"""Transformed features as the columns of a linear model: floats as they are, ids as 0/1 columns.
+"""Transformed features as columns of a linear model: floats unchanged, ids as 0/1 columns.
 
-Ids from a cap on share a column: ids of a vocabulary are in the order of how often they occur. A
-text makes a column of the weights of each of its most frequent terms.
+Ids from a cap on share a column; the ids of a vocabulary are ordered by frequency, so that the
+rarest share it. A text makes one column for each of its most frequent terms: the term's weight.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from trainer_module.data.text_bags import other_places, text_bags
 from trainer_module.model.default_model import id_ranges
 from trainer_module.model.model_context import ModelContext
 
-MOST_COLUMNS = 1000
-_MOST_IDS = 256
-_FEWEST_IDS = 4
-_FEWEST_TERMS = 32  # of each text
+MAX_COLUMNS = 1000
+_MAX_IDS = 256
+_MIN_IDS = 4
+_MIN_TERMS = 32  # of each text
 
 
 class Columns:
-    """The columns that a model's inputs make.
+    """The columns that are made of a model's inputs.
 
         {feature: [rows, ...]} -> [rows, width]
 
     Attributes:
-        width: Their number.
-        left_out: Features that make none: text.
+        width: The number of columns.
+        left_out: Features without columns: strings.
     """
 
     def __init__(self, context: ModelContext, inputs: Sequence[str]) -> None:
-        """Lays them out.
+        """Assign columns to features.
 
         Args:
-            context: What the features are.
-            inputs: Those that the model takes.
+            context: Kinds of the features.
+            inputs: Names of the features that the model takes.
         """
         spec = {name: context.feature_spec[name] for name in inputs}
         self._layout = context.layout
@@ -59,19 +59,19 @@ class Columns:
                 self._ids[name] = [(place, *ranges[place]) for place in places[name]]
         counts = [count for ranges in self._ids.values() for _, _, count in ranges]
         floats = sum(map(len, self._floats.values()))
-        self._cap = _MOST_IDS
-        while self._cap > _FEWEST_IDS and floats + self._of_ids(counts) > MOST_COLUMNS:
+        self._cap = _MAX_IDS
+        while self._cap > _MIN_IDS and floats + self._of_ids(counts) > MAX_COLUMNS:
             self._cap //= 2
         self.width = floats + self._of_ids(counts)
-        left = (MOST_COLUMNS - self.width) // max(1, len(self._bags))
-        self._terms = [min(bag.count - 1, max(left, _FEWEST_TERMS)) for bag in self._bags]
+        left = (MAX_COLUMNS - self.width) // max(1, len(self._bags))
+        self._terms = [min(bag.count - 1, max(left, _MIN_TERMS)) for bag in self._bags]
         self.width += sum(self._terms)
 
     def _of_ids(self, counts: Sequence[int]) -> int:
         return sum(min(count, self._cap) for count in counts)
 
     def sources(self) -> dict[str, list[slice]]:
-        """Returns raw column -> the columns of the matrix that are of it; an id's come together."""
+        """Return the columns of the matrix by raw column; those of one id are one slice."""
         layout = self._layout
         named = {n: layout.of(n) if layout else () for n in (*self._floats, *self._ids)}
 
@@ -92,7 +92,7 @@ class Columns:
         return found
 
     def matrix(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns the columns of a batch, in float64; what is not finite is 0."""
+        """Return the columns of a batch `[rows, width]` in float64; non-finite values become 0."""
         rows = len(next(iter(features.values())))
         parts = [np.zeros((rows, 0))]
         for name, places in self._floats.items():
@@ -103,7 +103,7 @@ class Columns:
             for position, first, count in ranges:
                 last = min(count, self._cap) - 1
                 local = ids[:, position] - first
-                # As PackedEmbedding takes an id outside its range: for the last.
+                # Like PackedEmbedding: an id outside its range becomes the last one.
                 local = np.where((local < 0) | (local > last), last, local)
                 parts.append(np.eye(last + 1)[local])
         for bag, terms in zip(self._bags, self._terms, strict=True):
@@ -113,5 +113,5 @@ class Columns:
             )
             found = np.zeros((rows, terms + 1))
             np.add.at(found, (np.arange(rows)[:, None], np.clip(ids, 0, terms)), weights)
-            parts.append(found[:, :terms])  # behind them: all other terms
+            parts.append(found[:, :terms])  # the column after them holds all other terms
         return np.hstack(parts)

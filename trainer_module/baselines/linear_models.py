@@ -1,205 +1,108 @@
-"""Linear models in NumPy and float64: least squares and logistic regression, with a ridge.
+"""Linear models of scikit-learn on a sample of rows, with its default penalties.
 
-    regression:  min over w, b of  Σ_i w_i (y_i - x_i·w - b)²  +  |w|²
-    classes:     min over W, b of  -Σ_i w_i log softmax(x_i W + b)[y_i]  +  |W|² / 2
-    two classes: the same of one output x_i·w + b, the difference of their logits
+    regression:  Ridge(alpha=1):            min over w, b of  Σ_i w_i (y_i - x_i·w - b)²  +  |w|²
+    classes:     LogisticRegression(C=1):   min over W, b of
+                 -Σ_i w_i log softmax(x_i W + b)[y_i]  +  |W|² / 2
 
-The weights w_i have mean 1. These are `Ridge(alpha=1)` and `LogisticRegression(C=1)` of
-scikit-learn, which the trainer does not depend on.
+The row weights w_i are divided by their mean, so that the penalty does not depend on their unit.
 """
 
 from __future__ import annotations
 
-import time
+import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
+from trainer_module.common.extras import load
+
 _TOLERANCE = 1e-6
-_MOST_STEPS = 50
-_MOST_INNER_STEPS = 60
-_SUFFICIENT = 1e-4
-_SHORTEST_STEP = 2.0**-30
+_MIN_ITERATIONS, _MAX_ITERATIONS = 100, 2000
+_MAX_UNSCALED = 1e4
+_MAX_PRODUCTS = 1_000_000_000  # rows x columns x classes x iterations: a few seconds on one core
+
+Predict = Callable[[np.ndarray], np.ndarray]
 
 
-class LinearModel(NamedTuple):
-    """What was fitted.
-
-    Attributes:
-        weights: `[columns, outputs]`.
-        intercept: `[outputs]`.
-    """
-
-    weights: np.ndarray
-    intercept: np.ndarray
-
-    def scores(self, rows: np.ndarray) -> np.ndarray:
-        """Returns `[rows, outputs]`: numbers, or logits."""
-        return rows @ self.weights + self.intercept
-
-
-def least_squares(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> LinearModel:
-    """Returns the regression.
+def fit_ridge(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Predict:
+    """Fit a linear regression.
 
     Args:
-        rows: `[rows, columns]`.
-        labels: `[rows]`.
+        rows: `[rows, columns]`, finite.
+        labels: `[rows]`, finite.
         weights: `[rows]`, at least 0, not all 0.
+
+    Returns:
+        `[rows, columns]` -> numbers `[rows, 1]`.
+
+    Raises:
+        ValueError: A label is not finite.
+        ModuleNotFoundError: scikit-learn is not installed.
     """
-    share = weights / weights.sum()
-    centre, mean = share @ rows, share @ labels
-    # In place of an intercept, which has no ridge: all is centred, and it is what is left.
-    scaled = (weights / weights.mean())[:, None] * (rows - centre)
-    matrix = scaled.T @ (rows - centre) + np.eye(rows.shape[1])
-    found = np.linalg.solve(matrix, scaled.T @ (labels - mean))
-    return LinearModel(found[:, None], np.array([mean - centre @ found]))
+    ridge = load("sklearn.linear_model", "Ridge", extra="tfx")
+    model = ridge().fit(rows, labels, weights / weights.mean())
+    return lambda rows: model.predict(rows)[:, None]
 
 
-def logistic(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    weights: np.ndarray,
-    *,
-    classes: int,
-    most_seconds: float = 20.0,
-) -> LinearModel:
-    """Returns the classification, by Newton's method.
+def fit_logistic(
+    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, *, classes: int
+) -> Predict:
+    """Fit a classification.
 
-    Its step is exact for two classes, and by conjugate gradients for more, preconditioned by what
-    the classes' own curvatures have in common: columns of any scale then take a few iterations.
+    If the solver does not converge on the columns as they are, or a value is larger than 10,000,
+    all columns except those of 0 and 1 are standardised first.
 
     Args:
-        rows: `[rows, columns]`.
+        rows: `[rows, columns]`, finite.
         labels: `[rows]`, classes from 0.
         weights: `[rows]`, at least 0, not all 0.
-        classes: Their number. Two have opposite weights.
-        most_seconds: After these the best so far is returned.
+        classes: Their number. A class without rows has probability 0.
+
+    Returns:
+        `[rows, columns]` -> probabilities `[rows, classes]`.
+
+    Raises:
+        ModuleNotFoundError: scikit-learn is not installed.
     """
-    problem = _Problem.of(rows, labels, weights, classes)
-    deadline = time.monotonic() + most_seconds
-    found = np.zeros((problem.columns.shape[1], problem.truth.shape[1]))
-    logits = np.zeros_like(problem.truth)
-    value, first = problem.objective(found, logits), None
-    for _ in range(_MOST_STEPS):
-        shares = problem.shares(logits)
-        gradient = problem.gradient(found, shares)
-        size = float(np.linalg.norm(gradient))
-        first = size if first is None else first
-        if size <= _TOLERANCE * max(first, 1.0) or time.monotonic() > deadline:
-            break
-        precision = min(0.5, np.sqrt(size / max(first, 1.0)))
-        step = problem.newton_step(shares, gradient, tolerance=precision * size)
-        slope = float((step * gradient).sum())
-        length, along = 1.0, problem.columns @ step
-        while (
-            reached := problem.objective(found + length * step, logits + length * along)
-        ) > value + _SUFFICIENT * length * slope and length > _SHORTEST_STEP:
-            length /= 2
-        if not reached < value:
-            break
-        found, value = found + length * step, reached
-        logits = logits + length * along
-    if problem.is_binary:
-        found = np.hstack([-found / 2, found / 2])
-    return LinearModel(found[:-1], found[-1])
+    seen = np.unique(labels)
+    # scikit-learn rejects a single class.
+    model = _fit_converging(rows, labels, weights / weights.mean()) if len(seen) > 1 else None
+
+    def predict(rows: np.ndarray) -> np.ndarray:
+        found = np.zeros((len(rows), classes))
+        found[:, seen] = model.predict_proba(rows) if model is not None else 1.0
+        return found
+
+    return predict
 
 
-class _Problem(NamedTuple):
-    """A classification; of two classes with one output, the difference of their logits.
-
-    Attributes:
-        columns: `[rows, columns + 1]`, the last for the intercept.
-        truth: `[rows, outputs]`, 0 or 1.
-        weight: `[rows, 1]`, of mean 1.
-        ridge: `[columns + 1, 1]`.
-        is_binary: Whether there are two classes.
-    """
-
-    columns: np.ndarray
-    truth: np.ndarray
-    weight: np.ndarray
-    ridge: np.ndarray
-    is_binary: bool
-
-    @classmethod
-    def of(
-        cls, rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, classes: int
-    ) -> _Problem:
-        truth = np.eye(classes)[labels]
-        columns = np.hstack([rows, np.ones((len(rows), 1))])
-        ridge = np.ones((columns.shape[1], 1))
-        ridge[-1] = 0.0
-        weight = (weights / weights.mean())[:, None]
-        return cls(columns, truth[:, 1:] if classes == 2 else truth, weight, ridge, classes == 2)
-
-    def objective(self, found: np.ndarray, logits: np.ndarray) -> float:
-        """The sum that is minimised."""
-        if self.is_binary:
-            losses = np.logaddexp(0.0, logits) - self.truth * logits
-        else:
-            losses = -(self.truth * log_softmax(logits)).sum(axis=1, keepdims=True)
-        return float((self.ridge * found**2).sum() / 2 + (self.weight * losses).sum())
-
-    def shares(self, logits: np.ndarray) -> np.ndarray:
-        """Probabilities, `[rows, outputs]`."""
-        if self.is_binary:
-            return np.exp(-np.logaddexp(0.0, -logits))
-        return np.exp(log_softmax(logits))
-
-    def gradient(self, found: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """Of the objective."""
-        return self.columns.T @ (self.weight * (shares - self.truth)) + self.ridge * found
-
-    def newton_step(
-        self, shares: np.ndarray, gradient: np.ndarray, *, tolerance: float
-    ) -> np.ndarray:
-        """Where the objective's parabola is lowest, about."""
-        own = (self.weight * shares * (1 - shares)).mean(axis=1, keepdims=True)
-        matrix = self.columns.T @ (own * self.columns)
-        # Without its own ridge, the intercept of a sure model would have no curvature.
-        matrix[np.diag_indices_from(matrix)] += self.ridge[:, 0] + 1e-12 * len(self.columns)
-        if self.is_binary:
-            return -np.linalg.solve(matrix, gradient)
-        inverse = np.linalg.inv(matrix)
-
-        def curvature(direction: np.ndarray) -> np.ndarray:
-            moved = self.columns @ direction
-            moved = shares * (moved - (shares * moved).sum(axis=1, keepdims=True))
-            return self.columns.T @ (self.weight * moved) + self.ridge * direction
-
-        return _conjugate_gradients(
-            curvature, -gradient, lambda left: inverse @ left, tolerance=tolerance
-        )
+def _fit_converging(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Any:
+    """Return a fitted object with `predict_proba`."""
+    size = rows.size * len(np.unique(labels))
+    iterations = int(np.clip(_MAX_PRODUCTS // size, _MIN_ITERATIONS, _MAX_ITERATIONS))
+    logistic = load("sklearn.linear_model", "LogisticRegression", extra="tfx")
+    not_converged = load("sklearn.exceptions", "ConvergenceWarning", extra="tfx")
+    model = logistic(tol=_TOLERANCE, max_iter=iterations)
+    with warnings.catch_warnings():
+        # Beyond, the solver (L-BFGS) may stop far from the optimum without a warning.
+        if np.abs(rows).max(initial=0.0) <= _MAX_UNSCALED:
+            warnings.simplefilter("error", not_converged)
+            try:
+                return model.fit(rows, labels, weights)
+            except not_converged:
+                pass
+        warnings.simplefilter("ignore", not_converged)
+        scaled = _with_scaled_numbers(rows, model)
+        return scaled.fit(rows, labels, logisticregression__sample_weight=weights)
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the logarithms of probabilities, `[rows, classes]`."""
-    logits = logits - logits.max(axis=1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+def _with_scaled_numbers(rows: np.ndarray, model: Any) -> Any:
+    """Return a pipeline that standardises the columns of other numbers than 0 and 1."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
-
-def _conjugate_gradients(
-    curvature: Callable[[np.ndarray], np.ndarray],
-    target: np.ndarray,
-    precondition: Callable[[np.ndarray], np.ndarray],
-    *,
-    tolerance: float,
-) -> np.ndarray:
-    """Returns about the x with curvature(x) = target, for a curvature that is never negative."""
-    found = np.zeros_like(target)
-    left, direction = target, precondition(target)
-    square = float((left * direction).sum())
-    for _ in range(_MOST_INNER_STEPS):
-        if np.linalg.norm(left) <= tolerance:
-            break
-        bent = curvature(direction)
-        along = float((direction * bent).sum())
-        if along <= 0:
-            break
-        length = square / along
-        found, left = found + length * direction, left - length * bent
-        better = precondition(left)
-        before, square = square, float((left * better).sum())
-        direction = better + square / before * direction
-    return found
+    numbers = ((rows != 0) & (rows != 1)).any(axis=0)
+    scaling = ColumnTransformer([("numbers", StandardScaler(), numbers)], remainder="passthrough")
+    return make_pipeline(scaling, model)

@@ -1,10 +1,11 @@
 """How well one column alone predicts the label: its mean per value or bin, on held-out rows.
 
-The explained share of the label's variance, each half of the rows judged by the other's means:
+The explained share of the label's variance; each half of the rows is predicted by the means of the
+other half:
 
     1 - Σ (y - mean of the other half's rows with the same code)² / Σ (y - mean of the other half)²
 
-Of classes, y is a 0/1 column for each, so that this is the Brier skill score. A missing value is a
+For classes, y is a 0/1 column for each, so that this is the Brier skill score. A missing value is a
 separate code.
 """
 

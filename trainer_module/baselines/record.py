@@ -1,4 +1,4 @@
-"""Baselines as a file beside the model's run, `baselines.json`; needs nothing of TensorFlow."""
+"""The file `baselines.json` of a training run; readable without TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _VERSION = 1
 
 
 class Baseline(NamedTuple):
-    """One of them.
+    """One baseline.
 
     Attributes:
         name: constant or linear.
-        is_what: In words, with its numbers.
-        metrics: Metric to value on the eval rows; None: not defined of them.
+        is_what: Description with its numbers.
+        metrics: Values on the eval rows by metric; None: undefined.
     """
 
     name: str
@@ -29,7 +29,7 @@ class StrongestColumn(NamedTuple):
 
     Attributes:
         column: Its name.
-        share: Of the label's variance, explained on held-out training rows.
+        share: Explained share of the label's variance on held-out training rows.
     """
 
     column: str
@@ -37,14 +37,14 @@ class StrongestColumn(NamedTuple):
 
 
 class Baselines(NamedTuple):
-    """What was computed.
+    """All baselines of a run.
 
     Attributes:
-        fitted_rows: Training rows that they were fitted on.
-        eval_rows: Rows they are judged on.
-        baselines: Each of them.
-        left_out: Why one is missing; empty where none is.
-        strongest: The column that alone predicts best; None where that was not measured.
+        fitted_rows: Number of training rows that they were fitted on.
+        eval_rows: Number of rows that they were evaluated on.
+        baselines: The baselines.
+        left_out: Why one is missing; "" if none is.
+        strongest: The column that alone predicts best; None if not measured.
     """
 
     fitted_rows: int
@@ -54,7 +54,7 @@ class Baselines(NamedTuple):
     strongest: StrongestColumn | None = None
 
     def to_json(self) -> str:
-        """Returns the file's text."""
+        """Return the text of the file."""
         values = {"format": _FORMAT, "version": _VERSION, **self._asdict()}
         values["baselines"] = [each._asdict() for each in self.baselines]
         values["strongest"] = self.strongest._asdict() if self.strongest else None
@@ -62,10 +62,10 @@ class Baselines(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> Baselines:
-        """Returns what a file holds.
+        """Parse the text of a file.
 
         Raises:
-            ValueError: It is of another format or version.
+            ValueError: The file has another format or version.
         """
         values = json.loads(text)
         if (values.pop("format", None), values.pop("version", None)) != (_FORMAT, _VERSION):

@@ -1,7 +1,7 @@
-"""Metrics of predictions, by the names that an evaluation gives them.
+"""Metrics of predictions, with the names that the Evaluator uses.
 
-Keras' metrics in float64, row weights as the Evaluator takes them; AUCs are of 10,000 thresholds,
-as TFMA's are. A metric that is not defined of the rows is None.
+They are Keras' metrics in float64, because memory must not grow with the number of rows. AUCs use
+10,000 thresholds, as TFMA's do. A metric that is undefined for the rows is None.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _THRESHOLDS = 10_000
 
 
 class Scores:
-    """Adds batches up; rows may weigh 0."""
+    """Accumulates metrics over batches; row weights may be 0."""
 
     def __init__(self, kind: LabelKind) -> None:
-        """Starts with no rows.
+        """Start without rows.
 
         Args:
-            kind: Of the label, which decides the metrics.
+            kind: Kind of the label; it determines the metrics.
         """
         self._kind = kind
         self._metrics = _metrics(kind)
@@ -34,7 +34,7 @@ class Scores:
         self._valid = True
 
     def add(self, labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> None:
-        """Adds rows.
+        """Add rows.
 
         Args:
             labels: `[rows]`.
@@ -53,7 +53,7 @@ class Scores:
         for metric in self._metrics.values():
             metric.update_state(truth, predictions, sample_weight=weights)
         if self._kind == "regression":
-            # From the first label on: squares of large labels would cancel.
+            # Relative to the first label: the squares of large labels would cancel.
             self._origin = float(labels[0]) if self._origin is None else self._origin
             moved = truth[:, 0] - self._origin
             self._weights += float(weights.sum())
@@ -62,7 +62,7 @@ class Scores:
             self._errors += float(weights @ (truth[:, 0] - predictions[:, 0]) ** 2)
 
     def results(self) -> dict[str, float | None]:
-        """Returns metric to value."""
+        """Return the values by metric."""
         values: dict[str, float | None] = {}
         for name, metric in self._metrics.items():
             values[name] = float(defined_result(metric)) if self._valid else None

@@ -1,4 +1,4 @@
-"""The raw column that alone predicts the label best, by the columns that Transform made of it."""
+"""The raw column that alone predicts the label best, measured on its transformed columns."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from trainer_module.baselines.one_column import (
 from trainer_module.baselines.record import StrongestColumn
 from trainer_module.model.model_context import LabelKind
 
-MOST_ROWS = 10_000
-_FEWEST_ROWS = 50
+MAX_ROWS = 10_000
+_MIN_ROWS = 50
 
 
 def strongest_column(
     columns: Columns, matrix: np.ndarray, labels: np.ndarray, kind: LabelKind
 ) -> StrongestColumn | None:
-    """Return the strongest column; None of few rows, or of labels that are not usable.
+    """Return the strongest column; None for fewer than 50 rows with a usable label.
 
     Args:
-        columns: What the matrix was made by.
+        columns: The columns that made the matrix.
         matrix: `[rows, width]`.
         labels: `[rows]`.
-        kind: Of the label.
+        kind: Kind of the label.
     """
-    every = -(-len(labels) // MOST_ROWS)
+    every = -(-len(labels) // MAX_ROWS)
     matrix, labels = matrix[::every], labels[::every].astype(np.float64)
     usable = np.isfinite(labels)
     if kind != "regression":
         usable &= labels >= 0
-    if usable.sum() < _FEWEST_ROWS:
+    if usable.sum() < _MIN_ROWS:
         return None
     matrix, labels = matrix[usable], labels[usable]
     target = (
@@ -50,7 +50,7 @@ def strongest_column(
 
 
 def _codes(matrix: np.ndarray, slices: list[slice]) -> np.ndarray:
-    """Return one code per row for all that a source became: a number, 0/1 columns, ids."""
+    """Return one code per row for all columns of a source: numbers, 0/1 columns, ids."""
     codes = np.zeros(len(matrix), np.int64)
     for each in slices:
         part = matrix[:, each]

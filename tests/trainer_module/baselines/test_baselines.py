@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,13 @@ from sklearn import metrics as sklearn_metrics
 from sklearn.linear_model import LogisticRegression
 
 from trainer_module import TrainerConfig, run_fn
-from trainer_module.baselines.baselines import compute_baselines, weighted_median, write_baselines
+from trainer_module.baselines.baselines import (
+    _fit_linear,
+    _Sample,
+    compute_baselines,
+    weighted_median,
+    write_baselines,
+)
 from trainer_module.baselines.columns import Columns
 from trainer_module.baselines.one_column import codes_of_numbers, score_column, target_of_classes
 from trainer_module.baselines.scores import Scores
@@ -38,7 +45,7 @@ def rows_of(data, files=None):
     return parts[0]
 
 
-def test_of_two_classes(fn_args):
+def test_metrics_of_two_classes(fn_args):
     """Reference: LogisticRegression on one-hot ids; tolerance 1e-4, of AUC 1e-3."""
     settings = {"label": "generous"}
     context, data, summary, inputs = opened(fn_args(), **settings)
@@ -72,7 +79,7 @@ def test_of_two_classes(fn_args):
     )
 
 
-def test_a_number_weighted_by_another_feature(fn_args):
+def test_metrics_of_a_number_with_row_weights(fn_args):
     """Reference: weighted mean, median and R² by NumPy and scikit-learn; tolerance 1e-6."""
     settings = {"label": "fare_scaled", "weight": "hour_id", "loss": "mse"}
     context, data, summary, inputs = opened(fn_args(), **settings)
@@ -95,7 +102,7 @@ def test_a_number_weighted_by_another_feature(fn_args):
     assert found.baselines[1].metrics["r2"] < 1
 
 
-def test_the_strongest_column_is_that_which_made_the_label(fn_args):
+def test_the_strongest_column_is_the_source_of_the_label(fn_args):
     """`generous` follows the fare; the company id as a label is explained by nothing."""
     found = compute_baselines(*opened(fn_args(), label="generous"))
     assert found.strongest is not None
@@ -113,7 +120,7 @@ def test_the_strongest_column_is_that_which_made_the_label(fn_args):
     assert found.strongest.share == pytest.approx(shares[best], abs=0.02)
 
 
-def test_all_that_a_raw_column_became_counts_as_one(fn_args):
+def test_all_columns_of_a_raw_column_count_as_one(fn_args):
     """A number and the mark of its missing values: one source, two columns of the matrix."""
     context, _, _, inputs = opened(fn_args(), label="generous")
     columns = Columns(context, inputs)
@@ -136,7 +143,7 @@ def test_all_that_a_raw_column_became_counts_as_one(fn_args):
     assert found.share > 0.8
 
 
-def test_several_classes_and_what_is_left_out(fn_args, monkeypatch):
+def test_metrics_of_several_classes_and_the_size_limit(fn_args, monkeypatch):
     settings = {"label": "company_id", "loss": "sparse_categorical_crossentropy"}
     context, data, summary, inputs = opened(fn_args(), **settings)
     found = compute_baselines(context, data, summary, inputs)
@@ -148,7 +155,7 @@ def test_several_classes_and_what_is_left_out(fn_args, monkeypatch):
     expected = -np.log(shares[eval_y[:, 0]]).mean()
     assert constant["sparse_categorical_crossentropy"] == pytest.approx(expected, rel=1e-6)
     assert linear["sparse_categorical_accuracy"] > constant["sparse_categorical_accuracy"]
-    monkeypatch.setattr("trainer_module.baselines.baselines._MOST_PRODUCTS", 1000)
+    monkeypatch.setattr("trainer_module.baselines.baselines._MAX_PRODUCTS", 1000)
     bounded = compute_baselines(context, data, summary, inputs)
     assert [each.name for each in bounded.baselines] == ["constant"]
     assert "columns and" in bounded.left_out
@@ -156,9 +163,9 @@ def test_several_classes_and_what_is_left_out(fn_args, monkeypatch):
 
 
 def test_ids_beyond_the_cap_share_a_column_and_rows_are_sampled(fn_args, monkeypatch):
-    monkeypatch.setattr("trainer_module.baselines.columns.MOST_COLUMNS", 12)
-    monkeypatch.setattr("trainer_module.baselines.baselines._MOST_ROWS", 100)
-    monkeypatch.setattr("trainer_module.baselines.baselines._FEWEST_ROWS", 100)
+    monkeypatch.setattr("trainer_module.baselines.columns.MAX_COLUMNS", 12)
+    monkeypatch.setattr("trainer_module.baselines.baselines._MAX_ROWS", 100)
+    monkeypatch.setattr("trainer_module.baselines.baselines._MIN_ROWS", 100)
     found = compute_baselines(*opened(fn_args(), label="generous"))
     assert 60 <= found.fitted_rows <= 100
     # The fare, 4 of 6 companies and of 25 hours.
@@ -166,7 +173,7 @@ def test_ids_beyond_the_cap_share_a_column_and_rows_are_sampled(fn_args, monkeyp
     assert found.baselines[1].metrics["auc"] > 0.5
 
 
-def test_run_fn_writes_them_where_asked_alone(fn_args):
+def test_run_fn_writes_baselines_only_on_request(fn_args):
     args = fn_args(label="generous", global_batch_size=64, steps=1)
     run_fn(args)
     file = Path(args.model_run_dir) / "baselines.json"
@@ -178,16 +185,42 @@ def test_run_fn_writes_them_where_asked_alone(fn_args):
     assert written["baselines"][1]["metrics"]["auc"] > 0.5
 
 
-def test_no_training_fails_of_them(fn_args, tmp_path, caplog):
+def test_missing_scikit_learn_is_a_warning(fn_args, tmp_path, caplog, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    _, data, summary, inputs = opened(fn_args(), label="generous")
+    write_baselines(str(tmp_path / "run"), data, summary, TrainerConfig(label="generous"), inputs)
+    assert "pip install 'tfx-largebatch[tfx]'" in caplog.text
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_without_a_usable_label_or_weight_are_not_fitted(fn_args):
+    context, _, _, inputs = opened(fn_args(), label="generous")
+    columns = Columns(context, inputs)
+    features = {
+        "fare_scaled": np.linspace(-1, 1, 6, dtype=np.float32)[:, None],
+        "company_id": np.zeros((6, 1), np.int64),
+        "hour_id": np.zeros((6, 1), np.int64),
+    }
+    labels = np.array([0, 0, 1, 1, -1, 5])
+    weights = np.array([1.0, 1, 1, 1, 1, 1])
+    sample = _Sample(columns.matrix(features), labels, weights)
+    kept = _Sample(*(each[:4] for each in sample))
+    found, expected = (_fit_linear(context, columns, each)(features) for each in (sample, kept))
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match=r"trainer.label='generous'"):
+        _fit_linear(context, columns, sample._replace(weights=np.array([0.0, 0, 0, 0, 1, 1])))
+
+
+def test_a_training_without_eval_rows_warns(fn_args, tmp_path, caplog):
     args = fn_args(label="generous")
     _, data, summary, inputs = opened(args, label="generous")
     data = data._replace(eval_files=())
     write_baselines(str(tmp_path / "run"), data, summary, TrainerConfig(label="generous"), inputs)
-    assert "No baselines beside the model: the examples have no eval split" in caplog.text
+    assert "Computed no baselines: the examples have no eval split" in caplog.text
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_not_defined_is_none():
+def test_undefined_metrics_are_none():
     one = Scores("binary")
     one.add(np.zeros(3), np.full((3, 1), 0.4), np.ones(3))
     one.add(np.ones(1), np.full((1, 1), 0.4), np.zeros(1))
