@@ -17,7 +17,8 @@ from rich.table import Table
 
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig
-from pipeline.report.records import NodeRecord, latest_run, latest_run_of
+from pipeline.graph.node_names import NodeName
+from pipeline.report.records import NodeRecord, find_output, latest_run, latest_run_of
 
 if TYPE_CHECKING:
     from transform.output.chains import Chain, ChainStep
@@ -52,8 +53,7 @@ def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
     """
     from transform import column_chains
 
-    transform = records.get("Transform")
-    graph = transform.output("transform_graph") if transform else None
+    graph = find_output(records, NodeName.TRANSFORM, "transform_graph")
     if graph is None:
         raise ConfigError(
             "the latest run has no finished Transform; run `python -m pipeline run` until it has"
@@ -171,8 +171,7 @@ def _rows(records: Mapping[str, NodeRecord]) -> int | None:
     """Rows of the train split."""
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
-    node = records.get("StatisticsGen")
-    output = node.output("statistics") if node else None
+    output = find_output(records, NodeName.STATISTICS_GEN, "statistics")
     file = Path(output.uri) / f"Split-{TRAIN_SPLIT}" / "FeatureStats.pb" if output else None
     if file is None or not file.is_file():
         return None

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipeline.config.evaluation import METRICS, NOT_OF_A_CONSTANT
-from pipeline.report.records import NodeRecord
+from pipeline.graph.node_names import NodeName
+from pipeline.report.records import NodeRecord, find_output
 from trainer_module.baselines.record import FILE, Baseline, Baselines
 
 _SHOWN = {"constant": "a constant", "linear": "a linear model"}
@@ -22,8 +23,7 @@ def read(records: Mapping[str, NodeRecord]) -> tuple[Baseline, ...]:
 
 def read_all(records: Mapping[str, NodeRecord]) -> Baselines | None:
     """Return all that the Trainer wrote of baselines; None if it wrote nothing."""
-    trainer = records.get("Trainer")
-    run = trainer.output("model_run") if trainer else None
+    run = find_output(records, NodeName.TRAINER, "model_run")
     file = Path(run.uri) / FILE if run else None
     if file is None or not file.is_file():
         return None

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pipeline.graph.node_names import NodeName
+from pipeline.graph.table import NODES
 from pipeline.report.tfx_log import NodeEnds, NodeIsCached, NodeStarts, event_of
 from trainer_module.common.progress import (
     EvaluationEnded,
@@ -124,12 +126,14 @@ class RunState:
 
     def set_rows(self, per_split: dict[str, int]) -> None:
         """Rows that each node reads; only StatisticsGen, the second node, counts them."""
-        everything = sum(per_split.values())
+        rows = {
+            "all": sum(per_split.values()),
+            "evaluated": per_split.get("test", per_split.get("eval")),
+        }
         for node in self.nodes:
-            if node.name.endswith("ExampleGen") or node.name in ("StatisticsGen", "Transform"):
-                node.rows = everything
-            elif node.name == "Evaluator":
-                node.rows = per_split.get("test", per_split.get("eval"))
+            spec = NODES.get(node.name)
+            if spec is not None and spec.rows is not None:
+                node.rows = rows[spec.rows]
 
     def report(self, record: Progress) -> None:
         """Takes a progress record of the running node."""
@@ -222,10 +226,10 @@ class ProgressHandler(logging.Handler):
             case NodeStarts(name):
                 self._state.start(name)
             case NodeEnds(name):
-                if name == "StatisticsGen":
+                if name == NodeName.STATISTICS_GEN:
                     self._state.set_rows(self._row_counts())
                 self._state.finish(name)
-                if name == "Transform":
+                if name == NodeName.TRANSFORM:
                     for sentence in self._cautions():
                         self._state.caution(name, sentence)
             case NodeIsCached():

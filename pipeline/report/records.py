@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline.common.artifact_places import Places
 from pipeline.config.config import PipelineConfig
+from pipeline.graph.node_names import NodeName
 
 PUSHED_DESTINATION = "pushed_destination"
 """Property of the Pusher's artifact: where the model is."""
@@ -36,6 +38,14 @@ class NodeRecord:
         """The one artifact of an output, or None."""
         artifacts = self.outputs.get(key)
         return artifacts[-1] if artifacts else None
+
+
+def find_output(
+    records: Mapping[str, NodeRecord], node: NodeName, key: str
+) -> OutputArtifact | None:
+    """Return the one artifact of a node's output, or None."""
+    record = records.get(node)
+    return record.output(key) if record else None
 
 
 def latest_run(

@@ -23,27 +23,18 @@ from pipeline.config.evaluation import (
     WHERE_UNDEFINED,
     MetricThreshold,
 )
+from pipeline.graph.node_names import NodeName
+from pipeline.graph.table import NODES
 from pipeline.report import against_constant, baselines, calibration, classes, trials
 from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
-from pipeline.report.records import NodeRecord, OutputArtifact, latest_run_of
+from pipeline.report.records import NodeRecord, OutputArtifact, find_output, latest_run_of
 from pipeline.report.stacked_tables import print_table
 from pipeline.report.too_good import too_good
 from trainer_module.baselines.record import Baseline
 
 SHOWN_ROWS = 5
 LARGEST_CLASS = "largest_class"  # share of the rows
-
-_MAIN_OUTPUTS = (
-    "statistics",
-    "schema",
-    "anomalies",
-    "transform_graph",
-    "report",
-    "best_hyperparameters",
-    "model",
-    "evaluation",
-)
 
 
 def show(config: PipelineConfig, state: RunState, console: Console) -> None:
@@ -52,13 +43,13 @@ def show(config: PipelineConfig, state: RunState, console: Console) -> None:
     console.print()
     console.print(_nodes(config, state, records))
     console.print()
-    results = _output(records, "Tuner", "tuner_results")
+    results = find_output(records, NodeName.TUNER, "tuner_results")
     if config.tuning is not None and results is not None:
         print_table(console, trials.table(config.tuning, results.uri))
         console.print()
     show_metrics(config, records, console)
     for sentence in cautions(records):
-        console.print(caution("Transform", sentence), soft_wrap=True)
+        console.print(caution(NodeName.TRANSFORM, sentence), soft_wrap=True)
     show_verdict(config, records, console)
 
 
@@ -72,7 +63,7 @@ def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecor
     for node in state.nodes:
         record = records.get(node.name)
         outputs = record.outputs if record else {}
-        main = [key for key in outputs if key in _MAIN_OUTPUTS] or list(outputs)[:1]
+        main = _main_outputs(node.name, outputs)
         result = "run" if node.status == "done" else node.status
         uris = [_below(outputs[key][-1].uri, config.pipeline_root) for key in main if outputs[key]]
         table.add_row(
@@ -86,9 +77,16 @@ def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecor
     return table
 
 
+def _main_outputs(node: str, outputs: Mapping[str, list[OutputArtifact]]) -> list[str]:
+    """Return the outputs that the summary shows: those of the node's row, all of a user's node."""
+    if node not in NODES:
+        return list(outputs)
+    return [key for key in outputs if key in NODES[node].main_outputs] or list(outputs)[:1]
+
+
 def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
     """Prints the Evaluator's metrics, baselines beside them, and where the model is behind."""
-    evaluator = records.get("Evaluator")
+    evaluator = records.get(NodeName.EVALUATOR)
     if evaluator:
         print_table(console, metrics_table(config, evaluator, baselines.read(records)))
         console.print()
@@ -137,20 +135,20 @@ def metrics_table(
 
 
 def _classes(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    evaluation = _output(records, "Evaluator", "evaluation")
+    evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
     if evaluation is None or config.label.kind != "multiclass":
         return
     _, metrics = _slices(evaluation.uri)[0]
     matrix = classes.matrix_of(metrics)
     if matrix:
-        names = classes.class_names(records.get("Trainer"))
+        names = classes.class_names(records.get(NodeName.TRAINER))
         counted = "weights" if config.features.weight else "rows"
         print_table(console, classes.table_of(matrix, names, counted=counted))
         console.print()
 
 
 def _calibration(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    evaluation = _output(records, "Evaluator", "evaluation")
+    evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
     if evaluation is None or config.label.kind == "regression":
         return
     bins = calibration.bins_of(_slices(evaluation.uri)[0][1])
@@ -200,7 +198,7 @@ def slice_values(uri: str) -> list[tuple[str, dict[str, float]]]:
 def _warn_by_baselines(
     config: PipelineConfig, records: dict[str, NodeRecord], console: Console
 ) -> None:
-    evaluation = _output(records, "Evaluator", "evaluation")
+    evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
     if evaluation is None:
         return
     values = dict(slice_values(evaluation.uri)).get("", {})
@@ -266,7 +264,7 @@ def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
 
 def cautions(records: dict[str, NodeRecord]) -> list[str]:
     """What Transform took without complaint: told when it ends, and again in each summary."""
-    graph = _output(records, "Transform", "transform_graph")
+    graph = find_output(records, NodeName.TRANSFORM, "transform_graph")
     if graph is None or not Path(graph.uri).is_dir():
         return []
     from transform import column_cautions
@@ -276,7 +274,7 @@ def cautions(records: dict[str, NodeRecord]) -> list[str]:
 
 def show_verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
     """Tells whether the model is blessed, and what it failed of."""
-    blessing = _output(records, "Evaluator", "blessing")
+    blessing = find_output(records, NodeName.EVALUATOR, "blessing")
     if blessing is None:
         return
     if blessing.properties.get("blessed") == 1:
@@ -301,7 +299,7 @@ def verdict(
     if blessing.properties.get("blessed") == 1:
         return "blessed", []
     result = "not blessed" if config.evaluation.is_judged else "not judged"
-    reasons = _reasons(config, _output(records, "Evaluator", "evaluation"))
+    reasons = _reasons(config, find_output(records, NodeName.EVALUATOR, "evaluation"))
     return result, [*reasons, *unusable_labels(config, records)]
 
 
@@ -311,10 +309,10 @@ def fails_a_threshold(config: PipelineConfig, state: RunState) -> bool:
     Without thresholds nothing is judged. A run of which no node ran (TFX's command line reads a
     pipeline so) says nothing of the latest one's model.
     """
-    node = state.node("Evaluator")
+    node = state.node(NodeName.EVALUATOR)
     if node is None or node.status not in ("done", "cached") or not config.evaluation.is_judged:
         return False
-    blessing = _output(latest_run_of(config), "Evaluator", "blessing")
+    blessing = find_output(latest_run_of(config), NodeName.EVALUATOR, "blessing")
     return blessing is not None and blessing.properties.get("blessed") != 1
 
 
@@ -391,7 +389,7 @@ def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -
     """
     import tensorflow as tf
 
-    written = _output(records, "Transform", "transformed_examples")
+    written = find_output(records, NodeName.TRANSFORM, "transformed_examples")
     if written is None:
         return []
     split = config.data.judged_split
@@ -415,15 +413,10 @@ def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -
 
 def pushed_model(records: Mapping[str, NodeRecord]) -> Path | None:
     """Folder of the model that the run pushed (or that its cached Pusher pushed), or None."""
-    pushed = _output(records, "Pusher", "pushed_model")
+    pushed = find_output(records, NodeName.PUSHER, "pushed_model")
     if pushed is None or pushed.properties.get("pushed") != 1:
         return None
     return Path(str(pushed.properties["pushed_destination"]))
-
-
-def _output(records: Mapping[str, NodeRecord], node: str, key: str) -> OutputArtifact | None:
-    record = records.get(node)
-    return record.output(key) if record else None
 
 
 def _below(uri: str, root: str) -> str:

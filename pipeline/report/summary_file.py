@@ -20,9 +20,10 @@ from typing import Any
 from pipeline.common.whole_files import whole_file
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import METRICS, ROWS, WEIGHTS
+from pipeline.graph.node_names import NodeName
 from pipeline.report import against_constant, baselines, summary
 from pipeline.report.progress import RunState
-from pipeline.report.records import NodeRecord
+from pipeline.report.records import NodeRecord, find_output
 
 VERSION = 1
 """Changes when a field goes or means something else; fields may be added without."""
@@ -65,7 +66,7 @@ def summary_of(
         rows: of each split.
     """
     names = config.evaluation.metric_names(config.label.kind)
-    evaluation = _output(records, "Evaluator", "evaluation")
+    evaluation = _uri(records, NodeName.EVALUATOR, "evaluation")
     slices = [] if evaluation is None else _slices(config, evaluation, names)
     all_rows = next((each["metrics"] for each in slices if not each["slice"]), {})
     pushed = summary.pushed_model(records)
@@ -101,7 +102,7 @@ def summary_of(
             name: threshold.model_dump() for name, threshold in config.evaluation.thresholds.items()
         },
         "verdict": _verdict(config, records, evaluation),
-        "model": _output(records, "Trainer", "model"),
+        "model": _uri(records, NodeName.TRAINER, "model"),
         "pushed_model": str(pushed) if pushed is not None and pushed.exists() else None,
     }
 
@@ -126,8 +127,7 @@ def _slices(config: PipelineConfig, evaluation: str, names: Any) -> list[dict[st
 def _verdict(
     config: PipelineConfig, records: Mapping[str, NodeRecord], evaluation: str | None
 ) -> dict[str, Any]:
-    record = records.get("Evaluator")
-    blessing = record.output("blessing") if record else None
+    blessing = find_output(records, NodeName.EVALUATOR, "blessing")
     if blessing is None:
         return {"result": "not judged", "reasons": []}
     result, reasons = summary.verdict(config, records, blessing)
@@ -147,9 +147,8 @@ def _verdict(
     }
 
 
-def _output(records: Mapping[str, NodeRecord], node: str, key: str) -> str | None:
-    record = records.get(node)
-    output = record.output(key) if record else None
+def _uri(records: Mapping[str, NodeRecord], node: NodeName, key: str) -> str | None:
+    output = find_output(records, node, key)
     return output.uri if output else None
 
 

@@ -17,7 +17,8 @@ from pipeline.common.sources import COLUMNAR
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import load_config
 from pipeline.data import data_sources
-from pipeline.report.records import NodeRecord
+from pipeline.graph.node_names import NodeName
+from pipeline.report.records import NodeRecord, find_output
 from pipeline.report.summary import pushed_model, short
 from pipeline.run.input_rows import format_of
 
@@ -37,11 +38,10 @@ def show_next_steps(
     pushed = pushed_model(records)
     if pushed and pushed.exists():
         commands.append(("predict", predict_command(config, pushed, file)))
-    run = records["Trainer"].output("model_run") if "Trainer" in records else None
+    run = find_output(records, NodeName.TRAINER, "model_run")
     if run:
         commands.append(("curves", f"tensorboard --logdir {_path(run.uri)}"))
-    validator = records.get("NormalizationValidator")
-    report = validator.output("report") if validator else None
+    report = find_output(records, NodeName.NORMALIZATION_VALIDATOR, "report")
     if report:
         commands.append(("features", f"open {_path(Path(report.uri) / 'report.html')}"))
     for name, command in commands:

@@ -17,12 +17,13 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.program import program
 from pipeline.config.config import PipelineConfig
+from pipeline.graph.node_names import NodeName
 from pipeline.preflight import preflight
 from pipeline.preflight.preflight_engine import check_engine
 from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
-from pipeline.report.records import latest_run_id, latest_run_of
+from pipeline.report.records import find_output, latest_run_id, latest_run_of
 from pipeline.report.summary_file import summary_of, write_summary
 from pipeline.run import logs
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
@@ -221,8 +222,7 @@ def _row_counts(config: PipelineConfig):
     def counts() -> dict[str, int]:
         from tensorflow_metadata.proto.v0 import statistics_pb2
 
-        record = latest_run_of(config).get("StatisticsGen")
-        output = record.output("statistics") if record else None
+        output = find_output(latest_run_of(config), NodeName.STATISTICS_GEN, "statistics")
         result = {}
         for file in Path(output.uri).glob("Split-*/FeatureStats.pb") if output else ():
             statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())

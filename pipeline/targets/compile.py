@@ -10,6 +10,7 @@ from pipeline.common.whole_files import whole_file
 from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.build import create_pipeline
+from pipeline.graph.node_names import NodeName
 from pipeline.targets import kubeflow, vertex
 from pipeline.targets.disk import disk_advice
 from pipeline.targets.parameter_declaration import parameter_declaration
@@ -103,7 +104,7 @@ def at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> 
     training: dict[str, Any] = {}
     if "checkpoint_every_minutes" not in config.training.model_fields_set:
         training["checkpoint_every_minutes"] = _MINUTES_BETWEEN_CHECKPOINTS
-    if config.training.require_gpu is None and target.of_node("Trainer").has_nvidia_gpu:
+    if config.training.require_gpu is None and target.of_node(NodeName.TRAINER).has_nvidia_gpu:
         training["require_gpu"] = True
     if training:
         changed["training"] = config.training.model_copy(update=training)

@@ -15,6 +15,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.config.kubernetes import LABEL_KEY, LABEL_VALUE
+from pipeline.graph.table import NODES
 from pipeline.targets.pod_spec import executor_config, pod_refusals, reserve_disk
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
 from pipeline.targets.spec_sizes import find_oversized
@@ -23,8 +24,6 @@ from pipeline.targets.tfjob import launch_workers
 SUFFIX = ".yaml"
 # Argo labels pods with the run's name, which is this one, a hyphen and five letters: 63 at most.
 _LONGEST_NAME = 57
-# A node that looks outside of what it is given is never what it was.
-_NEVER_CACHED = ("LatestBlessedModel", "BlessedModelRecord")
 
 
 def records_folder(target: KubeflowConfig, name: str) -> str:
@@ -120,8 +119,8 @@ def compiled(
         each_container(spec, lambda name, container: container.update(env=variables))
     each_container(spec, lambda name, container: _reserve_disk(target, name, container))
     for name, task in tasks(spec).items():
-        # Without a driver no one sees that the files of a path have changed.
-        if name in _NEVER_CACHED or name.endswith("ExampleGen"):
+        # Without a driver nothing notices that the files of a path have changed.
+        if name in NODES and NODES[name].reads_outside:
             task.pop("cachingOptions", None)
     for label, executor in executors(spec).items():
         if "resolver" in executor:

@@ -14,6 +14,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.data.data_sources import files
+from pipeline.graph.node_names import NodeName
 from pipeline.image.image_labels import has_no_cuda
 from pipeline.targets.engine_refusals import engine_for_large_data, engine_refusals
 from pipeline.targets.field_checks import field_refusals
@@ -25,7 +26,6 @@ _TAGGED = re.compile(
 _PROCESSES = "--direct_num_workers="
 _BUILD_FILES = ("pyproject.toml", "setup.py")
 _GIB = 2**30
-_READER = "ArrowExampleGen"
 # Its peak: imports, then what Beam's runner keeps of each byte of a CSV to shuffle it.
 _GIB_OF_A_PROCESS = 1.0
 _GIB_PER_GIB = 8.0
@@ -177,7 +177,7 @@ def _workers(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
             f"training.strategy={training.strategy} with one worker: give training.workers, or "
             "use mirrored or one_device."
         )
-    accelerator = profile.of_node("Trainer").accelerator
+    accelerator = profile.of_node(NodeName.TRAINER).accelerator
     if training.strategy == "tpu" and not _TPU.search(accelerator or ""):
         yield (
             f"training.strategy=tpu, and {profile.section}.resources.Trainer has "
@@ -199,16 +199,17 @@ def _data_in_memory(
     if gib is None:
         return []
     needed = _GIB_OF_A_PROCESS + _GIB_PER_GIB * gib
-    asked = profile.of_node(_READER).memory_gib
+    asked = profile.of_node(NodeName.EXAMPLE_GEN).memory_gib
     if needed <= (asked or _GIB_OF_A_POD):
         return []
     has = f"gets {asked:g}" if asked else f"is not said to get more than {_GIB_OF_A_POD:g}"
-    fixes = [f"{profile.section}.resources.{_READER}.memory_gib={math.ceil(needed)}"]
+    fixes = [f"{profile.section}.resources.{NodeName.EXAMPLE_GEN}.memory_gib={math.ceil(needed)}"]
     if engine := engine_for_large_data(profile):
         fixes.append(engine)
     return [
         f"beam.engine={there.beam.engine}: {how}, which Beam's own runner keeps in the memory of "
-        f"one container, about {needed:.0f} GiB, and {_READER} {has}: give {', or '.join(fixes)}."
+        f"one container, about {needed:.0f} GiB, and {NodeName.EXAMPLE_GEN} {has}: give "
+        f"{', or '.join(fixes)}."
     ]
 
 

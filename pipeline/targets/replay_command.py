@@ -12,6 +12,7 @@ from rich.table import Table
 
 from pipeline.common import exit_codes
 from pipeline.common.object_stores import register_file_systems
+from pipeline.graph.node_names import NodeName
 from pipeline.report.progress import duration
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets.compiled_spec import CompiledSpec, rename_text
@@ -133,10 +134,10 @@ def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
     console.print()
     console.print(table)
     console.print(f"\noutputs: {place}/NODE/OUTPUT")
-    blessing = _artifact(nodes, "Evaluator", "blessing")
+    blessing = _artifact(nodes, NodeName.EVALUATOR, "blessing")
     if blessing is None:
         return exit_codes.DONE
-    compared = _artifact(nodes, "LatestBlessedModel", "model")
+    compared = _artifact(nodes, NodeName.LATEST_BLESSED_MODEL, "model")
     has_baseline = compared is not None and _exists(f"{compared['uri']}/Format-Serving")
     against = "the latest blessed model" if has_baseline else "nothing: none was blessed before"
     blessed = _exists(f"{blessing['uri']}/BLESSED")
@@ -147,7 +148,7 @@ def _summary(nodes: Sequence[Node], place: str, console: Console) -> int:
 
 
 def _pushed_to(nodes: Sequence[Node]) -> str | None:
-    pushed = _artifact(nodes, "Pusher", "pushed_model")
+    pushed = _artifact(nodes, NodeName.PUSHER, "pushed_model")
     return pushed["metadata"].get("pushed_destination") if pushed else None
 
 

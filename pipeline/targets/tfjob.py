@@ -14,6 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from pipeline.graph.node_names import NodeName
 from pipeline.targets.tfjob_pod import pod_template
 
 API_GROUP, API_VERSION, PLURAL = "kubeflow.org", "v1", "tfjobs"
@@ -23,7 +24,6 @@ MANIFEST = "--tfjob"
 """The launcher's own argument: the manifest, without name and arguments."""
 
 ROLES = ("Chief", "Worker", "PS")
-NODE = "Trainer"
 
 # TensorFlow, to copy what the chief wrote, and nothing else.
 _LAUNCHER_RESOURCES = {"cpuLimit": 1.0, "memoryLimit": 2.0}
@@ -51,7 +51,7 @@ def launch_workers(spec: dict[str, Any], platform: dict[str, Any], pools: Sequen
         platform: the platform spec of the same file, or {}.
         pools: how many chiefs, workers and parameter servers there are.
     """
-    label = spec["components"][NODE]["executorLabel"]
+    label = spec["components"][NodeName.TRAINER]["executorLabel"]
     container = spec["deploymentSpec"]["executors"][label]["container"]
     parts = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
     config = parts.get("executors", {}).get(label, {})

@@ -11,6 +11,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.config.kubernetes import POD_FIELDS
+from pipeline.graph.node_names import NodeName
 from pipeline.targets.spec import drop_driver_of_windows, executors, job_of, tasks
 from pipeline.targets.spec_sizes import find_oversized
 from trainer_module import TrainerConfig
@@ -120,18 +121,18 @@ def _trainer(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
         )
     for name, node in target.resources.items():
         field = f"cluster.vertex.resources.{name}"
-        if node.timeout_minutes and not (custom and name == "Trainer"):
+        if node.timeout_minutes and not (custom and name == NodeName.TRAINER):
             yield (
                 f"{field}.timeout_minutes={node.timeout_minutes:g}: Vertex has no time limit of a "
                 "node, but of a Trainer on several workers (training.workers); leave it out."
             )
-        if custom and name == "Trainer" and (node.cpu or node.memory_gib):
+        if custom and name == NodeName.TRAINER and (node.cpu or node.memory_gib):
             yield (
                 f"{field}: cpu and memory_gib are not asked for by the machines of a Trainer on "
                 "several workers, or with spot, boot_disk_gib or persistent_resource; leave them "
                 f"out and name cluster.vertex.machine_type (now {target.machine_type})."
             )
-    kind = target.of_node("Trainer").accelerator
+    kind = target.of_node(NodeName.TRAINER).accelerator
     if custom and kind in ACCELERATORS:
         series = ACCELERATORS[kind].split("-")[0]
         if target.machine_type.split("-")[0] != series:
@@ -190,7 +191,7 @@ def compiled(
     if target.encryption_key:
         job["encryptionSpec"] = {"kmsKeyName": target.encryption_key}
     if sum(pools) > 1 or target.needs_custom_job:
-        label = spec["components"]["Trainer"]["executorLabel"]
+        label = spec["components"][NodeName.TRAINER]["executorLabel"]
         executors(spec)[label] = _custom_job(executors(spec)[label], target, pools)
     drop_driver_of_windows(spec)
     for task in tasks(spec).values():
@@ -216,7 +217,7 @@ def _custom_job(
 ) -> dict[str, Any]:
     """A pool of machines for each role: the platform gives each TF_CONFIG."""
     container = executor["container"]
-    node = target.of_node("Trainer")
+    node = target.of_node(NodeName.TRAINER)
     machine: dict[str, Any] = {"machineType": target.machine_type}
     if node.accelerator:
         machine["acceleratorType"] = node.accelerator
@@ -245,7 +246,7 @@ def _custom_job(
 
 def _scheduling(target: VertexConfig) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if minutes := target.of_node("Trainer").timeout_minutes:
+    if minutes := target.of_node(NodeName.TRAINER).timeout_minutes:
         found["timeout"] = f"{max(1, round(60 * minutes))}s"
     if target.spot:
         found["strategy"] = "SPOT"

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.graph.node_names import NodeName
 from pipeline.report.progress import Status
 from pipeline.targets.platform import PlatformError, RunNow, Say, Submission, TaskNow
 from pipeline.targets.platform import RunState as State
@@ -178,7 +179,7 @@ def _task(detail: Any) -> TaskNow:
 def _blessed(details: list[Any]) -> bool | None:
     """Return what the Evaluator wrote to its artifact."""
     for detail in details:
-        if detail.task_name == "Evaluator" and "blessing" in detail.outputs:
+        if detail.task_name == NodeName.EVALUATOR and "blessing" in detail.outputs:
             for artifact in detail.outputs["blessing"].artifacts:
                 if artifact.metadata and "blessed" in artifact.metadata:
                     return bool(artifact.metadata["blessed"])

@@ -1,0 +1,30 @@
+"""The names of our nodes, in the order in which they run."""
+
+from __future__ import annotations
+
+import enum
+
+
+class NodeName(str, enum.Enum):
+    """The id of a node of ours, as TFX, the YAML, the summary and the platforms show it.
+
+    The module `pipeline.graph.nodes.<member in lower case>` holds the node's `NodeSpec`, so a new
+    node is its module and its line here. The order has to be topological: a node comes after those
+    that it depends on.
+    """
+
+    EXAMPLE_GEN = "ArrowExampleGen"
+    STATISTICS_GEN = "StatisticsGen"
+    SCHEMA_GEN = "SchemaGen"
+    IMPORT_SCHEMA_GEN = "ImportSchemaGen"
+    EXAMPLE_VALIDATOR = "ExampleValidator"
+    TRANSFORM = "Transform"
+    NORMALIZATION_VALIDATOR = "NormalizationValidator"
+    TUNER = "Tuner"
+    TRAINER = "Trainer"
+    LATEST_BLESSED_MODEL = "LatestBlessedModel"
+    EVALUATOR = "Evaluator"
+    PUSHER = "Pusher"
+    BLESSED_MODEL_RECORD = "BlessedModelRecord"
+
+    __str__ = str.__str__

@@ -1,0 +1,1 @@
+"""Our nodes: one file with one `NODE` each, named after the member of `NodeName`."""

@@ -1,0 +1,43 @@
+"""Transform: features from raw columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.common.fingerprint import fingerprint
+from pipeline.config.config import PipelineConfig
+from pipeline.graph.node_names import NodeName
+from pipeline.graph.node_spec import GraphContext, NodeSpec
+
+
+def transform_config(config: PipelineConfig) -> dict[str, Any]:
+    """Return Transform's `custom_config`: besides the rows, all that decides its output."""
+    derive = config.features.derive
+    return {
+        "features": config.features.model_dump(mode="json", exclude_none=True),
+        "code": fingerprint(["transform"], [derive] if derive else []),
+    }
+
+
+def _build(context: GraphContext):
+    from tfx.components import Transform
+
+    return Transform(
+        examples=context.output(NodeName.EXAMPLE_GEN, "examples"),
+        schema=context.schema(),
+        preprocessing_fn="transform.preprocessing_fn",
+        custom_config=transform_config(context.config),
+        # StatisticsGen has the raw columns' statistics, NormalizationValidator the packed ones',
+        # per column: Transform's own take time and say nothing of a vector's parts.
+        disable_statistics=True,
+    )
+
+
+NODE = NodeSpec(
+    name=NodeName.TRANSFORM,
+    build=_build,
+    after=(NodeName.EXAMPLE_GEN, NodeName.SCHEMA_GEN, NodeName.IMPORT_SCHEMA_GEN),
+    section="features",
+    main_outputs=("transform_graph",),
+    rows="all",
+)
