@@ -15,7 +15,7 @@ OF_A_RUN = {
     FAILED: "a node failed",
     WRONG_INPUT: "the YAML, the data or the arguments are wrong; no node has run",
     NOT_BLESSED: "every node ran, and the model fails a threshold: it is not pushed",
-    IN_USE: "another run is at work in output.folder or on metadata.path; no node has run",
+    IN_USE: "another run uses output.folder or metadata.path; no node has run",
     INTERRUPTED: "interrupted; the same command goes on",
 }
 """What `run` ends with."""

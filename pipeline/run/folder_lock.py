@@ -1,19 +1,19 @@
-"""One run at a time in an output folder and on a metadata store: the next one waits or is refused.
+"""One run at a time in an output folder and on a metadata store.
 
-    with only_run(Holder.this("python -m pipeline run ...", file), {"output.folder": path}):
+    owner = LockOwner.current("python -m pipeline run ...", file)
+    with exclusive_run(owner, {"output.folder": path}):
         ...
 
-A lock is a file that a process holds by flock, with words in it that say who does. The operating
-system frees it with the process that holds it, however that ends: words that are still there then
-are of a run that was killed. Forked children give it up, so that none holds it longer than its
-parent.
+A run locks a file by portalocker (flock) and writes its owner record into it. The operating system
+releases the lock when the process ends, however it ends; an owner record in an unlocked file is
+therefore of a run that was killed. Forked children close the file: they would share the lock and
+could hold it longer than their parent.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import socket
@@ -22,39 +22,43 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import portalocker
+
 from pipeline.common.errors import ConfigError
 
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-_WORDS_SECONDS = 1.0  # from taking a lock to having written who did
+_RECORD_SECONDS = 1.0  # from taking a lock to having written the owner record
 _POLL_SECONDS = 2.0
 
-_held: set[int] = set()
+_held: set[portalocker.Lock] = set()
 
 
-def _give_up_in_child() -> None:
-    for descriptor in _held:
-        os.close(descriptor)
+def _close_in_child() -> None:
+    for lock in _held:
+        if lock.fh is not None:
+            lock.fh.close()  # release() would unlock the parent's file, too
+            lock.fh = None
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_give_up_in_child)
+os.register_at_fork(after_in_child=_close_in_child)
 
 
-class InUse(Exception):
+class AlreadyRunning(Exception):
     """Another run holds the lock; the message names it."""
 
 
 @dataclass(frozen=True)
-class Holder:
-    """Who holds a lock.
+class LockOwner:
+    """The run that holds a lock.
 
     Attributes:
-        pid: of the process.
-        host: name of its machine.
-        boot: of its machine's kernel since its start: containers of one machine share it.
-        started: local time, with its zone.
-        command: as a shell takes it.
-        config: path of the YAML; "" where it is not known.
+        pid: Its process.
+        host: Host name of its machine.
+        boot: Boot id of its kernel; containers of one machine share it.
+        started: Local time with zone.
+        command: Its command line.
+        config: Path of its YAML; "" if unknown.
     """
 
     pid: int
@@ -65,174 +69,164 @@ class Holder:
     config: str = ""
 
     @classmethod
-    def this(cls, command: str, config: Path | None = None) -> Holder:
-        """This process, now."""
+    def current(cls, command: str, config: Path | None = None) -> LockOwner:
+        """Return the record of this process."""
         return cls(
             os.getpid(),
             socket.gethostname(),
-            _boot(),
+            _boot_id(),
             time.strftime("%Y-%m-%d %H:%M:%S %z"),
             command,
             "" if config is None else str(config.resolve()),
         )
 
+    @classmethod
+    def read(cls, file: Path, *, seconds: float = 0.0) -> LockOwner | None:
+        """Return the record in a lock file, or None if none is complete after some seconds."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                return cls(**json.loads(file.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError):
+                if time.monotonic() >= end:
+                    return None
+            time.sleep(0.05)
+
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether it is of another machine, whose processes cannot be asked from here."""
-        return self.boot != _boot() and self.host != socket.gethostname()
+    def is_remote(self) -> bool:
+        """Whether it ran on another machine, whose processes are not visible here."""
+        return self.boot != _boot_id() and self.host != socket.gethostname()
 
     def __str__(self) -> str:
-        """Process, start, command and configuration, for a message."""
-        where = f" on host {self.host}" if self.is_elsewhere else ""
-        config = f", of {self.config}" if self.config else ""
+        """Process, start, configuration and command for a message."""
+        where = f" on host {self.host}" if self.is_remote else ""
+        config = f", {self.config}" if self.config else ""
         return f"process {self.pid}{where} (started {self.started}{config}: `{self.command}`)"
 
 
 def lock_file(path: Path) -> Path:
-    """The file that is locked for a folder, or for a file."""
+    """Return the file that is locked for a folder or a file."""
     return path / ".run.lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
 
 
 @contextlib.contextmanager
-def only_run(
-    me: Holder,
+def exclusive_run(
+    owner: LockOwner,
     places: Mapping[str, Path],
     *,
     wait: bool = False,
     say: Callable[[str], object] = lambda line: None,
 ) -> Iterator[None]:
-    """Holds the locks of all places for the block.
+    """Hold the locks of all places during the block.
 
     Args:
-        me: who asks.
-        places: field of the configuration -> its folder (which is there), or its file.
-        wait: until others end, in place of being refused.
-        say: is told what is waited for, and of runs that ended without giving up their lock.
+        owner: The record of this run.
+        places: A folder that exists, or a file, by field of the configuration.
+        wait: Wait for other runs to end instead of raising AlreadyRunning.
+        say: Receives a line about a run that is waited for or that was killed.
 
     Raises:
-        InUse: another run holds one of them, and `wait` is not set.
-        ConfigError: the lock's file cannot be written.
+        AlreadyRunning: Another run holds one of them, and `wait` is False.
+        ConfigError: The lock file cannot be written.
     """
     with contextlib.ExitStack() as stack:
         for field, path in places.items():
-            stack.enter_context(_locked(me, field, path, wait=wait, say=say))
+            lock = _acquire(owner, f"{field}={path}", lock_file(path), wait=wait, say=say)
+            if lock is not None:
+                _held.add(lock)
+                stack.callback(_release, lock)
         yield
 
 
-@contextlib.contextmanager
-def _locked(
-    me: Holder, field: str, path: Path, *, wait: bool, say: Callable[[str], object]
-) -> Iterator[None]:
-    file = lock_file(path)
-    descriptor = _take(me, f"{field}={path}", file, wait=wait, say=say)
-    if descriptor is None:
-        yield
-        return
-    _held.add(descriptor)
-    try:
-        yield
-    finally:
-        if descriptor in _held:  # not a forked child's, which has given it up
-            os.ftruncate(descriptor, 0)
-            _held.discard(descriptor)
-            os.close(descriptor)
-
-
-def _take(
-    me: Holder, what: str, file: Path, *, wait: bool, say: Callable[[str], object]
-) -> int | None:
-    """Returns the descriptor of the file, locked and with our words; None where none can be."""
-    told = False
+def _acquire(
+    owner: LockOwner, place: str, file: Path, *, wait: bool, say: Callable[[str], object]
+) -> portalocker.Lock | None:
+    """Return the held lock with our record in its file, or None if the file system has no locks."""
+    announced = False
     while True:
-        descriptor = _open(what, file)
+        lock = portalocker.Lock(file, "a+", timeout=0, fail_when_locked=True)
         try:
-            refusal = _try(me, what, file, descriptor, say)
-            if refusal is None:
-                return descriptor
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno not in _WITHOUT_LOCKS:
-                raise ConfigError(f"{what}: cannot lock {file} ({error.strerror}).") from None
+            refusal = _try_acquire(lock, owner, place, file, say)
+        except portalocker.LockException as error:
+            reason = error.args[0] if error.args else error
+            if getattr(reason, "errno", None) not in _WITHOUT_LOCKS:
+                raise ConfigError(f"{place}: cannot lock {file} ({reason}).") from None
             say(
-                f"Note: {what}: its file system has no locks ({error.strerror}): see to it that no "
-                "other run works there."
+                f"Note: {place}: the file system has no locks ({reason}). Make sure that no other "
+                "run uses it."
             )
             return None
-        os.close(descriptor)
+        except OSError as error:
+            raise ConfigError(
+                f"{place}: cannot write {file} ({error.strerror}). "
+                "Use a writable folder, or change its permissions."
+            ) from None
+        if refusal is None:
+            return lock
         if not wait:
-            raise InUse(refusal)
-        if not told:
+            raise AlreadyRunning(refusal)
+        if not announced:
             say(f"Waiting: {refusal.partition(': ')[2].partition('. ')[0]}.")
-            told = True
+            announced = True
         time.sleep(_POLL_SECONDS)
 
 
-def _try(
-    me: Holder, what: str, file: Path, descriptor: int, say: Callable[[str], object]
+def _try_acquire(
+    lock: portalocker.Lock,
+    owner: LockOwner,
+    place: str,
+    file: Path,
+    say: Callable[[str], object],
 ) -> str | None:
-    """Locks the file and writes our words, or returns why not."""
+    """Lock the file and write our record; return why another run must be assumed there."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _refusal(what, file, _holder(file, patience=_WORDS_SECONDS), known_to_run=True)
-    if not _is_there(descriptor, file):  # what is locked here is not what others ask for
-        return f"{what}: somebody removes {file} just now. Try again."
-    others = _holder(file)
-    if others is not None and others.is_elsewhere:  # locks need not reach another machine
-        return _refusal(what, file, others, known_to_run=False)
-    if others is not None:
-        say(
-            f"Note: {what} was in use by {others}, which was killed; its finished nodes are cached."
-        )
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(asdict(me)).encode(), 0)
+        handle = lock.acquire()
+    except portalocker.AlreadyLocked:
+        return _refusal(place, file, LockOwner.read(file, seconds=_RECORD_SECONDS), locked=True)
+    other = LockOwner.read(file)
+    if not _is_same_file(handle.fileno(), file):
+        lock.release()
+        return f"{place}: {file} was removed meanwhile. Try again."
+    if other is not None and other.is_remote:  # its lock may be invisible on this machine
+        lock.release()
+        return _refusal(place, file, other, locked=False)
+    if other is not None:
+        say(f"Note: {place} was used by {other}, which was killed; its finished nodes are cached.")
+    handle.truncate(0)
+    handle.write(json.dumps(asdict(owner)))
+    handle.flush()
     return None
 
 
-def _open(what: str, file: Path) -> int:
-    try:
-        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise ConfigError(
-            f"{what}: cannot write {file} ({error.strerror}). "
-            "Name a place that you may write to, or change its permissions."
-        ) from None
+def _release(lock: portalocker.Lock) -> None:
+    if lock in _held and lock.fh is not None:  # else this is a forked child, which closed it
+        lock.fh.truncate(0)
+        lock.release()
+    _held.discard(lock)
 
 
-def _holder(file: Path, *, patience: float = 0.0) -> Holder | None:
-    """Who says in the file to hold it, given time to say so; None where nobody does."""
-    end = time.monotonic() + patience
-    while True:
-        try:
-            return Holder(**json.loads(file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):  # not there, none or not all of the words
-            if time.monotonic() >= end:
-                return None
-        time.sleep(0.05)
-
-
-def _is_there(descriptor: int, file: Path) -> bool:
+def _is_same_file(descriptor: int, file: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(file))
     except FileNotFoundError:
         return False
 
 
-def _refusal(what: str, file: Path, holder: Holder | None, *, known_to_run: bool) -> str:
-    who = holder or f"another run (which holds {file})"
+def _refusal(place: str, file: Path, owner: LockOwner | None, *, locked: bool) -> str:
     ways = ["wait for it (--wait)"]
-    if not known_to_run:
-        ways.append(f"remove {file} if it has ended, which cannot be seen from here")
-    elif holder is not None and not holder.is_elsewhere:
-        ways.append(f"stop it (kill -INT {holder.pid})")
-    ways.append(f"give this run a place of its own (--set {what.partition('=')[0]}=...)")
+    if not locked:
+        ways.append(f"remove {file} if it has ended, which is not visible from here")
+    elif owner is not None and not owner.is_remote:
+        ways.append(f"stop it (kill -INT {owner.pid})")
+    who = owner or f"another run (which holds {file})"
     return (
-        f"{what}: {who} is at work there. Two runs would take each other's models: "
-        f"{', '.join(ways[:-1])}, or {ways[-1]}."
+        f"{place}: {who} is running there. Concurrent runs would overwrite each other's models: "
+        f"{', '.join(ways)}, or use another place "
+        f"(--set {place.partition('=')[0]}=...)."
     )
 
 
-def _boot() -> str:
+def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

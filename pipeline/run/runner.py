@@ -28,7 +28,7 @@ from pipeline.report.summary_file import summary_of, write_summary
 from pipeline.run import logs
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.cache_keys import keys_without_places
-from pipeline.run.folder_lock import Holder, InUse, only_run
+from pipeline.run.folder_lock import AlreadyRunning, LockOwner, exclusive_run
 from pipeline.run.interrupts import interrupts_kept
 from pipeline.run.next_steps import show_next_steps
 from trainer_module import prepare_process
@@ -74,9 +74,9 @@ def run(
         "metadata.path": config.metadata_path,
     }
     try:
-        with only_run(Holder.this(command(), file), places, wait=wait, say=say):
+        with exclusive_run(LockOwner.current(command(), file), places, wait=wait, say=say):
             return _run_alone(config, out, file=file, verbose=verbose)
-    except InUse as refusal:
+    except AlreadyRunning as refusal:
         print(refusal, file=sys.stderr)
         return exit_codes.IN_USE
 

@@ -1,33 +1,35 @@
-"""One run at a time in an output folder: real processes that hold, die, fork and wait."""
+"""One run at a time in an output folder: real processes that hold a lock, die, fork and wait."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import portalocker
 import pytest
 
 from pipeline.cli import cli
 from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
 from pipeline.run import folder_lock
-from pipeline.run.folder_lock import Holder, InUse, lock_file, only_run
+from pipeline.run.folder_lock import AlreadyRunning, LockOwner, exclusive_run, lock_file
 
-# Holds what it is told to until a line comes in; with "fork", a child outlives it by a minute.
+# Holds a lock until it reads a line; with "fork", a child outlives it by a minute.
 SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
-from pipeline.run.folder_lock import Holder, only_run
+from pipeline.run.folder_lock import LockOwner, exclusive_run
 field, path, how = sys.argv[1:]
-with only_run(Holder.this("the other run", Path("other.yaml")), {field: Path(path)}):
+with exclusive_run(LockOwner.current("the other run", Path("other.yaml")), {field: Path(path)}):
     child = os.fork() if how == "fork" else None
     if child == 0:
         os.closerange(0, 3)
@@ -36,11 +38,11 @@ with only_run(Holder.this("the other run", Path("other.yaml")), {field: Path(pat
     print(child, flush=True)
     sys.stdin.readline()
 """
-ME = Holder.this("this run")
+ME = LockOwner.current("this run")
 
 
 class Other:
-    """Another run's process, which has its lock."""
+    """The process of another run, which holds its lock."""
 
     def __init__(self, field: str, path: Path, how: str = "hold"):
         self.process = subprocess.Popen(
@@ -53,11 +55,11 @@ class Other:
         self.child = self.process.stdout.readline().strip()
 
     def end(self) -> None:
-        self.process.communicate("\n", timeout=20)
+        self.process.communicate("\n", timeout=60)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -77,56 +79,54 @@ def other() -> Iterator[Callable[..., Other]]:
 
 
 def holds(folder: Path, **options: Any) -> list[str]:
-    """Takes the lock of a folder and gives it back; what was said meanwhile."""
+    """Acquire and release the lock of a folder; return the lines that were printed meanwhile."""
     said: list[str] = []
-    with only_run(ME, {"output.folder": folder}, say=said.append, **options):
+    with exclusive_run(ME, {"output.folder": folder}, say=said.append, **options):
         assert json.loads(lock_file(folder).read_text())["pid"] == os.getpid()
     assert lock_file(folder).read_text() == ""
     return said
 
 
-def test_a_run_in_a_folder_in_use_is_refused_by_the_name_of_its_holder(
+def test_a_second_run_exits_with_code_4_and_names_the_owner(
     write: Any, other: Any, capsys: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()
     first = other("output.folder", tmp_path / "out")
     config = str(write())
     assert cli.main(["run", "--config", config]) == exit_codes.IN_USE == 4
-    told = capsys.readouterr().err
-    assert re.fullmatch(
-        rf"output\.folder={tmp_path}/out: process {first.process.pid} \(started "
-        rf"\d{{4}}-\d\d-\d\d [\d:]{{8}} [+-]\d{{4}}, of {os.getcwd()}/other\.yaml: "
-        r"`the other run`\) is at work there\. Two runs would take each other's models: wait for "
-        rf"it \(--wait\), stop it \(kill -INT {first.process.pid}\), or give this run a place of "
-        r"its own \(--set output\.folder=\.\.\.\)\.\n",
-        told,
-    ), told
-    # A folder of its own does not help where the store is the other's.
+    error = capsys.readouterr().err
+    pid = first.process.pid
+    assert error.startswith(f"output.folder={tmp_path}/out: process {pid} (started ")
+    assert re.search(r"started \d{4}-\d\d-\d\d [\d:]{8} [+-]\d{4}", error)
+    for fact in (f"{os.getcwd()}/other.yaml", "`the other run`"):
+        assert fact in error
+    for way in ("(--wait)", f"(kill -INT {pid})", "(--set output.folder=...)"):
+        assert way in error
+    # Another folder does not help if the metadata store is in use.
     first.end()
     first = other("metadata.path", tmp_path / "out" / "metadata.sqlite")
     changes = ["output.folder=elsewhere", "metadata.path=out/metadata.sqlite"]
     overrides = [f"--set={change}" for change in changes]
     assert cli.main(["run", "--config", config, *overrides]) == exit_codes.IN_USE
-    told = capsys.readouterr().err
-    assert told.startswith(
-        f"metadata.path={tmp_path}/out/metadata.sqlite: process {first.process}".partition("<")[0]
-    )
-    assert "(--set metadata.path=...)" in told
+    error = capsys.readouterr().err
+    pid = first.process.pid
+    assert error.startswith(f"metadata.path={tmp_path}/out/metadata.sqlite: process {pid} ")
+    assert "(--set metadata.path=...)" in error
     assert not list(tmp_path.glob("*/logs"))
 
 
-def test_a_lock_that_was_given_back_says_nothing(other: Any, tmp_path: Path) -> None:
+def test_a_released_lock_leaves_no_note(other: Any, tmp_path: Path) -> None:
     other("output.folder", tmp_path).end()
     assert holds(tmp_path) == []
     assert holds(tmp_path) == []
 
 
-def test_the_lock_of_a_killed_run_is_taken_with_a_word_on_it(other: Any, tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_run_is_taken_with_a_note(other: Any, tmp_path: Path) -> None:
     killed = other("output.folder", tmp_path)
     killed.kill()
     (said,) = holds(tmp_path)
     assert said.startswith(
-        f"Note: output.folder={tmp_path} was in use by process {killed.process.pid}"
+        f"Note: output.folder={tmp_path} was used by process {killed.process.pid}"
     )
     assert "was killed; its finished nodes are cached" in said
     assert holds(tmp_path) == []
@@ -150,71 +150,111 @@ def test_the_next_run_waits(other: Any, tmp_path: Path, monkeypatch: pytest.Monk
         said.append(line)
         first.end()
 
-    with only_run(ME, {"output.folder": tmp_path}, wait=True, say=say):
+    with exclusive_run(ME, {"output.folder": tmp_path}, wait=True, say=say):
         assert first.process.returncode == 0
     (line,) = said
     assert line.startswith(waiting)
-    assert line.endswith("is at work there.")
+    assert line.endswith("is running there.")
 
 
-def test_another_machines_lock_is_told_as_such(tmp_path: Path) -> None:
-    """Its words lie there, and a file system that shares no locks shows none."""
-    there = Holder(77, "node-b", "another-boot", "2026-01-02 03:04:05 +0000", "its run")
+def test_the_lock_of_another_machine_is_refused(tmp_path: Path) -> None:
+    """Its record is there, but a file system that shares no locks shows the file as unlocked."""
+    there = LockOwner(77, "node-b", "another-boot", "2026-01-02 03:04:05 +0000", "its run")
     file = lock_file(tmp_path)
     file.write_text(json.dumps(there.__dict__))
-    with pytest.raises(InUse) as refusal:
+    with pytest.raises(AlreadyRunning) as refusal:
         holds(tmp_path)
     assert "process 77 on host node-b (started 2026-01-02 03:04:05 +0000: `its run`)" in str(
         refusal.value
     )
-    assert f"remove {file} if it has ended, which cannot be seen from here" in str(refusal.value)
+    assert f"remove {file} if it has ended" in str(refusal.value)
     file.unlink()
     assert holds(tmp_path) == []
 
 
-def test_after_a_new_start_of_this_machine_nothing_is_held(tmp_path: Path) -> None:
-    before = Holder(1, ME.host, "the boot before", "2026-01-02 03:04:05 +0000", "its run")
+def test_a_record_from_before_a_reboot_is_stale(tmp_path: Path) -> None:
+    before = LockOwner(1, ME.host, "the boot before", "2026-01-02 03:04:05 +0000", "its run")
     lock_file(tmp_path).write_text(json.dumps(before.__dict__))
     (said,) = holds(tmp_path)
-    assert "was in use by process 1 (started" in said
+    assert "was used by process 1 (started" in said
 
 
 @pytest.mark.parametrize("words", ["", "{", "[]", '{"pid": 3}'])
-def test_words_that_say_nothing_hinder_nobody(tmp_path: Path, words: str) -> None:
+def test_an_incomplete_record_is_ignored(tmp_path: Path, words: str) -> None:
     lock_file(tmp_path).write_text(words)
     assert holds(tmp_path) == []
 
 
-def test_where_there_are_no_locks_it_is_said(
+def test_a_file_system_without_locks_gives_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def without_locks(descriptor: int, operation: int) -> None:
-        raise OSError(folder_lock.errno.ENOLCK, "No locks available")
+        raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(folder_lock.fcntl, "flock", without_locks)
+    monkeypatch.setattr(portalocker.portalocker, "LOCKER", without_locks)
     said: list[str] = []
-    with only_run(ME, {"output.folder": tmp_path}, say=said.append):
+    with exclusive_run(ME, {"output.folder": tmp_path}, say=said.append):
         pass
     (line,) = said
-    assert "its file system has no locks (No locks available): see to it that no other run" in line
+    assert "no locks" in line
+    assert "No locks available" in line
+
+    def failing(descriptor: int, operation: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(portalocker.portalocker, "LOCKER", failing)
+    with (
+        pytest.raises(ConfigError, match=r"cannot lock .*Input/output error"),
+        exclusive_run(ME, {"output.folder": tmp_path}),
+    ):
+        pass
 
 
-def test_of_many_that_ask_at_once_one_holds(tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / ".run.lock").mkdir()
+    with (
+        pytest.raises(ConfigError, match=r"output\.folder=.*\.run\.lock"),
+        exclusive_run(ME, {"output.folder": tmp_path}),
+    ):
+        pass
+
+
+def test_a_removed_lock_file_is_created_again(other: Any, tmp_path: Path) -> None:
+    """The owner keeps a lock on a file without a name: the next run must not join its lock."""
+    first = other("output.folder", tmp_path)
+    lock_file(tmp_path).unlink()
+    assert holds(tmp_path) == []
+    first.end()
+    assert holds(tmp_path) == []
+
+
+def test_one_of_many_simultaneous_runs_holds_the_lock(tmp_path: Path) -> None:
     script = (
-        "import sys, time\n"
+        "import sys\n"
         "from pathlib import Path\n"
-        "from pipeline.run.folder_lock import Holder, InUse, only_run\n"
-        "time.sleep(max(0, float(sys.argv[2]) - time.time()))\n"
+        "from pipeline.run.folder_lock import AlreadyRunning, LockOwner, exclusive_run\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.readline()\n"
         "try:\n"
-        "    with only_run(Holder.this('x'), {'output.folder': Path(sys.argv[1])}):\n"
-        "        time.sleep(2)\n"
-        "        print('held')\n"
-        "except InUse as error:\n"
-        "    print(error)\n"
+        "    with exclusive_run(LockOwner.current('x'), {'output.folder': Path(sys.argv[1])}):\n"
+        "        print('held', flush=True)\n"
+        "        sys.stdin.readline()\n"
+        "except AlreadyRunning as error:\n"
+        "    print(error, flush=True)\n"
     )
-    at = str(time.time() + 1.5)
-    command = [sys.executable, "-c", script, str(tmp_path), at]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(5)]
-    printed = [process.communicate(timeout=30)[0] for process in processes]
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(5)
+    ]
+    pipes = [(process.stdin, process.stdout) for process in processes]
+    assert all(out is not None and out.readline() == "ready\n" for _, out in pipes)
+    for to, _ in pipes:
+        assert to is not None
+        to.write("go\n")
+        to.flush()
+    printed = [out.readline() for _, out in pipes if out is not None]
+    for process in processes:
+        process.communicate("end\n", timeout=60)
     (winner,) = (p.pid for p, text in zip(processes, printed, strict=True) if text == "held\n")
     assert sum(f": process {winner} (started " in text for text in printed) == 4
