@@ -1,8 +1,11 @@
-"""Public names that need an extra: where it is not installed, the error says which one."""
+"""Names that need a package of an extra; without it, the error names the extra."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import lazy_loader
 
@@ -25,16 +28,37 @@ def attach_stub(
     import_name, list_names, names = lazy_loader.attach_stub(package, filename)
 
     def get(name: str) -> object:
-        try:
+        with _naming_extra(f"{package}.{name}", extra):
             return import_name(name)
-        except ModuleNotFoundError as error:
-            missing = (error.name or "").partition(".")[0]
-            if missing in _PACKAGES:
-                raise
-            raise ModuleNotFoundError(
-                f"{package}.{name} needs {missing}, which is not installed: "
-                f"pip install 'tfx-largebatch[{extra}]'",
-                name=error.name,
-            ) from error
 
     return get, list_names, names
+
+
+def load(module: str, name: str, *, extra: str) -> Any:
+    """Return the attribute of a module of another package.
+
+    Args:
+        module: Dotted name of the module.
+        name: Name of the attribute.
+        extra: The extra of this project that brings the package.
+
+    Raises:
+        ModuleNotFoundError: A package that the module imports is not installed.
+    """
+    with _naming_extra(f"{module.partition('.')[0]}.{name}", extra):
+        return getattr(importlib.import_module(module), name)
+
+
+@contextlib.contextmanager
+def _naming_extra(what: str, extra: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in _PACKAGES:
+            raise
+        raise ModuleNotFoundError(
+            f"{what} needs {missing}, which is not installed: "
+            f"pip install 'tfx-largebatch[{extra}]'",
+            name=error.name,
+        ) from error
