@@ -67,8 +67,8 @@ flink-stop: setup  ## end it
 golden: setup  ## write the golden files of compiled pipelines anew; read the change
 	@WRITE_GOLDEN=1 $(BIN)/python -m pytest -q -k golden tests/pipeline/targets
 
-lint: setup  ## ruff and pyright
-	@failed=0; for check in "ruff check ." "ruff format --check ." pyright; do \
+lint: setup  ## ruff, pyright, and the words of the pages and the code
+	@failed=0; for check in "ruff check ." "ruff format --check ." codespell pyright; do \
 		echo "== $$check"; $(BIN)/$$check || failed=1; \
 	done; exit $$failed
 

@@ -1,4 +1,4 @@
-"""What the command line's exit codes mean: for scripts, and for `run --help`."""
+"""What the command line's exit codes mean: for scripts, and for `--help`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ OF_A_RUN = {
     WRONG_INPUT: "the YAML, the data or the arguments are wrong; no node has run",
     NOT_BLESSED: "every node ran, and the model fails a threshold: it is not pushed",
     IN_USE: "another run uses output.folder or metadata.path; no node has run",
-    INTERRUPTED: "interrupted; the same command goes on",
+    INTERRUPTED: "interrupted; the same command continues",
 }
-"""What `run` ends with."""
+"""Exit codes of `run`."""
 
 OF_SUBMIT = {
     DONE: "a run or schedule was started; with --wait: all nodes ran, no model was refused",
-    FAILED: "with --wait: a node failed, the run was stopped, or the platform answers no more",
+    FAILED: "with --wait: a node failed, the run was stopped, or the platform stopped answering",
     WRONG_INPUT: "the YAML, the arguments, host or credentials are wrong; no run was started",
-    NOT_BLESSED: "with --wait: every node ran, and the model fails a threshold (Vertex tells it)",
-    INTERRUPTED: "interrupted; a run that was started goes on",
+    NOT_BLESSED: "with --wait: every node ran, and the model fails a threshold (Vertex reports it)",
+    INTERRUPTED: "interrupted; a run that was started continues",
 }
-"""What `submit` ends with."""
+"""Exit codes of `submit`."""

@@ -86,6 +86,29 @@ def test_pipeline_commands(line, taxi, readme_command, request, tmp_path):
         assert re.search(r"^ +1 +[01] +0\.\d{4} +0\.\d{4}$", result.output, flags=re.MULTILINE)
 
 
+def words(line: str) -> list[str]:
+    """The line without numbers, units of time and folders, which differ from run to run."""
+    found = re.findall(r"[A-Za-z_]\S*|≥|>", line)
+    return [word for word in found if "output" not in word and word not in ("min", "s")]
+
+
+@pytest.mark.slow
+def test_the_shortened_output_is_printed_by_a_run(taxi):
+    (block,) = re.findall(r"```\n(\[10/10\].*?)```", README, flags=re.DOTALL)
+    shown = block.splitlines()
+    assert len(shown) == 12
+    lines = [line.replace(str(taxi.folder), "output") for line in taxi.result.output.splitlines()]
+    printed = {tuple(words(line)): line for line in lines}
+    assert [line for line in shown if tuple(words(line)) not in printed] == []
+    for line in shown:
+        if line.startswith(("all rows", "a constant", "a linear model")):
+            expected, got = (
+                [float(n) for n in re.findall(r"0\.\d+", text)]
+                for text in (line, printed[tuple(words(line))])
+            )
+            assert got == pytest.approx(expected, abs=0.02)
+
+
 @pytest.mark.slow
 def test_python_reuses_the_trainer():
     from tfx import v1 as tfx
