@@ -54,3 +54,16 @@ def test_every_section_that_is_cited_exists():
 )
 def test_a_section_that_does_not_exist_is_found(page, section):
     assert not is_there(page, section)
+
+
+def test_the_version_is_that_of_the_newest_release():
+    (version,) = re.findall(
+        r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    citation = (ROOT / "CITATION.cff").read_text()
+    releases = re.findall(
+        r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
+    assert releases[0][0] == version
+    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [version]
+    assert re.findall(r"^date-released: (.+)$", citation, re.MULTILINE) == [releases[0][1]]
