@@ -38,9 +38,9 @@ from .loop.callbacks.tensorboard import TensorBoardScalars as TensorBoardScalars
 from .devices.strategies import create_strategy as create_strategy
 from .parameter_server.parameter_server_step import ParameterServerStep as ParameterServerStep
 from .launch import launch as launch
-from .devices.launch import WorkersFailed as WorkersFailed
+from .devices.local_cluster import WorkersFailed as WorkersFailed
 from .devices.rendezvous import WorkerLost as WorkerLost
-from .devices.crew import Disagreement as Disagreement
+from .devices.worker_group import Disagreement as Disagreement
 
 # Find settings
 from .memory.micro_batch_size import find_micro_batch_size as find_micro_batch_size

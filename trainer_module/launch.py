@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from trainer_module.devices.launch import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 _HELP = """\
 Runs a program as several workers on this machine, as a cluster would: each process gets TF_CONFIG

@@ -17,7 +17,7 @@ from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig, roles
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.data.label_scale import LabelScale, find_label_scale
-from trainer_module.devices.multi_worker import crew_of, is_multi_worker
+from trainer_module.devices.multi_worker import is_multi_worker, worker_group
 from trainer_module.loop.callbacks import (
     Callback,
     EarlyStopping,
@@ -89,13 +89,15 @@ def train(
         Disagreement: Workers have other settings, code or data.
     """
     config = plan.config
-    crew = crew_of(strategy)
+    workers = worker_group(strategy)
     servers = strategy if isinstance(strategy, tf.distribute.ParameterServerStrategy) else None
     if servers is not None:
         check_for_servers(config)
         strategy = tf.distribute.get_strategy()  # all that the chief itself computes
-    if crew.size > 1:
-        crew.agree("settings, code and data", _facts(config, data.train, summary))
+    if workers.size > 1:
+        workers.assert_same_on_all_workers(
+            "settings, code and data", _facts(config, data.train, summary)
+        )
     context = model_context(config, data, summary)
     class_weight = find_class_weights(context, data, summary)
     if class_weight != config.class_weight:
@@ -134,7 +136,7 @@ def train(
     run_record = None
     if checkpoint_dir is not None:
         facts = _facts(config, examples, summary)
-        run_record = run_folder(checkpoint_dir, facts, makes=crew.is_chief)
+        run_record = run_folder(checkpoint_dir, facts, makes=workers.is_chief)
     shuffle_buffer_rows = min(config.shuffle_buffer_rows, summary.rows)
     if config.optimizer.learning_rate == "auto":
         plan = with_learning_rate(
@@ -168,7 +170,7 @@ def train(
             # How the rows are cut into batches and over workers says nothing of the run.
             data_facts={"files": files_identity(data.eval_files)},
         )
-    scalars_dir = run_dir if config.tensorboard and crew.is_chief else None
+    scalars_dir = run_dir if config.tensorboard and workers.is_chief else None
     callbacks = [
         progress or ProgressLog(),
         *_callbacks(config, model, scalars_dir, strategy, has_eval=evaluate is not None),

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pipeline.targets.argument_length import refuse_long_arguments
 from pipeline.targets.throwaway_environment import make_environment
 from trainer_module.devices.gpu_check import REPLAY
-from trainer_module.devices.launch import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 _TIMED_OUT = 124  # of coreutils' timeout
 _GRACE_SECONDS = 10.0

@@ -27,7 +27,7 @@ from pipeline.targets.entry_point import INVOCATION
 from pipeline.targets.tfjob import MANIFEST, WORKER, pools_of
 from pipeline.targets.tfjob_client import TASK_LABEL, Cluster, JobClient, JobError, Result
 from pipeline.targets.tfjob_worker import LAUNCHER_POD, RESULT
-from trainer_module.devices.launch import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 _RESULT_FILE = "tfjob_result.json"
 # A pod's name is this, a role and a number: of 63 characters at most.

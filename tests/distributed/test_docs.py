@@ -10,7 +10,7 @@ import pytest
 from on_workers import environment
 
 from trainer_module.config import TrainerConfig
-from trainer_module.devices.launch import launch
+from trainer_module.devices.local_cluster import launch
 
 pytestmark = pytest.mark.distributed
 

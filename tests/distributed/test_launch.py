@@ -1,4 +1,4 @@
-"""Processes of a cluster on this machine: `trainer_module.devices.launch` and its command line.
+"""Processes of a cluster on this machine: `trainer_module.launch` and its command line.
 
 The programs here are plain Python, so that a test takes no longer than what it waits for.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer_module.devices.launch import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 pytestmark = pytest.mark.distributed
 

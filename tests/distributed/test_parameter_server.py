@@ -10,7 +10,7 @@ import sys
 import pytest
 from on_workers import HERE, command, environment, told_by
 
-from trainer_module.devices.launch import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 pytestmark = pytest.mark.distributed
 

@@ -19,7 +19,7 @@ from on_workers import HERE, command, environment, on_workers
 from trains import fn_args
 
 from trainer_module import run_fn
-from trainer_module.devices.launch import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 pytestmark = pytest.mark.distributed
 
@@ -213,4 +213,4 @@ def test_a_worker_killed_while_training_ends_the_other_in_words(packed, tmp_path
     (other,) = caught.value.failed[1:]
     assert (other.name, other.code) == ("worker 0", 75)
     assert any("WorkerLost: worker 1 (127.0.0.1:" in line for line in other.tail)
-    assert any("has gone: its process ended" in line for line in other.tail)
+    assert any("is lost: its process ended" in line for line in other.tail)

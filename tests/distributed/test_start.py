@@ -136,7 +136,7 @@ def test_another_program_on_a_workers_port(kind, number):
     code, words = found[1 - number]
     assert code in (1, 75)
     if number == 0:
-        assert f"worker 0 (127.0.0.1:{port}) did not begin with worker 1" in words
+        assert f"worker 0 (127.0.0.1:{port}) did not start with worker 1" in words
         assert "what listens there is no chief" in words
     else:
         assert f"worker 1 (127.0.0.1:{port}) failed: ValueError: cannot listen" in words
@@ -149,7 +149,7 @@ def test_callers_that_are_no_workers_keep_no_worker_waiting():
     calls: list[socket.socket] = []
 
     def call(over: threading.Event) -> None:
-        sayings = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\n", b'{"crew": 1}\n', b"{"]
+        sayings = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\n", b'{"workers": 1}\n', b"{"]
         while not over.is_set():
             for saying in sayings:
                 with contextlib.suppress(OSError):
@@ -196,7 +196,7 @@ def test_a_wrong_tf_config_ends_its_worker_and_the_other_names_it(wrong, message
     assert own == other == 1
     assert message in own_words
     assert "is not a cluster and a task" in own_words
-    assert f"worker 1 ({two[1]}) did not come within {TIMEOUT:g} s" in words
+    assert f"worker 1 ({two[1]}) did not start within {TIMEOUT:g} s" in words
 
 
 @pytest.mark.parametrize("milliseconds", [0, 100, 200])
@@ -209,7 +209,7 @@ def test_a_worker_that_is_killed_right_after_all_have_met(milliseconds):
     assert found[1][0] == -9
     code, words = found[0]
     assert code == 75, words
-    assert f"worker 1 ({addresses[1]}) has gone: its process ended; see its log." in words
+    assert f"worker 1 ({addresses[1]}) is lost: its process ended; see its log." in words
 
 
 @pytest.mark.parametrize("role", ["worker", "ps"])
@@ -223,7 +223,7 @@ def test_another_program_on_the_port_of_a_served_task(role):
     for code, _ in found:
         assert code == 1
     assert f"{role} 0 (127.0.0.1:{port})" in found[0][1]
-    assert f"did not come within {TIMEOUT:g} s" in found[0][1]
+    assert f"did not start within {TIMEOUT:g} s" in found[0][1]
     assert f"cannot listen on 127.0.0.1:{port}" in found[1][1]
 
 
@@ -233,4 +233,4 @@ def test_another_program_on_the_port_of_the_chief_of_servers():
         cluster = {"chief": [f"127.0.0.1:{port}"], "worker": [worker], "ps": [server]}
         ((code, words),) = ended([config(cluster, 0, "worker")], "serves")
     assert code == 1
-    assert f"the chief (127.0.0.1:{port}) did not come within {TIMEOUT:g} s" in words
+    assert f"the chief (127.0.0.1:{port}) did not start within {TIMEOUT:g} s" in words

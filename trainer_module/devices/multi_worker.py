@@ -1,4 +1,4 @@
-"""One strategy over the devices of several processes: MultiWorkerMirroredStrategy and our crew."""
+"""One strategy over several processes: MultiWorkerMirroredStrategy on a `WorkerGroup`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from absl import logging
 from tensorflow.python.distribute import collective_all_reduce_strategy
 from tensorflow.python.eager import context as eager_context
 
-from trainer_module.devices.crew import ALONE, Crew, current_crew, join_crew
+from trainer_module.devices.worker_group import (
+    SINGLE_PROCESS,
+    WorkerGroup,
+    connect_workers,
+    current_workers,
+)
 
 Communication = Literal["auto", "ring", "nccl"]
 COMMUNICATIONS: tuple[Communication, ...] = ("auto", "ring", "nccl")
@@ -35,8 +40,8 @@ def multi_worker_strategy(
     Args:
         logical_devices: Of each process, without GPUs; None is those that are configured.
         communication: "ring", "nccl", or "auto": ring on CPUs, TensorFlow's choice on GPUs.
-        start_timeout_seconds: See `join_crew`.
-        worker_timeout_seconds: See `join_crew`.
+        start_timeout_seconds: See `connect_workers`.
+        worker_timeout_seconds: See `connect_workers`.
 
     Raises:
         Disagreement: Workers have other versions, devices or ways to communicate.
@@ -49,12 +54,12 @@ def multi_worker_strategy(
             "trainer.communication='nccl' is between GPUs, and TensorFlow sees none here: use "
             "'ring' or 'auto'."
         )
-    crew = join_crew(
+    workers = connect_workers(
         start_timeout_seconds=start_timeout_seconds, worker_timeout_seconds=worker_timeout_seconds
     )
-    with crew.telling():
+    with workers.reporting_failures():
         devices = None if gpus else logical_devices or _configured_devices()
-        crew.agree(
+        workers.assert_same_on_all_workers(
             "software and devices",
             {
                 "tensorflow": tf.__version__,
@@ -67,12 +72,12 @@ def multi_worker_strategy(
         key = (devices, communication)
         if key not in _made:
             _made[key] = _strategy(devices, _implementation(communication, on_gpus=bool(gpus)))
-            crew.when_lost(_abort_collectives)
+            workers.on_worker_lost(_abort_collectives)
     strategy = _made[key]
     logging.info(
         "Worker %d of %d, with %d of %d replicas",
-        crew.number,
-        crew.size,
+        workers.number,
+        workers.size,
         len(strategy.extended.worker_devices),
         strategy.num_replicas_in_sync,
     )
@@ -86,21 +91,21 @@ def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
     ) and strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
 
 
-def crew_of(strategy: tf.distribute.Strategy) -> Crew:
-    """Returns the workers that a strategy is over: `ALONE` for one.
+def worker_group(strategy: tf.distribute.Strategy) -> WorkerGroup:
+    """Returns the workers that a strategy is over: `SINGLE_PROCESS` for one.
 
     Raises:
         ValueError: There are several, and they do not know each other as ours do.
     """
     if not is_multi_worker(strategy):
-        return ALONE
-    if current_crew().size == 1:
+        return SINGLE_PROCESS
+    if current_workers().size == 1:
         raise ValueError(
             "the strategy has several workers and was not made by create_strategy, which lets them "
             "agree on what is not a collective (who writes, when to stop): use "
             'trainer_module.create_strategy("multi_worker").'
         )
-    return current_crew()
+    return current_workers()
 
 
 def _strategy(devices: int | None, implementation: Any) -> tf.distribute.Strategy:

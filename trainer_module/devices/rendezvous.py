@@ -1,9 +1,9 @@
-"""How the workers of a job find each other: by the chief's own address in TF_CONFIG.
+"""Connect the workers of a job through the chief's own address in TF_CONFIG.
 
-The chief listens on its address before TensorFlow's server does. The connections that workers make
-to it last: only the listening ends, and Linux lets TensorFlow's server listen on a port that has
-connections and no listener, where both sides set SO_REUSEADDR, as it does. So no second port has
-to be configured, opened or guessed.
+The chief listens on its address before TensorFlow's server does, accepts the workers and stops
+listening; the connections stay open. Linux lets TensorFlow's server listen on a port that has
+connections and no listener if both sides set SO_REUSEADDR, as TensorFlow does. So no second port
+has to be configured, opened or guessed.
 """
 
 from __future__ import annotations
@@ -16,40 +16,47 @@ import socket
 import time
 from typing import Any
 
-from trainer_module.devices.callers import PROTOCOL, SECONDS_FOR_HELLO, Callers, read, send
 from trainer_module.devices.cluster import Cluster
+from trainer_module.devices.messages import (
+    PROTOCOL,
+    SECONDS_FOR_HELLO,
+    Message,
+    PendingConnections,
+    read,
+    send,
+)
 
 _SECONDS_BETWEEN_TRIES = 0.2
 
 
 class WorkerLost(RuntimeError):
-    """A worker never came, has gone or failed: training cannot go on without it."""
+    """A worker failed, ended or never connected: training cannot continue without it."""
 
 
 def worker_name(number: int, cluster: Cluster) -> str:
-    """Returns "chief" or "worker 1", as the launcher and TF_CONFIG call it, with its address."""
+    """Return "chief" or "worker 1", as in TF_CONFIG and the launcher's output, and its address."""
     role, index, address = cluster.workers[number]
     return f"{'chief' if role == 'chief' else f'{role} {index}'} ({address})"
 
 
-def meet(cluster: Cluster, timeout_seconds: float) -> dict[int, socket.socket]:
-    """Returns a connection to each other worker on the chief, to the chief on others.
+def connect_all(cluster: Cluster, timeout_seconds: float) -> dict[int, socket.socket]:
+    """Return connections by worker number: to all others on the chief, to the chief on the others.
 
     Raises:
-        WorkerLost: Not all came in time; who is missing is named on each that did.
-        ValueError: Their TF_CONFIGs are of different clusters.
+        WorkerLost: Not all workers connected in time; the message names the missing ones.
+        ValueError: The workers have different clusters in TF_CONFIG.
     """
     deadline = time.monotonic() + timeout_seconds
     if cluster.number == 0:
-        return _gather(cluster, deadline, timeout_seconds)
-    return {0: _join(cluster, deadline, timeout_seconds)}
+        return _accept_workers(cluster, deadline, timeout_seconds)
+    return {0: _connect_to_chief(cluster, deadline, timeout_seconds)}
 
 
 def check_own_port(cluster: Cluster) -> None:
-    """Checks that TensorFlow's server can listen on the address of this task.
+    """Check that TensorFlow's server can listen on the address of this task.
 
     Raises:
-        ValueError: Another program has the port.
+        ValueError: Another program uses the port.
     """
     try:
         _listen(cluster.addresses[cluster.role][cluster.index], "").close()
@@ -59,30 +66,35 @@ def check_own_port(cluster: Cluster) -> None:
             raise ValueError(str(error)) from error
 
 
-def _gather(cluster: Cluster, deadline: float, timeout_seconds: float) -> dict[int, socket.socket]:
+def _accept_workers(
+    cluster: Cluster, deadline: float, timeout_seconds: float
+) -> dict[int, socket.socket]:
     found: dict[int, socket.socket] = {}
     processes: dict[int, Any] = {}
     chief = cluster.workers[0][2]
     try:
-        with _listen(chief, _interface(chief)) as listener, Callers(listener) as callers:
+        with _listen(chief, _interface(chief)) as listener, PendingConnections(listener) as pending:
             while missing := [n for n in range(1, len(cluster.workers)) if n not in found]:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     names = ", ".join(worker_name(number, cluster) for number in missing)
                     raise WorkerLost(
-                        f"{names} did not come within {timeout_seconds:g} s "
+                        f"{names} did not start within {timeout_seconds:g} s "
                         "(trainer.start_timeout_seconds): see its log, whether it started at all, "
                         "and whether it reaches "
                         f"{chief}; then start all workers again."
                     )
-                for connection, hello in callers.wait(left):
-                    number, process = _welcome(connection, hello, cluster), hello.get("process")
+                for connection, hello in pending.wait(left):
+                    number, process = (
+                        _accept_worker(connection, hello, cluster),
+                        hello.get("process"),
+                    )
                     if number in found and process != processes[number] and _is_open(found[number]):
-                        found[-1] = connection  # gets the message, too
+                        found[-1] = connection  # so that it gets the error, too
                         raise ValueError(
                             _same_task_message(number, cluster, processes[number], process)
                         )
-                    if number in found:  # it has called again, or was started again
+                    if number in found:  # it connected again, or was restarted
                         found[number].close()
                     found[number], processes[number] = connection, process
     except BaseException as error:
@@ -94,26 +106,26 @@ def _gather(cluster: Cluster, deadline: float, timeout_seconds: float) -> dict[i
         raise
     for connection in found.values():
         connection.setblocking(True)
-        with contextlib.suppress(OSError):  # it is gone already: its reader reports that
+        with contextlib.suppress(OSError):  # lost already: its reader reports it
             send(connection, {"start": True})
     return found
 
 
-def _welcome(connection: socket.socket, hello: dict[str, Any], cluster: Cluster) -> int:
-    """Returns the number of the worker that called, or raises for one of another cluster."""
+def _accept_worker(connection: socket.socket, hello: Message, cluster: Cluster) -> int:
+    """Return the number of the worker; raise an error if it has another cluster."""
     theirs = [tuple(worker) for worker in hello["workers"]]
     number = int(hello["number"])
     if theirs != list(cluster.workers):
-        words = (
+        message = (
             f"worker number {number} has a TF_CONFIG with {len(theirs)} workers "
             f"({', '.join(address for *_, address in theirs)}), the chief one with "
             f"{len(cluster.workers)} ({', '.join(address for *_, address in cluster.workers)}): "
             "give all the same cluster."
         )
         with contextlib.suppress(OSError):
-            send(connection, {"refused": words})
+            send(connection, {"refused": message})
         connection.close()
-        raise ValueError(words)
+        raise ValueError(message)
     return number
 
 
@@ -125,7 +137,7 @@ def _same_task_message(number: int, cluster: Cluster, first: Any, second: Any) -
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """Returns whether the other side still has the connection, on which it says nothing yet."""
+    """Whether the other side still has the connection, on which it has sent nothing more."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
     except BlockingIOError:
@@ -134,7 +146,7 @@ def _is_open(connection: socket.socket) -> bool:
         return False
 
 
-def _join(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.socket:
+def _connect_to_chief(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.socket:
     host, _, port = cluster.workers[0][2].rpartition(":")
     hello = {
         "crew": PROTOCOL,
@@ -142,7 +154,7 @@ def _join(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.s
         "workers": cluster.workers,
         "process": f"process {os.getpid()} of {socket.gethostname()}",
     }
-    seen = "no one listens there"
+    seen = "nothing listens there"
     while (left := deadline - time.monotonic()) > 0:
         try:
             connection = socket.create_connection((host.strip("[]"), int(port)), timeout=left)
@@ -151,14 +163,14 @@ def _join(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.s
             time.sleep(_SECONDS_BETWEEN_TRIES)
             continue
         answer = None
-        # A port of one's own machine where no one listens may connect to itself.
+        # A connection to a free port of this machine may connect to itself.
         if connection.getsockname() != connection.getpeername():
             with contextlib.suppress(OSError):
                 send(connection, hello)
                 answer = read(connection, min(SECONDS_FOR_HELLO, left))
                 if answer is not None and "heard" in answer:
-                    # The chief, which has begun at the latest now, gives up first and says for
-                    # whom.
+                    # The chief, which started at the latest now, times out first and names the
+                    # missing workers.
                     answer = read(connection, timeout_seconds + SECONDS_FOR_HELLO)
         if answer is not None and "start" in answer:
             connection.settimeout(None)
@@ -168,21 +180,19 @@ def _join(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.s
             raise ValueError(answer["refused"])
         if answer is not None and "lost" in answer:
             raise WorkerLost(answer["lost"])
-        seen = (
-            "what listens there is no chief that begins a training: another program, or another run"
-        )
+        seen = "another program or another run listens there"
         time.sleep(_SECONDS_BETWEEN_TRIES)
     raise WorkerLost(
-        f"{worker_name(0, cluster)} did not begin with {worker_name(cluster.number, cluster)} "
+        f"{worker_name(0, cluster)} did not start with {worker_name(cluster.number, cluster)} "
         f"within {timeout_seconds:g} s (trainer.start_timeout_seconds; {seen}): see its log, then "
         "start all workers again."
     )
 
 
 def _interface(address: str) -> str:
-    """Returns the interface to listen on; "" is all of them, as TensorFlow's server takes.
+    """Return the interface to listen on; "" is all of them, as for TensorFlow's server.
 
-    A name may be that of a service before this machine.
+    A host name may be that of a service in front of this machine.
     """
     host = address.rpartition(":")[0].strip("[]")
     try:

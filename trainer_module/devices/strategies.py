@@ -10,7 +10,7 @@ from absl import logging
 
 from trainer_module.common.names import nearest
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
-from trainer_module.devices.served import parameter_server_strategy
+from trainer_module.devices.server_task import parameter_server_strategy
 from trainer_module.devices.tpu import find_tpu, tpu_strategy
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "parameter_server", "tpu")

@@ -26,7 +26,7 @@ from trainer_module.common.remote import (
 )
 from trainer_module.common.whole_files import write_text
 from trainer_module.common.whole_numbers import whole_number
-from trainer_module.devices.multi_worker import crew_of
+from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.train_step import TrainStep
 
@@ -98,7 +98,7 @@ class Checkpoints:
                 f"share_of_time={share_of_time}: use a number above 0 and at most 1, or None."
             )
         self.directory = directory
-        self._crew = crew_of(train_step.strategy)
+        self._workers = worker_group(train_step.strategy)
         self.every_steps = None if every_steps is None else whole_number("every_steps", every_steps)
         self.facts = dict(facts or {})
         self._keep = whole_number("keep", keep)
@@ -151,7 +151,7 @@ class Checkpoints:
         started = time.monotonic()
         with tf.device("/cpu:0"):
             tensors = [tf.convert_to_tensor(variable) for variable in self._variables.values()]
-        if not self._crew.is_chief:
+        if not self._workers.is_chief:
             return
         try:
             prefix = self._write(position, step, tensors)
@@ -224,8 +224,10 @@ class Checkpoints:
                 there are damaged, or this worker does not see the chief's.
             OSError: The folder's file system does not answer.
         """
-        found = self._latest(check) if self._crew.is_chief else None
-        path = self._crew.chosen("the checkpoint to continue from", found and found[0])
+        found = self._latest(check) if self._workers.is_chief else None
+        path = self._workers.broadcast_from_chief(
+            "the checkpoint to continue from", found and found[0]
+        )
         if path is None:
             return None
         position, values = found[1] if found is not None else self._of_chief(path, check)

@@ -14,7 +14,7 @@ from absl import logging
 from trainer_module.common.facts import told
 from trainer_module.common.whole_numbers import whole_number
 from trainer_module.data.epoch_data import EpochData, as_batches
-from trainer_module.devices.multi_worker import crew_of
+from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.callbacks import (
     Callback,
     EpochEnd,
@@ -114,7 +114,7 @@ class TrainingLoop:
             if value is not None and value != "auto":
                 whole_number(name, value)
         self.train_step = train_step
-        self._crew = crew_of(train_step.strategy)
+        self._workers = worker_group(train_step.strategy)
         self._preemption = Preemption()
         self.batches = as_batches(batches, batch_size=batch_size, shuffle=shuffle, seed=seed)
         self._data_options = {"batch_size": batch_size, "shuffle": shuffle, "seed": seed}
@@ -126,7 +126,7 @@ class TrainingLoop:
         if actions and callbacks:
             raise ValueError("callbacks and actions are both given: actions is the former name.")
         self.callbacks = self._as_callbacks(callbacks or actions, progress=progress)
-        self._called = [a for a in self.callbacks if self._crew.is_chief or not a.on_chief_only]
+        self._called = [a for a in self.callbacks if self._workers.is_chief or not a.on_chief_only]
         if checkpoints is not None:
             checkpoints.hold_callbacks(
                 [v for callback in self.callbacks for v in callback.variables()]
@@ -134,7 +134,7 @@ class TrainingLoop:
         self._data = EpochData(
             self.batches,
             steps_per_epoch=steps_per_epoch,
-            must_resume=checkpoints is not None or self._crew.size > 1,
+            must_resume=checkpoints is not None or self._workers.size > 1,
             needs_end=epochs is not None,
             by_epoch=callable(batches),
         )
@@ -182,10 +182,14 @@ class TrainingLoop:
         if number == 0 or number == len(self._calls):
             for callback in self._called:
                 callback.on_begin()
-        if number == 0 and not self._own and (self._crew.size > 1 or self.checkpoints is not None):
+        if (
+            number == 0
+            and not self._own
+            and (self._workers.size > 1 or self.checkpoints is not None)
+        ):
             self._own = self._own_facts()
-        if number == 0 and self._crew.size > 1:
-            self._crew.agree("program", self._own)
+        if number == 0 and self._workers.size > 1:
+            self._workers.assert_same_on_all_workers("program", self._own)
         if number == 0 and self.checkpoints is not None:
             self._restore(self.checkpoints, length)
         if number < len(self._calls) - 1:
@@ -400,14 +404,14 @@ class TrainingLoop:
         Returns:
             Both, and whether SIGTERM has come to a worker.
         """
-        told = self._crew.gather(f"step {self._step}", [stop, amount, self._preemption.asked])
+        told = self._workers.gather(f"step {self._step}", [stop, amount, self._preemption.asked])
         stops, amounts, asked = zip(*told, strict=True)
         return any(stops), amounts[0], any(asked)
 
     def _leave(self) -> None:
         """Ends the process after SIGTERM, once the checkpoint is whole."""
         assert self.checkpoints is not None
-        self._crew.barrier("the checkpoint after SIGTERM")
+        self._workers.barrier("the checkpoint after SIGTERM")
         words = (
             f"SIGTERM: step {self._step} is saved in {self.checkpoints.directory}; started again, "
             "training goes on there"
@@ -459,7 +463,7 @@ class TrainingLoop:
         stop = False
         with self.train_step.averaged():
             found = self.evaluate() if self.evaluate is not None else {}
-            self._metrics = self._crew.chosen("evaluation", found)
+            self._metrics = self._workers.broadcast_from_chief("evaluation", found)
             logs = {"loss": loss, **{f"val_{name}": v for name, v in self._metrics.items()}}
             end = EpochEnd(self._step, number, loss, self._metrics, logs)
             for callback in self._called:

@@ -14,8 +14,8 @@ from absl import logging
 
 from trainer_module.common.whole_files import write_text
 from trainer_module.data.input_pipeline import Examples
-from trainer_module.devices.crew import Crew
-from trainer_module.devices.multi_worker import crew_of
+from trainer_module.devices.multi_worker import worker_group
+from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.memory.micro_batch_size import (
     MemoryBudgetError,
     MicroBatchSize,
@@ -56,7 +56,7 @@ def micro_batch_rows(
     if config.micro_batch_size != "auto":
         return config.micro_batch_size
 
-    crew = crew_of(strategy)
+    workers = worker_group(strategy)
 
     def first_rows(model: keras.Model) -> Any:
         rows = train.narrowed(inputs_of(model, context)).batches(1)
@@ -69,35 +69,37 @@ def micro_batch_rows(
             arguments=(context, total_steps),
             global_batch_size=config.global_batch_size,
             strategy=strategy,
-            memory_budget=_part_of(config.memory_budget, crew),
+            memory_budget=_part_of(config.memory_budget, workers),
             cache_dir=config.memory_cache_dir,
-            record_dir=record_dir if crew.is_chief else None,
+            record_dir=record_dir if workers.is_chief else None,
             **plan.step_options,
         )
     except MemoryBudgetError as error:
         raise MemoryBudgetError(f"trainer.{error}") from None
     keras.utils.set_random_seed(config.seed)  # as it was: the search has built a model of its own
-    if run_dir is not None and crew.is_chief:
+    if run_dir is not None and workers.is_chief:
         note = json.dumps(found._asdict(), indent=1)
         write_text(os.path.join(run_dir, "micro_batch_size.json"), f"{note}\n")
-    if crew.size == 1:
+    if workers.size == 1:
         return found.rows
-    return _least(found, crew, record_dir)
+    return _least(found, workers, record_dir)
 
 
-def _part_of(budget: int | str, crew: Crew) -> int | str:
+def _part_of(budget: int | str, workers: WorkerGroup) -> int | str:
     """Returns this worker's part of a share of what is free, where others are on its machine."""
-    if crew.size == 1 or not (isinstance(budget, str) and budget.endswith("%")):
+    if workers.size == 1 or not (isinstance(budget, str) and budget.endswith("%")):
         return budget
-    here = crew.gather("machine", socket.gethostname())
+    here = workers.gather("machine", socket.gethostname())
     return f"{float(budget[:-1]) / here.count(socket.gethostname()):g}%"
 
 
-def _least(found: MicroBatchSize, crew: Crew, record_dir: str | None) -> int:
+def _least(found: MicroBatchSize, workers: WorkerGroup, record_dir: str | None) -> int:
     """Returns the least of all workers, the same after a kill however much memory is free then."""
-    rows = min(crew.gather("micro_batch_size", found.rows))
-    record = record_dir and os.path.join(record_dir, f"micro_batch_size-{crew.size}-workers.json")
-    if crew.is_chief and record:
+    rows = min(workers.gather("micro_batch_size", found.rows))
+    record = record_dir and os.path.join(
+        record_dir, f"micro_batch_size-{workers.size}-workers.json"
+    )
+    if workers.is_chief and record:
         kept: dict[str, int] = {}
         if found.source == "record" and tf.io.gfile.exists(record):
             with tf.io.gfile.GFile(record) as stream:
@@ -106,7 +108,7 @@ def _least(found: MicroBatchSize, crew: Crew, record_dir: str | None) -> int:
             rows = kept["rows"]
         else:
             write_text(record, json.dumps({"chief": found.rows, "rows": rows}))
-    rows = crew.chosen("micro_batch_size of all", rows)
+    rows = workers.broadcast_from_chief("micro_batch_size of all", rows)
     if rows != found.rows:
         logging.info("micro_batch_size: %d rows, which is what fits all workers", rows)
     return rows

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from trainer_module.devices.crew import current_crew
+from trainer_module.devices.worker_group import current_workers
 
 _LABEL = re.compile(r"Received a label value of (-?\d+) which is outside .* \[0, (\d+)\)")
 _INDEX = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")
@@ -42,7 +42,7 @@ def told_plainly() -> Iterator[None]:
             raise
         raise ValueError(explanation) from error
     except _OF_A_COLLECTIVE as error:
-        told = current_crew().lost(error)
+        told = current_workers().as_worker_lost(error)
         if told is error:
             raise
         raise told from error

@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from trainer_module.common.whole_numbers import whole_number
-from trainer_module.devices.multi_worker import crew_of
+from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
 from trainer_module.stages.placement import update_beside_variables
 from trainer_module.stages.staged_model import stages_of
@@ -237,7 +237,7 @@ class TrainStep:
         skipped = int(self._consecutive_skips.numpy())
         step = int(self.step.numpy())
         # All workers are here: what is not finite is so in the sums of all.
-        found = crew_of(self.strategy).gather("a window not finite", culprits_here(report))
+        found = worker_group(self.strategy).gather("a window not finite", culprits_here(report))
         several = self.strategy.num_replicas_in_sync > 1
         replicas = sorted(itertools.chain.from_iterable(found)) if several else []
         return non_finite_error(report, self._variables, step, replicas=replicas, skipped=skipped)

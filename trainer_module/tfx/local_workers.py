@@ -19,7 +19,7 @@ from absl import logging
 
 from trainer_module.common.progress import attached, decoded
 from trainer_module.config import TrainerConfig
-from trainer_module.devices.launch import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 from trainer_module.loop.callbacks import FitResult
 
 # What run_fn reads of TFX's FnArgs; the rest holds functions, which no file takes.

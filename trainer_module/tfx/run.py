@@ -12,12 +12,12 @@ from trainer_module.baselines.baselines import write_baselines
 from trainer_module.config import TrainerConfig, trainer_settings
 from trainer_module.data.input_pipeline import summarise
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
-from trainer_module.devices.crew import Crew
 from trainer_module.devices.gpu_check import check_gpu_visible
-from trainer_module.devices.multi_worker import crew_of
+from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.process import prepare_process
-from trainer_module.devices.served import is_served, serve
+from trainer_module.devices.server_task import is_server_task, serve_until_chief_exits
 from trainer_module.devices.strategies import check_strategy, create_strategy
+from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callbacks import FitResult
 from trainer_module.model.data_context import TransformedData, unsized_ids
 from trainer_module.model.plan import resolve
@@ -75,7 +75,7 @@ def run_fn(fn_args: Any) -> FitResult | None:
     prepare_process(config)
     if config.require_gpu:
         check_gpu_visible(cluster)
-    if cluster is not None and is_served(cluster):
+    if cluster is not None and is_server_task(cluster):
         check_strategy(config.strategy)
         return _serve(cluster, config, fn_args.serving_model_dir)
     # Before anything uses TensorFlow: its server for several workers starts with it.
@@ -86,12 +86,12 @@ def run_fn(fn_args: Any) -> FitResult | None:
         start_timeout_seconds=config.start_timeout_seconds,
         worker_timeout_seconds=config.worker_timeout_seconds,
     )
-    crew = crew_of(strategy)
-    with crew.telling():
-        crew.agree("settings", config.model_dump(mode="json"))
-        result = _run(fn_args, config, strategy, crew)
+    workers = worker_group(strategy)
+    with workers.reporting_failures():
+        workers.assert_same_on_all_workers("settings", config.model_dump(mode="json"))
+        result = _run(fn_args, config, strategy, workers)
         # TFX fails a worker whose serving folder is missing when it returns.
-        crew.barrier("the chief's export is complete")
+        workers.barrier("the chief's export is complete")
     return result
 
 
@@ -99,9 +99,9 @@ def _serve(cluster: Cluster, config: TrainerConfig, serving_model_dir: str) -> N
     """Returns when the chief's export is complete, which TFX looks for in each process."""
     exported = os.path.join(serving_model_dir, "saved_model.pb")
     if tf.io.gfile.exists(exported):  # of a run before: only the chief's end counts
-        serve(cluster, start_timeout_seconds=config.start_timeout_seconds)
+        serve_until_chief_exits(cluster, start_timeout_seconds=config.start_timeout_seconds)
         return
-    serve(
+    serve_until_chief_exits(
         cluster,
         start_timeout_seconds=config.start_timeout_seconds,
         is_done=lambda: tf.io.gfile.exists(exported),
@@ -109,7 +109,7 @@ def _serve(cluster: Cluster, config: TrainerConfig, serving_model_dir: str) -> N
 
 
 def _run(
-    fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy, crew: Crew
+    fn_args: Any, config: TrainerConfig, strategy: tf.distribute.Strategy, workers: WorkerGroup
 ) -> FitResult:
     plan = resolve(config)
     data = open_data(fn_args, config)
@@ -124,7 +124,7 @@ def _run(
             run_dir=_run_dir(fn_args),
             train_steps=getattr(fn_args, "train_steps", None),
         )
-        if not crew.is_chief:
+        if not workers.is_chief:
             _join_export(trained, data)
             return trained.result
         label = data.layout.label if data.layout is not None else None

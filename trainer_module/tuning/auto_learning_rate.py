@@ -14,7 +14,7 @@ from absl import logging
 
 from trainer_module.common.whole_files import write_text
 from trainer_module.data.input_pipeline import Examples
-from trainer_module.devices.multi_worker import crew_of
+from trainer_module.devices.multi_worker import worker_group
 from trainer_module.model.plan import Plan
 from trainer_module.step.train_step import TrainStep
 from trainer_module.tuning.learning_rate import RangeTest, find_learning_rate
@@ -54,8 +54,10 @@ def with_learning_rate(
     if config.optimizer.learning_rate != "auto":
         return plan
     record = None if record_dir is None else os.path.join(record_dir, RECORD)
-    crew = crew_of(strategy)
-    rate = crew.chosen("learning_rate", None if record is None else _recorded(record))
+    workers = worker_group(strategy)
+    rate = workers.broadcast_from_chief(
+        "learning_rate", None if record is None else _recorded(record)
+    )
     if rate is None:
         batches = examples.shuffled_batches(
             config.global_batch_size, shuffle_buffer_rows=shuffle_buffer_rows, seed=config.seed
@@ -63,9 +65,9 @@ def with_learning_rate(
         found = _range_test(plan, model, batches, strategy, micro_batch_size)
         rate = found.rate
         table = None if run_dir is None else os.path.join(run_dir, TABLE)
-        if table is not None and crew.is_chief:
+        if table is not None and workers.is_chief:
             write_text(table, found.to_csv())
-        if record is not None and crew.is_chief:
+        if record is not None and workers.is_chief:
             write_text(record, json.dumps({"learning_rate": rate}) + "\n")
         _tell(found, table)
     else:

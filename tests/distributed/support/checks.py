@@ -21,8 +21,8 @@ from exactness import SELECTION, check
 from on_workers import tell
 
 from trainer_module import TrainingLoop, TrainStep, create_strategy
-from trainer_module.devices.crew import Disagreement, current_crew
 from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.devices.worker_group import Disagreement, current_workers
 from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
@@ -187,7 +187,7 @@ def short_epochs(strategy, folder: str):
 
 def other_mean(strategy):
     """What each worker says where the data of one subtracts another variable's value."""
-    mean = tf.Variable(float(current_crew().number))
+    mean = tf.Variable(float(current_workers().number))
     step = TrainStep(
         *numbered_batches.linear(0.1, strategy), "mse", micro_batch_size=1, strategy=strategy
     )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer_module.devices.launch import launch
+from trainer_module.devices.local_cluster import launch
 
 HERE = Path(__file__).resolve().parent
 # Cells, models and references are those of one process.

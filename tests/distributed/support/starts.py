@@ -18,22 +18,22 @@ timeout = float(sys.argv[2])
 options = {"start_timeout_seconds": timeout, "worker_timeout_seconds": 30.0}
 
 if case == "meets":
-    from trainer_module.devices.crew import join_crew
+    from trainer_module.devices.worker_group import connect_workers
 
-    crew = join_crew(**options)
-    tell(["met", crew.number])
-    crew.barrier("a place")
-    crew.barrier("another place")
-    crew.leave()
+    workers = connect_workers(**options)
+    tell(["met", workers.number])
+    workers.barrier("a place")
+    workers.barrier("another place")
+    workers.leave()
 if case == "trains":
     import keras
     import numpy as np
 
     from trainer_module import TrainingLoop, TrainStep, create_strategy
-    from trainer_module.devices.crew import join_crew
+    from trainer_module.devices.worker_group import connect_workers
 
-    crew = join_crew(**options)
-    if crew.number == 1:
+    workers = connect_workers(**options)
+    if workers.number == 1:
         killing = (os.getpid(), signal.SIGKILL)
         threading.Timer(float(milliseconds) / 1000, os.kill, killing).start()
     strategy = create_strategy("multi_worker", **options)

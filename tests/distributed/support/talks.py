@@ -10,8 +10,8 @@ import time
 from on_workers import tell
 
 from trainer_module.devices.cluster import cluster_of_environment
-from trainer_module.devices.crew import join_crew
 from trainer_module.devices.rendezvous import WorkerLost
+from trainer_module.devices.worker_group import connect_workers
 
 cluster = cluster_of_environment()
 assert cluster is not None
@@ -21,26 +21,26 @@ if case == "never comes" and number == 1:
 if case == "other cluster" and number == 1:
     os.environ["TF_CONFIG"] = os.environ["TF_CONFIG"].replace("127.0.0.1", "localhost")
 # Short where a test waits for it, else long enough for a machine with much else to do.
-crew = join_crew(
+workers = connect_workers(
     start_timeout_seconds=6 if case == "never comes" else 60,
     worker_timeout_seconds=4 if case == "hangs" else 60,
 )
 if case == "gathers":
-    tell(crew.gather("a list", [number, "text", None, 0.1]))
-    tell(crew.chosen("the chief's", {"by": number}))
+    tell(workers.gather("a list", [number, "text", None, 0.1]))
+    tell(workers.broadcast_from_chief("the chief's", {"by": number}))
     for turn in range(20):
-        crew.gather(f"turn {turn}", turn)
-    tell(join_crew(start_timeout_seconds=60, worker_timeout_seconds=60) is crew)
-    crew.agree("settings", {"seed": 3, "optimizer": {"name": "sgd"}})
-    crew.leave()
+        workers.gather(f"turn {turn}", turn)
+    tell(connect_workers(start_timeout_seconds=60, worker_timeout_seconds=60) is workers)
+    workers.assert_same_on_all_workers("settings", {"seed": 3, "optimizer": {"name": "sgd"}})
+    workers.leave()
     try:
-        crew.barrier("after")
+        workers.barrier("after")
     except WorkerLost as error:
         tell(str(error).partition(" (")[2].partition(") ")[2])
 if case == "differs":
-    crew.agree("settings", {"seed": number, "optimizer": {"name": "sgd"}})
+    workers.assert_same_on_all_workers("settings", {"seed": number, "optimizer": {"name": "sgd"}})
 if case == "strays":
-    crew.barrier(f"place {number}")
+    workers.barrier(f"place {number}")
 if number == 1:
     if case == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -53,4 +53,4 @@ if number == 1:
 if case == "is killed" and number == 2:
     time.sleep(60)  # as in a collective: the main thread asks no one
 if case in ("is killed", "hangs", "fails", "ends"):
-    crew.barrier("a place")
+    workers.barrier("a place")

@@ -14,7 +14,7 @@ from absl import logging
 from on_workers import tell
 
 from trainer_module import run_fn
-from trainer_module.devices.crew import current_crew
+from trainer_module.devices.worker_group import current_workers
 from trainer_module.parameter_server.parameter_server_step import ParameterServerStep
 from trainer_module.step.train_step import TrainStep
 
@@ -53,7 +53,7 @@ def main(folder: str, text: str) -> None:
     number = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     trainer = {**asked["trainer"], **asked.get("of_worker", {}).get(str(number), {})}
     result = run_fn(fn_args(folder, asked["data"], trainer, baselines="eval"))
-    tell(["worker", current_crew().number])
+    tell(["worker", current_workers().number])
     if result is not None:  # of one that trains
         tell(["result", result._asdict()])
     tell(["there", (Path(folder) / "serving" / "saved_model.pb").exists()])

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from trainer_module.devices import callers
-from trainer_module.devices.callers import PROTOCOL, read, send
+from trainer_module.devices import messages
 from trainer_module.devices.cluster import Cluster
-from trainer_module.devices.rendezvous import meet
+from trainer_module.devices.messages import PROTOCOL, read, send
+from trainer_module.devices.rendezvous import connect_all
 
 SECONDS = 60.0  # longer than any test takes
 
@@ -29,7 +29,7 @@ def cluster() -> Cluster:
 @pytest.fixture
 def chief(cluster) -> Iterator[Future[Any]]:
     with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(meet, cluster, SECONDS)
+        yield pool.submit(connect_all, cluster, SECONDS)
 
 
 @pytest.fixture
@@ -86,10 +86,10 @@ def test_two_processes_of_one_task_are_both_refused(chief, call):
 
 
 def test_a_caller_that_says_nothing_or_too_much_is_closed(chief, call, monkeypatch):
-    monkeypatch.setattr(callers, "SECONDS_FOR_HELLO", 0.2)
+    monkeypatch.setattr(messages, "SECONDS_FOR_HELLO", 0.2)
     silent, endless = call.connect(), call.connect()
     with contextlib.suppress(OSError):
-        endless.sendall(b"x" * (callers._LONGEST_LINE + 1))
+        endless.sendall(b"x" * (messages._LONGEST_LINE + 1))
     for each in (silent, endless):
         each.settimeout(SECONDS)
         with contextlib.suppress(ConnectionResetError):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_module.devices.crew import Crew
+from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop import checkpoints
 from trainer_module.loop.callbacks import Callback, EarlyStopping
 from trainer_module.loop.evaluation import Evaluation
@@ -181,7 +181,7 @@ def test_a_checkpoint_of_the_end_of_an_epoch_that_was_due_by_time_holds_its_eval
     assert len(again.fit().history["val_loss"]) == 3
 
 
-class SecondOfTwo(Crew):
+class SecondOfTwo(WorkerGroup):
     """Worker 1, as it hears a chief whose minutes are over after some steps."""
 
     number, size = 1, 2
@@ -196,7 +196,7 @@ class SecondOfTwo(Crew):
             chief = [stop, [amount, int(what.removeprefix("step ")) in self.overdue_at], asked]
         return [chief, value]
 
-    def chosen(self, what, value):
+    def broadcast_from_chief(self, what, value):
         return value
 
 
@@ -210,7 +210,7 @@ def test_the_chiefs_clock_decides_when_several_workers_save(strategies, tmp_path
 
     loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch)], epochs=1)
     loop.checkpoints = Noted(str(tmp_path), loop.train_step, every_minutes=0.1)
-    loop._crew = SecondOfTwo(overdue_at={2, 3})
+    loop._workers = SecondOfTwo(overdue_at={2, 3})
     loop.fit()
     assert steps == [2, 3, 5]  # the last step is always saved
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from on_workers import command, environment, on_workers
 
-from trainer_module.devices.launch import WorkersFailed, launch
+from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 pytestmark = pytest.mark.distributed
 
@@ -31,7 +31,7 @@ def test_each_worker_gets_the_values_of_all():
         assert values == [[number, "text", None, 0.1] for number in range(3)]
         assert chosen == {"by": 0}
         assert same is True
-        assert left.startswith("has left the others, and asks them for 'after'")
+        assert left.startswith("has closed its connections and cannot call 'after'")
 
 
 def test_all_refuse_a_worker_that_differs_in_words():
@@ -54,7 +54,7 @@ def test_a_worker_that_never_comes_is_named_on_those_that_did():
         code, words = found[name]
         assert code == 1
         assert "WorkerLost: worker 1 (127.0.0.1:" in words
-        assert "did not come within 6 s (trainer.start_timeout_seconds)" in words
+        assert "did not start within 6 s (trainer.start_timeout_seconds)" in words
 
 
 def test_another_cluster_is_refused():
@@ -66,8 +66,8 @@ def test_another_cluster_is_refused():
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        ("is killed", "has gone: its process ended; see its log."),
-        ("hangs", r"is silent since 4 s (trainer.worker_timeout_seconds=4): it hangs"),
+        ("is killed", "is lost: its process ended; see its log."),
+        ("hangs", r"has been silent for 4 s (trainer.worker_timeout_seconds=4): it hangs"),
         ("fails", "failed: KeyError: 'a column'"),
         ("ends", "ended while worker 0 (127.0.0.1:"),
         ("strays", "is at 'place 1' and worker 0 (127.0.0.1:"),

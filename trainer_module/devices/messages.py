@@ -1,4 +1,4 @@
-"""Messages as lines of JSON over TCP, and a listener that waits for the first of each caller."""
+"""Messages as lines of JSON over TCP, and the first message of each new connection."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import socket
 import time
 from typing import Any
 
-PROTOCOL = 2
+Message = dict[str, Any]
+
+PROTOCOL = 2  # value of "crew" in a worker's first message
 SECONDS_FOR_HELLO = 5.0
 _LONGEST_LINE = 1 << 20
 
 
-def send(connection: socket.socket, message: dict[str, Any]) -> None:
-    """Writes a message as a line of JSON."""
+def send(connection: socket.socket, message: Message) -> None:
+    """Send a message as a line of JSON."""
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def read(connection: socket.socket, seconds: float) -> dict[str, Any] | None:
-    """Returns one message, byte by byte: what follows it stays for the next reader."""
+def read(connection: socket.socket, seconds: float) -> Message | None:
+    """Return one message, read byte by byte: the next reader gets what follows it."""
     line = bytearray()
     deadline = time.monotonic() + seconds
     try:
@@ -32,10 +34,10 @@ def read(connection: socket.socket, seconds: float) -> dict[str, Any] | None:
             line += byte
     except OSError:
         return None
-    return _message(bytes(line))
+    return _parse(bytes(line))
 
 
-def _message(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> Message | None:
     try:
         message = json.loads(line)
     except ValueError:
@@ -43,31 +45,31 @@ def _message(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-class Callers:
-    """Reads the first line of each caller, worker or not, without waiting for any single one."""
+class PendingConnections:
+    """Read the first line of each connection, of a worker or not, without waiting for any one."""
 
     def __init__(self, listener: socket.socket) -> None:
-        """Takes a socket that listens; it stays open."""
+        """Take a listening socket, which stays open."""
         self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._read: dict[socket.socket, bytes] = {}
         self._until: dict[socket.socket, float] = {}
 
-    def __enter__(self) -> Callers:
-        """Begins to listen."""
+    def __enter__(self) -> PendingConnections:
+        """Start to accept connections."""
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes the connections that have not sent a whole line yet."""
+        """Close the connections that have not sent a whole line yet."""
         for connection in self._read:
             connection.close()
         self._selector.close()
 
-    def wait(self, seconds: float) -> list[tuple[socket.socket, dict[str, Any]]]:
-        """Returns the workers whose whole first message came meanwhile, each with the message."""
-        found: list[tuple[socket.socket, dict[str, Any]]] = []
+    def wait(self, seconds: float) -> list[tuple[socket.socket, Message]]:
+        """Return the workers whose first message is complete, each with the message."""
+        found: list[tuple[socket.socket, Message]] = []
         for key, _ in self._selector.select(min(seconds, SECONDS_FOR_HELLO / 2)):
             if key.fileobj is self._listener:
                 with contextlib.suppress(OSError):
@@ -86,8 +88,8 @@ class Callers:
             self._release(connection).close()
         return found
 
-    def _read_hello(self, connection: socket.socket) -> dict[str, Any] | None:
-        """Reads more; returns a worker's message once it is whole, closes what is no worker."""
+    def _read_hello(self, connection: socket.socket) -> Message | None:
+        """Read more; return a worker's complete message, close the connection of a non-worker."""
         try:
             data = connection.recv(1 << 16)
         except BlockingIOError:
@@ -98,7 +100,7 @@ class Callers:
         line, end, _ = self._read[connection].partition(b"\n")
         if not end and data and len(line) < _LONGEST_LINE:
             return None
-        hello = _message(line) if end else None
+        hello = _parse(line) if end else None
         if hello is not None and hello.get("crew") == PROTOCOL:
             with contextlib.suppress(OSError):
                 send(connection, {"heard": True})

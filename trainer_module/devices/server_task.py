@@ -1,4 +1,4 @@
-"""Workers and parameter servers: they do what the chief asks for, until it has gone."""
+"""Workers and parameter servers of a chief: they serve it until it exits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer_module.devices.cluster import Cluster
 from trainer_module.devices.rendezvous import check_own_port
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-# A chief that does not listen for so long has ended: its server listens as long as it lives.
+# The chief's server listens until its process ends.
 _LOOKS_UNTIL_GONE = 3
 _HTTP2_SETTINGS = 4
 _HTTP2_HEADER_BYTES = 9
@@ -26,23 +26,23 @@ _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(
 
 
 class ChiefMissing(RuntimeError):
-    """The chief never came."""
+    """The chief did not start in time."""
 
 
-def is_served(cluster: Cluster | None) -> bool:
-    """Returns whether this process is a worker or a server of a chief, which drives it."""
+def is_server_task(cluster: Cluster | None) -> bool:
+    """Whether this process is a worker or parameter server that a chief controls."""
     return cluster is not None and cluster.has_parameter_servers and cluster.role != "chief"
 
 
 def parameter_server_strategy(
     cluster: Cluster | None, *, start_timeout_seconds: float
 ) -> tf.distribute.Strategy:
-    """Returns the chief's strategy; workers and servers serve it, and end the process with it.
+    """Return the strategy, on the chief; workers and servers serve it and end the process.
 
     Raises:
-        ValueError: There is no chief or server in TF_CONFIG, or not all tasks came in time.
-        ChiefMissing: On a worker or server, the chief did not.
-        SystemExit: 0, on those, when the chief has ended.
+        ValueError: TF_CONFIG has no chief, worker or server, or not all tasks started in time.
+        ChiefMissing: On a worker or server: the chief did not start in time.
+        SystemExit: 0, on a worker or server, when the chief has ended.
     """
     roles = ("chief", "worker", "ps")
     if cluster is None or not all(cluster.addresses.get(role) for role in roles):
@@ -51,33 +51,33 @@ def parameter_server_strategy(
             "servers (ps); the platform sets it. For a trial on this machine: python -m "
             "trainer_module.launch --workers 2 --parameter-servers 1 -- python my_program.py"
         )
-    if is_served(cluster):
-        serve(cluster, start_timeout_seconds=start_timeout_seconds)
+    if is_server_task(cluster):
+        serve_until_chief_exits(cluster, start_timeout_seconds=start_timeout_seconds)
         sys.exit(0)
-    report_lost_tasks()
+    fail_fast_on_lost_tasks()
     wait_for_tasks(cluster, start_timeout_seconds)
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     return tf.distribute.ParameterServerStrategy(resolver)
 
 
-def serve(
+def serve_until_chief_exits(
     cluster: Cluster,
     *,
     start_timeout_seconds: float = 60.0,
     is_done: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Serves the chief; returns when it has ended, or when `is_done` says that its work is.
+    """Serve the chief until it exits, or until `is_done` returns True.
 
     Args:
         cluster: Of TF_CONFIG; this process is a worker or a server of it.
         start_timeout_seconds: How long to wait for the chief.
-        is_done: Asked every second.
+        is_done: Called every second.
 
     Raises:
-        ChiefMissing: It did not come in time.
-        ValueError: Another program has the port of this task.
+        ChiefMissing: The chief did not start in time.
+        ValueError: Another program uses the port of this task.
     """
-    report_lost_tasks()
+    fail_fast_on_lost_tasks()
     check_own_port(cluster)
     addresses = {role: list(found) for role, found in cluster.addresses.items()}
     server = tf.distribute.Server(
@@ -89,7 +89,7 @@ def serve(
     while not is_grpc_server(chief):
         if time.monotonic() > deadline:
             raise ChiefMissing(
-                f"the chief ({chief}) did not come within {start_timeout_seconds:g} s "
+                f"the chief ({chief}) did not start within {start_timeout_seconds:g} s "
                 "(start_timeout_seconds): see its log, whether it started at all, and whether this "
                 "process reaches its address."
             )
@@ -102,13 +102,13 @@ def serve(
     logging.info("The chief has ended, and so does %s %d", cluster.role, cluster.index)
 
 
-def report_lost_tasks() -> None:
-    """Lets TensorFlow tell of a task that has gone, rather than wait for it without end."""
+def fail_fast_on_lost_tasks() -> None:
+    """Let gRPC report a lost task instead of waiting for it without end."""
     os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
 
 
 def listens(address: str) -> bool:
-    """Returns whether something listens at `host:port`."""
+    """Whether something listens at `host:port`."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=5):
@@ -118,10 +118,9 @@ def listens(address: str) -> bool:
 
 
 def is_grpc_server(address: str) -> bool:
-    """Returns whether a server of TensorFlow may listen at `host:port`.
+    """Whether a server that speaks HTTP/2, as TensorFlow's does, listens at `host:port`.
 
-    It speaks HTTP/2 and begins with its settings (RFC 9113, section 3.4), unlike other programs
-    that may have the port.
+    Such a server sends its settings first (RFC 9113, section 3.4).
     """
     host, _, port = address.rpartition(":")
     try:
@@ -134,10 +133,10 @@ def is_grpc_server(address: str) -> bool:
 
 
 def wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
-    """Returns when all workers and servers serve; TensorFlow itself would wait without end.
+    """Wait until all workers and servers listen; TensorFlow itself would wait without end.
 
     Raises:
-        ValueError: Some did not come in time.
+        ValueError: Some did not start in time.
     """
     deadline = time.monotonic() + timeout_seconds
     missing = [
@@ -149,7 +148,7 @@ def wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
         if time.monotonic() > deadline:
             names = ", ".join(f"{role} {index} ({address})" for role, index, address in missing)
             raise ValueError(
-                f"{names} did not come within {timeout_seconds:g} s "
+                f"{names} did not start within {timeout_seconds:g} s "
                 "(trainer.start_timeout_seconds): see its log, whether it started at all, and "
                 "whether this process reaches its address; then start all again."
             )

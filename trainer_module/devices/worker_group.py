@@ -1,0 +1,412 @@
+"""Messages between the workers of a job, beside TensorFlow's collectives.
+
+    workers = connect_workers(start_timeout_seconds=60, worker_timeout_seconds=60)
+    workers.assert_same_on_all_workers("settings", {"seed": 3})  # else an error on all of them
+    sizes = workers.gather("micro_batch_size", 64)  # [64, 128], by worker
+    workers.barrier("exported")
+
+Each worker has a TCP connection to the chief and sends lines of JSON (see `rendezvous`). So a
+worker that differs is reported before the first collective, which would hang, and a lost worker is
+noticed while the main thread hangs in one. A process that trains alone has `SINGLE_PROCESS`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import select
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+from absl import logging
+
+from trainer_module.common.facts import differences, told
+from trainer_module.devices.cluster import EXIT_WORKER_LOST, Cluster, cluster_of_environment
+from trainer_module.devices.messages import Message, send
+from trainer_module.devices.rendezvous import WorkerLost, check_own_port, connect_all, worker_name
+
+# Between the message in the log and the exit of a process whose main thread hangs.
+_SECONDS_TO_END = 10.0
+_LONGEST_BEAT = 2.0
+
+
+class Disagreement(ValueError):
+    """Workers of one training differ in settings, software, code or data."""
+
+
+class WorkerGroup:
+    """The workers of one job; number 0 is the chief. This base class is a single process."""
+
+    number = 0
+    size = 1
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this worker writes checkpoints and exports."""
+        return self.number == 0
+
+    @property
+    def failure(self) -> str | None:
+        """Why training cannot continue; None until a worker is lost."""
+        return None
+
+    def gather(self, what: str, value: Any) -> list[Any]:
+        """Return the values of all workers, by number, on each of them.
+
+        All workers must make the same calls in the same order.
+
+        Args:
+            what: Name of the call, for error messages.
+            value: A JSON value.
+
+        Raises:
+            WorkerLost: A worker failed, ended or is unreachable.
+        """
+        return [value]
+
+    def barrier(self, what: str) -> None:
+        """Wait until all workers have called it."""
+        self.gather(what, None)
+
+    def broadcast_from_chief(self, what: str, value: Any) -> Any:
+        """Return the chief's value on each worker."""
+        return self.gather(what, value if self.is_chief else None)[0]
+
+    def assert_same_on_all_workers(self, what: str, values: Mapping[str, Any]) -> None:
+        """Raise an error on all workers if the values of one differ from the chief's.
+
+        Args:
+            what: What is compared, for the error message.
+            values: Names to JSON values; nested names are joined with dots.
+
+        Raises:
+            Disagreement: Names the worker, each difference and both values.
+        """
+        if self.size == 1:
+            return
+        ours, *others = self.gather(what, dict(values))
+        found = []
+        for number, theirs in enumerate(others, 1):
+            different = differences(
+                theirs, ours, text="{name} is {there} there and {here} on " + self.name(0)
+            )
+            if different:
+                found.append(f"{self.name(number)}: {told(different)}")
+        if found:
+            raise Disagreement(
+                f"the workers differ in their {what}, so they cannot train one model together. "
+                f"{' | '.join(found)}. Start all workers with the same."
+            )
+
+    def name(self, number: int) -> str:
+        """Return the name of a worker in messages."""
+        return "this process"
+
+    def as_worker_lost(self, error: BaseException) -> BaseException:
+        """Return `WorkerLost` if a lost worker caused the error of a collective, else the error."""
+        return error
+
+    def on_worker_lost(self, action: Callable[[str], None]) -> None:
+        """Call `action` with the message, in another thread, when a worker is lost."""
+
+    @contextlib.contextmanager
+    def reporting_failures(self) -> Iterator[None]:
+        """Report an exception of the block to the other workers, which then end, too."""
+        yield
+
+
+SINGLE_PROCESS = WorkerGroup()
+
+
+class _ConnectedWorkers(WorkerGroup):
+    """Several workers: the main thread sends and waits, another thread reads and watches."""
+
+    def __init__(
+        self, cluster: Cluster, connections: dict[int, socket.socket], timeout_seconds: float
+    ) -> None:
+        self.number = cluster.number
+        self.size = len(cluster.workers)
+        self._cluster = cluster
+        self._connections = connections
+        self._timeout_seconds = timeout_seconds
+        self._changed = threading.Condition()
+        self._sending = {number: threading.Lock() for number in connections}
+        self._failure: str | None = None
+        self._on_lost: list[Callable[[str], None]] = []
+        self._call = 0
+        self._received: dict[int, dict[int, Message]] = {}  # call -> worker -> message
+        self._ended: set[int] = set()
+        self._last_heard = dict.fromkeys(connections, time.monotonic())
+        self._unread = dict.fromkeys(connections, b"")
+        self._reported = threading.Event()
+        self._closed = False
+        for connection in connections.values():
+            connection.settimeout(timeout_seconds)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=self._watch, name="worker messages", daemon=True).start()
+        atexit.register(self.leave)
+
+    @property
+    def failure(self) -> str | None:
+        return self._failure
+
+    def name(self, number: int) -> str:
+        return worker_name(number, self._cluster)
+
+    def gather(self, what: str, value: Any) -> list[Any]:
+        if self._closed:
+            raise WorkerLost(
+                f"{self.name(self.number)} has closed its connections and cannot call {what!r}. "
+                "After an error, restart all workers."
+            )
+        call, self._call = self._call, self._call + 1
+        if self.is_chief:
+            received = self._wait_for(call, what, set(self._connections))
+            others = {number: message["what"] for number, message in received.items()}
+            wrong = next((n for n in sorted(others) if others[n] != what), None)
+            if wrong is not None:
+                self._fail(
+                    f"{self.name(wrong)} is at {others[wrong]!r} and {self.name(0)} at {what!r}: "
+                    "they do not run the same program. Start the same program on all workers."
+                )
+                self._raise()
+            values = [value, *(received[number]["value"] for number in sorted(received))]
+            for number in self._connections:
+                self._send(number, {"turn": call, "what": what, "values": values})
+            return json.loads(json.dumps(values))  # as the others receive it: tuples are lists
+        self._send(0, {"turn": call, "what": what, "value": value})
+        return self._wait_for(call, what, {0})[0]["values"]
+
+    def as_worker_lost(self, error: BaseException) -> BaseException:
+        """Wait a moment: a collective may fail before the closed connection is noticed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None, timeout=_SECONDS_TO_END / 2)
+        if self._failure is None:
+            return error
+        self._reported.set()
+        return WorkerLost(self._failure)
+
+    def on_worker_lost(self, action: Callable[[str], None]) -> None:
+        self._on_lost.append(action)
+
+    @contextlib.contextmanager
+    def reporting_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self.leave(error)
+            is_translated = isinstance(error, (WorkerLost, Disagreement))
+            if self._failure is not None and not is_translated:  # a consequence of the lost worker
+                self._reported.set()
+                raise WorkerLost(self._failure) from error
+            raise
+
+    def leave(self, error: BaseException | None = None) -> None:
+        """Tell the others that this worker ends, or why it fails, before connections close."""
+        if self._closed:
+            return
+        self._closed = True
+        message: Message = {"left": None}
+        if error is not None and not isinstance(error, (WorkerLost, Disagreement)):
+            message = {"failed": f"{type(error).__name__}: {error}"}
+        for number in self._connections:
+            with contextlib.suppress(OSError):
+                self._send_to(number, message)
+        for connection in self._connections.values():
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+
+    def _wait_for(self, call: int, what: str, numbers: set[int]) -> dict[int, Message]:
+        """Return the message of each worker for this call."""
+        with self._changed:
+            while True:
+                received = self._received.setdefault(call, {})
+                if len(received) == len(numbers):
+                    return self._received.pop(call)
+                if self._failure is not None:
+                    self._raise()
+                gone = numbers.intersection(self._ended) - set(received)
+                if gone:
+                    names = ", ".join(self.name(number) for number in sorted(gone))
+                    self._fail(f"{names} ended while {self.name(self.number)} was at {what!r}.")
+                    self._raise()
+                self._changed.wait()
+
+    def _raise(self) -> None:
+        self._reported.set()
+        raise WorkerLost(self._failure)
+
+    def _send(self, number: int, message: Message) -> None:
+        if self._failure is not None:
+            self._raise()
+        try:
+            self._send_to(number, message)
+        except OSError:
+            # The reading thread knows why, or will in a moment.
+            with self._changed:
+                self._changed.wait_for(lambda: self._failure or self._ended, timeout=1.0)
+            if self._failure is None:
+                self._fail(f"{self.name(number)} is lost: its connection is closed.")
+            self._raise()
+
+    def _send_to(self, number: int, message: Message) -> None:
+        with self._sending[number]:
+            send(self._connections[number], message)
+
+    def _beat(self, number: int) -> None:
+        """Send a sign of life, unless another message is being sent, which is one as well."""
+        if self._sending[number].acquire(blocking=False):
+            try:
+                send(self._connections[number], {"beat": True})
+            finally:
+                self._sending[number].release()
+
+    def _watch(self) -> None:
+        """Read messages and send signs of life, until a worker is lost."""
+        beat = min(_LONGEST_BEAT, self._timeout_seconds / 4)
+        next_beat = time.monotonic()
+        while not self._closed and self._failure is None:
+            poll = select.poll()  # select.select takes no file number above 1023
+            numbers = {
+                connection.fileno(): number
+                for number, connection in self._connections.items()
+                if number not in self._ended
+            }
+            if not numbers:
+                return
+            for file in numbers:
+                poll.register(file, select.POLLIN)
+            for file, _ in poll.poll(beat / 2 * 1000):
+                self._read(numbers[file])
+            now = time.monotonic()
+            if now >= next_beat:
+                next_beat = now + beat
+                for number in numbers.values():
+                    with contextlib.suppress(OSError):
+                        self._beat(number)
+            for number, seen in self._last_heard.items():
+                if number not in self._ended and now - seen > self._timeout_seconds:
+                    self._fail(
+                        f"{self.name(number)} has been silent for {now - seen:.0f} s "
+                        f"(trainer.worker_timeout_seconds={self._timeout_seconds:g}): it hangs, or "
+                        "its machine or the network is down."
+                    )
+        if self._failure is not None and not self._closed:
+            self._end()
+
+    def _read(self, number: int) -> None:
+        try:
+            data = self._connections[number].recv(1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            if not self._closed:
+                self._fail(f"{self.name(number)} is lost: its process ended; see its log.")
+            return
+        self._last_heard[number] = time.monotonic()
+        *lines, self._unread[number] = (self._unread[number] + data).split(b"\n")
+        for line in lines:
+            self._handle(number, json.loads(line))
+
+    def _handle(self, number: int, message: Message) -> None:
+        if "turn" in message:
+            with self._changed:
+                self._received.setdefault(message["turn"], {})[number] = message
+                self._changed.notify_all()
+        elif "left" in message:
+            with self._changed:
+                self._ended.add(number)
+                self._changed.notify_all()
+        elif "failed" in message:
+            self._fail(f"{self.name(number)} failed: {message['failed']}")
+        elif "lost" in message:  # another worker, as the chief reports
+            self._fail(message["lost"])
+
+    def _fail(self, message: str) -> None:
+        with self._changed:
+            if self._failure is not None or self._closed:
+                return
+            self._failure = message
+            self._changed.notify_all()
+        if self.is_chief:
+            for number in self._connections:
+                if number not in self._ended:
+                    with contextlib.suppress(OSError):
+                        self._send_to(number, {"lost": message})
+
+    def _end(self) -> None:
+        """End this process: by an exception in the main thread, or by exit if that hangs."""
+        assert self._failure is not None
+        logging.error("Training ends: %s", self._failure)
+        for action in self._on_lost:
+            with contextlib.suppress(Exception):
+                action(self._failure)
+        if not self._reported.wait(_SECONDS_TO_END):
+            sys.stderr.write(
+                f"Training ends: {self._failure}\n(exit code {EXIT_WORKER_LOST}; the main thread "
+                f"of {self.name(self.number)} hangs)\n"
+            )
+            sys.stderr.flush()
+            os._exit(EXIT_WORKER_LOST)
+
+
+_workers: WorkerGroup = SINGLE_PROCESS
+
+
+def current_workers() -> WorkerGroup:
+    """Return the workers of this process' job: `SINGLE_PROCESS` before `connect_workers`."""
+    return _workers
+
+
+def connect_workers(*, start_timeout_seconds: float, worker_timeout_seconds: float) -> WorkerGroup:
+    """Return the workers that TF_CONFIG names, once all are connected; later calls return the same.
+
+    For one worker or none, return `SINGLE_PROCESS`. Call it before TensorFlow's server starts.
+
+    Args:
+        start_timeout_seconds: How long to wait for all workers.
+        worker_timeout_seconds: How long a worker may be silent before this process ends.
+
+    Raises:
+        WorkerLost: Not all workers connected in time.
+        ValueError: TF_CONFIG is wrong, or differs between workers.
+    """
+    global _workers
+    cluster = cluster_of_environment()
+    if _workers is not SINGLE_PROCESS or cluster is None or len(cluster.workers) < 2:
+        return _workers
+    logging.info(
+        "%s of %d waits for the others", worker_name(cluster.number, cluster), len(cluster.workers)
+    )
+    connections = connect_all(cluster, start_timeout_seconds)
+    workers = _ConnectedWorkers(cluster, connections, worker_timeout_seconds)
+    with workers.reporting_failures():
+        check_own_port(cluster)
+    _report_uncaught_errors(workers)
+    _workers = workers
+    return workers
+
+
+def _report_uncaught_errors(workers: _ConnectedWorkers) -> None:
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        before(kind, error, trace)
+        if type(error).__module__.startswith("tensorflow"):  # a lost worker may be the cause
+            error = workers.as_worker_lost(error)
+        workers.leave(error)
+        if isinstance(error, WorkerLost):
+            sys.stderr.write(f"Training ends: {error}\n")
+            # TensorFlow may wait for the lost worker at shutdown.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(EXIT_WORKER_LOST)
+
+    sys.excepthook = hook
