@@ -41,7 +41,7 @@ FLOORS = {
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "loop", "baselines", "model", "data"),
         *("parameter_server", "step", "gradients", "window", "stages", "config", "launch"),
-        *("devices", "common"),
+        *("options", "devices", "common"),
     ),
 }
 # Not part of the library: no package may rest on them.

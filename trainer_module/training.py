@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.code_fingerprint import code_digests
-from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig, roles
+from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary, Examples
 from trainer_module.data.label_scale import LabelScale, find_label_scale
 from trainer_module.devices.multi_worker import is_multi_worker, worker_group
@@ -305,11 +305,10 @@ def _callbacks(
 
 def _facts(config: TrainerConfig, examples: Examples, summary: DataSummary) -> dict[str, Any]:
     """Returns all that decides where a run ends but its length: settings, code, features, rows."""
-    others = {name for name, role in roles().items() if not role.decides_end}
     paths = [config.model_fn, config.loss, *(config.metrics or ())]
     modules = {path.rpartition(".")[0] for path in paths if path and "." in path}
     return {
-        "trainer": config.model_dump(mode="json", exclude=others),
+        "trainer": config.fingerprint(),
         "code": code_digests(modules, without=["keras", "tensorflow", "trainer_module"]),
         "features": {
             name: f"{f.dtype.name}{list(f.shape)}" for name, f in examples.feature_spec.items()

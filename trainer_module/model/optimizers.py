@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from trainer_module.common.names import nearest
-from trainer_module.config import OptimizerConfig, ScheduleConfig
+from trainer_module.options.model_config import OptimizerConfig, ScheduleConfig
 
 _ANY_RATE = 1e-3
 

@@ -18,7 +18,8 @@ from pydantic import (
 
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import nearest
-from trainer_module.config import DEFAULT_METRICS, TrainerConfig, parse_section, roles
+from trainer_module.config import DEFAULT_METRICS, TrainerConfig
+from trainer_module.options.parse import parse_section
 from trainer_module.tuning.hyperparameters import alternatives, type_of, with_values
 
 DEFAULT_TRIALS = 10
@@ -237,7 +238,7 @@ def check_objective(objective: str, metrics: Sequence[str], *, field: str) -> No
 def _typed(path: str, searched: SearchRange) -> SearchRange:
     """Returns the range with its numbers and values as the setting declares them."""
     declared = type_of(path, field="")
-    if (role := roles().get(path)) and role.untunable:
+    if (role := TrainerConfig.roles().get(path)) and role.untunable:
         raise ValueError(f"{path} cannot be searched: {role.untunable}")
     if searched.values is None:
         return _typed_range(path, searched, set(alternatives(declared)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from trainer_module import TrainerConfig, run_fn
-from trainer_module.config import roles
 from trainer_module.devices import gpu_check
 from trainer_module.devices.cluster import Cluster
 from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible
@@ -60,7 +59,7 @@ def test_with_parameter_servers_the_workers_need_the_gpu(role, fails):
 
 
 def test_the_setting_is_not_part_of_what_a_checkpoint_belongs_to():
-    role = roles()["require_gpu"]
-    assert not role.decides_end
+    role = TrainerConfig.roles()["require_gpu"]
+    assert not role.affects_result
     assert role.untunable
     assert TrainerConfig().require_gpu is None

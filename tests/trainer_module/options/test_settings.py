@@ -1,0 +1,87 @@
+"""Settings models: roles and fingerprints come from the fields, errors name the field."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import pytest
+
+from trainer_module import TrainerConfig
+from trainer_module.options.cluster_options import ClusterOptions
+from trainer_module.options.loop_options import LoopOptions, RunLength
+from trainer_module.options.parse import parse_section
+from trainer_module.options.settings import RUNTIME_ONLY
+
+# What the fingerprint of version 0.1 held: the name of a run's checkpoint folder is its digest.
+FINGERPRINT_0_1 = {
+    "class_weight",
+    "clip_norm",
+    "early_stopping",
+    "ema_momentum",
+    "global_batch_size",
+    "jit_compile",
+    "label",
+    "label_scale",
+    "loss",
+    "max_consecutive_skips",
+    "metrics",
+    "micro_batch_size",
+    "model",
+    "model_fn",
+    "non_finite",
+    "optimizer",
+    "precision",
+    "seed",
+    "shuffle_buffer_rows",
+    "weight",
+}
+
+
+@pytest.mark.parametrize("options", [TrainerConfig, LoopOptions, ClusterOptions])
+def test_a_new_option_is_in_the_fingerprint_unless_marked(options):
+    class Extended(options):
+        smoothing: float = 0.5
+        threads: Annotated[int, RUNTIME_ONLY] = 2
+
+    given = {"epochs": 1} if options is LoopOptions else {}
+    added = set(Extended(**given).fingerprint()) - set(options(**given).fingerprint())
+    assert added == {"smoothing"}
+    assert Extended(**given).fingerprint()["smoothing"] == 0.5
+
+
+def test_the_fingerprint_of_a_configuration_is_that_of_version_0_1():
+    assert set(TrainerConfig().fingerprint()) == FINGERPRINT_0_1
+
+
+def test_cluster_and_length_do_not_affect_the_result():
+    assert ClusterOptions(strategy="mirrored", workers=1).fingerprint() == {}
+    assert RunLength(epochs=3, steps_per_loop=5).fingerprint() == {}
+
+
+@pytest.mark.parametrize("count", [3, np.int64(3), np.uint8(3)])
+def test_counts_are_whole_numbers_of_any_type(count):
+    assert TrainerConfig(epochs=count, workers=count).epochs == 3
+
+
+@pytest.mark.parametrize("count", [0, -1, np.int64(0), True, False, 1.5, "many"])
+@pytest.mark.parametrize(
+    "field", ["epochs", "steps", "steps_per_loop", "workers", "logical_devices"]
+)
+def test_an_invalid_count_names_field_and_value(field, count):
+    with pytest.raises(ValueError, match=rf"^trainer\.{field}=") as error:
+        TrainerConfig.parse({field: count})
+    assert repr(count) in str(error.value)
+
+
+def test_all_wrong_fields_are_named_at_once():
+    wrong = {"workers": 0, "epochs": 0, "keep_checkpoints": 0, "label_scale": "cubic"}
+    with pytest.raises(ValueError, match="label_scale") as error:
+        TrainerConfig.parse(wrong)
+    lines = str(error.value).splitlines()
+    assert sorted(line.partition("=")[0] for line in lines) == sorted(f"trainer.{n}" for n in wrong)
+
+
+def test_without_a_section_a_message_begins_with_the_argument():
+    with pytest.raises(ValueError, match=r"^epochs=0: "):
+        parse_section(LoopOptions, {"epochs": 0}, section="")

@@ -1,0 +1,55 @@
+"""How long a training is, how its data is read, and how its steps are grouped."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from trainer_module.options.settings import RUN_LENGTH, RUNTIME_ONLY, Settings, at_least_one
+
+
+class RunLength(Settings):
+    """How long a training is, and how many steps a call of the graph takes."""
+
+    epochs: Annotated[int | None, RUN_LENGTH] = Field(
+        default=None, description="Passes over the data; or give steps."
+    )
+    steps: Annotated[int | None, RUN_LENGTH] = Field(
+        default=None, description="Optimizer steps; or give epochs."
+    )
+    steps_per_loop: Annotated[int | Literal["auto"], RUNTIME_ONLY] = Field(
+        default="auto",
+        description='Steps per call of the graph; "auto": about half a second\'s worth.',
+    )
+
+    @field_validator("epochs", "steps", "steps_per_loop", mode="before")
+    @classmethod
+    def _check_length_counts(cls, value: Any) -> Any:
+        return at_least_one(value)
+
+    @model_validator(mode="after")
+    def _check_one_length(self) -> RunLength:
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError(f"epochs={self.epochs} and steps={self.steps}: give one of them")
+        return self
+
+
+class LoopOptions(RunLength):
+    """The options of a `TrainingLoop`; see there."""
+
+    batch_size: int | None = None
+    shuffle: bool | None = None
+    seed: int | None = None
+    steps_per_epoch: int | None = None
+
+    @field_validator("batch_size", "steps_per_epoch", mode="before")
+    @classmethod
+    def _check_rows_and_steps(cls, value: Any) -> Any:
+        return at_least_one(value)
+
+    @model_validator(mode="after")
+    def _check_a_length(self) -> LoopOptions:
+        if self.epochs is None and self.steps is None:
+            raise ValueError("epochs and steps are both None: give one of them")
+        return self

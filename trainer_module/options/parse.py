@@ -1,0 +1,51 @@
+"""Read a settings model from JSON values, with one readable error for all that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+Section = TypeVar("Section", bound=BaseModel)
+
+
+def parse_section(model: type[Section], values: Any, *, section: str) -> Section:
+    """Returns a configuration, or one readable error.
+
+    Args:
+        model: What it is.
+        values: Its fields as JSON values.
+        section: How the fields are called in messages.
+
+    Raises:
+        ValueError: Every wrong field with its value and what would be right.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        lines = [_describe(e, section, model) for e in error.errors()]
+        raise ValueError("\n".join(lines)) from None
+
+
+_OF_AUTO = ("int", "float", "literal['auto']")  # places of a union in pydantic's messages
+
+
+def _describe(error: Any, section: str, model: type[BaseModel]) -> str:
+    location = [str(part) for part in error["loc"] if part not in _OF_AUTO]
+    field = ".".join([part for part in (section, *location) if part])
+    message = error["msg"].removeprefix("Value error, ")
+    if not location:
+        return f"{field}.{message}" if field else f"{message}."
+    if error["type"] == "extra_forbidden":
+        from trainer_module.common.names import nearest
+
+        fields: dict[str, Any] = dict(model.model_fields)
+        for part in location[:-1]:
+            if part in fields:
+                declared = fields[part].annotation
+                models = [declared, *getattr(declared, "__args__", ())]
+                fields = next((m.model_fields for m in models if hasattr(m, "model_fields")), {})
+        return f"{field} is not a setting: {nearest(location[-1], fields)}"
+    if error["type"] == "missing" or isinstance(error["input"], (dict, BaseModel)):
+        return f"{field}: {message}" if message.endswith("?") else f"{field}: {message}."
+    return f"{field}={error['input']!r}: {message}."
