@@ -13,35 +13,33 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from absl import logging
 
-from trainer_module.baselines.columns import MAX_COLUMNS, Columns
-from trainer_module.baselines.linear_models import fit_logistic, fit_ridge
+from trainer_module.baselines.columns import Columns
+from trainer_module.baselines.linear_models import probabilities
 from trainer_module.baselines.record import FILE, Baseline, Baselines
+from trainer_module.baselines.sample import (
+    BATCH_ROWS,
+    MAX_ROWS,
+    Sample,
+    fit_linear,
+    max_rows,
+    row_weights,
+    sample_rows,
+    why_no_linear,
+)
 from trainer_module.baselines.scores import Scores
 from trainer_module.baselines.strongest import strongest_column
 from trainer_module.common.whole_files import write_text
 from trainer_module.config import TrainerConfig
-from trainer_module.data.input_pipeline import DataSummary, Examples
+from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData, model_context
 from trainer_module.model.model_context import ModelContext
 
-_MAX_ROWS = 100_000
-_MAX_NUMBERS = 20_000_000
-_MAX_PRODUCTS = 50_000_000
-_MIN_ROWS = 1000
-_BATCH = 8192
 
 Predict = Callable[[dict[str, np.ndarray]], np.ndarray]
-
-
-class _Sample(NamedTuple):
-    rows: np.ndarray
-    labels: np.ndarray
-    weights: np.ndarray
 
 
 def compute_baselines(
@@ -70,27 +68,24 @@ def compute_baselines(
             "support one."
         )
     columns = Columns(context, inputs)
-    outputs = context.outputs if kind == "multiclass" else 1
-    most = min(
-        _MAX_ROWS,
-        _MAX_NUMBERS // max(1, columns.width),
-        _MAX_PRODUCTS // max(1, columns.width * outputs),
-    )
-    left_out = _why_no_linear(columns, summary, most, outputs)
+    left_out = why_no_linear(columns, summary.rows, _outputs(context))
     # The Evaluator uses the weight of Transform; training may use another one.
     weight = data.layout.weight if data.layout is not None else data.train.weight
     if weight not in inputs:
         data = data._replace(train=dataclasses.replace(data.train, weight=weight))
     read = data.train.narrowed(inputs)
-    sample = _sample(read.narrowed(()) if left_out else read, columns, summary.rows, most, left_out)
+    if left_out:
+        sample = sample_rows(read.narrowed(()), None, summary.rows, MAX_ROWS)
+    else:
+        sample = sample_rows(read, columns, summary.rows, max_rows(columns, _outputs(context)))
     linear = None if left_out else _fit_linear(context, columns, sample)
     constants = _constants(context, sample)
     scores = {name: Scores(kind) for name in (*constants, *(["linear"] if linear else []))}
     eval_rows = 0
     evaluated = dataclasses.replace(read, files=data.eval_files)
-    for features, label, *rest in evaluated.batches(_BATCH).as_numpy_iterator():
+    for features, label, *rest in evaluated.batches(BATCH_ROWS).as_numpy_iterator():
         labels = label[:, 0]
-        weights = _weights(rest, len(labels))
+        weights = row_weights(rest, len(labels))
         eval_rows += len(labels)
         for name, score in scores.items():
             if name == "linear" and linear is not None:
@@ -138,50 +133,19 @@ def write_baselines(
         logging.info("Baseline %s (%s): %s", each.name, each.is_what, shown)
 
 
-def _why_no_linear(columns: Columns, summary: DataSummary, most: int, outputs: int) -> str:
-    if columns.width == 0:
-        return "linear: no feature is a number or an id"
-    if columns.width > 2 * MAX_COLUMNS or most < min(_MIN_ROWS, summary.rows):
-        return f"linear: {columns.width:,} columns and {outputs} output(s) take too long"
-    return ""
+def _fit_linear(context: ModelContext, columns: Columns, sample: Sample) -> Predict:
+    linear = fit_linear(sample, context)
+    if context.label_kind == "regression":
+        return lambda features: linear(columns.matrix(features))
+    first = 1 if context.label_kind == "binary" else 0
+    return lambda features: probabilities(linear(columns.matrix(features)))[:, first:]
 
 
-def _sample(examples: Examples, columns: Columns, rows: int, most: int, left_out: str) -> _Sample:
-    nth = -(-rows // (_MAX_ROWS if left_out else most))
-    parts: list[_Sample] = []
-    for features, label, *rest in examples.every(nth, _BATCH).as_numpy_iterator():
-        matrix = np.zeros((len(label), 0)) if left_out else columns.matrix(features)
-        parts.append(_Sample(matrix, label[:, 0], _weights(rest, len(label))))
-    found = _Sample(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-    if not found.weights.sum() > 0:
-        raise ValueError("the weights of the sampled training rows sum to 0.")
-    return found
+def _outputs(context: ModelContext) -> int:
+    return context.outputs if context.label_kind == "multiclass" else 1
 
 
-def _weights(rest: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    return rest[0].astype(np.float64) if rest else np.ones(rows)
-
-
-def _fit_linear(context: ModelContext, columns: Columns, sample: _Sample) -> Predict:
-    kind = context.label_kind
-    classes = context.outputs if kind == "multiclass" else 2
-    usable = np.isfinite(sample.labels) & (sample.weights > 0)
-    if kind != "regression":
-        usable &= (sample.labels >= 0) & (sample.labels < classes)
-    if not usable.any():
-        raise ValueError(f"no sampled training row has a usable trainer.label={context.label!r}.")
-    if not usable.all():  # the matrix may have 160 MB
-        sample = _Sample(*(each[usable] for each in sample))
-    rows, labels, weights = sample
-    if kind == "regression":
-        predict = fit_ridge(rows, labels.astype(np.float64), weights)
-    else:
-        predict = fit_logistic(rows, labels.astype(np.int64), weights, classes=classes)
-    first = 1 if kind == "binary" else 0
-    return lambda features: predict(columns.matrix(features))[:, first:]
-
-
-def _constants(context: ModelContext, sample: _Sample) -> dict[str, np.ndarray]:
+def _constants(context: ModelContext, sample: Sample) -> dict[str, np.ndarray]:
     """Return the prediction `[outputs]` of each constant, by name."""
     labels, share = sample.labels.astype(np.float64), sample.weights / sample.weights.sum()
     if context.label_kind == "regression":

@@ -65,7 +65,10 @@ class Columns:
         self.width = floats + self._of_ids(counts)
         left = (MAX_COLUMNS - self.width) // max(1, len(self._bags))
         self._terms = [min(bag.count - 1, max(left, _MIN_TERMS)) for bag in self._bags]
-        self.width += sum(self._terms)
+        self.floats = floats
+        self.id_widths = [(count, min(count, self._cap)) for count in counts]
+        self.terms = sum(self._terms)
+        self.width += self.terms
 
     def _of_ids(self, counts: Sequence[int]) -> int:
         return sum(min(count, self._cap) for count in counts)

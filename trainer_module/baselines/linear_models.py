@@ -10,8 +10,7 @@ The row weights w_i are divided by their mean, so that the penalty does not depe
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,10 +21,31 @@ _MIN_ITERATIONS, _MAX_ITERATIONS = 100, 2000
 _MAX_UNSCALED = 1e4
 _MAX_PRODUCTS = 1_000_000_000  # rows x columns x classes x iterations: a few seconds on one core
 
-Predict = Callable[[np.ndarray], np.ndarray]
+
+class LinearModel(NamedTuple):
+    """A linear function of columns, for regression the prediction, for classes their logits.
+
+        outputs = rows @ kernel + bias
+
+    Attributes:
+        kernel: `[columns, outputs]`.
+        bias: `[outputs]`; -inf for a class that had no rows.
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Return the outputs `[rows, outputs]` of `[rows, columns]`."""
+        return rows @ self.kernel + self.bias
 
 
-def fit_ridge(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Predict:
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Return the softmax of logits `[rows, classes]`."""
+    return load("scipy.special", "softmax", extra="tfx")(logits, axis=1)
+
+
+def fit_ridge(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> LinearModel:
     """Fit a linear regression.
 
     Args:
@@ -34,7 +54,7 @@ def fit_ridge(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Pred
         weights: `[rows]`, at least 0, not all 0.
 
     Returns:
-        `[rows, columns]` -> numbers `[rows, 1]`.
+        A model with one output.
 
     Raises:
         ValueError: A label is not finite.
@@ -42,12 +62,12 @@ def fit_ridge(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Pred
     """
     ridge = load("sklearn.linear_model", "Ridge", extra="tfx")
     model = ridge().fit(rows, labels, weights / weights.mean())
-    return lambda rows: model.predict(rows)[:, None]
+    return LinearModel(model.coef_[:, None], np.array([model.intercept_]))
 
 
 def fit_logistic(
     rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, *, classes: int
-) -> Predict:
+) -> LinearModel:
     """Fit a classification.
 
     If the solver does not converge on the columns as they are, or a value is larger than 10,000,
@@ -60,25 +80,24 @@ def fit_logistic(
         classes: Their number. A class without rows has probability 0.
 
     Returns:
-        `[rows, columns]` -> probabilities `[rows, classes]`.
+        A model whose outputs are the logits of the classes.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.
     """
+    kernel, bias = np.zeros((rows.shape[1], classes)), np.full(classes, -np.inf)
     seen = np.unique(labels)
-    # scikit-learn rejects a single class.
-    model = _fit_converging(rows, labels, weights / weights.mean()) if len(seen) > 1 else None
-
-    def predict(rows: np.ndarray) -> np.ndarray:
-        found = np.zeros((len(rows), classes))
-        found[:, seen] = model.predict_proba(rows) if model is not None else 1.0
-        return found
-
-    return predict
+    bias[seen] = 0.0
+    if len(seen) > 1:  # scikit-learn rejects a single class
+        fitted = _fit_converging(rows, labels, weights / weights.mean())
+        # Two classes have one logit, that of the second.
+        seen = seen[-fitted.kernel.shape[1] :]
+        kernel[:, seen], bias[seen] = fitted
+    return LinearModel(kernel, bias)
 
 
-def _fit_converging(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Any:
-    """Return a fitted object with `predict_proba`."""
+def _fit_converging(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> LinearModel:
+    """Return the logits of the classes that have rows; of the second where there are two."""
     size = rows.size * len(np.unique(labels))
     iterations = int(np.clip(_MAX_PRODUCTS // size, _MIN_ITERATIONS, _MAX_ITERATIONS))
     logistic = load("sklearn.linear_model", "LogisticRegression", extra="tfx")
@@ -89,20 +108,19 @@ def _fit_converging(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -
         if np.abs(rows).max(initial=0.0) <= _MAX_UNSCALED:
             warnings.simplefilter("error", not_converged)
             try:
-                return model.fit(rows, labels, weights)
+                model.fit(rows, labels, weights)
+                return LinearModel(model.coef_.T, model.intercept_)
             except not_converged:
                 pass
         warnings.simplefilter("ignore", not_converged)
-        scaled = _with_scaled_numbers(rows, model)
-        return scaled.fit(rows, labels, logisticregression__sample_weight=weights)
+        mean, scale = _moments_of_numbers(rows)
+        model.fit((rows - mean) / scale, labels, weights)
+        kernel = model.coef_.T / scale[:, None]
+        return LinearModel(kernel, model.intercept_ - (mean / scale) @ model.coef_.T)
 
 
-def _with_scaled_numbers(rows: np.ndarray, model: Any) -> Any:
-    """Return a pipeline that standardises the columns of other numbers than 0 and 1."""
-    from sklearn.compose import ColumnTransformer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
+def _moments_of_numbers(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of each column; 0 and 1 for columns of 0 and 1."""
+    scaler = load("sklearn.preprocessing", "StandardScaler", extra="tfx")().fit(rows)
     numbers = ((rows != 0) & (rows != 1)).any(axis=0)
-    scaling = ColumnTransformer([("numbers", StandardScaler(), numbers)], remainder="passthrough")
-    return make_pipeline(scaling, model)
+    return np.where(numbers, scaler.mean_, 0.0), np.where(numbers, scaler.scale_, 1.0)

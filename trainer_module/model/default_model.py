@@ -34,6 +34,7 @@ class PackedEmbedding(keras.layers.Layer):
         sizes: Sequence[int],
         size: int,
         first_ids: Sequence[int] | None = None,
+        initializer: str = "uniform",
         **kwargs: Any,
     ) -> None:
         """Creates the layer.
@@ -42,17 +43,19 @@ class PackedEmbedding(keras.layers.Layer):
             sizes: Number of ids of each column.
             size: Numbers per id.
             first_ids: Smallest id of each column; 0 by default.
+            initializer: Keras name of the initializer of the table.
             **kwargs: Of keras.layers.Layer.
         """
         super().__init__(**kwargs)
         self.sizes = [int(n) for n in sizes]
         self.size = size
         self.first_ids = [int(n) for n in first_ids or [0] * len(self.sizes)]
+        self.initializer = initializer
 
     def build(self, input_shape: Any) -> None:
         """Creates the table."""
         self.table = self.add_weight(
-            shape=(sum(self.sizes), self.size), initializer="uniform", name="table"
+            shape=(sum(self.sizes), self.size), initializer=self.initializer, name="table"
         )
 
     def call(self, ids: Any) -> Any:
@@ -72,7 +75,7 @@ class PackedEmbedding(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         own = {"sizes": self.sizes, "size": self.size, "first_ids": self.first_ids}
-        return {**super().get_config(), **own}
+        return {**super().get_config(), **own, "initializer": self.initializer}
 
 
 def default_model(context: ModelContext) -> keras.Model:
@@ -115,6 +118,8 @@ def default_model(context: ModelContext) -> keras.Model:
             "Transform's output has no feature beside label and weight: add columns to the "
             "features, there is nothing to learn from."
         )
+    # A copy: `floats` grows by the embeddings below.
+    linear = _linear_scores(list(floats), ids, ranges, context.outputs) if config.linear else []
     if ids:
         size = config.embedding_size
         if size == "auto":
@@ -137,13 +142,46 @@ def default_model(context: ModelContext) -> keras.Model:
         if config.dropout:
             hidden = keras.layers.Dropout(config.dropout)(hidden)
     # float32 whatever the policy: probabilities of half precision make a coarse AUC.
+    activation = _ACTIVATIONS[context.label_kind]
     output = keras.layers.Dense(
         context.outputs,
-        activation=_ACTIVATIONS[context.label_kind],
+        activation=None if linear else activation,
+        kernel_initializer="zeros" if linear else "glorot_uniform",
         dtype="float32",
         name="outputs",
     )(hidden)
+    if linear:
+        output = keras.layers.Add(dtype="float32", name="scores")([output, *linear])
+        output = keras.layers.Activation(activation, dtype="float32", name="activation")(output)
     return keras.Model(inputs, output, name="default_model")
+
+
+def _linear_scores(
+    floats: list[Any], ids: list[Any], ranges: list[tuple[int, int]], outputs: int
+) -> list[Any]:
+    """Returns weighted sums `[rows, outputs]` of the floats, and of one weight per id.
+
+    All weights are 0 at first. There is no bias: the dense layers have one.
+    """
+    found = []
+    if floats:
+        found.append(
+            keras.layers.Dense(
+                outputs, use_bias=False, kernel_initializer="zeros", dtype="float32", name="linear"
+            )(_concatenate(floats))
+        )
+    if ids:
+        table = PackedEmbedding(
+            [count for _, count in ranges],
+            outputs,
+            [first for first, _ in ranges],
+            initializer="zeros",
+            dtype="float32",
+            name="linear_ids",
+        )
+        weights = keras.layers.Reshape((len(ranges), outputs))(table(_concatenate(ids)))
+        found.append(keras.ops.sum(weights, axis=1))
+    return found
 
 
 def id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, int]]:

@@ -33,6 +33,13 @@ class ModelConfig(Settings):
             "itself: about 8 where the label bends with it; 0 for none."
         ),
     )
+    linear: bool = Field(
+        default=False,
+        description=(
+            "Add a linear model of the same inputs to the dense layers' output. It starts at a "
+            "ridge or logistic regression of the training rows, which also choose the label scale."
+        ),
+    )
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="Whatever your own model_fn reads from context.config.model.options.",

@@ -15,13 +15,13 @@ from sklearn.linear_model import LogisticRegression
 from trainer_module import TrainerConfig, run_fn
 from trainer_module.baselines.baselines import (
     _fit_linear,
-    _Sample,
     compute_baselines,
     weighted_median,
     write_baselines,
 )
 from trainer_module.baselines.columns import Columns
 from trainer_module.baselines.one_column import codes_of_numbers, score_column, target_of_classes
+from trainer_module.baselines.sample import Sample
 from trainer_module.baselines.scores import Scores
 from trainer_module.baselines.strongest import strongest_column
 from trainer_module.data.input_pipeline import summarise
@@ -203,8 +203,8 @@ def test_rows_without_a_usable_label_or_weight_are_not_fitted(fn_args):
     }
     labels = np.array([0, 0, 1, 1, -1, 5])
     weights = np.array([1.0, 1, 1, 1, 1, 1])
-    sample = _Sample(columns.matrix(features), labels, weights)
-    kept = _Sample(*(each[:4] for each in sample))
+    sample = Sample(columns.matrix(features), labels, weights)
+    kept = Sample(*(each[:4] for each in sample))
     found, expected = (_fit_linear(context, columns, each)(features) for each in (sample, kept))
     np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match=r"trainer.label='generous'"):

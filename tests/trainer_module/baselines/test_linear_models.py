@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from trainer_module.baselines.linear_models import fit_logistic, fit_ridge
+from trainer_module.baselines.linear_models import fit_logistic, fit_ridge, probabilities
 
 ROWS = 400
 
@@ -48,7 +48,7 @@ def test_classification_is_logistic_regression_with_weights_of_mean_one(random, 
     labels = (rows @ random.normal(size=(6, classes)) + random.gumbel(size=(ROWS, classes))).argmax(
         1
     )
-    found = fit_logistic(rows, labels, 7 * weights, classes=classes)(rows)
+    found = probabilities(fit_logistic(rows, labels, 7 * weights, classes=classes)(rows))
     reference = LogisticRegression(tol=1e-9, max_iter=5000, solver="newton-cg")
     reference.fit(rows, labels, weights / weights.mean())
     np.testing.assert_allclose(found, reference.predict_proba(rows), atol=1e-4)
@@ -59,11 +59,11 @@ def test_classification_is_logistic_regression_with_weights_of_mean_one(random, 
 def test_a_class_without_rows_has_probability_zero(random):
     rows = np.sort(random.normal(size=(ROWS, 1)), axis=0) * 100
     labels = np.where(np.arange(ROWS) > 150, 2, 0)  # separable
-    shares = fit_logistic(rows, labels, np.ones(ROWS), classes=4)(rows)
+    shares = probabilities(fit_logistic(rows, labels, np.ones(ROWS), classes=4)(rows))
     assert (shares.argmax(axis=1) == labels).mean() > 0.99
     assert shares.shape == (ROWS, 4)
     assert (shares[:, [1, 3]] == 0).all()
-    one = fit_logistic(rows, np.full(ROWS, 1), np.ones(ROWS), classes=3)(rows[:2])
+    one = probabilities(fit_logistic(rows, np.full(ROWS, 1), np.ones(ROWS), classes=3)(rows[:2]))
     assert one.tolist() == [[0, 1, 0], [0, 1, 0]]
 
 
@@ -78,7 +78,7 @@ def test_columns_of_any_scale_are_fitted_as_well_as_by_newton(random, classes, l
     flag = (random.uniform(size=(ROWS, 1)) < 0.5).astype(float)
     scales = 10.0 ** np.linspace(-2, largest, 5)
     rows = np.hstack([(columns + 10) * scales, flag])
-    found = fit_logistic(rows, labels, np.ones(ROWS), classes=classes)(rows)
+    found = probabilities(fit_logistic(rows, labels, np.ones(ROWS), classes=classes)(rows))
     reference = LogisticRegression(solver="newton-cg", max_iter=200).fit(rows, labels)
     expected = log_loss(labels, reference.predict_proba(rows))
     assert log_loss(labels, found) <= 1.01 * expected
@@ -135,7 +135,9 @@ def test_held_out_metrics_are_within_two_percent_of_scikit_learn(name):
         return
     labels = labels.astype(int)
     classes = labels.max() + 1
-    ours = fit_logistic(rows[train], labels[train], weights, classes=classes)(rows[held_out])
+    ours = probabilities(
+        fit_logistic(rows[train], labels[train], weights, classes=classes)(rows[held_out])
+    )
     reference = LogisticRegression(max_iter=5000).fit(rows[train], labels[train])
     theirs = reference.predict_proba(rows[held_out])
     truth = labels[held_out]

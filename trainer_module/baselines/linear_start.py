@@ -1,0 +1,168 @@
+"""Where the linear part of the default model starts: at a linear model of the training rows.
+
+A ridge or logistic regression (`linear_models`) is fitted on a sample of the transformed rows. Its
+coefficients become the first weights of the layers `linear` and `linear_ids`; the dense layers'
+output starts at 0. So the untrained model already predicts what the regression predicts, and the
+training learns what a linear model lacks.
+
+The same sample decides on which scale a regression is trained: the one on which a ridge regression
+has the smaller mean absolute error, in the label's own unit, on rows that it was not fitted on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from trainer_module.baselines.columns import Columns
+from trainer_module.baselines.linear_models import LinearModel, fit_ridge
+from trainer_module.baselines.sample import (
+    Sample,
+    fit_linear,
+    max_rows,
+    sample_rows,
+    why_no_linear,
+)
+from trainer_module.data.input_pipeline import Examples
+from trainer_module.data.label_scale import LabelScale
+from trainer_module.model.model_context import ModelContext
+
+_FOLDS = 5
+_MAX_FOLD_PRODUCTS = 400_000_000  # rows x columns² of a fold: about a second on one core
+_NO_ROWS = -10.0  # logit of a class that the sample lacks
+
+
+class LinearStart(NamedTuple):
+    """What a sample of the training rows suggests.
+
+    Attributes:
+        linear: Fitted on scaled labels; None if there are too many columns.
+        scale: Index of the chosen label scale.
+    """
+
+    linear: LinearModel | None
+    scale: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values, which keep every bit of a float."""
+        linear = self.linear and [each.tolist() for each in self.linear]
+        return {"linear": linear, "scale": self.scale}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> LinearStart:
+        """Return what `to_json` made."""
+        linear = values["linear"]
+        return cls(linear and LinearModel(*map(np.asarray, linear)), values["scale"])
+
+
+def fit_linear_start(
+    context: ModelContext,
+    examples: Examples,
+    rows: int,
+    scales: Sequence[LabelScale | None],
+) -> LinearStart:
+    """Fit a linear model, on the label scale that suits it best.
+
+    Args:
+        context: Kinds of the label and the features.
+        examples: The training rows, with labels as they are.
+        rows: Number of training rows.
+        scales: Label scales to choose from; (None,) for classes and for a label as it is.
+
+    Raises:
+        ValueError: No training row has a usable label and a weight above 0.
+        ModuleNotFoundError: scikit-learn is not installed.
+    """
+    columns = Columns(context, list(context.feature_spec))
+    outputs = context.outputs if context.label_kind == "multiclass" else 1
+    reason = why_no_linear(columns, rows, outputs)
+    if reason:
+        logging.info("The linear part of the model starts at 0 (%s).", reason)
+        return LinearStart(None, 0)
+    read = dataclasses.replace(examples.narrowed(context.feature_spec), replicas=None)
+    sample = sample_rows(read, columns, rows, max_rows(columns, outputs))
+    # The model has no linear weights for the terms of texts.
+    sample = sample._replace(rows=sample.rows[:, : columns.width - columns.terms])
+    sample = sample._replace(weights=_with_class_weights(sample, context))
+    chosen = 0
+    if len(scales) > 1:
+        errors = [_held_out_error(sample, scale) for scale in scales]
+        chosen = int(np.argmin(errors))
+        logging.info(
+            "Label scale %s: a linear model has a mean absolute error of %s.",
+            _name(scales[chosen]),
+            ", ".join(f"{e:.6g} ({_name(s)})" for e, s in zip(errors, scales, strict=True)),
+        )
+    sample = sample._replace(labels=_scaled(sample.labels, scales[chosen]))
+    return LinearStart(fit_linear(sample, context), chosen)
+
+
+def set_linear_weights(model: keras.Model, context: ModelContext, linear: LinearModel) -> None:
+    """Start the linear layers of a default model at a linear model.
+
+    Args:
+        model: Of `default_model` with `linear: true`.
+        context: What the model was built from.
+        linear: Fitted on the columns of the same context, without the terms of texts.
+    """
+    kernel, bias = linear.kernel, np.maximum(linear.bias, _NO_ROWS)
+    if context.label_kind == "binary":  # a sigmoid takes the difference of two logits
+        kernel, bias = kernel[:, 1:] - kernel[:, :1], bias[1:] - bias[:1]
+    columns = Columns(context, list(context.feature_spec))
+    layers = {layer.name: layer for layer in model.layers}
+    if columns.floats:
+        layers["linear"].kernel.assign(kernel[: columns.floats])
+    if columns.id_widths:
+        table, start = [], columns.floats
+        for count, width in columns.id_widths:
+            # Ids from the last column on share its weight.
+            table.append(kernel[start + np.minimum(np.arange(count), width - 1)])
+            start += width
+        layers["linear_ids"].table.assign(np.concatenate(table))
+    layers["outputs"].bias.assign(bias)
+
+
+def _with_class_weights(sample: Sample, context: ModelContext) -> np.ndarray:
+    weights = context.config.class_weight
+    if not isinstance(weights, dict):
+        return sample.weights
+    by_class = np.array([weights.get(number, 1.0) for number in range(max(2, context.outputs))])
+    return sample.weights * by_class[np.clip(sample.labels, 0, len(by_class) - 1).astype(int)]
+
+
+def _held_out_error(sample: Sample, scale: LabelScale | None) -> float:
+    """Return the weighted mean absolute error over 5 folds, in the label's own unit."""
+    width = max(1, sample.rows.shape[1])
+    order = np.random.default_rng(0).permutation(len(sample.labels))
+    order = order[: max(10 * _FOLDS, _MAX_FOLD_PRODUCTS // width**2)]
+    scaled = _scaled(sample.labels, scale)
+    errors = weights = 0.0
+    for fold in range(_FOLDS):
+        held_out = order[fold::_FOLDS]
+        fitted = np.delete(order, np.s_[fold::_FOLDS])
+        if not len(held_out) or not sample.weights[fitted].sum() > 0:
+            continue
+        linear = fit_ridge(sample.rows[fitted], scaled[fitted], sample.weights[fitted])
+        predicted = linear(sample.rows[held_out])
+        if scale is not None:
+            predicted = scale.unscaled(tf.constant(predicted)).numpy()
+        error = np.abs(predicted[:, 0] - sample.labels[held_out])
+        errors += float(sample.weights[held_out] @ error)
+        weights += float(sample.weights[held_out].sum())
+    return errors / weights if weights > 0 else np.inf
+
+
+def _scaled(labels: np.ndarray, scale: LabelScale | None) -> np.ndarray:
+    if scale is None:
+        return labels
+    return scale.scaled(tf.constant(labels[:, None])).numpy()[:, 0].astype(np.float64)
+
+
+def _name(scale: LabelScale | None) -> str:
+    return "none" if scale is None else scale.name
