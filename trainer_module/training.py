@@ -13,10 +13,16 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.baselines.linear_start import (
+    LinearStart,
+    fit_linear_start,
+    has_linear_start,
+    set_linear_weights,
+)
 from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary, Examples
-from trainer_module.data.label_scale import LabelScale, find_label_scale
+from trainer_module.data.label_scale import LabelScale, find_label_scale, has_logarithm
 from trainer_module.devices.multi_worker import is_multi_worker, worker_group
 from trainer_module.loop.callbacks import (
     Callback,
@@ -120,12 +126,25 @@ def train(
         run_dir=run_dir,
         record_dir=record_dir or checkpoint_dir,
     )
+    scales, start = _label_scales(context, summary), None
+    if has_linear_start(config, context):
+        start = LinearStart.from_json(
+            workers.broadcast_from_chief(
+                "the linear start",
+                fit_linear_start(context, data.train, summary.rows, scales).to_json()
+                if workers.is_chief
+                else None,
+            )
+        )
+    scale = scales[start.scale if start is not None else 0]
     with strategy.scope():
         model, optimizer, loss_fn = plan.build(context, total_steps)
         metrics = plan.create_metrics()
-        scale = _label_scale(context, summary, outputs=len(getattr(model, "outputs", None) or [0]))
+        _check_label_scale(config, scale, outputs=len(getattr(model, "outputs", None) or [0]))
         if scale is not None:
             metrics = [InOwnUnit(metric, scale) for metric in metrics]
+    if start is not None and start.linear is not None:
+        set_linear_weights(model, context, start.linear)
     # What the model does not take is not read: files may hold many more features.
     inputs = inputs_of(model, context)
     examples = dataclasses.replace(
@@ -136,6 +155,8 @@ def train(
     run_record = None
     if checkpoint_dir is not None:
         facts = _facts(config, examples, summary)
+        if start is not None and scale is not None:
+            facts["label_scale"] = scale.name  # another machine may round a close choice otherwise
         run_record = run_folder(checkpoint_dir, facts, makes=workers.is_chief)
     shuffle_buffer_rows = min(config.shuffle_buffer_rows, summary.rows)
     if config.optimizer.learning_rate == "auto":
@@ -210,8 +231,8 @@ def train(
     return Trained(result, model, inputs, scale)
 
 
-def _label_scale(context: ModelContext, summary: DataSummary, *, outputs: int) -> LabelScale | None:
-    """Returns what a regression is trained on, and tells it."""
+def _label_scales(context: ModelContext, summary: DataSummary) -> list[LabelScale | None]:
+    """Return the scale that a regression is trained on; two if a linear model decides."""
     config = context.config
     if context.label_kind != "regression":
         if config.label_scale in ("z_score", "log"):
@@ -219,28 +240,39 @@ def _label_scale(context: ModelContext, summary: DataSummary, *, outputs: int) -
                 f"trainer.label_scale={config.label_scale!r}: trainer.label={context.label!r} is "
                 f"{context.label_kind}, which has no scale; leave it out."
             )
-        return None
-    scale = find_label_scale(
-        config.label_scale,
-        summary.label_moments,
-        loss=config.loss,
-        own_model=config.model_fn is not None,
-        whole=summary.label_is_whole,
-        label=context.label,
-    )
-    if scale is not None and outputs > 1:
+        return [None]
+
+    def find(wanted: Any) -> LabelScale | None:
+        return find_label_scale(
+            wanted,
+            summary.label_moments,
+            loss=config.loss,
+            own_model=config.model_fn is not None,
+            whole=summary.label_is_whole,
+            label=context.label,
+        )
+
+    scale = find(config.label_scale)
+    if scale is None or config.label_scale != "auto" or not has_linear_start(config, context):
+        return [scale]
+    if not has_logarithm(summary.label_moments, whole=summary.label_is_whole):
+        return [scale]
+    return [find("z_score"), find("log")]
+
+
+def _check_label_scale(config: TrainerConfig, scale: LabelScale | None, *, outputs: int) -> None:
+    """Raise ValueError for a model whose outputs have no scale; log the scale."""
+    if scale is None:
+        return
+    if outputs > 1:
         raise ValueError(
             f"trainer.label_scale={config.label_scale!r}: trainer.model_fn={config.model_fn!r} "
             f"returned a model with {outputs} outputs, and the scale is of one; leave it out."
         )
-    if scale is not None:
-        logging.info(
-            "Label %s (skewness %s) is trained as %s; metrics and predictions are in its own unit.",
-            context.label,
-            ", ".join(f"{skew:.1f}" for skew in summary.label_moments.as_is.skewness),
-            "z-score" if scale.name == "z_score" else "z-score of its logarithm",
-        )
-    return scale
+    logging.info(
+        "The label is trained as %s; metrics and predictions are in its own unit.",
+        "z-score" if scale.name == "z_score" else "z-score of its logarithm",
+    )
 
 
 def check_for_servers(config: TrainerConfig) -> None:

@@ -254,8 +254,13 @@ def training(rows: int, columns: int = 1) -> list[str]:
             [f"  # {columns:,} columns: a small model that decays, not to learn rows by heart."]
             * wide
         ),
+        *(
+            ["  # The model starts as a linear one; ema_momentum averages its weights over the steps."]
+            * (not wide)
+        ),
+        *(["  ema_momentum: 0.99"] * (not wide)),
         f"  model: {{hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
-        f"knots: {model.knots}}}",
+        f"knots: {model.knots}{'' if wide else ', linear: true'}}}",
         "  optimizer:",
         f"    {{name: adamw, learning_rate: {rate}, weight_decay: {model.weight_decay}, "
         "schedule: {name: cosine}}",

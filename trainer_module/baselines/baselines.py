@@ -38,7 +38,6 @@ from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData, model_context
 from trainer_module.model.model_context import ModelContext
 
-
 Predict = Callable[[dict[str, np.ndarray]], np.ndarray]
 
 

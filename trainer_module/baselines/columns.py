@@ -27,7 +27,10 @@ class Columns:
         {feature: [rows, ...]} -> [rows, width]
 
     Attributes:
-        width: The number of columns.
+        width: The number of columns; those of floats come first, then ids, then terms of texts.
+        floats: The number of columns of floats.
+        id_widths: (number of ids, number of columns) of each id column.
+        terms: The number of columns of the terms of texts.
         left_out: Features without columns: strings.
     """
 

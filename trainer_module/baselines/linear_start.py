@@ -29,8 +29,9 @@ from trainer_module.baselines.sample import (
     sample_rows,
     why_no_linear,
 )
+from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import Examples
-from trainer_module.data.label_scale import LabelScale
+from trainer_module.data.label_scale import LabelScale, is_loss_of_differences
 from trainer_module.model.model_context import ModelContext
 
 _FOLDS = 5
@@ -61,6 +62,21 @@ class LinearStart(NamedTuple):
         return cls(linear and LinearModel(*map(np.asarray, linear)), values["scale"])
 
 
+def has_linear_start(config: TrainerConfig, context: ModelContext) -> bool:
+    """Return whether a training starts at a linear model.
+
+    That takes a default model with `linear: true`, one output per row or class, and a loss that a
+    ridge or logistic regression brings near its smallest value.
+    """
+    if config.model_fn is not None or not config.model.linear:
+        return False
+    if context.label_kind == "regression" and context.outputs != 1:
+        return False
+    if context.label_kind == "regression":
+        return is_loss_of_differences(config.loss)
+    return config.loss is None or "crossentropy" in config.loss.lower().replace("_", "")
+
+
 def fit_linear_start(
     context: ModelContext,
     examples: Examples,
@@ -82,6 +98,8 @@ def fit_linear_start(
     columns = Columns(context, list(context.feature_spec))
     outputs = context.outputs if context.label_kind == "multiclass" else 1
     reason = why_no_linear(columns, rows, outputs)
+    if columns.width == columns.terms:
+        reason = "linear: no feature is a number or an id"
     if reason:
         logging.info("The linear part of the model starts at 0 (%s).", reason)
         return LinearStart(None, 0)

@@ -21,6 +21,7 @@ ScaleName = Literal["z_score", "log"]
 
 # Losses that mean the same on any scale; of others (poisson, percentages) a scaled label is wrong.
 _LOSSES = ("squarederror", "absoluteerror", "huber", "cosh", "mse", "mae")
+_OTHERS = ("percentage", "logarithmic")
 _SKEWED = 1.0
 
 
@@ -148,6 +149,17 @@ class LabelScale:
         return tf.reshape(tf.constant(numbers, tf.float64), tensor.shape[1:])
 
 
+def is_loss_of_differences(loss: str | None) -> bool:
+    """Return whether a loss means the same on any scale of the label; None is the default loss."""
+    short = (loss or "mse").lower().replace("_", "")
+    return any(part in short for part in _LOSSES) and not any(part in short for part in _OTHERS)
+
+
+def has_logarithm(moments: LabelMoments, *, whole: bool) -> bool:
+    """Return whether the log scale is possible for labels: positive ones, or whole numbers >= 0."""
+    return (moments.log if moments.log is not None or not whole else moments.log1p) is not None
+
+
 def find_label_scale(
     wanted: Literal["auto", "none"] | ScaleName,
     moments: LabelMoments,
@@ -174,9 +186,7 @@ def find_label_scale(
     """
     if wanted == "none":
         return None
-    short = (loss or "mse").lower().replace("_", "")
-    fits = any(part in short for part in _LOSSES) and "percentage" not in short
-    fits = fits and "logarithmic" not in short
+    fits = is_loss_of_differences(loss)
     logarithm = moments.log
     shift = 0.0
     if logarithm is None and whole:

@@ -155,7 +155,7 @@ def test_metrics_of_several_classes_and_the_size_limit(fn_args, monkeypatch):
     expected = -np.log(shares[eval_y[:, 0]]).mean()
     assert constant["sparse_categorical_crossentropy"] == pytest.approx(expected, rel=1e-6)
     assert linear["sparse_categorical_accuracy"] > constant["sparse_categorical_accuracy"]
-    monkeypatch.setattr("trainer_module.baselines.baselines._MAX_PRODUCTS", 1000)
+    monkeypatch.setattr("trainer_module.baselines.sample._MAX_PRODUCTS", 1000)
     bounded = compute_baselines(context, data, summary, inputs)
     assert [each.name for each in bounded.baselines] == ["constant"]
     assert "columns and" in bounded.left_out
@@ -164,8 +164,8 @@ def test_metrics_of_several_classes_and_the_size_limit(fn_args, monkeypatch):
 
 def test_ids_beyond_the_cap_share_a_column_and_rows_are_sampled(fn_args, monkeypatch):
     monkeypatch.setattr("trainer_module.baselines.columns.MAX_COLUMNS", 12)
-    monkeypatch.setattr("trainer_module.baselines.baselines._MAX_ROWS", 100)
-    monkeypatch.setattr("trainer_module.baselines.baselines._MIN_ROWS", 100)
+    monkeypatch.setattr("trainer_module.baselines.sample.MAX_ROWS", 100)
+    monkeypatch.setattr("trainer_module.baselines.sample._MIN_ROWS", 100)
     found = compute_baselines(*opened(fn_args(), label="generous"))
     assert 60 <= found.fitted_rows <= 100
     # The fare, 4 of 6 companies and of 25 hours.

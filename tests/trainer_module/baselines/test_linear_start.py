@@ -1,0 +1,255 @@
+"""Where the linear part of the default model starts."""
+
+from __future__ import annotations
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from trainer_module import TrainerConfig, run_fn
+from trainer_module.baselines.baselines import compute_baselines
+from trainer_module.baselines.linear_start import (
+    LinearStart,
+    _held_out_error,
+    fit_linear_start,
+    has_linear_start,
+    set_linear_weights,
+)
+from trainer_module.baselines.sample import Sample
+from trainer_module.data.input_pipeline import summarise
+from trainer_module.data.label_scale import LabelMoments, find_label_scale
+from trainer_module.model.data_context import model_context, unsized_ids
+from trainer_module.model.default_model import default_model
+from trainer_module.model.model_context import ModelContext
+from trainer_module.tfx.data import open_data
+
+ROWS = 500
+COMPANIES = 300  # more than the 256 columns of an id
+
+
+def examples_of(path, features, spec):
+    """Examples of a TFRecord file of these features, for the label `y`."""
+    from trainer_module.data.input_pipeline import Examples
+
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in range(ROWS):
+            example = tf.train.Example()
+            for name, values in features.items():
+                row_values = np.atleast_1d(values[row]).tolist()
+                kind = "int64_list" if spec[name].dtype.is_integer else "float_list"
+                getattr(example.features.feature[name], kind).value.extend(row_values)
+            writer.write(example.SerializeToString())
+    return Examples((str(path),), spec, "y")
+
+
+@pytest.fixture
+def table():
+    """Features of two kinds, and a score that is linear in them."""
+    random = np.random.default_rng(0)
+    # Half of the ids are rare: they share the last column.
+    ids = np.minimum(random.geometric(0.01, size=ROWS), COMPANIES) - 1
+    features = {
+        "company": ids[:, None],
+        "numbers": random.normal(size=(ROWS, 3)).astype(np.float32),
+        "hour": random.integers(2, 6, size=(ROWS, 1)),
+    }
+    score = features["numbers"] @ [1.0, -2.0, 0.5] + np.sin(ids) + 0.3 * features["hour"][:, 0]
+    return features, score + 0.1 * random.normal(size=ROWS)
+
+
+def one_hot(features):
+    """The columns of the linear model, made by hand."""
+    company = np.eye(256)[np.minimum(features["company"][:, 0], 255)]
+    hour = np.eye(4)[features["hour"][:, 0] - 2]
+    return np.hstack([features["numbers"], company, hour])
+
+
+def started(tmp_path, table, label, kind, outputs=1, **settings):
+    """(default model with its linear start, features)."""
+    features, _ = table
+    spec = {
+        "company": tf.io.FixedLenFeature([1], tf.int64),
+        "numbers": tf.io.FixedLenFeature([3], tf.float32),
+        "hour": tf.io.FixedLenFeature([1], tf.int64),
+    }
+    label_type = tf.float32 if kind == "regression" else tf.int64
+    examples = examples_of(
+        tmp_path / "rows",
+        {**features, "y": label},
+        {**spec, "y": tf.io.FixedLenFeature([1], label_type)},
+    )
+    config = TrainerConfig(model={"linear": True, "hidden_units": [8]}, **settings)
+    context = ModelContext(
+        feature_spec=spec,
+        transformed_schema=None,
+        layout=None,
+        label="y",
+        label_kind=kind,
+        outputs=outputs,
+        id_sizes={"company": (0, COMPANIES), "hour": (2, 4)},
+        config=config,
+    )
+    start = fit_linear_start(context, examples, ROWS, [None])
+    assert start.linear is not None
+    keras.utils.set_random_seed(0)
+    model = default_model(context)
+    set_linear_weights(model, context, start.linear)
+    return model, features
+
+
+def test_the_untrained_model_predicts_as_ridge(tmp_path, table):
+    """Reference: sklearn's Ridge on one-hot columns in float64; 1e-5 of a deviation."""
+    features, score = table
+    model, _ = started(tmp_path, table, score.astype(np.float32), "regression")
+    reference = Ridge().fit(one_hot(features), score.astype(np.float32))
+    np.testing.assert_allclose(
+        model.predict(features, verbose=0)[:, 0], reference.predict(one_hot(features)), atol=1e-5
+    )
+    rare = {name: values.copy() for name, values in features.items()}
+    rare["company"][:] = COMPANIES + 5  # not seen in training: as the rarest
+    np.testing.assert_allclose(
+        model.predict(rare, verbose=0)[:, 0], reference.predict(one_hot(rare)), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_untrained_model_gives_the_probabilities_of_logistic_regression(
+    tmp_path, table, classes
+):
+    """Reference: sklearn's LogisticRegression on one-hot columns; 1e-3 of a probability."""
+    features, score = table
+    label = np.digitize(score, np.quantile(score, np.arange(1, classes) / classes))
+    kind = "binary" if classes == 2 else "multiclass"
+    outputs = 1 if classes == 2 else 4  # no row has class 3
+    model, _ = started(tmp_path, table, label, kind, outputs)
+    reference = LogisticRegression(tol=1e-8, max_iter=5000).fit(one_hot(features), label)
+    expected = reference.predict_proba(one_hot(features))
+    found = model.predict(features, verbose=0)
+    if classes == 2:
+        expected = expected[:, 1:]
+    else:
+        assert found[:, 3].max() < 1e-3
+        found = found[:, :3]
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_class_weights_count(tmp_path, table):
+    """Reference: LogisticRegression with the weights of the classes, at a mean of 1."""
+    features, score = table
+    label = (score > np.quantile(score, 0.8)).astype(int)
+    weights = {0: 1.0, 1: 9.0}
+    model, _ = started(tmp_path, table, label, "binary", class_weight=weights)
+    each = np.where(label == 1, 9.0, 1.0)
+    reference = LogisticRegression(tol=1e-8, max_iter=5000)
+    reference.fit(one_hot(features), label, each / each.mean())
+    np.testing.assert_allclose(
+        model.predict(features, verbose=0),
+        reference.predict_proba(one_hot(features))[:, 1:],
+        atol=2e-3,
+    )
+
+
+@pytest.mark.parametrize(("make", "better"), [(lambda linear: linear, "z_score"), (np.exp, "log")])
+def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better):
+    """Both labels are skewed: only the rows tell which scale makes them linear in the features."""
+    random = np.random.default_rng(1)
+    rows = (
+        random.exponential(size=(400, 2)) if better == "z_score" else random.normal(size=(400, 2))
+    )
+    labels = make(1 + rows @ [0.7, 0.4] + 0.01 * random.normal(size=400)).clip(min=0.01)
+    moments = LabelMoments.of(labels)
+    assert moments.as_is.skewness > 1
+    options = {"loss": None, "own_model": False, "whole": False, "label": "y"}
+    errors = {
+        name: _held_out_error(
+            Sample(rows, labels, np.ones(400)), find_label_scale(name, moments, **options)
+        )
+        for name in ("z_score", "log")
+    }
+    assert min(errors, key=errors.get) == better
+    # Reference: the error of Ridge on every fifth row, fitted on the others.
+    if better == "z_score":
+        order = np.random.default_rng(0).permutation(400)
+        expected = []
+        for fold in range(5):
+            held_out, fitted = order[fold::5], np.delete(order, np.s_[fold::5])
+            deviation = moments.as_is.deviation[0]
+            model = Ridge().fit(rows[fitted], labels[fitted] / deviation)
+            expected.append(np.abs(model.predict(rows[held_out]) * deviation - labels[held_out]))
+        assert errors["z_score"] == pytest.approx(np.concatenate(expected).mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "starts"),
+    [
+        ("regression", {}, True),
+        ("regression", {"loss": "huber"}, True),
+        ("regression", {"loss": "poisson"}, False),
+        ("regression", {"loss": "mean_absolute_percentage_error"}, False),
+        ("binary", {}, True),
+        ("binary", {"loss": "hinge"}, False),
+        ("multiclass", {"loss": "sparse_categorical_crossentropy"}, True),
+        ("regression", {"model": {}}, False),
+        ("regression", {"model_fn": "user_model.build"}, False),
+    ],
+)
+def test_which_trainings_start_at_a_linear_model(kind, settings, starts):
+    config = TrainerConfig(**{"model": {"linear": True}, **settings})
+    context = ModelContext({}, None, None, "y", kind, 1, {}, config)
+    assert has_linear_start(config, context) == starts
+
+
+def test_workers_get_every_bit_of_the_chiefs_start():
+    from trainer_module.baselines.linear_models import LinearModel
+
+    random = np.random.default_rng(0)
+    start = LinearStart(LinearModel(random.normal(size=(9, 2)), np.array([1 / 3, -np.inf])), 1)
+    again = LinearStart.from_json(json.loads(json.dumps(start.to_json())))
+    assert again.scale == 1
+    assert again.linear is not None
+    np.testing.assert_array_equal(again.linear.kernel, start.linear.kernel)
+    np.testing.assert_array_equal(again.linear.bias, start.linear.bias)
+    nothing = LinearStart.from_json(json.loads(json.dumps(LinearStart(None, 0).to_json())))
+    assert nothing == LinearStart(None, 0)
+
+
+@pytest.mark.parametrize(
+    ("label", "metric", "settings"),
+    [
+        ("generous", "binary_crossentropy", {}),
+        ("fare_scaled", "mean_absolute_error", {"loss": "mse"}),
+        ("company_id", "sparse_categorical_accuracy", {"loss": "sparse_categorical_crossentropy"}),
+    ],
+)
+def test_a_training_starts_at_the_linear_baseline(fn_args, label, metric, settings):
+    """With a learning rate of nearly 0, the model's metrics are those of the linear baseline."""
+    optimizer = {"name": "sgd", "learning_rate": 1e-12}
+    args = fn_args(
+        label=label,
+        epochs=1,
+        global_batch_size=64,
+        metrics=[metric],
+        optimizer=optimizer,
+        model={"linear": True},
+        **settings,
+    )
+    evaluated = run_fn(args).metrics
+    config = TrainerConfig(**args.custom_config["trainer"])
+    data = open_data(args, config)
+    summary = summarise(data.train, id_features=unsized_ids(data))
+    context = model_context(config, data, summary)
+    found = compute_baselines(context, data, summary, list(context.feature_spec))
+    assert evaluated[metric] == pytest.approx(found.baselines[1].metrics[metric], rel=1e-4)
+
+
+def test_the_label_scale_that_was_chosen_is_kept_with_the_checkpoint(fn_args, tmp_path):
+    args = fn_args(
+        label="hour_id", loss="mse", epochs=1, global_batch_size=64, model={"linear": True}
+    )
+    run_fn(args)
+    (record,) = (tmp_path / "run" / "checkpoints").glob("*/*.json")
+    assert json.loads(record.read_text())["label_scale"] == "z_score"
