@@ -14,8 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.baselines.linear_start import (
-    LinearStart,
-    fit_linear_start,
+    find_linear_start,
     has_linear_start,
     set_linear_weights,
 )
@@ -126,16 +125,8 @@ def train(
         run_dir=run_dir,
         record_dir=record_dir or checkpoint_dir,
     )
-    scales, start = _label_scales(context, summary), None
-    if has_linear_start(config, context):
-        start = LinearStart.from_json(
-            workers.broadcast_from_chief(
-                "the linear start",
-                fit_linear_start(context, data.train, summary.rows, scales).to_json()
-                if workers.is_chief
-                else None,
-            )
-        )
+    scales = _label_scales(context, summary)
+    start = find_linear_start(context, data.train, summary.rows, scales, workers)
     scale = scales[start.scale if start is not None else 0]
     with strategy.scope():
         model, optimizer, loss_fn = plan.build(context, total_steps)
@@ -253,7 +244,7 @@ def _label_scales(context: ModelContext, summary: DataSummary) -> list[LabelScal
         )
 
     scale = find(config.label_scale)
-    if scale is None or config.label_scale != "auto" or not has_linear_start(config, context):
+    if scale is None or config.label_scale != "auto" or not has_linear_start(context):
         return [scale]
     if not has_logarithm(summary.label_moments, whole=summary.label_is_whole):
         return [scale]

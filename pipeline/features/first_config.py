@@ -240,9 +240,14 @@ def training(rows: int, columns: int = 1) -> list[str]:
     units = [64, 32] if rows < 2_000 else [128, 64]
     dropout, rate = (0.0, 0.002) if many else (0.1, 0.003)
     model = ModelSize(units, dropout, knots=8, weight_decay=0.01)
-    wide = is_wide(rows, columns)
-    if wide:
-        model = WIDE
+    linear = ", linear: true"
+    about = [
+        "  # The model starts as a linear one. Its weights are averaged over the last 100 steps.",
+        "  ema_momentum: 0.99",
+    ]
+    if is_wide(rows, columns):
+        model, linear = WIDE, ""
+        about = [f"  # {columns:,} columns: a small model that decays, not to learn rows by heart."]
     noun = "step" if steps == 1 else "steps"
     return [
         "training:",
@@ -250,17 +255,9 @@ def training(rows: int, columns: int = 1) -> list[str]:
         f"  # training stops after {patience} epochs without improvement.",
         f"  global_batch_size: {batch}",
         f"  epochs: {epochs}",
-        *(
-            [f"  # {columns:,} columns: a small model that decays, not to learn rows by heart."]
-            * wide
-        ),
-        *(
-            ["  # The model starts as a linear one; ema_momentum averages its weights over the steps."]
-            * (not wide)
-        ),
-        *(["  ema_momentum: 0.99"] * (not wide)),
+        *about,
         f"  model: {{hidden_units: {model.hidden_units}, dropout: {model.dropout}, "
-        f"knots: {model.knots}{'' if wide else ', linear: true'}}}",
+        f"knots: {model.knots}{linear}}}",
         "  optimizer:",
         f"    {{name: adamw, learning_rate: {rate}, weight_decay: {model.weight_decay}, "
         "schedule: {name: cosine}}",

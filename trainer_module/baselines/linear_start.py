@@ -29,9 +29,9 @@ from trainer_module.baselines.sample import (
     sample_rows,
     why_no_linear,
 )
-from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.data.label_scale import LabelScale, is_loss_of_differences
+from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.model.model_context import ModelContext
 
 _FOLDS = 5
@@ -62,12 +62,13 @@ class LinearStart(NamedTuple):
         return cls(linear and LinearModel(*map(np.asarray, linear)), values["scale"])
 
 
-def has_linear_start(config: TrainerConfig, context: ModelContext) -> bool:
+def has_linear_start(context: ModelContext) -> bool:
     """Return whether a training starts at a linear model.
 
     That takes a default model with `linear: true`, one output per row or class, and a loss that a
     ridge or logistic regression brings near its smallest value.
     """
+    config = context.config
     if config.model_fn is not None or not config.model.linear:
         return False
     if context.label_kind == "regression" and context.outputs != 1:
@@ -75,6 +76,26 @@ def has_linear_start(config: TrainerConfig, context: ModelContext) -> bool:
     if context.label_kind == "regression":
         return is_loss_of_differences(config.loss)
     return config.loss is None or "crossentropy" in config.loss.lower().replace("_", "")
+
+
+def find_linear_start(
+    context: ModelContext,
+    examples: Examples,
+    rows: int,
+    scales: Sequence[LabelScale | None],
+    workers: WorkerGroup,
+) -> LinearStart | None:
+    """Return where a training starts, on all workers what the chief found; None for no such start.
+
+    Raises:
+        ValueError: See `fit_linear_start`.
+    """
+    if not has_linear_start(context):
+        return None
+    found = None
+    if workers.is_chief:
+        found = fit_linear_start(context, examples, rows, scales).to_json()
+    return LinearStart.from_json(workers.broadcast_from_chief("the linear start", found))
 
 
 def fit_linear_start(

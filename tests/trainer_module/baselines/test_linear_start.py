@@ -200,7 +200,7 @@ def test_the_label_scale_is_the_one_with_the_smaller_held_out_error(make, better
 def test_which_trainings_start_at_a_linear_model(kind, settings, starts):
     config = TrainerConfig(**{"model": {"linear": True}, **settings})
     context = ModelContext({}, None, None, "y", kind, 1, {}, config)
-    assert has_linear_start(config, context) == starts
+    assert has_linear_start(context) == starts
 
 
 def test_workers_get_every_bit_of_the_chiefs_start():
