@@ -32,7 +32,7 @@ from trainer_module.baselines.sample import (
 )
 from trainer_module.baselines.scores import Scores
 from trainer_module.baselines.strongest import strongest_column
-from trainer_module.common.whole_files import write_text
+from trainer_module.common.atomic_files import atomic_write_text
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData, model_context
@@ -123,7 +123,7 @@ def write_baselines(
     except (ValueError, ImportError, MemoryError, np.linalg.LinAlgError) as error:
         logging.warning("Computed no baselines: %s", error)
         return
-    write_text(os.path.join(folder, FILE), found.to_json())
+    atomic_write_text(os.path.join(folder, FILE), found.to_json())
     for each in found.baselines:
         shown = ", ".join(
             f"{name} {'undefined' if value is None else format(value, '.6g')}"

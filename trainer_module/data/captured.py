@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.util import structure
 
-from trainer_module.common.described import array_digest
+from trainer_module.common.fingerprint import array_digest
 from trainer_module.data.dataset_steps import functions_of, numbered_steps
 from trainer_module.data.graph_digest import RANDOM_STATE, GraphDigest, hash_file
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.common.described import array_digest
+from trainer_module.common.fingerprint import array_digest
 
 # They change how fast elements come, not which.
 _NO_SAY = ("Prefetch", "Options", "Model", "Finalize")

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.whole_numbers import whole_number
+from trainer_module.common.positive_int import check_positive_int
 from trainer_module.data.dataset_steps import (
     has_reshuffle,
     random_operations,
@@ -38,7 +38,7 @@ def as_batches(
     if is_arrays:
         if batch_size is None:
             raise ValueError("batch_size=None: arrays need the rows of a global batch.")
-        rows = whole_number("batch_size", batch_size)
+        rows = check_positive_int("batch_size", batch_size)
         return array_batches(
             data, rows, shuffle=shuffle is not False, seed=0 if seed is None else seed
         )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.common.described import array_digest
+from trainer_module.common.fingerprint import array_digest
 
 _IGNORED_ATTRIBUTES = (
     "metadata", "shared_name", "container", "token", "config", "config_proto", "executor_type",

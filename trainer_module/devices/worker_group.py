@@ -27,7 +27,7 @@ from typing import Any
 
 from absl import logging
 
-from trainer_module.common.facts import differences, told
+from trainer_module.common.differences import differences, summarize_differences
 from trainer_module.devices.cluster import EXIT_WORKER_LOST, Cluster, cluster_of_environment
 from trainer_module.devices.messages import Message, send
 from trainer_module.devices.rendezvous import WorkerLost, check_own_port, connect_all, worker_name
@@ -98,7 +98,7 @@ class WorkerGroup:
                 theirs, ours, text="{name} is {there} there and {here} on " + self.name(0)
             )
             if different:
-                found.append(f"{self.name(number)}: {told(different)}")
+                found.append(f"{self.name(number)}: {summarize_differences(different)}")
         if found:
             raise Disagreement(
                 f"the workers differ in their {what}, so they cannot train one model together. "

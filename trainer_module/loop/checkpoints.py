@@ -17,15 +17,15 @@ from typing import Any, TypeVar
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.facts import differences, told
+from trainer_module.common.atomic_files import atomic_write_text
+from trainer_module.common.differences import differences, summarize_differences
+from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.remote import (
     PATIENCE_SECONDS,
-    reason_of,
-    will_pass,
-    with_patience,
+    error_reason,
+    is_transient,
+    with_retries,
 )
-from trainer_module.common.whole_files import write_text
-from trainer_module.common.whole_numbers import whole_number
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.train_step import TrainStep
@@ -99,9 +99,11 @@ class Checkpoints:
             )
         self.directory = directory
         self._workers = worker_group(train_step.strategy)
-        self.every_steps = None if every_steps is None else whole_number("every_steps", every_steps)
+        self.every_steps = (
+            None if every_steps is None else check_positive_int("every_steps", every_steps)
+        )
         self.facts = dict(facts or {})
-        self._keep = whole_number("keep", keep)
+        self._keep = check_positive_int("keep", keep)
         self._patience_seconds = patience_seconds
         self._every_seconds = None if every_minutes is None else 60 * every_minutes
         self._saved_at = time.monotonic()
@@ -161,7 +163,9 @@ class Checkpoints:
         try:
             self._patiently(self._delete_others, "deleting earlier checkpoints in")
         except tf.errors.OpError as error:  # the next save tries again
-            logging.warning("Earlier checkpoints in %s stay: %s", self.directory, reason_of(error))
+            logging.warning(
+                "Earlier checkpoints in %s stay: %s", self.directory, error_reason(error)
+            )
         ended = time.monotonic()
         self._saved_at = ended
         self._due_at = ended + (ended - started) * self._pause_per_second
@@ -185,7 +189,7 @@ class Checkpoints:
         return prefix
 
     def _patiently(self, operation: Callable[[], Result], what: str) -> Result:
-        return with_patience(
+        return with_retries(
             operation, what=f"{what} {self.directory}", patience_seconds=self._patience_seconds
         )
 
@@ -198,7 +202,7 @@ class Checkpoints:
         return OSError(
             errno.ENOSPC if is_full else errno.EIO,
             f"the checkpoint of step {step} cannot be written to {self.directory} "
-            f"({reason_of(error)}): "
+            f"({error_reason(error)}): "
             + ("free space there" if is_full else "see to it that the folder can be written")
             + ", or give another folder for checkpoints (trainer.checkpoint_dir), then start "
             + (
@@ -242,8 +246,8 @@ class Checkpoints:
         except tf.errors.OpError as error:
             raise ValueError(
                 f"this worker cannot read the checkpoint {path}, from which the chief continues "
-                f"({reason_of(error)}): the folder for checkpoints (trainer.checkpoint_dir) has to "
-                "be one that all workers see."
+                f"({error_reason(error)}): the folder for checkpoints (trainer.checkpoint_dir) has "
+                "to be one that all workers see."
             ) from error
 
     def _latest(self, check: Callable[[dict[str, Any]], None]) -> tuple[str, Any] | None:
@@ -255,8 +259,10 @@ class Checkpoints:
                     functools.partial(self._read, latest, check), "reading from"
                 )
             except tf.errors.OpError as error:
-                reason = reason_of(error)
-                if will_pass(error):  # it may be whole: to continue from another would lose steps
+                reason = error_reason(error)
+                if is_transient(
+                    error
+                ):  # it may be whole: to continue from another would lose steps
                     raise OSError(
                         errno.EIO,
                         f"the checkpoint {latest} cannot be read now ({reason}): start again when "
@@ -292,7 +298,7 @@ class Checkpoints:
         if found:
             raise ValueError(
                 f"the checkpoint {path} is of another model, optimizer or callbacks "
-                f"({told(found)}): give another folder for checkpoints "
+                f"({summarize_differences(found)}): give another folder for checkpoints "
                 f"(trainer.checkpoint_dir), or delete {self.directory} to start over."
             )
 
@@ -338,7 +344,7 @@ class Checkpoints:
         """Makes the last of these the latest, for us and for `tf.train.latest_checkpoint`."""
         names = [os.path.basename(path) for path in kept]  # so that a folder can be moved
         state = tf.compat.v1.train.generate_checkpoint_state_proto("", names[-1], names)
-        write_text(os.path.join(self.directory, "checkpoint"), str(state))
+        atomic_write_text(os.path.join(self.directory, "checkpoint"), str(state))
 
     def _delete_others(self) -> None:
         """Deletes the checkpoints that are not kept, and what a kill may have left of one."""

@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.described import described
-from trainer_module.common.facts import differences, flat, told
+from trainer_module.common.differences import differences, flat, summarize_differences
+from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.data.captured import captured_facts
 from trainer_module.data.dataset_steps import dataset_facts
 from trainer_module.data.in_memory import as_arrays
@@ -45,8 +45,8 @@ def loop_facts(
     average = train_step._average
     return {
         "model": model_facts(train_step.model),
-        "optimizer": described(train_step.optimizer),
-        "loss": described(train_step.loss_fn),
+        "optimizer": to_fingerprint(train_step.optimizer),
+        "loss": to_fingerprint(train_step.loss_fn),
         "clip_norm": train_step.clip_norm,
         "ema_momentum": None if average is None else average.momentum,
         "non_finite": train_step.non_finite,
@@ -54,7 +54,7 @@ def loop_facts(
         **{name: value for name, value in data_options.items() if value is not None},
         "evaluate": _evaluation(evaluate),
         "actions": {
-            f"{place} {getattr(each, 'name', type(each).__name__)}": described(each.facts())
+            f"{place} {getattr(each, 'name', type(each).__name__)}": to_fingerprint(each.facts())
             for place, each in enumerate(each for each in callbacks if each.facts())
         },
     }
@@ -150,8 +150,8 @@ def check_facts(
     if found:
         raise ValueError(
             f"the checkpoint in {path} is of a run that was not the same as this one: "
-            f"{told(found)}. Give Checkpoints another folder to train this one from its "
-            f"beginning, or delete {path} to do so there, or undo the change to continue."
+            f"{summarize_differences(found)}. Give Checkpoints another folder to train this one "
+            f"from its beginning, or delete {path} to do so there, or undo the change to continue."
         )
     return differences(
         {name: was[name] for name in follows if name in was},
@@ -162,8 +162,8 @@ def check_facts(
 def _layer_facts(layer: Any) -> Any:
     if isinstance(layer, keras.layers.Lambda):
         # Its configuration is the function's bytes, with file and line number.
-        return {"class": "Lambda", "function": described(layer.function)}
-    facts = described(layer)
+        return {"class": "Lambda", "function": to_fingerprint(layer.function)}
+    facts = to_fingerprint(layer)
     if layer._layers and "layers" in facts:  # each of them has facts of its own
         facts["layers"] = [_wiring(inner) for inner in facts["layers"]]
     for key in ("build_input_shape", "build_config"):
@@ -191,14 +191,14 @@ def _data(data: Any) -> Any:
         return dataset_facts(data)
     if isinstance(data, list):
         return [_data(batch) for batch in data]
-    return described([as_arrays(part) for part in data] if isinstance(data, tuple) else data)
+    return to_fingerprint([as_arrays(part) for part in data] if isinstance(data, tuple) else data)
 
 
 def _evaluation(evaluate: Any) -> Any:
     if not isinstance(evaluate, Evaluation):
-        return described(evaluate)
+        return to_fingerprint(evaluate)
     return {
-        "loss": described(evaluate.loss_fn),
-        "metrics": {metric.name: described(metric) for metric in evaluate.metrics},
+        "loss": to_fingerprint(evaluate.loss_fn),
+        "metrics": {metric.name: to_fingerprint(metric) for metric in evaluate.metrics},
         "data": _data(evaluate.batches) if evaluate.data_facts is None else evaluate.data_facts,
     }

@@ -12,9 +12,9 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.facts import differences, told
-from trainer_module.common.remote import with_patience
-from trainer_module.common.whole_files import write_text
+from trainer_module.common.atomic_files import atomic_write_text
+from trainer_module.common.differences import differences, summarize_differences
+from trainer_module.common.remote import with_retries
 
 _FACTS = "facts.json"
 _CHUNK_BYTES = 8 << 20
@@ -37,9 +37,9 @@ def run_folder(parent: str, facts: Mapping[str, Any], *, makes: bool = True) -> 
             if others:
                 last = max(others, key=lambda path: tf.io.gfile.stat(path).mtime_nsec)
                 _tell(last, facts, folder)
-            write_text(record, f"{text}\n")
+            atomic_write_text(record, f"{text}\n")
 
-    with_patience(make, what=f"making the folder {folder}")
+    with_retries(make, what=f"making the folder {folder}")
     return folder
 
 
@@ -67,7 +67,7 @@ def _identity(path: str, size: int, mtime_nsec: int) -> str:
 def _tell(record: str, facts: Mapping[str, Any], folder: str) -> None:
     try:
         with tf.io.gfile.GFile(record) as stream:
-            found = told(differences(json.loads(stream.read()), facts))
+            found = summarize_differences(differences(json.loads(stream.read()), facts))
     except (ValueError, tf.errors.OpError) as error:
         found = f"its {_FACTS} cannot be read: {error}"
     logging.warning(

@@ -11,8 +11,8 @@ from typing import Any
 import keras
 from absl import logging
 
-from trainer_module.common.facts import told
-from trainer_module.common.whole_numbers import whole_number
+from trainer_module.common.differences import summarize_differences
+from trainer_module.common.positive_int import check_positive_int
 from trainer_module.data.epoch_data import EpochData, as_batches
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.callbacks import (
@@ -112,7 +112,7 @@ class TrainingLoop:
             ("steps_per_epoch", steps_per_epoch),
         ):
             if value is not None and value != "auto":
-                whole_number(name, value)
+                check_positive_int(name, value)
         self.train_step = train_step
         self._workers = worker_group(train_step.strategy)
         self._preemption = Preemption()
@@ -549,7 +549,7 @@ class TrainingLoop:
                 "The learning rate's schedule grows with the run: %s. From step %d on it is the "
                 "longer one; the steps before followed the shorter. Delete %s to train all of them "
                 "by the longer one.",
-                told(follows),
+                summarize_differences(follows),
                 self._step,
                 checkpoints.directory,
             )
@@ -560,4 +560,4 @@ def _length(epochs: Any, steps: Any) -> tuple[str, int]:
     if (epochs is None) == (steps is None):
         raise ValueError(f"epochs={epochs} and steps={steps}: give exactly one of them.")
     kind, value = ("epochs", epochs) if steps is None else ("steps", steps)
-    return kind, whole_number(kind, value)
+    return kind, check_positive_int(kind, value)

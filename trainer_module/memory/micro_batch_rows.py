@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.whole_files import write_text
+from trainer_module.common.atomic_files import atomic_write_text
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.worker_group import WorkerGroup
@@ -79,7 +79,7 @@ def micro_batch_rows(
     keras.utils.set_random_seed(config.seed)  # as it was: the search has built a model of its own
     if run_dir is not None and workers.is_chief:
         note = json.dumps(found._asdict(), indent=1)
-        write_text(os.path.join(run_dir, "micro_batch_size.json"), f"{note}\n")
+        atomic_write_text(os.path.join(run_dir, "micro_batch_size.json"), f"{note}\n")
     if workers.size == 1:
         return found.rows
     return _least(found, workers, record_dir)
@@ -107,7 +107,7 @@ def _least(found: MicroBatchSize, workers: WorkerGroup, record_dir: str | None) 
         if kept.get("chief") == found.rows:
             rows = kept["rows"]
         else:
-            write_text(record, json.dumps({"chief": found.rows, "rows": rows}))
+            atomic_write_text(record, json.dumps({"chief": found.rows, "rows": rows}))
     rows = workers.broadcast_from_chief("micro_batch_size of all", rows)
     if rows != found.rows:
         logging.info("micro_batch_size: %d rows, which is what fits all workers", rows)

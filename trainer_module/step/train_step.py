@@ -12,7 +12,7 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
-from trainer_module.common.whole_numbers import whole_number
+from trainer_module.common.positive_int import check_positive_int
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
 from trainer_module.stages.placement import update_beside_variables
@@ -119,7 +119,9 @@ class TrainStep:
         self.micro_batch_size = int(micro_batch_size)
         self.clip_norm = clip_norm
         self.non_finite = non_finite
-        self.max_consecutive_skips = whole_number("max_consecutive_skips", max_consecutive_skips)
+        self.max_consecutive_skips = check_positive_int(
+            "max_consecutive_skips", max_consecutive_skips
+        )
         self.added_losses: AddedLosses = added_losses or default_added_losses(model)
         self.jit_compile = jit_compile
         self._expected_rows = expected_rows and math.ceil(

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.whole_files import write_text
+from trainer_module.common.atomic_files import atomic_write_text
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.model.plan import Plan
@@ -66,9 +66,9 @@ def with_learning_rate(
         rate = found.rate
         table = None if run_dir is None else os.path.join(run_dir, TABLE)
         if table is not None and workers.is_chief:
-            write_text(table, found.to_csv())
+            atomic_write_text(table, found.to_csv())
         if record is not None and workers.is_chief:
-            write_text(record, json.dumps({"learning_rate": rate}) + "\n")
+            atomic_write_text(record, json.dumps({"learning_rate": rate}) + "\n")
         _tell(found, table)
     else:
         logging.info("Learning rate %.3g, which was found when this run began", rate)

@@ -21,7 +21,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.common.whole_numbers import whole_number
+from trainer_module.common.positive_int import check_positive_int
 from trainer_module.data.dataset_steps import has_reshuffle
 from trainer_module.data.epoch_data import as_batches
 from trainer_module.step.reports import NonFiniteError
@@ -96,7 +96,7 @@ def find_learning_rate(
             shuffles anew each time (training after this would see another order), no batch, or a
             loss that falls at no rate.
     """
-    whole_number("windows", windows)
+    check_positive_int("windows", windows)
     if not 0 < lowest < highest < math.inf or windows < 10:
         raise ValueError(
             f"lowest={lowest}, highest={highest}, windows={windows}: give 0 < lowest < highest and "

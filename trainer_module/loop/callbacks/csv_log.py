@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from trainer_module.common.whole_files import write_text
+from trainer_module.common.atomic_files import atomic_write_text
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
@@ -35,7 +35,7 @@ class CsvLog(Callback):
         writer = csv.DictWriter(table, self._rows[-1], lineterminator="\n")
         writer.writeheader()
         writer.writerows(self._rows)
-        write_text(self.path, table.getvalue())
+        atomic_write_text(self.path, table.getvalue())
         return False
 
     def state(self) -> dict[str, Any]:

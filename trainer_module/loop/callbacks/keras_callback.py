@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.common.described import described
+from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import nearest
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
@@ -83,9 +83,9 @@ class KerasCallback(Callback):
             callback._set_monitor_op()  # once: it turns the sign of min_delta
         functions = {name: f for name, f in vars(callback).items() if inspect.isroutine(f)}
         self._facts = {
-            "class": described(type(callback)),
+            "class": to_fingerprint(type(callback)),
             **_plain(vars(callback)),
-            **described({k: f for k, f in functions.items() if k != "monitor_op"}),
+            **to_fingerprint({k: f for k, f in functions.items() if k != "monitor_op"}),
         }
         self._best: list[tf.Variable] = []
         if getattr(callback, "restore_best_weights", False):

@@ -1,4 +1,4 @@
-"""Text files that are whole or not there, whenever the process is killed."""
+"""Text files that are never half written, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import tensorflow as tf
 
 
-def write_text(path: str, text: str) -> None:
-    """Writes a file that takes the place of the one before in a moment; makes its folder.
+def atomic_write_text(path: str, text: str) -> None:
+    """Replace a file atomically; create its folder.
 
-    A kill leaves the file as it was, and `<path>.writing`, which the next write takes over. A
-    symbolic link stays, and its target is replaced; a device or a FIFO is written to.
+    A kill leaves the old file and `<path>.writing`, which the next write overwrites. A symbolic
+    link stays and its target is replaced; a device or a FIFO is written to.
     """
     if "://" not in path:
         if os.path.exists(path) and not os.path.isfile(path):

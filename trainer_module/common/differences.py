@@ -1,4 +1,4 @@
-"""Names and JSON values of what decides where a run ends, and how two runs differ in them."""
+"""Compare two records of names and JSON values, such as the fingerprints of two runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_MOST_TOLD = 8
+_MOST_SHOWN = 8
 _LONGEST = 80
 
 
@@ -17,13 +17,14 @@ def differences(
     missing: str = "not there",
     text: str = "{name} was {there} and is {here}",
 ) -> list[str]:
-    """Returns a text for each fact that differs: its name, what it was and what it is.
+    """Return a text for each value that differs: its name and both values.
 
     Args:
-        there: The facts of a checkpoint, as JSON gives them back; nested ones are named with dots.
-        here: Those of this run.
-        missing: How a fact is shown that only one of them has.
-        text: What is said of each.
+        there: Values of a checkpoint or another worker, parsed from JSON; nested names are joined
+            with dots.
+        here: Values of this run.
+        missing: Text for a name that only one of them has.
+        text: Template with {name}, {there} and {here}.
     """
     was, now = flat(there), flat(json.loads(json.dumps(here)))
     names = [*now, *(name for name in was if name not in now)]
@@ -34,14 +35,14 @@ def differences(
     ]
 
 
-def told(found: list[str]) -> str:
-    """Returns the first of many differences as one text."""
-    more = len(found) - _MOST_TOLD
-    return "; ".join(found[:_MOST_TOLD]) + (f"; and {more} more" if more > 0 else "")
+def summarize_differences(found: list[str]) -> str:
+    """Return the first differences and the number of the others, as one text."""
+    more = len(found) - _MOST_SHOWN
+    return "; ".join(found[:_MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def flat(facts: Any, name: str = "") -> dict[str, Any]:
-    """Returns the plain values of nested facts by their names, joined with dots."""
+    """Return the plain values of a nested record by their names, joined with dots."""
     if isinstance(facts, Mapping) and facts:
         return {
             path: value

@@ -1,4 +1,4 @@
-"""Objects of a program as JSON: equal where two processes would compute the same with them."""
+"""Objects of a program as JSON values that are equal if the objects compute the same."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from trainer_module.common.code_fingerprint import is_library_file
 _OURS = __name__.partition(".")[0]
 
 
-def described(value: Any) -> Any:
-    """Returns what a value is: plain values as they are, arrays by digest, the rest by its parts.
+def to_fingerprint(value: Any) -> Any:
+    """Return a JSON value that identifies an object.
 
-    Keras objects are their class and `get_config()`; functions and classes of the user's own are a
-    digest of their code, that of the functions that they name and of the values in their closures
-    included; those of libraries are their names.
+    Plain values stay as they are; arrays become digests; Keras objects become their class and
+    `get_config()`. A function or class of the user becomes a digest of its code, of the functions
+    that it names and of the values in its closure; one of a library becomes its name.
     """
     seen: set[int] = set()
     if isinstance(value, keras.Layer):
         return {"class": _class_code(type(value), seen), **_config(value, seen)}
-    return _described(value, seen)
+    return _convert(value, seen)
 
 
-def _described(value: Any, seen: set[int]) -> Any:
+def _convert(value: Any, seen: set[int]) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.generic):
@@ -44,13 +44,13 @@ def _described(value: Any, seen: set[int]) -> Any:
     if isinstance(value, (np.ndarray, tf.Tensor, tf.Variable)):
         return array_digest(np.asarray(value))
     if isinstance(value, Mapping):
-        return {str(key): _described(each, seen) for key, each in value.items()}
+        return {str(key): _convert(each, seen) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_described(each, seen) for each in value]
+        return [_convert(each, seen) for each in value]
     if isinstance(value, functools.partial):
-        return [_described(part, seen) for part in (value.func, value.args, value.keywords)]
+        return [_convert(part, seen) for part in (value.func, value.args, value.keywords)]
     if isinstance(value, types.MethodType):
-        return [_described(value.__func__, seen), _described(value.__self__, seen)]
+        return [_convert(value.__func__, seen), _convert(value.__self__, seen)]
     if isinstance(value, types.FunctionType):
         return _function_code(value, seen)
     if isinstance(value, type):
@@ -58,12 +58,12 @@ def _described(value: Any, seen: set[int]) -> Any:
     if inspect.isroutine(value):
         return getattr(value, "__qualname__", type(value).__name__)
     if isinstance(value, (keras.Layer, tf.distribute.Strategy)):
-        return type(value).__qualname__  # where a function holds one; a model is compared by itself
+        return type(value).__qualname__  # held by a function; a model is compared separately
     return {"class": _class_code(type(value), seen), **_config(value, seen)}
 
 
 def array_digest(array: np.ndarray) -> str:
-    """Returns dtype, shape and a digest of the values, as one text."""
+    """Return dtype, shape and a digest of the values, as one text."""
     if array.dtype.kind in "OUS":
         values = "\0".join(str(each) for each in array.ravel()).encode()
     else:
@@ -80,13 +80,13 @@ def _config(value: Any, seen: set[int]) -> dict[str, Any]:
         if (_is_library(type(value)) and not is_loss) or id(value) in seen:
             return {}
         seen.add(id(value))
-        return {key: _described(each, seen) for key, each in getattr(value, "__dict__", {}).items()}
+        return {key: _convert(each, seen) for key, each in getattr(value, "__dict__", {}).items()}
     try:
-        # Not every loss of Keras tells all its options: Huber keeps delta to itself.
+        # Some Keras losses omit options: get_config() of Huber lacks delta.
         config = {**value.get_config(), **getattr(value, "_fn_kwargs", {})}
     except (NotImplementedError, TypeError, ValueError):
         return {}  # its class stands for it
-    return {key: _described(each, seen) for key, each in config.items() if key != "name"}
+    return {key: _convert(each, seen) for key, each in config.items() if key != "name"}
 
 
 def _class_code(kind: type, seen: set[int]) -> str:
@@ -112,20 +112,18 @@ def _function_code(function: types.FunctionType, seen: set[int]) -> str:
     seen.add(id(function))
     cells = [_content(cell) for cell in function.__closure__ or ()]
     if _is_library(function):
-        # What one of our own was made with: `weighted_loss` gives a function that holds the loss.
+        # A function of ours is told apart by its closure: `weighted_loss` returns one that holds
+        # the loss.
         ours = function.__module__.partition(".")[0] == _OURS
-        return f"{name} {_digest([_described(each, seen) for each in cells])}" if ours else name
+        return f"{name} {_digest([_convert(each, seen) for each in cells])}" if ours else name
     beside = [function.__defaults__, function.__kwdefaults__, *cells]
     beside += [function.__globals__.get(used) for used in sorted(set(_globals(function.__code__)))]
-    parts = [_text(function), *(_described(each, seen) for each in beside if not _is_module(each))]
+    parts = [_text(function), *(_convert(each, seen) for each in beside if not _is_module(each))]
     return f"{name} {_digest(parts)}"
 
 
 def _text(function: types.FunctionType) -> str:
-    """Returns a function's source without comments.
-
-    A lambda has no lines of its own: its instructions stand for them.
-    """
+    """Return a function's source without comments; of a lambda, which has no lines, bytecode."""
     if function.__name__ != "<lambda>":
         try:
             return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))

@@ -1,4 +1,4 @@
-"""Counts that a user gives: whole numbers of at least 1, NumPy's too."""
+"""Check counts that a user gives: integers of at least 1, NumPy's too."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import operator
 from typing import Any
 
 
-def whole_number(name: str, value: Any) -> int:
-    """Returns the value as an int.
+def check_positive_int(name: str, value: Any) -> int:
+    """Return the value as an int.
+
+    Args:
+        name: Name of the argument, for the error message.
+        value: Any object.
 
     Raises:
-        ValueError: It is none, or below 1.
+        ValueError: It is no integer, or below 1.
     """
     try:
         number = operator.index(value)
