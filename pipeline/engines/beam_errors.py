@@ -1,18 +1,18 @@
-"""What code that failed inside Beam said itself, without the layers around it."""
+"""The message of code that failed inside Beam, without the layers around it."""
 
 from __future__ import annotations
 
 import re
 
-# `Pipeline <job> failed in state FAILED: java.io.IOException: <the engine's words>`
+# `Pipeline <job> failed in state FAILED: java.io.IOException: <the engine's message>`
 _JOB_FAILED = re.compile(r"Pipeline \S+ failed in state \w+: (?:[\w.$]+(?:Exception|Error): )*")
 
 NAMED_JOB_FAILED = re.compile(r"Pipeline (?P<name>\S+)_[0-9a-f-]{36} failed in state \w+: ")
-"""Around the engine's words, of a job on a job server: `<job's name>_<uuid>`."""
+"""Prefix of the message of a job on a job server: `<job's name>_<uuid>`."""
 
 
-def own_words(error: BaseException) -> str:
-    """The sentence that the failing code itself wrote, without the layers around it.
+def error_message(error: BaseException) -> str:
+    """Return the message of the failed code, without the layers around it.
 
     Beam repeats the whole traceback inside the message of the exception that it raises, followed
     by `[while running '<step>']`.

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline.engines.beam_errors import own_words
+from pipeline.engines.beam_errors import error_message
 
 
 class Option(NamedTuple):
@@ -157,6 +157,6 @@ class Engine(BaseModel, abc.ABC):
         """
         return None
 
-    def words(self, error: BaseException) -> str:
-        """A failed job's own words."""
-        return own_words(error)
+    def describe(self, error: BaseException) -> str:
+        """Return the message of a failed job."""
+        return error_message(error)

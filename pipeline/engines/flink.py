@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from pipeline.common.errors import ConfigError
-from pipeline.engines.beam_errors import NAMED_JOB_FAILED, own_words
+from pipeline.engines.beam_errors import NAMED_JOB_FAILED, error_message
 from pipeline.engines.engine import Address, Diagnosis, Folders, Option
 from pipeline.engines.job_server import JobServerEngine
 from pipeline.engines.probe import NAME
@@ -26,7 +26,7 @@ CANCEL_SECONDS = 15.0
 ARRIVAL_SECONDS = 10.0
 """Time for a job that is just being submitted to arrive, so that it can be cancelled."""
 OVERDUE_SECONDS = 30.0
-"""After the limit of a tiny job, until surely nobody waits for it."""
+"""After the time limit of a probe job, until surely nobody waits for it."""
 
 _STOP = "python -m pipeline flink stop"
 
@@ -63,7 +63,7 @@ class Flink(JobServerEngine):
     )
 
     def options(self) -> tuple[Option, ...]:
-        """Returns those of a job server, and the parallelism."""
+        """Return those of a job server and the parallelism."""
         return (
             *super().options(),
             Option("parallelism", str(self.parallelism), "beam.parallelism: slots of the job"),
@@ -75,27 +75,27 @@ class Flink(JobServerEngine):
         return self.parallelism
 
     def check(self, folders: Folders) -> None:
-        """Looks at the processes of `make flink`, then at what any job server needs."""
+        """Check the processes of `make flink`, then what any job server needs."""
         self.check_processes()
         super().check(folders)
 
     def check_processes(self) -> None:
-        """A cluster of this machine that is half-dead: with or without enough slots left."""
+        """Raise if a process of a cluster on this machine has ended, whatever slots are left."""
         cluster = find_cluster(self.job_endpoint)
         dead = [each.name for each in cluster.dead()] if cluster else []
         if cluster and dead and not (dead == ["worker-pool"] and self.environment != "external"):
             raise ConfigError(
-                f"beam.engine=flink: {_ended(cluster)} `{cluster.start_command()}` starts it anew."
+                f"beam.engine=flink: {_ended(cluster)} `{cluster.start_command()}` restarts it."
             )
 
     def check_cluster(self) -> None:
-        """Asks Flink's REST endpoint for free slots, after ending tiny jobs of killed runs."""
+        """Check the free slots of Flink, after cancelling probe jobs of killed runs."""
         if self.rest:
             self.cancel_overdue(self.rest)
             self._check_slots(self.rest)
 
     def cancel_overdue(self, rest: str) -> None:
-        """Frees the slots that tiny jobs of killed runs hold, and waits until they are free."""
+        """Cancel probe jobs of killed runs and wait until their slots are free."""
 
         def overdue(job: Mapping[str, Any]) -> bool:
             limit = re.fullmatch(rf"{NAME}-(\d+)s-\w+", job["name"])
@@ -143,7 +143,7 @@ class Flink(JobServerEngine):
             )
 
     def cancel(self, job: str) -> str:
-        """Cancels the job as soon as Flink knows it."""
+        """Cancel the job as soon as Flink knows it."""
         if self.rest:
             deadline = time.monotonic() + ARRIVAL_SECONDS
             with contextlib.suppress(flink_rest.FlinkError):
@@ -154,23 +154,24 @@ class Flink(JobServerEngine):
                 return f"The job {job} is cancelled."
         return super().cancel(job)
 
-    def where_to_look(self) -> str:
-        """Names Flink's web page first."""
-        return f"Flink's web page shows what the job waits for. {super().where_to_look()}"
+    def log_hint(self) -> str:
+        """Name Flink's web page first."""
+        return f"Flink's web page shows what the job waits for. {super().log_hint()}"
 
-    def how_to_start(self) -> str:
-        """Names `make flink`."""
+    def start_hint(self) -> str:
+        """Name `make flink`."""
         return "`make flink` starts one"
 
-    def words(self, error: BaseException) -> str:
-        """Those of the job's first attempt, and of its last where these are others."""
+    def describe(self, error: BaseException) -> str:
+        """Return the message of the job's first attempt, and of its last if it differs."""
         first = self.first_error(error)
         if first is error:
-            return own_words(error)
-        return f"{own_words(first)}\nFlink started the job again. It ended in: {own_words(error)}"
+            return error_message(error)
+        last = error_message(error)
+        return f"{error_message(first)}\nFlink started the job again. It ended in: {last}"
 
     def first_error(self, error: BaseException) -> BaseException:
-        """What the first attempt failed of; `error` itself where Flink keeps no other."""
+        """Return the error of the first attempt; `error` if Flink keeps no other."""
         found = NAMED_JOB_FAILED.match(str(error))
         if not (found and self.rest):
             return error
@@ -180,10 +181,10 @@ class Flink(JobServerEngine):
             return error
         innermost = re.split(r"^Caused by: ", stack, flags=re.MULTILINE)[-1]
         first = RuntimeError(found[0] + _FRAMES.sub("", innermost).strip())
-        return first if stack and own_words(first) != own_words(error) else error
+        return first if stack and error_message(first) != error_message(error) else error
 
-    def who_is_gone(self) -> Diagnosis | None:
-        """Names a process of `make flink` that has ended, or who does not answer any more."""
+    def find_dead_process(self) -> Diagnosis | None:
+        """Return a process of `make flink` that has ended, or a service that no longer answers."""
         cluster = find_cluster(self.job_endpoint)
         if cluster and (words := _ended(cluster)):
             if self.environment != "external" and all(
@@ -196,7 +197,7 @@ class Flink(JobServerEngine):
             if size := _more(cluster):
                 return Diagnosis(words, f"{mend} {OPTION} {size}")
             return Diagnosis(f"{words} {_has(cluster)}, {_NO_MORE}", mend)
-        if found := super().who_is_gone():
+        if found := super().find_dead_process():
             return found
         if self.rest:
             try:
@@ -206,7 +207,7 @@ class Flink(JobServerEngine):
         return None
 
     def meaning(self, text: str) -> Diagnosis | None:
-        """Which memory is too small for the data."""
+        """Return which memory is too small for the data."""
         for pattern, setting in _MEMORY.items():
             if found := re.search(pattern, text):
                 line = next(line for line in text.splitlines() if found[0] in line).strip()

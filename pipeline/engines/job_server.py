@@ -1,4 +1,4 @@
-"""Engines behind a Beam job server: where Python workers come from, and what is looked at."""
+"""Engines behind a Beam job server: where Python workers come from, and the checks before a run."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ EMBED = "embed"
 """The job endpoint inside Beam's Python package, in this process."""
 
 CONNECT_SECONDS = 5.0
-POOL_SECONDS = 30.0
-"""A worker imports Beam before it connects: 3 seconds, on a busy machine several times that."""
 
-# Of gRPC and of Java, where the engine asked a worker pool and nobody answered.
+# Errors of gRPC and Java if the engine calls a worker pool and nobody answers.
 _NO_POOL = re.compile(
     r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker|finishConnect|ConnectException"
 )
 
 
 class JobServerEngine(Engine):
-    """An engine behind a Beam job server, whose Python workers are told where to come from."""
+    """An engine behind a Beam job server, with an environment for Python workers."""
 
     job_endpoint: Address = Field(default="localhost:8099", description="Beam's job server.")
     environment: Literal["loopback", "external", "docker"] = Field(
@@ -58,7 +56,7 @@ class JobServerEngine(Engine):
     probe_seconds: int = Field(
         default=60,
         ge=1,
-        description="How long the tiny job that a run begins with may take, in seconds.",
+        description="Time limit in seconds of the small job that a run begins with.",
     )
 
     @pydantic.model_validator(mode="after")
@@ -76,7 +74,7 @@ class JobServerEngine(Engine):
         return self
 
     def options(self) -> tuple[Option, ...]:
-        """Returns where the job server is, and where Python workers come from."""
+        """Return the options of the job server and of the Python workers."""
         return (
             Option("runner", "PortableRunner", "submits to a Beam job server"),
             Option("job_endpoint", self.job_endpoint, "beam.job_endpoint: the job server"),
@@ -118,16 +116,16 @@ class JobServerEngine(Engine):
 
     @property
     def leaves_this_process(self) -> bool:
-        """Whether Python code runs elsewhere, where it may find other packages and folders."""
+        """Whether Python code runs in other processes, maybe with other packages and folders."""
         return self.job_server is not None or self.environment != "loopback"
 
     @property
     def tasks(self) -> int:
-        """How many tasks of a step run side by side, as far as this side knows."""
+        """Number of tasks of a step that run in parallel, as far as known here."""
         return 1
 
     def check(self, folders: Folders) -> None:
-        """Asks the job server for its options, the engine for its machines, and the worker pool."""
+        """Check the options with the job server, the engine's machines, and the worker pool."""
         if self.job_server:
             check_options(self, self._ask_job_server(self.job_server))
         self.check_cluster()
@@ -135,18 +133,18 @@ class JobServerEngine(Engine):
             self._check_pool()
 
     def check_cluster(self) -> None:
-        """What the engine itself says of its machines, behind the job server.
+        """Check the engine's machines behind the job server.
 
         Raises:
-            ConfigError: they are not there, or do not do for a job.
+            ConfigError: They are missing or do not suffice for a job.
         """
 
     def cancel(self, job: str) -> str:
-        """Frees what a job that nobody waits for holds, if possible; tells what became of it."""
+        """Cancel a job that nobody waits for, if possible; return a sentence about the result."""
         return f"The engine may still have the job {job}: cancel it there."
 
-    def where_to_look(self) -> str:
-        """What keeps a job from coming back, and how to see it."""
+    def log_hint(self) -> str:
+        """Return what may keep a job from ending, and where to look."""
         if self.environment == "loopback":
             return (
                 "The engine's machines must reach this process: environment: loopback is for an "
@@ -154,35 +152,36 @@ class JobServerEngine(Engine):
             )
         if self.environment == "external":
             return (
-                f"Is there a worker pool at {self.worker_pool} beside each of the engine's "
-                "machines, with a Python that has Beam? `python -m pipeline worker-pool` is one."
+                f"Check that a worker pool answers at {self.worker_pool} beside each of the "
+                "engine's machines. Beam's own pool starts the first `python` on its PATH, which "
+                "may lack Beam: its output says so. Use `python -m pipeline worker-pool`."
             )
         return (
             f"Can the engine's machines start {self.worker_image}? To pull an image takes longer "
             "the first time."
         )
 
-    def how_to_start(self) -> str:
-        """What gives somebody a job server of this engine."""
+    def start_hint(self) -> str:
+        """Return how to start a job server of this engine."""
         return "Start it, or name yours"
 
     def first_error(self, error: BaseException) -> BaseException:
-        """What a job failed of first, where the engine started it again; in the form of Beam's."""
+        """Return the error of the first attempt if the engine restarted the job, else `error`."""
         return error
 
     def diagnose(self, error: BaseException) -> Diagnosis | None:
-        """Finds who is gone, what the engine lacks, or whether the worker pool is out of reach."""
-        if self.job_server is None:  # within this process: only its pool is another
+        """Find a dead process, a resource that the engine lacks, or an unreachable worker pool."""
+        if self.job_server is None:  # it runs in this process; only its pool is separate
             return self._pool(str(error))
-        if found := self.who_is_gone():
+        if found := self.find_dead_process():
             return found
         for text in map(str, dict.fromkeys((self.first_error(error), error))):
             if found := self.meaning(text) or self._pool(text):
                 return found
         return None
 
-    def who_is_gone(self) -> Diagnosis | None:
-        """Which of the engine's processes does not answer any more."""
+    def find_dead_process(self) -> Diagnosis | None:
+        """Return the process of the engine that no longer answers, or None."""
         if reason := unreachable(self.job_endpoint, CONNECT_SECONDS):
             return Diagnosis(
                 f"Beam's job server at beam.job_endpoint={self.job_endpoint} is gone ({reason})."
@@ -190,7 +189,7 @@ class JobServerEngine(Engine):
         return None
 
     def meaning(self, text: str) -> Diagnosis | None:
-        """What the engine lacks where it says this."""
+        """Return what the engine lacks if its error text says so, or None."""
         return None
 
     def _pool(self, text: str) -> Diagnosis | None:
@@ -202,11 +201,11 @@ class JobServerEngine(Engine):
         )
 
     def _ask_job_server(self, address: str) -> Mapping[str, str]:
-        """The options that it knows: name -> type."""
+        """Return the options that it knows: name -> type."""
         import grpc
         from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
-        where, hint = f"beam.job_endpoint={address}", self.how_to_start()
+        where, hint = f"beam.job_endpoint={address}", self.start_hint()
         if reason := unreachable(address, CONNECT_SECONDS):
             raise ConfigError(f"{where}: no job server there ({reason}). {hint}.")
         with grpc.insecure_channel(address) as channel:
@@ -223,17 +222,12 @@ class JobServerEngine(Engine):
         return {option.name: kinds.Name(option.type) for option in answer.options}
 
     def _check_pool(self) -> None:
-        """Lets a worker pool of this machine start one worker, which has to connect to us."""
+        """Check that a worker pool of this machine listens."""
         host, _, _ = self.worker_pool.rpartition(":")
         if not is_this_machine(host) or not is_loopback(host):
-            return  # the engine's machines reach it, this one need not
-        where = f"beam.worker_pool={self.worker_pool}"
+            return  # the engine's machines must reach it, this one need not
         if reason := unreachable(self.worker_pool, CONNECT_SECONDS):
             raise ConfigError(
-                f"{where}: no worker pool there ({reason}). Start one with "
-                "`python -m pipeline worker-pool`; `make flink` starts one, too."
+                f"beam.worker_pool={self.worker_pool}: no worker pool there ({reason}). Start one "
+                "with `python -m pipeline worker-pool`; `make flink` starts one, too."
             )
-        from pipeline.engines.pool_check import start_worker
-
-        if problem := start_worker(self.worker_pool, POOL_SECONDS):
-            raise ConfigError(f"{where}: {problem}")

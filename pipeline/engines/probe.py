@@ -1,7 +1,8 @@
-"""A first, tiny job: can the engine start workers, are they like us, do they see our folders?
+"""One small job before a run: do workers start, match this process and see its folders?
 
-Each worker that the job reaches writes what it is into a folder that this process made; so a
-folder that is not shared is noticed, too.
+Each worker that the job reaches writes a description of itself into a folder that this process
+made, so that a folder that is not shared is noticed, too. The job has a time limit, because an
+engine may wait forever for a worker that cannot start.
 """
 
 from __future__ import annotations
@@ -28,26 +29,34 @@ OURS = ("pipeline", "components", "transform", "trainer_module")
 """Packages of this project that workers run."""
 
 NAME = "preflight"
-"""How the job's name begins."""
+"""Prefix of the job's name."""
 
-UNSEEN = "the worker does not see the folder"
+MISSING_PATH = "the worker does not see the folder"
 _TOKEN = "made-by-the-submitting-process"
 _ELEMENTS_PER_WORKER = 4
 
 
 @dataclass(frozen=True)
-class ProcessFacts:
-    """What a process runs on, as it says itself."""
+class WorkerInfo:
+    """What a process runs on.
+
+    Attributes:
+        host: Host name.
+        python: major.minor, on which pickled code depends.
+        packages: Version by package, "none" if it is not installed.
+        project: Fingerprint of this project's sources.
+        unseen: Paths that were asked for and do not exist there.
+    """
 
     host: str
-    python: str  # major.minor: what pickled code depends on
-    packages: dict[str, str]  # name -> version, "none" where it is not installed
-    project: str  # fingerprint of this project's sources
-    unseen: tuple[str, ...] = ()  # paths that it was asked for and does not see
+    python: str
+    packages: dict[str, str]
+    project: str
+    unseen: tuple[str, ...] = ()
 
     @classmethod
-    def here(cls, paths: Sequence[str] = ()) -> ProcessFacts:
-        """Those of this process."""
+    def current(cls, paths: Sequence[str] = ()) -> WorkerInfo:
+        """Return the description of this process."""
         return cls(
             host=platform.node(),
             python=".".join(platform.python_version_tuple()[:2]),
@@ -57,127 +66,95 @@ class ProcessFacts:
         )
 
 
-class InterruptedProbeError(KeyboardInterrupt):
-    """Ctrl-C while the job ran."""
-
-    def __init__(self, job_name: str) -> None:
-        """Names the job, as the engine calls it."""
-        super().__init__()
-        self.job_name = job_name
-        """As of NoAnswerError."""
-
-
-class NoAnswerError(Exception):
-    """The job did not end in time."""
-
-    def __init__(self, seconds: float, job_name: str) -> None:
-        """Names the job, as the engine calls it, and the seconds that it was given."""
-        super().__init__(f"no end within {seconds:.0f} seconds")
-        self.job_name = job_name
-        """The job as the engine calls it; it may still wait there."""
+def job_name(seconds: float) -> str:
+    """Return a new name; it holds the time limit, after which nobody waits for the job."""
+    return f"{NAME}-{seconds:.0f}s-{secrets.token_hex(4)}"
 
 
 def run_probe(
+    name: str,
     pipeline_args: Sequence[str],
     folder: Path,
     paths: Sequence[str],
     *,
     workers: int,
     seconds: float,
-) -> list[ProcessFacts]:
-    """Runs the job.
+) -> list[WorkerInfo]:
+    """Run the job.
 
     Args:
+        name: Name of the job.
         pipeline_args: Beam's command line.
-        folder: an existing folder that workers should see.
-        paths: further files and folders that workers should see.
-        workers: how many workers the job should reach.
-        seconds: how long it may take.
+        folder: An existing folder that workers should see.
+        paths: Further files and folders that workers should see.
+        workers: Number of workers that the job should reach.
+        seconds: Time limit. Beam is asked to cancel the job if it is exceeded, and on Ctrl-C.
 
     Returns:
-        What each worker said, at least one.
+        The description of each worker that wrote into the folder.
 
     Raises:
-        NoAnswerError: it took longer. The job server was asked to cancel the job.
-        InterruptedProbeError: Ctrl-C. As above.
-        Exception: what Beam raises when the job cannot be submitted or fails.
+        TimeoutError: The job did not end in time.
+        Exception: What Beam raises if the job cannot be submitted or fails.
     """
-    # Its limit in its name: whoever finds it later knows whether somebody still waits for it.
-    name = f"{NAME}-{seconds:.0f}s-{secrets.token_hex(4)}"
     meeting = folder / f".{name}"
     meeting.mkdir()
     try:
         (meeting / _TOKEN).touch()
-        job = _Job(name, pipeline_args, meeting, paths, workers)
-        job.run(seconds)
-        said = [json.loads(file.read_text()) for file in sorted(meeting.glob("*.json"))]
+        look = {"folder": str(meeting), "paths": list(paths)}
+        _run_job([*pipeline_args, f"--job_name={name}"], look, workers, seconds)
+        found = [json.loads(file.read_text()) for file in sorted(meeting.glob("*.json"))]
     finally:
         shutil.rmtree(meeting, ignore_errors=True)
-    return [ProcessFacts(**{**fields, "unseen": tuple(fields["unseen"])}) for fields in said]
+    return [WorkerInfo(**{**fields, "unseen": tuple(fields["unseen"])}) for fields in found]
 
 
-def look_around(element: int, folder: str, paths: Sequence[str]) -> None:
-    """What the job does, in a worker."""
+def collect_worker_info(element: int, folder: str, paths: Sequence[str]) -> None:
+    """Write the description of this worker; runs in a worker."""
     if not Path(folder, _TOKEN).exists():
-        raise FileNotFoundError(f"{UNSEEN} {Path(folder).parent} (host {platform.node()})")
-    seen = json.dumps(asdict(ProcessFacts.here(paths)))
+        raise FileNotFoundError(f"{MISSING_PATH} {Path(folder).parent} (host {platform.node()})")
+    text = json.dumps(asdict(WorkerInfo.current(paths)))
     with whole_file(Path(folder, f"{uuid.uuid4().hex}.json")) as file:
-        file.write(seen)
+        file.write(text)
 
 
-class _Job:
-    """The job in a thread of its own, because submitting may hang as well as running."""
+def _run_job(
+    pipeline_args: Sequence[str], look: dict[str, Any], workers: int, seconds: float
+) -> None:
+    results: list[Any] = []
+    errors: list[BaseException] = []
 
-    def __init__(
-        self,
-        name: str,
-        pipeline_args: Sequence[str],
-        folder: Path,
-        paths: Sequence[str],
-        workers: int,
-    ) -> None:
-        self._name = name
-        self._args = [*pipeline_args, f"--job_name={name}"]
-        self._look = {"folder": str(folder), "paths": list(paths)}
-        self._elements = workers * _ELEMENTS_PER_WORKER
-        self._result: Any = None
-        self._error: BaseException | None = None
-
-    def run(self, seconds: float) -> None:
-        thread = threading.Thread(target=self._submit_and_wait, daemon=True, name="preflight")
-        thread.start()
-        try:
-            thread.join(seconds)
-        except KeyboardInterrupt:
-            self._cancel()
-            raise InterruptedProbeError(self._name) from None
-        if thread.is_alive():
-            self._cancel()
-            raise NoAnswerError(seconds, self._name)
-        if self._error is not None:
-            raise self._error
-
-    def _cancel(self) -> None:
-        if self._result is not None:
-            with contextlib.suppress(Exception):  # the job server may be what does not answer
-                self._result.cancel()
-
-    def _submit_and_wait(self) -> None:
+    def submit_and_wait() -> None:
         try:
             import apache_beam as beam
             from apache_beam.options.pipeline_options import PipelineOptions
 
-            pipeline = beam.Pipeline(options=PipelineOptions(self._args))
+            pipeline = beam.Pipeline(options=PipelineOptions(pipeline_args))
             _ = (
                 pipeline
-                | "Preflight" >> beam.Create(range(self._elements))
+                | "Preflight" >> beam.Create(range(workers * _ELEMENTS_PER_WORKER))
                 | "Spread" >> beam.Reshuffle()
-                | "LookAround" >> beam.Map(look_around, **self._look)
+                | "CollectWorkerInfo" >> beam.Map(collect_worker_info, **look)
             )
-            self._result = pipeline.run()
-            self._result.wait_until_finish()
+            results.append(pipeline.run())
+            results[0].wait_until_finish()
         except BaseException as error:
-            self._error = error
+            errors.append(error)
+
+    # A thread, because submitting may hang as well as running.
+    thread = threading.Thread(target=submit_and_wait, daemon=True, name="preflight")
+    thread.start()
+    try:
+        thread.join(seconds)
+    finally:
+        if thread.is_alive():
+            with contextlib.suppress(Exception):  # the job server may be what does not answer
+                for result in results:
+                    result.cancel()
+    if thread.is_alive():
+        raise TimeoutError(f"no end within {seconds:.0f} seconds")
+    if errors:
+        raise errors[0]
 
 
 def _version(package: str) -> str:

@@ -1,4 +1,4 @@
-"""Are an engine's workers like this process, and do they see its folders? Asked by a tiny job."""
+"""Check an engine's workers by one small job: do they match this process and see its folders?"""
 
 from __future__ import annotations
 
@@ -7,66 +7,62 @@ from pathlib import Path
 from pipeline.common.errors import ConfigError
 from pipeline.engines.engine import Folders
 from pipeline.engines.job_server import JobServerEngine
-from pipeline.engines.probe import (
-    UNSEEN,
-    InterruptedProbeError,
-    NoAnswerError,
-    ProcessFacts,
-    run_probe,
-)
+from pipeline.engines.probe import MISSING_PATH, WorkerInfo, job_name, run_probe
 
 
 def check_workers(engine: JobServerEngine, folders: Folders) -> None:
-    """Runs the tiny job and compares what its workers say with this process.
+    """Run the small job and compare its workers with this process.
 
     Raises:
-        ConfigError: the job did not come back or failed, a worker has other packages than this
-            process, or does not see a folder.
+        ConfigError: The job timed out or failed, a worker has other packages than this process, or
+            does not see a folder.
     """
     root = Path(folders.root)
     root.mkdir(parents=True, exist_ok=True)
     name = f"beam.engine={engine.name}, environment={engine.environment}"
+    job = job_name(engine.probe_seconds)
     try:
         found = run_probe(
+            job,
             engine.pipeline_args(),
             root,
             [path for _, path in folders.local],
             workers=engine.tasks,
             seconds=engine.probe_seconds,
         )
-    except NoAnswerError as error:
+    except TimeoutError as error:
         raise ConfigError(
-            f"{name}: a first tiny job did not come back ({error}; beam.probe_seconds). "
-            f"{engine.where_to_look()} {engine.cancel(error.job_name)}"
+            f"{name}: a first small job did not return ({error}; beam.probe_seconds). "
+            f"{engine.log_hint()} {engine.cancel(job)}"
         ) from None
-    except InterruptedProbeError as error:
-        engine.cancel(error.job_name)
+    except KeyboardInterrupt:
+        engine.cancel(job)
         raise
     except ConfigError:
         raise
-    except Exception as error:  # whatever Beam makes of the engine's words
-        raise ConfigError(f"{name}: {_why_it_failed(error, engine, folders)}") from None
+    except Exception as error:  # of any type: what Beam makes of the engine's answer
+        raise ConfigError(f"{name}: {_explain_failure(error, engine, folders)}") from None
     if not found:
         raise ConfigError(
-            f"output.folder={folders.output}: workers write there, but not into the folder "
-            "that this process sees. Use one that is shared with the engine's machines."
+            f"output.folder={folders.output}: workers write there, but not into the folder that "
+            "this process sees. Use one that is shared with the engine's machines."
         )
     for worker in found:
         compare(worker, folders, name)
 
 
-def compare(worker: ProcessFacts, folders: Folders, name: str) -> None:
-    """Refuses a worker with other packages than this process, or that does not see a folder.
+def compare(worker: WorkerInfo, folders: Folders, name: str) -> None:
+    """Raise if a worker has other packages than this process or does not see a folder.
 
     Args:
-        worker: what it says of itself.
-        folders: what it reads and writes.
-        name: the fields of the YAML that decide where it runs.
+        worker: Its description.
+        folders: What the run reads and writes.
+        name: The fields of the YAML that decide where it runs.
 
     Raises:
-        ConfigError: names what differs.
+        ConfigError: Names what differs.
     """
-    here = ProcessFacts.here()
+    here = WorkerInfo.current()
     differences = []
     if worker.python != here.python:
         differences.append(f"Python {worker.python}, here it is {here.python}")
@@ -91,11 +87,11 @@ def compare(worker: ProcessFacts, folders: Folders, name: str) -> None:
             )
 
 
-def _why_it_failed(error: Exception, engine: JobServerEngine, folders: Folders) -> str:
+def _explain_failure(error: Exception, engine: JobServerEngine, folders: Folders) -> str:
     text = f"{engine.first_error(error)}\n{error}"
     if found := engine.diagnose(error):
-        return f"{found.words} `{found.mend}` mends it." if found.mend else found.words
-    if UNSEEN in text:
+        return f"{found.words} Fix: `{found.mend}`." if found.mend else found.words
+    if MISSING_PATH in text:
         return (
             f"workers do not see output.folder={folders.output}. Use a folder that is shared "
             "with the engine's machines under the same name."
@@ -106,4 +102,4 @@ def _why_it_failed(error: Exception, engine: JobServerEngine, folders: Folders) 
             f"workers lack the Python module {module!r}. Start the worker pool from this "
             "environment and this folder (`python -m pipeline worker-pool`)."
         )
-    return f"a first tiny job failed: {engine.words(error)}"
+    return f"a first small job failed: {engine.describe(error)}"

@@ -21,7 +21,7 @@ def check_engine(config: PipelineConfig) -> None:
     """Looks at everything that `config.beam` needs.
 
     Raises:
-        ConfigError: names what is missing and how to get it. Nothing has run but the tiny job.
+        ConfigError: names what is missing and how to get it. Only the probe job has run.
     """
     engine, folders = config.beam, folders_of(config)
     check_options(engine)

@@ -171,14 +171,14 @@ def tell_failure(
     told = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
     diagnosis = config.beam.diagnose(error)
     if diagnosis is None:
-        told(config.beam.words(error))
+        told(config.beam.describe(error))
         return
     told(diagnosis.words)
     finished = [node.name for node in state.nodes if node.status in ("done", "cached")]
     if finished:
         told(f"Finished, and taken from the cache by the next run: {', '.join(finished)}.")
     if diagnosis.mend:
-        told(f"To mend it:  {diagnosis.mend}")
+        told(f"To fix it:  {diagnosis.mend}")
     told(f"To go on:    {command()}")
 
 

@@ -20,7 +20,10 @@ from on_workers import command, environment
 
 pytestmark = pytest.mark.distributed
 
+# Of a start that cannot succeed: processes wait so long.
 TIMEOUT = 6.0
+# Of a start that succeeds, or fails by a message: processes may start far apart on a busy machine.
+PATIENT = 240.0
 # Of a busy machine: Python's start, and the end of a process whose main thread hangs.
 SLACK = 300.0
 
@@ -117,7 +120,7 @@ def other_program(kind: str):
 def test_all_start_where_nothing_is_wrong():
     """What the others are compared with: the same programs do meet."""
     addresses = local(free_ports(3))
-    for code, output in ended([config(addresses, index) for index in range(3)]):
+    for code, output in ended([config(addresses, index) for index in range(3)], timeout=PATIENT):
         assert code == 0, output
 
 
@@ -127,9 +130,8 @@ def test_another_program_on_a_workers_port(kind, number):
     with other_program(kind) as port:
         addresses = local(free_ports(1))
         addresses.insert(number, f"127.0.0.1:{port}")
-        started = time.monotonic()
-        found = ended([config(addresses, index) for index in range(2)])
-    assert time.monotonic() - started < TIMEOUT + SLACK
+        timeout = PATIENT if number else TIMEOUT  # worker 1 tells the chief why it ends
+        found = ended([config(addresses, index) for index in range(2)], timeout=timeout)
     code, words = found[number]
     assert code == 1
     assert f"cannot listen on 127.0.0.1:{port}, which TF_CONFIG gives to this process" in words
@@ -158,7 +160,8 @@ def test_callers_that_are_no_workers_keep_no_worker_waiting():
             time.sleep(0.05)
 
     with running(call):
-        for code, output in ended([config(addresses, index) for index in range(3)]):
+        configs = [config(addresses, index) for index in range(3)]
+        for code, output in ended(configs, timeout=PATIENT):
             assert code == 0, output
     for each in calls:
         each.close()
@@ -167,7 +170,7 @@ def test_callers_that_are_no_workers_keep_no_worker_waiting():
 def test_two_workers_with_the_same_index():
     """The chief ends both, and the cluster's other worker."""
     addresses = local(free_ports(4))
-    found = ended([config(addresses, index) for index in (0, 1, 1, 2)], timeout=20)
+    found = ended([config(addresses, index) for index in (0, 1, 1, 2)], timeout=PATIENT)
     assert [code for code, _ in found] == [1] * 4
     assert "two processes say that they are worker 1 (" in found[0][1]
     # Two chiefs on one machine, and none.
@@ -205,7 +208,7 @@ def test_a_worker_that_is_killed_right_after_all_have_met(milliseconds):
     addresses = local(free_ports(2))
     # TensorFlow is loaded first, which takes its time on a busy machine.
     configs = [config(addresses, index) for index in range(2)]
-    found = ended(configs, f"trains:{milliseconds}", timeout=120)
+    found = ended(configs, f"trains:{milliseconds}", timeout=PATIENT)
     assert found[1][0] == -9
     code, words = found[0]
     assert code == 75, words

@@ -96,8 +96,11 @@ def test_preflight_passes(environment, flink, write):
         (["parallelism=9"], "exceeds the 4 slots of Flink"),
         (["job_endpoint={rest}"], "what answers there is no Beam job server"),
         (["rest={job_endpoint}"], "what answers there is not Flink"),
-        (["environment=external", "worker_pool={rest}"], "what answers there is no worker pool"),
-        (["environment=docker", "worker_image=no/image"], "a first tiny job failed"),
+        (
+            ["environment=external", "worker_pool={rest}"],
+            "cannot reach beam.worker_pool",
+        ),
+        (["environment=docker", "worker_image=no/image"], "a first small job failed"),
     ],
 )
 def test_mistakes(changes, message, flink, write):
@@ -186,7 +189,7 @@ def test_the_whole_taxi_pipeline(flink, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "blessed: every threshold holds" in done.stdout
     assert "15,002 rows" in done.stdout
-    # The tiny job of the preflight, and five Beam nodes.
+    # The probe job of the preflight, and five Beam nodes.
     assert flink_rest.overview(flink.rest).finished >= 6
 
 
@@ -223,7 +226,7 @@ def test_a_job_server_that_dies_in_the_middle(fragile, tmp_path):
     assert f"job-server of the Flink cluster in {fragile.folder} ended" in done.stdout
     assert "taken from the cache by the next run:" in done.stdout
     assert "ExampleGen" in done.stdout.partition("by the next run:")[2]
-    assert f"To mend it:  {fragile.start_command()}\n" in done.stdout
+    assert f"To fix it:  {fragile.start_command()}\n" in done.stdout
     assert f"To go on:    python -m pipeline run --config {config}" in done.stdout
     assert "Rendezvous" not in done.stdout
 

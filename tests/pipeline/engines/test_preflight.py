@@ -19,12 +19,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig
 from pipeline.config.config_file import load_config
 from pipeline.engines import job_server
 from pipeline.engines.flink import Flink
-from pipeline.engines.probe import UNSEEN, ProcessFacts, look_around
+from pipeline.engines.probe import MISSING_PATH, WorkerInfo, collect_worker_info
 from pipeline.engines.reach import unreachable
 from pipeline.engines.worker_check import compare
 from pipeline.flink import flink_rest
@@ -130,8 +131,8 @@ def test_dataflow_does_not_see_folders_of_this_machine(write):
 
 def test_a_worker_that_does_not_see_the_folder(tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    with pytest.raises(FileNotFoundError, match=UNSEEN):
-        look_around(0, str(tmp_path / "elsewhere"), [])
+    with pytest.raises(FileNotFoundError, match=MISSING_PATH):
+        collect_worker_info(0, str(tmp_path / "elsewhere"), [])
 
 
 @pytest.mark.timeout(60)
@@ -151,10 +152,9 @@ def test_a_pool_that_the_engine_does_not_reach(write, nobody, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_a_pool_whose_python_lacks_beam(write, tmp_path, nobody, monkeypatch):
-    """Beam's own pool starts the first `python` on PATH; a job would wait for it for ever."""
-    monkeypatch.setattr(job_server, "POOL_SECONDS", 10.0)
+@pytest.mark.timeout(300)
+def test_a_pool_whose_python_lacks_beam(write, tmp_path, nobody):
+    """Beam's own pool starts the first `python` on PATH; without the limit a job waits forever."""
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
@@ -165,9 +165,28 @@ def test_a_pool_whose_python_lacks_beam(write, tmp_path, nobody, monkeypatch):
         address=nobody,
         environment={"PATH": f"{python.parent}:{os.environ['PATH']}"},
     ):
-        text = refusal(load_config(write(), external(nobody)))
-    assert "did not connect within 10 seconds" in text
-    assert "the first `python` on its PATH, which probably lacks Beam" in text
+        text = refusal(load_config(write(), [*external(nobody), "beam.probe_seconds=10"]))
+    assert "no end within 10 seconds" in text
+    assert "the first `python` on its PATH, which may lack Beam" in text
+    assert "python -m pipeline worker-pool" in text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_command_ends_after_the_time_limit_of_the_probe(write, silent):
+    """Beam's threads still wait for the pool then: they must not keep the process alive."""
+    command = [sys.executable, "-m", "pipeline", "run", "--config", str(write())]
+    changes = [f"--set={each}" for each in [*external(silent), "beam.probe_seconds=5"]]
+    done = subprocess.run(
+        [*command, *changes],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == exit_codes.WRONG_INPUT, done.stderr
+    assert "no end within 5 seconds" in done.stderr
 
 
 @pytest.mark.slow
@@ -198,7 +217,7 @@ def test_a_pool_like_this_process_passes_and_another_one_does_not(write, tmp_pat
     ],
 )
 def test_a_worker_that_is_not_like_this_process(changes, message, write):
-    worker = dataclasses.replace(ProcessFacts.here(), host="far", **changes)
+    worker = dataclasses.replace(WorkerInfo.current(), host="far", **changes)
     with pytest.raises(ConfigError) as caught:
         compare(worker, folders_of(load_config(write())), "beam.engine=flink, environment=external")
     text = str(caught.value)

@@ -90,7 +90,7 @@ def test_an_error_names_no_more_than_the_machine_could_give(has, free, held, nam
 
 
 def test_a_job_that_the_machine_is_too_small_for(machine, tmp_path, monkeypatch):
-    monkeypatch.setattr(Flink, "who_is_gone", lambda engine: None)
+    monkeypatch.setattr(Flink, "find_dead_process", lambda engine: None)
     cluster = Cluster(tmp_path, Ports(), (), memory_mb=5120)
     monkeypatch.setattr(flink_engine, "find_cluster", lambda endpoint: cluster)
     error = RuntimeError("Pipeline x failed in state FAILED: Record too large.")
@@ -116,7 +116,7 @@ def test_a_job_that_the_machine_is_too_small_for(machine, tmp_path, monkeypatch)
     ],
 )
 def test_a_job_without_enough_memory_names_the_setting(flink_says, setting, monkeypatch):
-    monkeypatch.setattr(Flink, "who_is_gone", lambda engine: None)
+    monkeypatch.setattr(Flink, "find_dead_process", lambda engine: None)
     monkeypatch.setattr(flink_engine, "find_cluster", lambda endpoint: None)  # that of `make flink`
     error = RuntimeError(f"Pipeline x failed in state FAILED: {flink_says}\n\tat a.b(C.java)")
     found = Flink().diagnose(error)

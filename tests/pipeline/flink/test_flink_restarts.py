@@ -70,7 +70,7 @@ def rest(answers: dict[str, Any]) -> Iterator[str]:
 
 @pytest.fixture
 def engine(rest: str, monkeypatch: pytest.MonkeyPatch) -> Flink:
-    monkeypatch.setattr(Flink, "who_is_gone", lambda engine: None)  # its job server is none
+    monkeypatch.setattr(Flink, "find_dead_process", lambda engine: None)  # its job server is none
     monkeypatch.setattr(flink_engine, "find_cluster", lambda endpoint: None)
     return Flink(rest=rest)
 
@@ -109,7 +109,7 @@ def test_a_run_tells_both(engine):
 
 def test_a_job_that_failed_alike_each_time_is_told_once(engine, answers):
     del entries(answers)[1:]
-    assert engine.words(RuntimeError(FAILED + ENDED)) == (
+    assert engine.describe(RuntimeError(FAILED + ENDED)) == (
         "ConnectionError: attempt 5: nobody answers"
     )
 
@@ -124,7 +124,7 @@ def test_memory_that_lacked_first_is_what_is_told(engine, answers):
 
 def test_without_an_answer_there_is_the_last_one(engine, answers):
     answers.clear()
-    assert engine.words(RuntimeError(FAILED + ENDED)) == (
+    assert engine.describe(RuntimeError(FAILED + ENDED)) == (
         "ConnectionError: attempt 5: nobody answers"
     )
 

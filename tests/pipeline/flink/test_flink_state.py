@@ -131,7 +131,7 @@ def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, m
         engine.check_processes()
     again = f"python -m pipeline flink start --folder {folder} --rest-port {cluster.ports.rest} "
     again += f"--job-port {cluster.ports.job_server} --pool-port {cluster.ports.worker_pool}"
-    assert f"`{again}` starts it anew" in str(caught.value)
+    assert f"`{again}` restarts it" in str(caught.value)
     found = engine.diagnose(RuntimeError("Connection refused"))
     assert found is not None
     assert f"{again} --memory " in found.mend  # more: it ran out of memory
@@ -144,7 +144,7 @@ def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, m
     for line in (
         "TaskManager-1 of the Flink cluster in",
         "Finished, and taken from the cache by the next run: ArrowExampleGen.",
-        f"To mend it:  {again} --memory ",
+        f"To fix it:  {again} --memory ",
         "To go on:    python -m pipeline run --config 'my own.yaml'\n",
     ):
         assert line in shown.getvalue()

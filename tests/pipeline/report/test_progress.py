@@ -11,7 +11,7 @@ import pytest
 from absl import logging as absl_logging
 from rich.console import Console
 
-from pipeline.engines.beam_errors import own_words
+from pipeline.engines.beam_errors import error_message
 from pipeline.report.console import view
 from pipeline.report.progress import Change, NodeState, ProgressHandler, RunState, duration
 from trainer_module.common.progress import (
@@ -205,11 +205,13 @@ def test_duration(seconds, text):
     assert duration(seconds) == text
 
 
-def test_own_words_of_a_plain_error():
-    assert own_words(ValueError("column 'x' is constant")) == "ValueError: column 'x' is constant"
+def test_error_message_of_a_plain_error():
+    assert (
+        error_message(ValueError("column 'x' is constant")) == "ValueError: column 'x' is constant"
+    )
 
 
-def test_own_words_inside_a_beam_message():
+def test_error_message_inside_a_beam_message():
     text = (
         "Traceback (most recent call last):\n"
         '  File "apache_beam/runners/common.py", line 1, in process\n'
@@ -219,6 +221,6 @@ def test_own_words_inside_a_beam_message():
         "ValueError: column 'fare': 3 values in row 7\nuse one value per row"
         " [while running 'Analyze/Map']\n"
     )
-    assert own_words(RuntimeError(text)) == (
+    assert error_message(RuntimeError(text)) == (
         "ValueError: column 'fare': 3 values in row 7\nuse one value per row"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engines.beam_errors import NAMED_JOB_FAILED, own_words
+from pipeline.engines.beam_errors import NAMED_JOB_FAILED, error_message
 from pipeline.report import tfx_log
 from pipeline.report.tfx_log import NodeEnds, NodeIsCached, NodeStarts, event_of
 
@@ -59,4 +59,4 @@ def test_the_text_of_a_failed_job_is_what_is_taken_apart():
     found = NAMED_JOB_FAILED.match(job)
     assert found is not None
     assert found["name"] == "taxi"
-    assert own_words(RuntimeError(job)) == "no space"
+    assert error_message(RuntimeError(job)) == "no space"

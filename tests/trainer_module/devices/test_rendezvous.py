@@ -86,14 +86,16 @@ def test_two_processes_of_one_task_are_both_refused(chief, call):
 
 
 def test_a_caller_that_says_nothing_or_too_much_is_closed(chief, call, monkeypatch):
-    monkeypatch.setattr(messages, "SECONDS_FOR_HELLO", 0.2)
-    silent, endless = call.connect(), call.connect()
-    with contextlib.suppress(OSError):
-        endless.sendall(b"x" * (messages._LONGEST_LINE + 1))
-    for each in (silent, endless):
-        each.settimeout(SECONDS)
-        with contextlib.suppress(ConnectionResetError):
-            assert each.recv(1) == b""
+    with monkeypatch.context() as patch:
+        patch.setattr(messages, "SECONDS_FOR_HELLO", 0.2)
+        silent, endless = call.connect(), call.connect()
+        with contextlib.suppress(OSError):
+            endless.sendall(b"x" * (messages._LONGEST_LINE + 1))
+        for each in (silent, endless):
+            each.settimeout(SECONDS)
+            with contextlib.suppress(ConnectionResetError):
+                assert each.recv(1) == b""
+    # The others have the usual time.
     started = [call(number, f"process {number}") for number in (1, 2)]
     assert [read(each, SECONDS) for each in started] == [{"start": True}] * 2
     chief.result()
