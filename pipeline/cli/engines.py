@@ -2,130 +2,54 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import warnings
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import rich_click as click
+
+from pipeline.cli import options
+from pipeline.cli.base import command, group, option
 from pipeline.common.errors import ConfigError
 from pipeline.flink import flink_memory
 
-_FLINK_FOLDER = Path("output/flink")
+ENGINES = ("in_memory", "multi_processing", "portable", "flink", "spark", "dataflow")
+"""Names of `pipeline.engines.table.ENGINES`, which takes too long to import for `--help`."""
+
+_folder_option = option(
+    "--folder",
+    "FOLDER",
+    "its configuration and logs",
+    type=options.FOLDER,
+    default="output/flink",
+)
 
 
-def add_commands(commands: Any) -> None:
-    """Adds this package's commands to the command line.
+def _port_option(name: str, default: int, help: str) -> Any:
+    return option(name, "PORT", help, type=click.IntRange(0, 65535), default=default)
 
-    Args:
-        commands: what `ArgumentParser.add_subparsers` returned.
+
+@command("beam-options")
+@option(
+    "--engine",
+    "NAME",
+    f"{', '.join(ENGINES)}; default: the YAML's",
+    shell_complete=lambda _, __, start: [name for name in ENGINES if name.startswith(start)],
+)
+@options.config_option("print the options of its `beam:`")
+@options.set_option("beam.parallelism=4")
+def beam_options(given: SimpleNamespace) -> int:
+    """Print an engine's Beam pipeline options, checked.
+
+    Prints the Beam pipeline options of `beam:` with the purpose of each, after Beam's own parser
+    and validator have accepted them. Runs offline.
     """
-    _add_beam_options(commands)
-    _add_flink(commands)
-    _add_worker_pool(commands)
-
-
-def _add_beam_options(commands: Any) -> None:
-    parser = commands.add_parser(
-        "beam-options",
-        help="print an engine's Beam pipeline options, checked",
-        description=(
-            "Prints the Beam pipeline options that `beam:` stands for, each with what it is for, "
-            "after Beam's own parser and validator have accepted them. Contacts nobody."
-        ),
-    )
-    engine: Any = parser.add_argument("--engine", help="one of %(names)s; default: the YAML's")
-    engine.names = _EngineNames()
-    parser.add_argument("--config", type=Path, metavar="YAML", help="whose `beam:` is taken")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="beam.FIELD=VALUE",
-        help="set a field, e.g. beam.parallelism=4; may be repeated",
-    )
-    parser.set_defaults(command=_beam_options)
-
-
-class _EngineNames:
-    """Their names, which only this command's `--help` reads from the models."""
-
-    def __str__(self) -> str:
-        from pipeline.engines.table import ENGINES
-
-        return ", ".join(ENGINES)
-
-
-def _add_flink(commands: Any) -> None:
-    parser = commands.add_parser(
-        "flink",
-        help="a Flink cluster on this machine: start, status, stop",
-        description=(
-            "A Flink session cluster on this machine: a JobManager, two TaskManagers, Beam's Flink "
-            "job server and the worker pool, each a process of its own on 127.0.0.1. Needs Java; "
-            "the first start also needs Maven and fetches 380 MB into ~/.cache/tfx-largebatch "
-            "(TFX_LARGEBATCH_CACHE names another folder)."
-        ),
-    )
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
-    start = actions.add_parser("start", help="start it, unless it runs")
-    status = actions.add_parser("status", help="its processes, slots and jobs")
-    stop = actions.add_parser("stop", help="end its processes")
-    for action in (start, status, stop):
-        action.add_argument(
-            "--folder",
-            type=Path,
-            default=_FLINK_FOLDER,
-            help="its configuration and logs (default: %(default)s)",
-        )
-    for option, default, what in (
-        ("--rest-port", 8081, "Flink's REST endpoint and web page"),
-        ("--job-port", 8099, "Beam's job server"),
-        ("--pool-port", 50000, "the worker pool"),
-    ):
-        start.add_argument(
-            option, type=int, default=default, help=f"{what} (default: %(default)s; 0: a free one)"
-        )
-    start.add_argument(
-        "--memory",
-        default=flink_memory.DEFAULT,
-        metavar="SIZE",
-        help=(
-            "for all of its processes together, without the Python workers: 8GiB, or a share of "
-            f"what is free (default: {flink_memory.DEFAULT}%, at most "
-            f"{flink_memory.MOST_BY_DEFAULT_MB >> 10} GiB)"
-        ),
-    )
-    start.set_defaults(command=_flink_start)
-    status.set_defaults(command=_flink_status)
-    stop.set_defaults(command=_flink_stop)
-
-
-def _add_worker_pool(commands: Any) -> None:
-    parser = commands.add_parser(
-        "worker-pool",
-        help="Python workers for beam.environment: external",
-        description=(
-            "Starts a Python worker for each that an engine asks for, until it is interrupted. Run "
-            "it beside each of the engine's machines, from the folder that holds your modules. "
-            "Whoever can reach the port can run code here: it listens on 127.0.0.1 unless told "
-            "otherwise."
-        ),
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=50000, help="port (default: %(default)s)")
-    parser.set_defaults(command=_worker_pool)
-
-
-def _beam_options(arguments: argparse.Namespace) -> int:
     from pipeline.config.config_file import load_config, load_engine
 
-    engine = arguments.engine
-    chosen = None
-    if arguments.config:
-        chosen = load_config(arguments.config, arguments.set).beam
-    if chosen is None or engine not in (None, chosen.name):
-        chosen = load_engine(engine or "in_memory", arguments.set)
+    chosen = None if given.config is None else load_config(given.config, given.set).beam
+    if chosen is None or given.engine not in (None, chosen.name):
+        chosen = load_engine(given.engine or "in_memory", given.set)
     logging.disable(logging.WARNING)  # Beam's remarks on what is not installed
     try:
         with warnings.catch_warnings():
@@ -138,43 +62,80 @@ def _beam_options(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _flink_start(arguments: argparse.Namespace) -> int:
+@group("flink")
+def flink() -> None:
+    """Start, show and stop a Flink cluster on this machine.
+
+    A Flink session cluster: a JobManager, two TaskManagers, Beam's Flink job server and the worker
+    pool, each a process on 127.0.0.1. Needs Java. The first start also needs Maven and downloads
+    380 MB into ~/.cache/tfx-largebatch (or the folder that TFX_LARGEBATCH_CACHE names).
+    """
+
+
+@flink.command("start")
+@_folder_option
+@_port_option("--rest-port", 8081, "Flink's REST endpoint and web page; 0: a free port")
+@_port_option("--job-port", 8099, "Beam's job server; 0: a free port")
+@_port_option("--pool-port", 50000, "the worker pool; 0: a free port")
+@option(
+    "--memory",
+    "SIZE",
+    "for all of its processes together, without the Python workers: 8GiB, or a share of the free "
+    f"memory (at most {flink_memory.MOST_BY_DEFAULT_MB >> 10} GiB by default)",
+    default=flink_memory.DEFAULT,
+)
+def start(given: SimpleNamespace) -> int:
+    """Start the cluster, unless it runs."""
     from pipeline.flink import flink_cluster
 
-    ports = flink_cluster.Ports(arguments.rest_port, arguments.job_port, arguments.pool_port)
-    cluster = flink_cluster.start(arguments.folder, ports, memory=arguments.memory)
-    print(flink_cluster.status(cluster))
+    ports = flink_cluster.Ports(given.rest_port, given.job_port, given.pool_port)
+    print(flink_cluster.status(flink_cluster.start(given.folder, ports, memory=given.memory)))
     return 0
 
 
-def _flink_status(arguments: argparse.Namespace) -> int:
+@flink.command("status")
+@_folder_option
+def status(given: SimpleNamespace) -> int:
+    """Show its processes, slots and jobs."""
     from pipeline.flink import flink_cluster
 
-    cluster = flink_cluster.Cluster.load(arguments.folder.resolve())
+    cluster = flink_cluster.Cluster.load(given.folder.resolve())
     if cluster is None:
-        print(f"No Flink cluster of {arguments.folder} runs. `make flink` starts one.")
+        print(f"No Flink cluster of {given.folder} runs. `make flink` starts one.")
         return 1
     print(flink_cluster.status(cluster))
     return 0 if flink_cluster.is_healthy(cluster) else 1
 
 
-def _flink_stop(arguments: argparse.Namespace) -> int:
+@flink.command("stop")
+@_folder_option
+def stop(given: SimpleNamespace) -> int:
+    """Stop its processes."""
     from pipeline.flink import flink_cluster
 
-    cluster = flink_cluster.Cluster.load(arguments.folder.resolve())
+    cluster = flink_cluster.Cluster.load(given.folder.resolve())
     if cluster is None:
-        print(f"No Flink cluster of {arguments.folder} runs.")
+        print(f"No Flink cluster of {given.folder} runs.")
         return 0
     cluster.stop()
     print("Flink is stopped.")
     return 0
 
 
-def _worker_pool(arguments: argparse.Namespace) -> int:
+@command("worker-pool")
+@option("--host", "ADDRESS", "address to listen on", default="127.0.0.1")
+@_port_option("--port", 50000, "port to listen on")
+def worker_pool(given: SimpleNamespace) -> int:
+    """Start Python workers for `beam.environment: external`.
+
+    Starts a Python worker for each request of an engine, until you interrupt it. Run it on each of
+    the engine's machines, from the folder that holds your modules. Everyone who can reach the port
+    can run code here: by default it listens on 127.0.0.1.
+    """
     from pipeline.engines.worker_pool import serve
 
     try:
-        serve(arguments.host, arguments.port)
+        serve(given.host, given.port)
     except OSError as error:
         raise ConfigError(f"worker-pool: {error}.") from None
     return 0

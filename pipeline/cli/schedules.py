@@ -1,71 +1,57 @@
-"""`python -m pipeline schedules`: its arguments."""
+"""`python -m pipeline schedules list | pause | resume | delete`."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from pipeline.cli.arguments import positive_seconds
-from pipeline.cli.configured import add_set, configuration
+import rich_click as click
+
+from pipeline.cli import options
+from pipeline.cli.base import group
 from pipeline.cli.quiet import quiet
 
 _EPILOG = """\
-examples:
-  python -m pipeline submit --target kubeflow --config my.yaml --schedule "0 3 * * *"
+Examples:
+  python -m pipeline submit --target kubeflow my.yaml --schedule "0 3 * * *"
   python -m pipeline schedules list --target kubeflow
   python -m pipeline schedules pause --target kubeflow my-pipeline
   python -m pipeline schedules delete --target vertex --config my.yaml my-pipeline
 """
 _ACTIONS = {
-    "list": "list all schedules",
-    "pause": "stop a schedule from starting runs; runs that it has started continue",
-    "resume": "let a paused schedule start runs again",
-    "delete": "delete a schedule; on Kubeflow this ends a run of it that is in progress",
+    "list": "List all schedules.",
+    "pause": "Stop a schedule from starting runs; runs that it has started continue.",
+    "resume": "Let a paused schedule start runs again.",
+    "delete": "Delete a schedule; on Kubeflow this stops its run that is in progress.",
 }
 
 
-def add_command(commands: Any) -> None:
-    """Add it to the command line."""
-    schedules = commands.add_parser(
-        "schedules",
-        help="list, pause, resume and delete schedules on Kubeflow or Vertex",
-        description="The schedules of a platform, which `submit --schedule` creates.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    actions = schedules.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for action, meaning in _ACTIONS.items():
-        parser = actions.add_parser(action, help=meaning, description=f"{meaning.capitalize()}.")
-        if action != "list":
-            parser.add_argument("name", metavar="NAME", help="its name or id, as `list` shows it")
-        parser.add_argument(
-            "--target", choices=("kubeflow", "vertex"), required=True, help="where it is"
-        )
-        parser.add_argument(
-            "--config",
-            type=Path,
-            metavar="YAML",
-            help="Vertex: its cluster.vertex names project and region; default: this machine's",
-        )
-        add_set(parser, "cluster.vertex.region=europe-west4")
-        parser.add_argument(
-            "--timeout",
-            type=positive_seconds,
-            default=30.0,
-            metavar="SECONDS",
-            help="that one request may take, from connecting to the last byte (default: 30)",
-        )
-        parser.set_defaults(command=_run, action=action)
+@group("schedules", epilog=_EPILOG)
+def schedules() -> None:
+    """List, pause, resume and delete schedules on Kubeflow or Vertex.
+
+    `submit --schedule` creates them.
+    """
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    quiet()
-    from pipeline.targets import schedules
+def _add(action: Any, text: str) -> None:
+    @options.target_option("where it is", required=True)
+    @options.config_option("Vertex: has project and region; default: this machine's")
+    @options.set_option("cluster.vertex.region=europe-west4")
+    @options.timeout_option
+    def run(given: SimpleNamespace) -> int:
+        quiet()
+        from pipeline.targets.schedules import change, show
 
-    config = configuration(arguments) if arguments.config is not None else None
-    if arguments.action == "list":
-        return schedules.show(arguments.target, config, arguments.timeout)
-    return schedules.change(
-        arguments.action, arguments.name, arguments.target, config, arguments.timeout
-    )
+        config = options.load_if_given(given)
+        if action == "list":
+            return show(given.target, config, given.timeout)
+        return change(action, given.name, given.target, config, given.timeout)
+
+    if action != "list":
+        run = click.argument("name", metavar="NAME", help="name or id, as `list` shows it")(run)
+    schedules.command(action, help=text)(run)
+
+
+for _action, _text in _ACTIONS.items():
+    _add(_action, _text)

@@ -22,7 +22,8 @@ def end_process(code: object) -> NoReturn:
         print(code, file=sys.stderr)
         code = 1
     atexit._run_exitfuncs()
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            if stream is not None:  # closed before this process started: `>&-`
+                stream.flush()
     os._exit(code or 0)

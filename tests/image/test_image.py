@@ -94,7 +94,7 @@ def test_the_image_has_what_is_locked_and_no_tools(image: Image):
 
 
 def test_the_command_line_answers_in_it_and_the_build_says_what_is_next(image: Image):
-    assert "usage: python -m pipeline" in image.run("python", "-m", "pipeline", "--help")
+    assert "Usage: python -m pipeline" in image.run("python", "-m", "pipeline", "--help")
     built = rf"^{image.name}: TFX {image.stack}, [\d.]+ GB in 4 layers, built in \d+ s"
     assert re.search(built, image.told, re.MULTILINE)
     history = subprocess.run(

@@ -1,54 +1,124 @@
-"""The command line answers at once, and knows what it offers."""
+"""What the command line accepts, refuses and suggests, and that `--help` is fast and readable."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from pipeline.cli import cli, positionals
+from pipeline.cli import cli, engines
 from pipeline.common import exit_codes
 from pipeline.engines.table import ENGINES
 
-HEAVY = ("pydantic", "yaml", "rich", "numpy", "tensorflow", "apache_beam", "tfx")
+ROOT = Path(__file__).parents[3]
+HEAVY = ("pydantic", "yaml", "numpy", "pandas", "pyarrow", "keras", "tensorflow", "apache_beam")
+HEAVY += ("tfx", "tensorflow_transform", "tensorflow_model_analysis", "kfp", "google.auth")
+
+
+def commands(group: click.Group = cli.cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yields the words of each command, those of groups included."""
+    yield path
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+COMMANDS = sorted(commands())
+
+
+def shell(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of bash; `tool` in it is this program."""
+    tool = f"{shlex.quote(sys.executable)} -m pipeline"
+    return subprocess.run(
+        ["bash", "-c", re.sub(r"\btool\b", tool, text)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def parsed(*words: str) -> dict[str, Any]:
+    """Returns the options of a command line; nothing runs."""
+    command, rest = cli.cli, list(words)
+    while isinstance(command, click.Group):
+        command = command.commands[rest.pop(0)]
+    return command.make_context(command.name, rest).params
+
+
+def test_there_are_all_commands():
+    assert len(COMMANDS) == 26
+    expected = {("run",), ("features", "explain"), ("flink", "start"), ("image", "build")}
+    assert expected < set(COMMANDS)
 
 
 def test_help_imports_nothing_that_takes_time():
     script = (
         "import sys; from pipeline.cli import cli\n"
-        "try: cli.main(['--help'])\n"
-        "except SystemExit: pass\n"
-        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+        f"for words in {COMMANDS!r}: assert cli.main([*words, '--help']) == 0, words\n"
+        f"print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert "usage: python -m pipeline" in done.stdout
-    assert done.stderr.splitlines()[-1] == "[]"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.stderr == "[]\n"
+    for words in COMMANDS:
+        assert f"Usage: {' '.join(['python -m pipeline', *words])} [OPTIONS]" in done.stdout
 
 
-def test_help_of_beam_options_names_the_engines(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["beam-options", "--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert f"one of {', '.join(ENGINES)}; default: the YAML's" in shown
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_fits_80_columns_and_is_plain_ascii_in_a_pipe(words):
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(cli.cli, [*words, "-h"], prog_name="tool")
+    assert done.exit_code == 0
+    assert not [line for line in done.stdout.splitlines() if len(line.rstrip()) > 80]
+    assert done.stdout.isascii()
+    assert "\x1b" not in done.stdout
 
 
-def test_help_of_run_and_the_docs_say_what_its_exit_codes_mean(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["run", "--help"])
-    shown = capsys.readouterr().out
-    page = (Path(__file__).parents[3] / "docs" / "own-data.md").read_text(encoding="utf-8")
+def test_each_option_has_help_and_each_example_parses():
+    for words in COMMANDS:
+        command: Any = cli.cli
+        for word in words:
+            command = command.commands[word]
+        assert command.help
+        for param in command.params:
+            assert param.help, (words, param.name)
+        for example in re.findall(
+            r"^  python -m pipeline (.*)", command.epilog or "", re.MULTILINE
+        ):
+            names = example.partition("#")[0].split()
+            assert any(tuple(names[:n]) in COMMANDS for n in (1, 2)), example
+
+
+def test_help_of_beam_options_names_the_engines():
+    assert tuple(ENGINES) == engines.ENGINES
+    shown = " ".join(CliRunner().invoke(cli.cli, ["beam-options", "-h"]).stdout.split())
+    assert f"{', '.join(ENGINES)}; default: the YAML's" in shown
+
+
+def test_help_of_run_and_the_docs_say_what_its_exit_codes_mean():
+    shown = " ".join(CliRunner().invoke(cli.cli, ["run", "--help"]).stdout.split())
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")]
     assert len(exit_codes.OF_A_RUN) == 6
     for code, meaning in exit_codes.OF_A_RUN.items():
-        assert f"{code:>3}  {meaning}\n" in shown
-        assert f"| {code} | {meaning} |\n" in page
+        assert f" {code} {meaning}" in shown
+        assert any(f"| {code} | {meaning} |\n" in page for page in pages)
 
 
-COMMANDS = {
+VALUES = {
     "run": ["--config"],
     "compile": ["--config"],
+    "submit": ["--config"],
     "replay": ["--spec"],
     "init": ["--data"],
     "features suggest": ["--data"],
@@ -57,23 +127,10 @@ COMMANDS = {
 }
 
 
-def parsed(*argv: str) -> dict[str, Any]:
-    """Returns the options of a command line."""
-    target = ["--target", "vertex"] * ("compile" in argv)
-    found = vars(positionals.parse(cli._parser(), [*argv, *target]))
-    return {name: value for name, value in found.items() if name not in ("parser", "positionals")}
-
-
-def test_a_name_may_begin_with_a_dash_behind_two():
-    assert parsed("init", "--label", "y", "--", "-x.csv")["data"] == "-x.csv"
-    assert parsed("predict", "model", "--", "-x.csv")["data"] == "-x.csv"
-    with pytest.raises(SystemExit):
-        parsed("init", "-x.csv")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", VALUES)
 def test_values_are_taken_without_their_options(command):
-    options, words = COMMANDS[command], command.split()
+    options, words = VALUES[command], command.split()
+    words += ["--target", "vertex"] * (command == "compile")
     values = ["a file", "-"][: len(options)]
     named = [word for pair in zip(options, values, strict=True) for word in pair]
     expected = parsed(*words, *named)
@@ -81,32 +138,123 @@ def test_values_are_taken_without_their_options(command):
     mixed = [*named[:2], *values[1:]]
     assert parsed(*words, *mixed) == expected
     assert parsed(*words, *values[:-1], *named[-2:]) == expected
+    joined = [f"{name}={value}" for name, value in zip(options, values, strict=True)]
+    assert parsed(*words, *joined) == expected
     if "--data" in options:
         old = ["--input" if word == "--data" else word for word in named]
         assert parsed(*words, *old) == expected
 
 
-def test_a_value_may_follow_an_option():
-    arguments = parsed("run", "--set", "training.epochs=1", "my.yaml", "--wait")
-    assert (arguments["config"], arguments["set"]) == (Path("my.yaml"), ["training.epochs=1"])
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("run --set training.epochs=1 my.yaml --wait", {"config": Path("my.yaml"), "wait": True}),
+        ("run my.yaml --set a.b=-1 --set c.d=x=y", {"set": ("a.b=-1", "c.d=x=y")}),
+        ("run --verb my.yaml --se=a.b=1", {"verbose": True, "set": ("a.b=1",)}),
+        ("init --label -5 x.csv", {"label": "-5", "data": "x.csv"}),
+        ("init --label=--force x.csv", {"label": "--force", "force": False}),
+        ("init --label y -- -x.csv", {"data": "-x.csv"}),
+        ("init --label y -- --force", {"data": "--force", "force": False}),
+        ("init --data -x.csv --no-header", {"data": "-x.csv", "header": False}),
+        ("predict model -- -x.csv", {"model": Path("model"), "data": "-x.csv"}),
+        ("predict model -", {"data": "-"}),
+        ("replay x.yaml --image", {"image": "", "spec": Path("x.yaml")}),
+        ("replay x.yaml --image name:1", {"image": "name:1"}),
+        ("replay --image -- x.yaml", {"image": "", "spec": Path("x.yaml")}),
+        ("replay x.yaml", {"image": None, "root": Path("output/replay"), "map": ()}),
+        ("submit --spec x.yaml", {"config": None, "spec": Path("x.yaml"), "timeout": 30.0}),
+        ("submit x.yaml --poll 1e9", {"poll": 86_400.0}),
+        ("schedules pause --target kubeflow my-name", {"name": "my-name"}),
+        ("schedules delete -- --target --target", {}),
+        ("image build --tag a:1 --tag b --with p", {"tag": ("a:1", "b"), "packages": (Path("p"),)}),
+        ("image build", {"cuda": None}),
+        ("image build --no-cuda --print", {"cuda": False, "print": True}),
+        ("flink start --rest-port 0", {"rest_port": 0, "memory": "60%"}),
+    ],
+)
+def test_options_and_values_in_any_order(words, expected):
+    if not expected:
+        with pytest.raises(click.UsageError):
+            parsed(*words.split())
+        return
+    found = parsed(*words.split())
+    assert {name: found[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("line", "facts"),
     [
-        (["run"], "pipeline run: error: the following arguments are required: --config"),
-        (["predict", "model"], "the following arguments are required: --data"),
-        (["run", "a.yaml", "b.yaml"], "unrecognized arguments: b.yaml"),
-        (["run", "--config", "a.yaml", "b.yaml"], "unrecognized arguments: b.yaml"),
-        (
-            ["run", "a.yaml", "--verbos3"],
-            "unrecognized arguments: --verbos3; did you mean --verbose?",
-        ),
-        (["schema", "x"], "unrecognized arguments: x"),
+        ("run", ["pipeline run:", "--config"]),
+        ("predict model", ["pipeline predict:", "--data"]),
+        ("run a.yaml b.yaml", ["(b.yaml)"]),
+        ("run --config a.yaml b.yaml", ["(b.yaml)"]),
+        ("run a.yaml --verbos3", ["'--verbos3'", "Did you mean '--verbose'"]),
+        ("schema x", ["(x)"]),
+        ("rum a.yaml", ["'rum'", "Did you mean 'run'"]),
+        ("features sugest", ["pipeline features:", "Did you mean 'suggest'"]),
+        ("schedules paus", ["Did you mean", "'pause'"]),
+        ("flink start --rest-prt 1", ["pipeline flink start:", "'--rest-port'"]),
+        ("--wait run a.yaml", ["'--wait'", "follow its name"]),
+        ("init -x.csv", ["'-x'", "./", "--"]),
+        ("init x.csv --label --force", ["'--label' needs a value", "--label=--force"]),
+        ("init x.csv --output -h", ["'--output' needs a value"]),
+        ("run --config", ["'--config'"]),
+        ("init x.csv --source cvs", ["--source", "'cvs'", "'csv'"]),
+        ("check-serving m d --rows -5", ["--rows", "-5", "x>=1"]),
+        ("check-serving m d --rows x", ["--rows", "'x'"]),
+        ("flink start --job-port 70000", ["--job-port", "70000"]),
+        ("submit --poll=-1", ["--poll", "-1: give a number of seconds above 0"]),
+        ("submit --timeout nan", ["--timeout", "nan: give"]),
+        ("compile my.yaml", ["--target", "kubeflow", "vertex"]),
+        ("features explain", ["--config and --run"]),
+        ("features explain --config a --run b", ["--config and --run"]),
+        ("image build --print --output x", ["at most one", "--print and --output"]),
+        ("image build --stack 1.17", ["'1.17'", "'1.16', '1.21'"]),
+        ("predict m d --set a=b", ["--set a=b: needs --config"]),
+        ("run no-such.yaml", ["no-such.yaml: cannot read"]),
+        ("beam-options --engine flnk", ["'flnk'", "'flink'"]),
     ],
 )
-def test_wrong_arguments_are_named(argv, message, capsys):
-    with pytest.raises(SystemExit) as ended:
-        parsed(*argv)
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+def test_wrong_arguments_are_named(line, facts, capsys):
+    assert cli.main(line.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    for fact in facts:
+        assert fact in err
+    if "Usage" in err:
+        assert err.splitlines()[-1].endswith("--help`.")
+
+
+def test_a_group_without_a_command_shows_its_help(capsys):
+    for words in ([], ["flink"]):
+        assert cli.main(words) == 2
+        assert "Usage: " in capsys.readouterr().err
+
+
+def test_in_a_shell():
+    """Processes as a user starts them: exit codes, streams, names that begin with a dash."""
+    lines = [
+        ("tool flink start --help", 0, "Usage: python -m pipeline flink start", ""),
+        ("tool run --set a.b=-1 --set c.d=2 -- -x.yaml", 2, "", "-x.yaml: cannot read"),
+        ("tool run --verbos3", 2, "", "Did you mean '--verbose'"),
+        ("tool", 2, "", "Usage: python -m pipeline"),
+        ("tool --help >&-", 0, "", ""),
+        ("tool --help | true; exit ${PIPESTATUS[0]}", 141, "", ""),
+    ]
+    for line, code, out, err in lines:
+        done = shell(line)
+        assert done.returncode == code, (line, done.stderr)
+        assert out in done.stdout, line
+        assert err in done.stderr if err else done.stderr == "", (line, done.stderr)
+
+
+def test_interrupted_with_ctrl_c():
+    script = (
+        "import os, signal, sys, time\n"
+        "from pipeline.cli import cli, run\n"
+        "def press(given): os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\n"
+        "run.schema.callback = press\n"
+        "sys.exit(cli.main(['schema']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")

@@ -9,12 +9,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from pipeline.cli import cli
+from pipeline.cli import options, run
 from pipeline.common.program import program, shell_argument
 from pipeline.config.config_file import load_config
 from pipeline.report.records import NodeRecord, OutputArtifact
@@ -30,13 +31,12 @@ NAMES = (
 )
 
 
-def arguments_of(command: str) -> dict[str, str]:
+def arguments_of(command: str) -> dict[str, Any]:
     """What `predict` gets, as a shell splits it."""
     shell = f'set -- {command.removeprefix("python -m pipeline predict")}; printf "%s\\0" "$@"'
     words = subprocess.run(["sh", "-c", shell], capture_output=True, check=True).stdout
     parts = words.decode().split("\0")[:-1]
-    parser = cli._parser()
-    return vars(parser.parse_args(["predict", *parts]))
+    return run.predict.make_context("predict", parts).params
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -71,7 +71,7 @@ def test_names_survive_the_shell(
         (
             {"csv": {"delimiter": ";"}},
             ["data.csv.encoding=cp1252"],
-            {"source": None, "set": ['data.csv.encoding="cp1252"']},
+            {"source": None, "set": ('data.csv.encoding="cp1252"',)},
         ),
         ({"path": "rows.dat"}, [], {"config": None, "source": "csv"}),
         ({"path": "part-*.csv"}, [], {"config": None, "data": "part-2.csv"}),
@@ -90,7 +90,7 @@ def test_the_data_are_read_as_by_the_run(
     found = arguments_of(predict_command(config, tmp_path / "model", file))
     assert {name: found[name] for name in wanted} == wanted
     if found["config"] is not None:
-        assert cli.configuration(cli.argparse.Namespace(**found)).data.csv == config.data.csv
+        assert options.load(SimpleNamespace(**found)).data.csv == config.data.csv
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""`python -m pipeline run | predict | schema`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from pipeline.cli import options
+from pipeline.cli.base import choice, command, flag, list_exit_codes, option
+from pipeline.cli.quiet import quiet
+from pipeline.common import exit_codes
+from pipeline.common.errors import ConfigError
+
+
+@command("run", epilog=list_exit_codes(exit_codes.OF_A_RUN))
+@options.config_value()
+@options.set_option()
+@flag("--verbose", "also show TFX's log on the terminal")
+@flag("--wait", "wait for a run that uses the same output folder (default: exit with code 4)")
+def run(given: SimpleNamespace) -> int:
+    """Run a pipeline on this machine.
+
+    Runs every node, shows its progress and prints a summary at the end. Nodes whose inputs,
+    settings and code have not changed since an earlier run are taken from the cache.
+    """
+    from pipeline.run import runner
+
+    config = options.load(given)
+    return runner.run(config, file=given.config, wait=given.wait, verbose=given.verbose)
+
+
+@command("predict")
+@options.model_value(type=options.FILE)
+@options.data_value("rows: CSV, TFRecord, JSON lines (.gz, .zip, ...), Parquet, Arrow; - for stdin")
+@options.source_option("by the file's name; csv for standard input", "jsonl")
+@options.config_option("the pipeline whose data.csv describes the CSV, if detection fails")
+@options.set_option("data.csv.encoding=cp1252")
+@option("--keep", "NAMES", "columns of the input to write (`--keep id,date`); default: all")
+@choice(
+    "--on-error",
+    ("fail", "skip"),
+    "for a row that the model cannot read: stop, or leave it out and count it",
+    default="fail",
+)
+@options.output_option("CSV", "the rows with their predictions; default: show the first rows")
+def predict(given: SimpleNamespace) -> int:
+    """Run a pushed model on raw rows.
+
+    Runs the serving signature of a pushed SavedModel on the rows of a file. The rows are raw: the
+    model normalises them itself. Writes `prediction` (the class's name, or the number in the
+    label's unit) and `probability_<class>`.
+    """
+    quiet()
+    from pipeline.run import predict
+
+    if given.config is None and given.set:
+        raise ConfigError(f"--set {given.set[0]}: needs --config, whose field it overrides.")
+    config = options.load_if_given(given)
+    return predict.predict(
+        given.model,
+        given.data,
+        given.output,
+        kind=given.source,
+        keep=None if given.keep is None else [name for name in given.keep.split(",") if name],
+        on_error=given.on_error,
+        csv_options=None if config is None else config.data.csv,
+    )
+
+
+@command("schema")
+def schema(given: SimpleNamespace) -> int:
+    """Print the JSON Schema of the YAML.
+
+    It has every field with its unit and default, for completion and checks in your editor.
+    """
+    from pipeline.config.config import json_schema
+
+    print(json_schema())
+    return 0
