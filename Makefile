@@ -23,7 +23,7 @@ export PYTHON
 help:  ## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
-setup:  ## make .venv what the lock file of this machine's stack says (a no-op when it is)
+setup:  ## sync .venv with the lock file (under 1 s if it is up to date)
 	@sh scripts/setup.sh
 
 run: setup  ## train, evaluate and push the taxi model (or CONFIG=my.yaml)
@@ -64,7 +64,7 @@ flink-status: setup  ## its processes, slots and jobs
 flink-stop: setup  ## end it
 	@$(BIN)/python -m pipeline flink stop $(ARGS)
 
-golden: setup  ## write the golden files of compiled pipelines anew; read the change
+golden: setup  ## rewrite the golden files of compiled pipelines; review the change
 	@WRITE_GOLDEN=1 $(BIN)/python -m pytest -q -k golden tests/pipeline/targets
 
 lint: setup  ## ruff, pyright, and the words of the pages and the code
@@ -78,7 +78,7 @@ docs: setup  ## the documentation as a site with the API reference, in build/sit
 bench: setup  ## every benchmark (ARGS="step_time": that one) -> docs/benchmarks.md
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-lock: setup  ## resolve both stacks anew, keeping pins that still fit (ARGS=--upgrade: the newest)
+lock: setup  ## resolve both stacks again, keeping pins that still fit (ARGS=--upgrade: the newest)
 	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK) --python-version 3.10 $(ARGS)
 	cd requirements/stack-1.16 && ../../$(BIN)/$(LOCK_IMAGE) --python-version 3.11.2 --python-platform x86_64-manylinux_2_36
 	cd requirements/stack-1.16 && echo 'tensorflow[and-cuda]' | ../../$(BIN)/$(LOCK_CUDA) --python-version 3.11.2 --python-platform x86_64-manylinux_2_36 $(ARGS) && $(ONLY_NVIDIA)

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)  # not the one of .venv
-TOOLS = ("sh", "make", "dirname", "getconf", "id", "cat")
+TOOLS = ("sh", "make", "dirname", "getconf", "id", "cat", "sed", "uname", "sha256sum", "flock")
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,11 @@ class Machine:
         self.python_path.mkdir()
         for tool in TOOLS:
             self.link(tool, shutil.which(tool) or pytest.fail(f"no {tool} on this machine"))
+
+    def glibc(self, answer: str) -> None:
+        """Replaces what getconf prints for GNU_LIBC_VERSION."""
+        (self.bin / "getconf").unlink()
+        self.script("getconf", f"echo {answer}")
 
     def link(self, name: str, target: str) -> None:
         (self.bin / name).symlink_to(target)

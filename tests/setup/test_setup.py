@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,7 +83,7 @@ def test_installs_does_nothing_follows_the_lock(small, own_environment):
     assert "uv" in installed(small)
 
     # Nothing to do: says nothing, touches nothing; no PYTHON is needed, .venv knows its own.
-    stamp = small.venv / "setup-complete.json"
+    stamp = small.venv / "setup-complete"
     before = stamp.stat().st_mtime_ns
     without_python = {k: v for k, v in own_environment.items() if k != "PYTHON"}
     done = small.make("setup", without_python)
@@ -96,6 +97,14 @@ def test_installs_does_nothing_follows_the_lock(small, own_environment):
     assert "iniconfig" not in installed(small)
     assert "uv" in installed(small)
 
+    # pyproject.toml changes, without a network.
+    with (small.path / "pyproject.toml").open("a") as file:
+        file.write("\n# changed\n")
+    offline = {"UV_OFFLINE": "1", "PIP_NO_INDEX": "1"}
+    done = small.make("setup", without_python | offline)
+    assert done.returncode == 0, done.stderr
+    assert stamp.stat().st_mtime_ns != before
+
     # The checkout moves: scripts in .venv/bin would name the old folder.
     moved = Checkout(small.path.rename(small.path.with_name("moved")))
     done = moved.make("setup", without_python)
@@ -108,7 +117,7 @@ def test_installs_does_nothing_follows_the_lock(small, own_environment):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("index")
-@pytest.mark.parametrize("moment", ["bin/python", "bin/uv", "project.txt"])
+@pytest.mark.parametrize("moment", ["bin/python", "bin/uv", "bin/hatchling"])
 def test_an_interrupted_setup_is_finished_by_the_next(small, own_environment, moment):
     """Killed without warning as soon as a file of .venv appears."""
     process = subprocess.Popen(
@@ -123,24 +132,12 @@ def test_an_interrupted_setup_is_finished_by_the_next(small, own_environment, mo
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    assert not (small.venv / "setup-complete.json").exists()
+    assert not (small.venv / "setup-complete").exists()
 
     done = small.make("setup", own_environment)
     assert done.returncode == 0, done.stderr
     assert python_prints(small, "import iniconfig, pipeline; print('both')") == "both"
-    assert (small.venv / "setup-complete.json").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("index")
-def test_an_index_without_uv(small, own_environment):
-    """Pip installs the same lock file where the index has no such uv."""
-    change_locks(small, r"^uv==\S+", "uv==0.0.0")
-    done = small.make("setup", own_environment)
-    assert done.returncode == 0, done.stderr
-    assert "going on without uv" in done.stdout
-    assert python_prints(small, "import iniconfig, pipeline; print('both')") == "both"
-    assert "uv" not in installed(small)
+    assert (small.venv / "setup-complete").exists()
 
 
 @pytest.mark.slow
@@ -148,20 +145,38 @@ def test_no_network(small, own_environment):
     unreachable = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_NO_CACHE_DIR": "1"}
     done = small.make("setup", own_environment | unreachable)
     assert done.returncode != 0
-    message, *rest = done.stderr.splitlines()
-    assert message.startswith("make setup: no network: http://127.0.0.1:9/simple cannot be reached")
-    assert "PIP_INDEX_URL=https://... make setup" in message
-    assert all(line.startswith("make: ***") for line in rest), done.stderr
-    assert not (small.venv / "setup-complete.json").exists()
+    assert "Connection refused" in done.stderr  # pip's reason
+    assert "PIP_INDEX_URL=https://... make setup" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (small.venv / "setup-complete").exists()
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("index")
 def test_a_package_that_cannot_be_had(small, own_environment):
-    """With a network: the installer's own reason, and no claim that the network is gone."""
+    """The installer's reason is shown."""
     change_locks(small, r"^iniconfig==\S+", "iniconfig==0.0.999")
     done = small.make("setup", own_environment)
     assert done.returncode != 0
     assert "there is no version of iniconfig" in done.stderr
-    assert re.search(r"uv could not install requirements/stack-1\.\d+/lock.txt", done.stderr)
-    assert "no network" not in done.stderr
+    assert "make setup: not installed; the reason is above" in done.stderr
+    assert not (small.venv / "setup-complete").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("index")
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
+def test_a_full_disk(small, own_environment, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(disk)]
+    if subprocess.run(mount, check=False).returncode:
+        pytest.skip("this machine cannot mount")
+    try:
+        full = Checkout(disk / "checkout")
+        shutil.copytree(small.path, full.path)
+        done = full.make("setup", own_environment)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr

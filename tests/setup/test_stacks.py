@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
@@ -21,50 +19,39 @@ LOCK_PYTHONS = [("1.16", "3.10"), ("1.16", "3.11")]
 LOCK_PYTHONS += [("1.21", "3.11"), ("1.21", "3.12"), ("1.21", "3.13")]
 
 
-@pytest.fixture(scope="module")
-def setup_environment() -> ModuleType:
-    path = ROOT / "scripts" / "setup_environment.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+# TFX -> the oldest glibc of its wheels.
+GLIBC = {"1.21": 39, "1.16": 28}
 
 
-@pytest.mark.parametrize(
-    ("python", "glibc", "stack"),
-    [
-        ((3, 9), (2, 36), None),
-        ((3, 10), (2, 27), None),
-        ((3, 10), (2, 28), "1.16"),
-        ((3, 10), (2, 41), "1.16"),
-        ((3, 11), (2, 36), "1.16"),  # Debian 12
-        ((3, 11), (2, 38), "1.16"),
-        ((3, 11), (2, 39), "1.21"),  # both fit: the newer one
-        ((3, 12), (2, 36), None),
-        ((3, 12), (2, 39), "1.21"),  # Ubuntu 24.04
-        ((3, 13), (2, 41), "1.21"),  # Debian 13
-        ((3, 14), (2, 41), None),
-    ],
-)
-def test_choice(setup_environment, python, glibc, stack):
-    chosen = setup_environment.choose_stack(python, glibc)
-    assert (chosen and chosen.name) == stack
+def pythons_of(stack: str) -> SpecifierSet:
+    path = ROOT / "requirements" / f"stack-{stack}" / "pyproject.toml"
+    return SpecifierSet(tomllib.loads(path.read_text())["project"]["requires-python"])
 
 
-def test_stacks_agree_with_what_is_locked(setup_environment):
-    """The table in the script, the stacks' own pyproject.toml, and the project's."""
-    minors = [(3, minor) for minor in range(6, 20)]
-    supported = set()
-    for stack in setup_environment.STACKS:
-        project = tomllib.loads((stack.lock.parent / "pyproject.toml").read_text())["project"]
-        allowed = SpecifierSet(project["requires-python"])
-        assert stack.pythons == [v for v in minors if f"{v[0]}.{v[1]}" in allowed]
-        supported.update(stack.pythons)
+@pytest.mark.parametrize("glibc", [36, 39])
+def test_choice(checkout, machine, glibc):
+    """The newest stack whose own pyproject.toml allows the Python; Debian 12 has glibc 2.36."""
+    machine.glibc(f"glibc 2.{glibc}")
+    for minor in (9, 10, 11, 12, 13, 14):
+        name = f"python3.{minor}"
+        version = f"import sys\nsys.version_info = (3, {minor}, 2, 'final', 0)\n"
+        machine.python(name, at_start=version)
+        message = checkout.refusal(machine.environment | {"PYTHON": name})
+        fitting = (stack for stack, oldest in GLIBC.items() if glibc >= oldest)
+        wanted = next((stack for stack in fitting if f"3.{minor}" in pythons_of(stack)), None)
+        if wanted is None:
+            assert f"PYTHON={name}" in message
+        else:
+            assert f"for TFX {wanted};" in message
+
+
+def test_stacks_agree_with_the_project():
+    """Each supported Python has a stack, and each stack's Pythons are the project's."""
+    minors = [f"3.{minor}" for minor in range(6, 20)]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     allowed = SpecifierSet(project["requires-python"])
-    assert sorted(supported) == [v for v in minors if f"{v[0]}.{v[1]}" in allowed]
+    supported = {v for v in minors for stack in GLIBC if v in pythons_of(stack)}
+    assert supported == {v for v in minors if v in allowed}
 
 
 @pytest.mark.parametrize(("stack", "python"), LOCK_PYTHONS)

@@ -191,7 +191,7 @@ def test_options_and_values_in_any_order(words, expected):
         ("run a.yaml --verbos3", ["'--verbos3'", "Did you mean '--verbose'"]),
         ("schema x", ["(x)"]),
         ("rum a.yaml", ["'rum'", "Did you mean 'run'"]),
-        ("features sugest", ["pipeline features:", "Did you mean 'suggest'"]),
+        ("features explan", ["pipeline features:", "Did you mean 'explain'"]),
         ("schedules paus", ["Did you mean", "'pause'"]),
         ("flink start --rest-prt 1", ["pipeline flink start:", "'--rest-port'"]),
         ("--wait run a.yaml", ["'--wait'", "follow its name"]),
@@ -251,6 +251,7 @@ def test_in_a_shell():
 def test_interrupted_with_ctrl_c():
     script = (
         "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # may be ignored by a shell
         "from pipeline.cli import cli, run\n"
         "def press(given): os.kill(os.getpid(), signal.SIGINT); time.sleep(60)\n"
         "run.schema.callback = press\n"
