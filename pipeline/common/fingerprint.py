@@ -15,13 +15,16 @@ from pipeline.common.errors import ConfigError
 from trainer_module.common.code_fingerprint import code_fingerprint
 
 
-def fingerprint(packages: Iterable[str], functions: Iterable[str] = ()) -> str:
+def fingerprint(
+    packages: Iterable[str], functions: Iterable[str] = (), *, without: Iterable[str] = ()
+) -> str:
     """SHA-256 (hex, 16 digits) of what a node runs: packages of ours and the user's functions.
 
     Args:
         packages: every `.py` file below them counts.
         functions: dotted paths. Of each, its module counts and what that imports of the user's
             own, and so on: modules outside of Python and of installed packages.
+        without: packages that the functions may import and that do not count.
 
     Raises:
         ConfigError: a module cannot be found or read.
@@ -29,7 +32,7 @@ def fingerprint(packages: Iterable[str], functions: Iterable[str] = ()) -> str:
     packages = sorted(set(packages))
     modules = {dotted.rpartition(".")[0] for dotted in functions}
     try:
-        own = code_fingerprint(modules, without=packages)
+        own = code_fingerprint(modules, without=[*packages, *without])
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"cannot find the Python module {error.name!r}. Install its package, or run from the "

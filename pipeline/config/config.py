@@ -21,6 +21,8 @@ from components.arrow_example_gen.spans import check_pattern, has_placeholders
 from pipeline.common.sources import Source
 from pipeline.config.cluster import Cluster
 from pipeline.config.evaluation import EvaluationConfig
+from pipeline.config.nodes import Nodes
+from pipeline.config.origin import Origin
 from pipeline.engines.in_memory import InMemory
 from pipeline.engines.table import BeamConfig
 from trainer_module import TrainerConfig, TunerConfig
@@ -264,12 +266,25 @@ class PipelineConfig(Section):
     training: TrainerConfig
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     serving: ServingConfig = Field(default_factory=ServingConfig)
+    nodes: Nodes = Field(default=(), description="TFX components of your own in the pipeline.")
     beam: BeamConfig = Field(default_factory=InMemory)
     metadata: MetadataConfig = Field(default_factory=MetadataConfig)
     output: OutputConfig
     cluster: Cluster | None = Field(
         default=None, description="Where `compile`, `replay` and `submit` deploy the pipeline to."
     )
+
+    _origin: Origin = pydantic.PrivateAttr(default_factory=Origin)
+
+    def with_origin(self, origin: Origin) -> PipelineConfig:
+        """Return itself, which says from now on where its values come from."""
+        self._origin = origin
+        return self
+
+    @property
+    def origin(self) -> Origin:
+        """Where the values come from, for messages."""
+        return self._origin
 
     @pydantic.model_validator(mode="after")
     def _metrics_fit_the_label(self) -> PipelineConfig:

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel
 
 from pipeline.config.config import PipelineConfig
+from pipeline.config.origin import Origin
 
 
 def error_text(
@@ -32,7 +33,7 @@ def error_text(
         overrides: `section.field=value` of each `--set`; a field that one of them set is named by
             that option, not by a line of the file.
     """
-    set_fields = [each.partition("=")[0].strip().split(".") for each in overrides]
+    origin = Origin(path, tree, overrides)
     lines = []
     for item in error.errors():
         loc = _without_union_tags(item["loc"], raw, missing=item["type"] == "missing")
@@ -51,23 +52,8 @@ def error_text(
             loc = (*loc, *own)
         else:
             lines.append(f"{field}={item['input']!r}: {message.rstrip('.')}.")
-        if _is_set_by(set_fields, loc, in_file=_find(tree, loc) is not None):
-            lines[-1] = f"--set {lines[-1]}"
-            continue
-        line = _line_of(tree, loc)
-        lines[-1] = f"{path}{f':{line}' if line else ''}: {lines[-1]}"
+        lines[-1] = origin.prefix(loc) + lines[-1]
     return "\n".join(dict.fromkeys(lines))
-
-
-def _is_set_by(
-    set_fields: Sequence[Sequence[str]], loc: tuple[int | str, ...], *, in_file: bool
-) -> bool:
-    """Whether `--set` gave the value at a location, or made a section that the file lacks."""
-    keys = [str(part) for part in loc]
-    return any(
-        keys[: len(field)] == field or (keys == field[: len(keys)] and not in_file)
-        for field in set_fields
-    )
 
 
 def _wrong_shape(item: Any) -> str | None:
@@ -155,28 +141,3 @@ def _branch(model: type[BaseModel]) -> str:
 def field_names(model: type[BaseModel]) -> list[str]:
     """Returns the keys that the YAML may have for this model."""
     return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _find(tree: yaml.Node | None, loc: tuple[int | str, ...]) -> yaml.Node | None:
-    node = tree
-    for part in loc:
-        if isinstance(node, yaml.MappingNode):
-            node = next((value for key, value in node.value if key.value == str(part)), None)
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            node = node.value[part] if part < len(node.value) else None
-        else:
-            return None
-    return node
-
-
-def _line_of(tree: yaml.Node | None, loc: tuple[int | str, ...]) -> int | None:
-    """Line (from 1) of the field, or of the nearest section around it that is in the file."""
-    for end in range(len(loc), 0, -1):
-        parent = _find(tree, loc[: end - 1])
-        if isinstance(parent, yaml.MappingNode):
-            for key, _ in parent.value:
-                if key.value == str(loc[end - 1]):
-                    return key.start_mark.line + 1
-        elif (node := _find(tree, loc[:end])) is not None:
-            return node.start_mark.line + 1
-    return None

@@ -12,6 +12,7 @@ import yaml
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig, Section
 from pipeline.config.config_errors import error_text, field_names
+from pipeline.config.origin import Origin
 from pipeline.config.text_files import read_text
 from pipeline.config.vocabulary_files import read_vocabularies
 from pipeline.config.yaml_errors import yaml_error_text
@@ -66,9 +67,10 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
     _resolve_paths(raw, path.resolve().parent)
     read_vocabularies(raw, path.resolve().parent)
     try:
-        return PipelineConfig.model_validate(raw)
+        config = PipelineConfig.model_validate(raw)
     except pydantic.ValidationError as error:
         raise ConfigError(error_text(error, path, raw, tree, overrides)) from None
+    return config.with_origin(Origin(path, tree, overrides))
 
 
 def config_of_text(text: str, folder: Path) -> PipelineConfig:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.graph.node_spec import GraphContext
 from pipeline.graph.table import NODES
+from pipeline.graph.user_nodes import add_user_nodes
 
 if TYPE_CHECKING:
     from tfx.orchestration.pipeline import Pipeline
@@ -45,6 +46,7 @@ def create_pipeline(
             node = spec.build(context).with_id(spec.name.value)
             node.add_upstream_nodes([context.nodes[n] for n in spec.after if n in context.nodes])
             context.nodes[spec.name.value] = node
+    add_user_nodes(context)
     # It makes the folder, which of a remote place would be one called `gs:`, here.
     sqlite = None if is_remote(config.output.folder) else metadata.sqlite_metadata_connection_config
     return Pipeline(

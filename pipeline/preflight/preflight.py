@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import glob
-import importlib
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ from pipeline.common.errors import ConfigError, missing_columns
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
+from pipeline.graph.dotted import import_dotted
 from pipeline.preflight.preflight_rows import check_rows
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible
@@ -56,7 +55,7 @@ def check(config: PipelineConfig) -> DataPeek | None:
     """
     seen = check_data(config)
     for function, field in config.training_functions.items():
-        _check_function(function, field)
+        import_dotted(function, field)
     _check_names(config)
     _check_workers(config)
     _check_gpu(config)
@@ -69,7 +68,8 @@ def check_data(config: PipelineConfig) -> DataPeek | None:
     held_out = _peek(config, "eval_path") if config.data.eval_path else None
     if config.data_schema.path and not is_remote(config.data_schema.path):
         _check_schema_file(config, Path(config.data_schema.path))
-    _check_function(config.features.derive, "features.derive")
+    if config.features.derive:
+        import_dotted(config.features.derive, "features.derive")
     if seen:
         groups = _check_columns(config, seen)
         used = _used_columns(config, seen, groups)
@@ -243,21 +243,3 @@ def _check_names(config: PipelineConfig) -> None:
         resolve_all(config.trainings, label_kind=config.label.kind, section="training")
     except ValueError as error:
         raise ConfigError(str(error)) from None
-
-
-def _check_function(dotted: str | None, field: str) -> None:
-    if dotted is None:
-        return
-    module, _, name = dotted.rpartition(".")
-    try:
-        function = getattr(importlib.import_module(module), name, None)
-    except Exception as error:  # whatever the user's module raises when it is imported
-        raise ConfigError(
-            f"{field}={dotted}: importing {module} failed: {type(error).__name__}: {error}. "
-            f"Use a dotted path that `python -c 'import {module}'` accepts in {os.getcwd()}."
-        ) from None
-    if not callable(function):
-        raise ConfigError(
-            f"{field}={dotted}: module {module} has no function {name!r}. "
-            f"It has {', '.join(n for n in dir(importlib.import_module(module)) if n[0] != '_')}."
-        )

@@ -1,0 +1,383 @@
+"""Nodes of the YAML's `nodes:`: what is built, in which order, and what is refused where."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+
+import pytest
+import yaml
+
+from pipeline import create_pipeline, load_config
+from pipeline.common.errors import ConfigError
+from pipeline.graph.user_component import CODE
+
+SOURCE = '''
+"""Components of another package, in each form that TFX has."""
+
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.dsl.components.base.base_component import BaseComponent
+from tfx.dsl.components.base.base_executor import BaseExecutor
+from tfx.dsl.components.base.executor_spec import ExecutorClassSpec
+from tfx.types import standard_artifacts
+from tfx.types.channel import Channel
+from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
+
+LIMIT = 7
+
+
+@component
+def RowCounter(
+    examples: InputArtifact[standard_artifacts.Examples],
+    count: OutputArtifact[standard_artifacts.Integer],
+    limit: Parameter[int] = 0,
+):
+    count.value = limit
+
+
+@component
+def Strict(
+    model: InputArtifact[standard_artifacts.Model],
+    count: OutputArtifact[standard_artifacts.Integer],
+    limit: Parameter[int],
+    label: Parameter[str] = "a",
+):
+    count.value = limit
+
+
+class ClassSpec(ComponentSpec):
+    PARAMETERS = {"limit": ExecutionParameter(type=int, optional=True)}
+    INPUTS = {
+        "statistics": ChannelParameter(type=standard_artifacts.ExampleStatistics),
+        "schema": ChannelParameter(type=standard_artifacts.Schema, optional=True),
+    }
+    OUTPUTS = {"count": ChannelParameter(type=standard_artifacts.Integer)}
+
+
+class Executor(BaseExecutor):
+    def Do(self, input_dict, output_dict, exec_properties):
+        pass
+
+
+class OfClass(BaseComponent):
+    SPEC_CLASS = ClassSpec
+    EXECUTOR_SPEC = ExecutorClassSpec(Executor)
+
+    def __init__(self, statistics, schema=None, limit=None):
+        count = Channel(type=standard_artifacts.Integer)
+        super().__init__(ClassSpec(statistics=statistics, schema=schema, limit=limit, count=count))
+
+
+class NotAComponent:
+    pass
+
+
+def made(context):
+    examples = context.inputs.get("examples", context.output("Transform.transformed_examples"))
+    assert context.config.name == "small"
+    return RowCounter(examples=examples, **context.parameters)
+
+
+def of_count(context):
+    """A node that takes what another node of the user's has made."""
+    return Strict(model=context.output("Trainer.model"), limit=1)
+
+
+def existing(context):
+    return context.nodes["Trainer"]
+
+
+def nothing(context):
+    return 3
+
+
+def failing(context):
+    return context.output("Transform.transformed_exampels")
+'''
+
+
+@pytest.fixture
+def nodes(write, tmp_path, monkeypatch):
+    """Nodes by id, of the small pipeline with these rows of `nodes:`."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "counting"
+    package.mkdir()
+    (package / "__init__.py").write_text(SOURCE)
+
+    def build(*rows, **sections):
+        config = load_config(write(lambda c: c.update(nodes=list(rows), **sections)))
+        return {node.id: node for node in create_pipeline(config).components}
+
+    yield build
+    sys.modules.pop("counting", None)
+
+
+def upstream(node):
+    return {each.id for each in node.upstream_nodes}
+
+
+def producers(node):
+    return {k: f"{c.producer_component_id}.{c.output_key}" for k, c in node.inputs.items()}
+
+
+def test_without_nodes_the_graph_is_ours(nodes):
+    assert "RowCounter" not in nodes()
+
+
+def test_an_input_is_found_at_the_node_that_it_runs_after(nodes):
+    found = nodes({"class": "counting.RowCounter", "after": "Transform"})
+    counter = found["RowCounter"]
+    assert producers(counter) == {"examples": "Transform.transformed_examples"}
+    assert upstream(counter) == {"Transform"}
+
+
+def test_between_two_nodes_of_ours(nodes):
+    row = {"class": "counting.RowCounter", "after": "Trainer", "before": "Evaluator"}
+    found = nodes(row)
+    assert upstream(found["RowCounter"]) == {"Trainer", "ArrowExampleGen"}
+    assert "RowCounter" in upstream(found["Evaluator"])
+    order = list(found)
+    assert order.index("Trainer") < order.index("RowCounter") < order.index("Evaluator")
+    # Nearest by type none; of all before it, the one whose name is the input's.
+    assert producers(found["RowCounter"]) == {"examples": "ArrowExampleGen.examples"}
+
+
+@pytest.mark.parametrize("path", ["RowCounter", "made"])
+def test_inputs_parameters_and_a_name_are_taken(nodes, path):
+    row = {
+        "class": f"counting.{path}",
+        "name": "rows-1",
+        "inputs": {"examples": "ArrowExampleGen.examples"},
+        "parameters": {"limit": 3},
+        "before": ["Tuner", "Trainer"],
+    }
+    tuning = {"search": {"optimizer.learning_rate": {"values": [0.1, 0.01]}}}
+    found = nodes(row, tuning=tuning)
+    node = found["rows-1"]
+    assert producers(node) == {"examples": "ArrowExampleGen.examples"}
+    assert node.exec_properties["limit"] == 3
+    assert "rows-1" in upstream(found["Trainer"]) & upstream(found["Tuner"])
+
+
+def test_a_class_of_its_own_constructor_and_optional_inputs(nodes):
+    row = {"class": "counting.OfClass", "after": "StatisticsGen", "parameters": {"limit": 2}}
+    assert producers(nodes(row)["OfClass"]) == {"statistics": "StatisticsGen.statistics"}
+    row["inputs"] = {"schema": "SchemaGen.schema"}
+    assert set(producers(nodes(row)["OfClass"])) == {"statistics", "schema"}
+
+
+def test_a_node_of_tfx_itself(nodes):
+    row = {"class": "tfx.components.StatisticsGen", "name": "After", "after": "Transform"}
+    assert producers(nodes(row)["After"]) == {"examples": "Transform.transformed_examples"}
+
+
+def test_one_takes_what_another_makes_in_any_order_of_rows(nodes):
+    second = {"class": "counting.RowCounter", "name": "second", "after": ["first", "Transform"]}
+    first = {"class": "counting.RowCounter", "name": "first", "after": "Transform"}
+    for rows in ([first, second], [second, first]):
+        found = nodes(*rows)
+        assert upstream(found["second"]) == {"first", "Transform"}
+
+
+def test_the_code_counts_in_the_cache_key(nodes, tmp_path):
+    row = {"class": "counting.RowCounter", "after": "Transform"}
+
+    def code(text):
+        (tmp_path / "counting" / "__init__.py").write_text(SOURCE + text)
+        return nodes(row)["RowCounter"].exec_properties[CODE]
+
+    assert code("") == code("# a comment\n") != code("MORE = 1\n")
+
+
+REFUSED = {
+    "no class": (
+        {"class": "counting.RowCuonter"},
+        "class",
+        ("counting.RowCuonter", "Did you mean counting.RowCounter?"),
+    ),
+    "no module": ({"class": "no_such.Counter"}, "class", ("no_such.Counter", "No module named")),
+    "no component": (
+        {"class": "counting.NotAComponent"},
+        "class",
+        ("counting.NotAComponent", "BaseComponent"),
+    ),
+    "a number": ({"class": "counting.LIMIT"}, "class", ("is a int", "cannot be called")),
+    "no dotted path": ({"class": "RowCounter"}, "class", ("'RowCounter'", "my_package.RowCounter")),
+    "a function that returns a number": ({"class": "counting.nothing"}, "class", ("a int",)),
+    "a node that is there": ({"class": "counting.existing"}, "class", ("a node of the pipeline",)),
+    "an output that is misspelt": (
+        {"class": "counting.failing", "after": "Transform"},
+        "class",
+        ("Did you mean Transform.transformed_examples?",),
+    ),
+    "no such node": (
+        {"class": "counting.RowCounter", "after": "Trasnform"},
+        "after",
+        ("=Trasnform", "Did you mean Transform?"),
+    ),
+    "part of a name": (
+        {"class": "counting.RowCounter", "after": "Examplegen"},
+        "after",
+        ("Did you mean ArrowExampleGen?",),
+    ),
+    "a node that this pipeline lacks": (
+        {"class": "counting.RowCounter", "before": "Tuner"},
+        "before",
+        ("=Tuner", "`tuning:`"),
+    ),
+    "a name of ours": (
+        {"class": "counting.RowCounter", "name": "trainer"},
+        "name",
+        ("=trainer", "a node of ours already"),
+    ),
+    "a bad name": ({"class": "counting.RowCounter", "name": "a.b"}, "name", ("'a.b'", "letters")),
+    "a cycle": (
+        {"class": "counting.RowCounter", "after": "Trainer", "before": "Transform"},
+        "before",
+        ("RowCounter", "Transform", "Trainer", " -> "),
+    ),
+    "a cycle by a function": (
+        {"class": "counting.of_count", "before": "Transform"},
+        "before",
+        ("Transform -> ", " -> Trainer -> of_count"),
+    ),
+    "itself": (
+        {"class": "counting.RowCounter", "after": "RowCounter"},
+        "after",
+        ("RowCounter -> RowCounter",),
+    ),
+    "a required parameter": (
+        {"class": "counting.Strict", "after": "Trainer"},
+        "parameters",
+        ("counting.Strict", "limit"),
+    ),
+    "an unknown parameter": (
+        {"class": "counting.RowCounter", "after": "Transform", "parameters": {"limt": 1}},
+        "parameters.limt",
+        ("Did you mean 'limit'?",),
+    ),
+    "a parameter of another type": (
+        {"class": "counting.RowCounter", "after": "Transform", "parameters": {"limit": "many"}},
+        "parameters",
+        ("limit", "many", "int"),
+    ),
+    "a date": (
+        {"class": "counting.RowCounter", "parameters": {"limit": datetime.date.max}},
+        "parameters.limit",
+        ("9999",),
+    ),
+    "an ambiguous input": (
+        {"class": "counting.Strict", "parameters": {"limit": 1}},
+        "inputs",
+        ("'model'", "Trainer.model", "LatestBlessedModel.model"),
+    ),
+    "an input that nothing before it has": (
+        {"class": "counting.Strict", "after": "Transform", "parameters": {"limit": 1}},
+        "inputs",
+        ("'model'", "type Model", "inputs: {model: Trainer.model}"),
+    ),
+    "an output that no node has": (
+        {"class": "counting.RowCounter", "inputs": {"examples": "Transform.examples"}},
+        "inputs.examples",
+        ("=Transform.examples", "Transform.transformed_examples"),
+    ),
+    "an input that it lacks": (
+        {
+            "class": "counting.RowCounter",
+            "after": "Transform",
+            "inputs": {"exampels": "Transform.transformed_examples"},
+        },
+        "inputs.exampels",
+        ("Did you mean 'examples'?",),
+    ),
+    "an output of another type": (
+        {"class": "counting.RowCounter", "inputs": {"examples": "Transform.transform_graph"}},
+        "inputs.examples",
+        ("takes Examples", "TransformGraph"),
+    ),
+    "no output's name": (
+        {"class": "counting.RowCounter", "inputs": {"examples": "Transform"}},
+        "inputs.examples",
+        ("Node.output",),
+    ),
+    "an input among the parameters": (
+        {
+            "class": "counting.RowCounter",
+            "after": "Transform",
+            "parameters": {"examples": "Transform.transformed_examples"},
+        },
+        "parameters.examples",
+        ("inputs",),
+    ),
+    "an unknown key": ({"class": "counting.RowCounter", "afetr": "x"}, "afetr", ("'after'",)),
+}
+
+
+@pytest.mark.parametrize(("row", "field", "facts"), REFUSED.values(), ids=REFUSED)
+def test_a_wrong_row_is_refused_with_its_line(nodes, tmp_path, row, field, facts):
+    first = {"class": "counting.RowCounter", "name": "first", "after": "Transform"}
+    with pytest.raises(ConfigError) as refused:
+        nodes(first, row)
+    message = str(refused.value).splitlines()[0]
+    file = tmp_path / "pipeline.yaml"
+    line = 1 + line_of(yaml.compose(file.read_text(), Loader=yaml.SafeLoader), field)
+    assert message.startswith(f"{file}:{line}: nodes.1.{field}"), message
+    for fact in facts:
+        assert fact in message, message
+
+
+def line_of(tree, field):
+    """Return the line (from 0) of the second row's field, or of the row where it has none."""
+    place = next(value for key, value in tree.value if key.value == "nodes").value[1]
+    line = place.start_mark.line
+    for part in field.split("."):
+        for key, value in (
+            getattr(place, "value", ()) if isinstance(place, yaml.MappingNode) else ()
+        ):
+            if key.value == part:
+                line, place = key.start_mark.line, value
+    return line
+
+
+@pytest.mark.parametrize(
+    ("value", "fact"),
+    [
+        ({"class": "counting.RowCounter"}, "- class:"),
+        (["counting.RowCounter"], "class: counting.RowCounter"),
+        ("counting.RowCounter", "[counting.RowCounter]"),
+        (None, "nodes"),
+        ([{"after": "Transform"}], "nodes.0.class"),
+    ],
+)
+def test_another_shape_than_a_list_of_rows_is_refused(write, value, fact):
+    with pytest.raises(ConfigError) as refused:
+        load_config(write(lambda c: c.update(nodes=value)))
+    assert fact in str(refused.value)
+
+
+def test_two_rows_of_one_name_are_refused(nodes):
+    with pytest.raises(ConfigError, match=r"nodes\.1.class=counting.RowCounter: .*nodes.0 already"):
+        nodes({"class": "counting.RowCounter"}, {"class": "counting.RowCounter"})
+
+
+def test_every_wrong_name_is_told_at_once(nodes):
+    rows = [{"class": "counting.RowCounter", "name": f"n{i}", "after": "Trasnform"} for i in (1, 2)]
+    with pytest.raises(ConfigError) as refused:
+        nodes(*rows)
+    assert len(str(refused.value).splitlines()) == 2
+
+
+def test_a_value_of_set_is_named_by_it(write):
+    file = write(lambda c: c.update(nodes=[{"class": "counting.RowCounter"}]))
+    with pytest.raises(ConfigError, match=r"^--set nodes\.0.after=Nowhere: no node"):
+        create_pipeline(load_config(file, ["nodes.0.after=Nowhere"]))
+
+
+def test_the_schema_for_editors_has_the_row():
+    from pipeline.config.config import json_schema
+
+    schema = json.loads(json_schema())
+    row = schema["$defs"]["NodeConfig"]["properties"]
+    assert {"class", "name", "after", "before", "inputs", "parameters"} == set(row)
