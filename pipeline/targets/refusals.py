@@ -145,7 +145,8 @@ def _spans(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
 def _functions(there: PipelineConfig) -> Iterator[str]:
     """An image holds what is installed: a module that is a mere file here, it will not have."""
     derive = {there.features.derive: "features.derive"} if there.features.derive else {}
-    for function, field in {**derive, **there.training_functions}.items():
+    nodes = {row.path: f"nodes.{i}.class" for i, row in enumerate(there.nodes)}
+    for function, field in {**derive, **there.training_functions, **nodes}.items():
         module = function.partition(".")[0]
         try:
             spec = importlib.util.find_spec(module)
