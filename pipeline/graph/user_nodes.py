@@ -140,7 +140,7 @@ def _reversed(edges: Edges) -> Edges:
 
 
 def _producers(user: UserNode, node: BaseNode, nodes: Mapping[str, BaseNode]) -> list[str]:
-    """Return the nodes whose outputs a component takes, as inputs or in its parameters."""
+    """Return the nodes that a component waits for: by inputs, parameters, or as its code says."""
     from tfx.dsl.placeholder.placeholder import Placeholder
     from tfx.types.channel_utils import get_dependent_channels
 
@@ -148,12 +148,13 @@ def _producers(user: UserNode, node: BaseNode, nodes: Mapping[str, BaseNode]) ->
     for value in node.exec_properties.values():
         if isinstance(value, Placeholder):
             channels += get_dependent_channels(value)
-    found = sorted({name for each in channels for name in each.get_data_dependent_node_ids()})
+    taken = {name for each in channels for name in each.get_data_dependent_node_ids()}
+    found = sorted(taken | {each.id for each in node.upstream_nodes})
     unknown = [name for name in found if name not in nodes]
     if unknown:
         raise user.error(
             "class",
-            f"it takes an output of {unknown[0]}, which is no node before it. Take outputs of "
+            f"it waits for {unknown[0]}, which is no node before it. Take outputs of "
             f"{', '.join(nodes)}.",
             user.row.path,
         )

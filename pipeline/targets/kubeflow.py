@@ -124,7 +124,10 @@ def compiled(
             task.pop("cachingOptions", None)
     for label, executor in executors(spec).items():
         if "resolver" in executor:
-            raise ValueError(f"{label}: Kubeflow has no resolvers; use LatestBlessedModel.")
+            raise ConfigError(
+                f"nodes: {label.removesuffix('_executor')}: Kubeflow has no resolvers. Leave the "
+                "node out, or compile for Vertex."
+            )
         if accelerator := executor.get("container", {}).get("resources", {}).get("accelerator"):
             # Its backend reads the new names alone from KFP 2.4 on, and the old ones before.
             accelerator["resourceType"] = accelerator["type"]
