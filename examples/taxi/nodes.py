@@ -6,6 +6,10 @@ after: [Transform, Trainer]
 before: Evaluator
 """
 
+# pyright: reportInvalidTypeArguments=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false, reportOperatorIssue=false
+# The decorator reads these annotations; the function gets artifacts and numbers.
+
 import tensorflow as tf
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component

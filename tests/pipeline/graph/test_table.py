@@ -32,7 +32,9 @@ def check_node_contract(spec, graphs):
     """Check a node where a graph has it."""
     found = [graph for graph in graphs if spec.name in graph]
     assert found, "no graph has it: extend the fixture"
-    assert inspect.getmodule(spec.build).__doc__.startswith(f"{spec.name.value}: ")
+    module = inspect.getmodule(spec.build)
+    assert module is not None
+    assert (module.__doc__ or "").startswith(f"{spec.name.value}: ")
     order = list(NODES)
     assert all(order.index(name) < order.index(spec.name) for name in spec.after)
     names = {field.alias or name for name, field in PipelineConfig.model_fields.items()}
