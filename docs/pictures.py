@@ -22,8 +22,8 @@ from pipeline.data.data_sources import resolve
 from transform import compat
 from transform.columns.grouped import ResolvedGroup
 from transform.columns.inputs import DenseColumns
-from transform.scale.numbers import scaled
 from transform.spec.group import Group
+from transform.steps.numbers import scaled
 
 TAXI = "package://tfx/examples/chicago_taxi_pipeline/data/simple/data.csv"
 FOLDER = Path(__file__).parent / "pictures"

@@ -35,8 +35,8 @@ FLOORS = {
         *("data", "config", "engines", "flink", "common"),
     ),
     "transform": (
-        *("preprocessing", "output", "resolve", "encode", "scale", "analyzers", "columns", "spec"),
-        *("restarts", "layout", "compat"),
+        *("preprocessing", "output", "resolve", "encode", "steps", "columns", "spec"),
+        *("scale", "analyzers", "block", "restarts", "layout", "compat"),
     ),
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "loop", "baselines", "model", "data"),

@@ -24,7 +24,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 PACKED_FLOAT = "packed_float"
 PACKED_INT = "packed_int"
@@ -38,7 +38,7 @@ ASSET = "feature_layout"
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Column(_Model):
@@ -47,8 +47,9 @@ class Column(_Model):
     `vocabulary_size` counts all ids (unseen and missing values have their own): the rows of an
     embedding. It is None for floats, and in the written file for kind `vocabulary`.
 
-    The last two are for NormalizationValidator: the limits that it holds the column to (`z_score`,
-    `min_max`, ...; null: none of its kind), and whether the column is one aspect of its source, and
+    The last three are for NormalizationValidator: the rule that it checks the column by (`z_score`,
+    `min_max`, ...; null: none; `judged_as` in JSON), the bounds of a rule that it does not have
+    itself (statistic -> lowest, highest), and whether the column is one aspect of its source, and
     rightly constant where the source is not.
     """
 
@@ -63,7 +64,8 @@ class Column(_Model):
     extra_ids: int = 0
     entry_of: str | None = None
     entry: int | None = None
-    judged_as: str | None = None
+    validation_rule: str | None = Field(default=None, alias="judged_as")
+    bounds: dict[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
 
 
@@ -105,8 +107,11 @@ class FeatureLayout(_Model):
 
     def to_json(self) -> str:
         """The layout as ASCII JSON, with format and version."""
-        document = {"format": FORMAT, "version": VERSION, **self.model_dump(mode="json")}
-        return json.dumps(document)
+        described = self.model_dump(mode="json", by_alias=True)
+        for column in described["columns"]:
+            if column["bounds"] is None:  # most rules are the validator's own
+                del column["bounds"]
+        return json.dumps({"format": FORMAT, "version": VERSION, **described})
 
     @classmethod
     def from_json(cls, text: str) -> FeatureLayout:

@@ -22,7 +22,7 @@ import tensorflow_transform as tft
 
 from transform import compat
 from transform.analyzers.present import with_counts
-from transform.columns.block import Block
+from transform.block import Block
 from transform.columns.derive import derived_columns, refuse_leaks
 from transform.columns.fixed_lists import split_lists
 from transform.columns.grouped import ResolvedGroup
@@ -38,8 +38,8 @@ from transform.output.pack import pack
 from transform.resolve.kinds import reads_texts, step_of, takes_lists
 from transform.resolve.output_columns import all_output_columns
 from transform.resolve.select import resolve
-from transform.scale.numbers import scaled
 from transform.spec.features import FeatureSpec
+from transform.steps.numbers import scaled
 
 
 def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]) -> dict[str, Any]:

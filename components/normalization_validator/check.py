@@ -83,8 +83,8 @@ def _in_train(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable
             "allow_constant",
             f"every value is {_number(column.mean)}, and constant columns are not allowed",
         )
-    if column.judged_as is not None:
-        yield from JUDGES[column.judged_as](column, limits)
+    if column.validation_rule is not None:
+        yield from RULES.get(column.validation_rule, _within_bounds)(column, limits)
 
 
 def _z_score(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable[Violation]:
@@ -98,7 +98,7 @@ def _z_score_by_key(column: ColumnStatistics, limits: NormalizationLimits) -> It
 def _standard(
     column: ColumnStatistics, limits: NormalizationLimits, *, least_std: float
 ) -> Iterable[Violation]:
-    """Mean 0 and std 1, of which only what is at least `least_std` is judged."""
+    """Mean 0 and std 1; a std below `least_std` is not checked."""
     z = limits.z_score
     if z is None:
         return
@@ -183,8 +183,28 @@ def _pointwise(column: ColumnStatistics, limits: NormalizationLimits) -> Iterabl
         yield _violation(column, "mean", mean, "pointwise.max_abs_mean", what)
 
 
-#: What a column is judged as (`limits.JUDGED_AS`) -> how.
-JUDGES = {
+def _within_bounds(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable[Violation]:
+    if limits.bounds is None:
+        return
+    tolerance = limits.bounds.tolerance
+    for statistic, (low, high) in (column.bounds or {}).items():
+        value = getattr(column, statistic)
+        if value is None or (statistic == "std" and column.constant):
+            continue
+        for bound, is_outside in ((low, -1.0), (high, 1.0)):
+            if bound is not None and (value - bound) * is_outside > tolerance:
+                side = "below" if is_outside < 0 else "above"
+                what = (
+                    f"{statistic} {_number(value)} is {side} {_number(bound)}, the bound of "
+                    f"{column.validation_rule}"
+                )
+                yield _violation(column, statistic, value, "bounds.tolerance", what)
+
+
+#: Rules with limits in the configuration, by the name in Transform's layout. Another rule brings
+#: its bounds. Under z_score_by_key, each key's rows are scaled by themselves: a key whose rows are
+#: all alike is 0 and has no spread, so std may be below 1.
+RULES = {
     "z_score": _z_score,
     "z_score_by_key": _z_score_by_key,
     "min_max": _min_max,
@@ -196,16 +216,16 @@ JUDGES = {
 def _against_train(
     column: ColumnStatistics, train: ColumnStatistics, limits: NormalizationLimits
 ) -> Iterable[Violation]:
-    judged = limits.shift
-    if judged is None:
+    accepted = limits.shift
+    if accepted is None:
         return
-    if judged.max_moved is not None:
-        yield from _more_missing(column, train, judged.max_moved, judged.false_alarm)
+    if accepted.max_moved is not None:
+        yield from _more_missing(column, train, accepted.max_moved, accepted.false_alarm)
     found = column.shift
     if found is None:
         return
-    chance = by_chance(judged.false_alarm, column.count, train.count)
-    if judged.max_moved is not None and found.moved > max(judged.max_moved, chance):
+    chance = by_chance(accepted.false_alarm, column.count, train.count)
+    if accepted.max_moved is not None and found.moved > max(accepted.max_moved, chance):
         yield _violation(
             column,
             "moved",
@@ -213,13 +233,13 @@ def _against_train(
             "shift.max_moved",
             f"{_percent(found.share)} of the values lie {_interval(found)}, of train's "
             f"{_percent(found.train_share)}: a difference of {_number(found.moved)}, more than "
-            f"{_number(judged.max_moved)}",
+            f"{_number(accepted.max_moved)}",
         )
-    errors = NormalDist().inv_cdf(1 - judged.false_alarm / 2)
+    errors = NormalDist().inv_cdf(1 - accepted.false_alarm / 2)
     if (
-        judged.max_mean_shift is not None
+        accepted.max_mean_shift is not None
         and found.mean is not None
-        and abs(found.mean) > judged.max_mean_shift
+        and abs(found.mean) > accepted.max_mean_shift
         and (found.mean_errors is None or found.mean_errors > errors)
     ):
         yield _violation(
@@ -228,7 +248,7 @@ def _against_train(
             found.mean,
             "shift.max_mean_shift",
             f"mean {_number(column.mean)} is {_number(abs(found.mean))} standard deviations from "
-            f"train's {_number(train.mean)}, more than {_number(judged.max_mean_shift)}",
+            f"train's {_number(train.mean)}, more than {_number(accepted.max_mean_shift)}",
         )
 
 

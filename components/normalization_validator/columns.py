@@ -8,14 +8,15 @@ a vector of length n is n of them, `name[0]` .. `name[n-1]`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.normalization_validator.limits import JUDGED_AS
+from components.normalization_validator.check import RULES
+from trainer_module.data import feature_layout as layouts
 from trainer_module.data.feature_layout import FeatureLayout, read_schema
 
 #: Kinds whose value says that the source was missing: the value itself is not an imputed one.
@@ -30,7 +31,7 @@ class Column(NamedTuple):
 
     `source` is the raw or derived column that it comes from, as far as one can tell: its own name
     without a layout. `mask_bit` is its bit in the packed missing mask, None where no value of it is
-    imputed. `judged_as` names the limits that it is held to (`check.JUDGES`), `is_aspect` says
+    imputed. `validation_rule` names what is checked (`check.RULES`, or `bounds`), `is_aspect` says
     whether it is rightly constant where its source is not. With a `vocabulary_size`, it holds ids.
     """
 
@@ -40,7 +41,8 @@ class Column(NamedTuple):
     vocabulary_size: int | None = None
     mask_bit: int | None = None
     source: str = ""
-    judged_as: str | None = None
+    validation_rule: str | None = None
+    bounds: Mapping[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
 
 
@@ -146,7 +148,8 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
                 vocabulary_size=column.vocabulary_size,
                 mask_bit=bit if masked else None,
                 source=column.source,
-                judged_as=_known(column.name, column.judged_as),
+                validation_rule=_known_rule(column),
+                bounds=column.bounds,
                 is_aspect=column.is_aspect,
             )
         )
@@ -164,13 +167,15 @@ def _from_layout(layout: FeatureLayout, schema: schema_pb2.Schema) -> tuple[Feat
     return features
 
 
-def _known(column: str, judged_as: str | None) -> str | None:
-    if judged_as not in (None, *JUDGED_AS):
+def _known_rule(column: layouts.Column) -> str | None:
+    rule = column.validation_rule
+    if rule not in (None, *RULES) and column.bounds is None:
         raise ValueError(
-            f"The feature layout wants column {column!r} judged as {judged_as!r}; this validator "
-            f"knows {', '.join(JUDGED_AS)}: install the same version for Transform and validator."
+            f"The feature layout gives column {column.name!r} the validation rule {rule!r} without "
+            f"bounds; this validator knows {', '.join(RULES)}: install the same version for "
+            "Transform and validator."
         )
-    return judged_as
+    return rule
 
 
 def _size(feature: schema_pb2.Feature) -> int | None:

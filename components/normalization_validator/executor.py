@@ -76,7 +76,7 @@ class Executor(BaseBeamExecutor):
         if statistics[0].rows == 0:
             raise ValueError(
                 f"Split {limits.train_split!r} of the transformed examples under {examples.uri} "
-                "holds no row, so there is nothing to judge by: check ExampleGen's splits and "
+                "holds no row, so there is nothing to check: look at ExampleGen's splits and "
                 "Transform's input."
             )
         violations = find_violations({s.split: s.columns for s in statistics}, limits)
@@ -171,7 +171,8 @@ def _with_kinds(feature_set: FeatureSet, limits: NormalizationLimits) -> Feature
 
 
 def _as(column: Column, kind: str) -> Column:
-    return column._replace(kind=kind, judged_as=None if kind == "none" else kind)
+    rule = None if kind == "none" else kind
+    return column._replace(kind=kind, validation_rule=rule, bounds=None)
 
 
 def _write_statistics(measured: Measured, folder: str) -> None:

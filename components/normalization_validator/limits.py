@@ -15,20 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 #: Section of the pipeline's YAML, so that a message names the field to change.
 SECTION = "normalization"
 
-#: What Transform may say of a column (`judged_as` of its layout): the limits to hold it to. Under
-#: z_score_by_key, each key's rows are scaled by themselves: the mean is 0 as under z_score, but a
-#: key whose rows are all alike is 0 with no spread of its own, so that std may be below 1.
-JUDGED_AS = ("z_score", "z_score_by_key", "min_max", "gaussian", "pointwise")
-
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ZScoreLimits(_Frozen):
-    """Columns judged as z_score, train split, over the values that were not imputed.
+    """Columns of rule z_score, train split, over the values that were not imputed.
 
-    As z_score_by_key too, where a std below 1 is no violation: keys whose rows are all alike are 0.
+    Of rule z_score_by_key too, where a std below 1 is no violation: keys whose rows are all alike
+    are 0.
     """
 
     max_abs_mean: float = Field(
@@ -37,12 +33,12 @@ class ZScoreLimits(_Frozen):
     max_std_error: float = Field(
         default=0.01,
         ge=0.0,
-        description="largest |std - 1|; a constant column (std 0) is not judged by it",
+        description="largest |std - 1|; not checked for a constant column (std 0)",
     )
 
 
 class GaussianLimits(_Frozen):
-    """Columns judged as gaussian, train split, over the values that were not imputed.
+    """Columns of rule gaussian, train split, over the values that were not imputed.
 
     Without equal values, mean and std are 0 and 1. Frequent values share a score, which moves the
     mean by less than 0.1 and takes from the std.
@@ -53,7 +49,7 @@ class GaussianLimits(_Frozen):
 
 
 class PointwiseLimits(_Frozen):
-    """Columns judged as pointwise (`log1p`, `asinh`): train split, values that were not imputed.
+    """Columns of rule pointwise (`log1p`, `asinh`): train split, values that were not imputed.
 
     Nothing was learned of them: where they lie far from 0, or all close together, a model learns
     little of them. Where a limit does not hold, chain the function: `scale: [log1p, z_score]`.
@@ -63,13 +59,13 @@ class PointwiseLimits(_Frozen):
         default=10.0, ge=0.0, description="largest |mean|, in standard deviations"
     )
     min_std: float = Field(
-        default=0.1, ge=0.0, description="smallest std; a constant column is not judged by it"
+        default=0.1, ge=0.0, description="smallest std; not checked for a constant column"
     )
     max_std: float = Field(default=10.0, ge=0.0, description="largest std")
 
 
 class MinMaxLimits(_Frozen):
-    """Columns judged as min_max, train split, over every finite value, imputed ones too."""
+    """Columns of rule min_max, train split, over every finite value, imputed ones too."""
 
     low: float = Field(default=0.0, description="lowest value that scaling may give")
     high: float = Field(default=1.0, description="highest value that scaling may give")
@@ -83,6 +79,12 @@ class MinMaxLimits(_Frozen):
                 "scaling maps to, for example low: 0, high: 1"
             )
         return self
+
+
+class BoundsLimits(_Frozen):
+    """Columns whose scaler brings its own bounds (`max_abs`: values in [-1, 1]), train split."""
+
+    tolerance: float = Field(default=1e-6, ge=0.0, description="allowance for float32 rounding")
 
 
 class ShiftLimits(_Frozen):
@@ -115,7 +117,7 @@ class NormalizationLimits(_Frozen):
 
     `kinds` says how columns are scaled where Transform's output does not say it itself: names or
     globs, the first match wins (`{"trip_*": "z_score"}`). `ignore` names columns that are reported
-    but never judged.
+    but not checked.
     """
 
     train_split: str = Field(
@@ -141,6 +143,7 @@ class NormalizationLimits(_Frozen):
     min_max: MinMaxLimits | None = MinMaxLimits()
     gaussian: GaussianLimits | None = GaussianLimits()
     pointwise: PointwiseLimits | None = PointwiseLimits()
+    bounds: BoundsLimits | None = BoundsLimits()
     shift: ShiftLimits | None = ShiftLimits()
     kinds: dict[str, Literal["z_score", "min_max", "gaussian", "none"]] = Field(
         default_factory=dict
@@ -169,7 +172,7 @@ class NormalizationLimits(_Frozen):
         return next((kind for glob, kind in self.kinds.items() if _matches(column, glob)), None)
 
     def ignores(self, column: str) -> bool:
-        """Whether a column is reported but not judged."""
+        """Whether a column is reported but not checked."""
         return any(_matches(column, glob) for glob in self.ignore)
 
     def check_splits(self, splits: Sequence[str]) -> None:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from components.normalization_validator.limits import NormalizationLimits
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class Histogram(_Frozen):
@@ -65,7 +65,8 @@ class ColumnStatistics(_Frozen):
     count, mean and std (population, ddof 0) are over the finite values that were not imputed: what
     Transform's analyzers saw. min and max are over every finite value: what the model sees. None
     stands for a statistic of no values. shift: None on train, for ids, and without a value.
-    judged_as, is_aspect: what Transform says may be expected of the column.
+    validation_rule (`judged_as` in JSON), bounds, is_aspect: what Transform says may be expected of
+    the column.
     """
 
     name: str
@@ -86,7 +87,8 @@ class ColumnStatistics(_Frozen):
     constant: bool
     histogram: Histogram | None
     shift: Shift | None = None
-    judged_as: str | None = None
+    validation_rule: str | None = Field(default=None, alias="judged_as")
+    bounds: dict[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
 
     @property
@@ -166,7 +168,10 @@ class Report(_Frozen):
 
     def to_json(self) -> str:
         """The text of report.json."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
+        return (
+            json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, allow_nan=False)
+            + "\n"
+        )
 
     def split(self, name: str) -> SplitStatistics:
         """The statistics of one split.

@@ -326,7 +326,8 @@ def _column(
         max=float(state.max[:, i].max()) if finite else None,
         constant=bool(count and state.min[OBSERVED, i] == state.max[OBSERVED, i]),
         histogram=_histogram(state, i) if finite else None,
-        judged_as=column.judged_as,
+        validation_rule=column.validation_rule,
+        bounds=column.bounds,
         is_aspect=column.is_aspect,
     )
 

@@ -15,11 +15,12 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.columns.block import Block, IdCount  # noqa: E402
+from transform.analyzers.statistic import EXTREMES  # noqa: E402
+from transform.block import Block, IdCount  # noqa: E402
 from transform.encode.encoder import Encoder, Inputs, Members  # noqa: E402
 from transform.encode.table import ENCODERS  # noqa: E402
 from transform.scale.linear import linear  # noqa: E402
-from transform.scale.scaler import Scaler, ToScale  # noqa: E402
+from transform.scale.scaler import Scaler, ToScale, ValidationRule  # noqa: E402
 from transform.scale.table import SCALERS  # noqa: E402
 from transform.spec.encoders import Encode, Options  # noqa: E402
 from transform.spec.features import FeatureSpec  # noqa: E402
@@ -60,10 +61,10 @@ def _halved(columns: ToScale) -> Any:
 LENGTH = Encoder(name="length", takes={"string": ""}, reads="texts", apply=_lengths)
 HALVED = Scaler(
     name="halved",
-    learns="extremes",
     apply=_halved,
+    requires=(EXTREMES,),
     explain=lambda group, fitted: {"max": fitted.statistics.maximum},  # type: ignore[union-attr]
-    judged_as="min_max",
+    validation_rule=ValidationRule("min_max"),
 )
 
 
@@ -167,9 +168,9 @@ def test_the_docs_name_it(name: str) -> None:
         assert any(f"`{name}" in line for line in lines), f"{page} does not mention {name}"
 
 
-def test_the_validators_words_are_those_of_the_records() -> None:
-    from components.normalization_validator.check import JUDGES
-    from components.normalization_validator.limits import JUDGED_AS
+def test_the_validator_knows_each_rule_that_brings_no_bounds() -> None:
+    from components.normalization_validator.check import RULES
 
-    assert tuple(JUDGES) == JUDGED_AS
-    assert {scaler.judged_as for scaler in OUR_SCALERS.values()} - {None} == set(JUDGED_AS)
+    rules = [scaler.validation_rule for scaler in OUR_SCALERS.values() if scaler.validation_rule]
+    assert {rule.name for rule in rules if not rule.bounds} == set(RULES)
+    assert not {rule.name for rule in rules if rule.bounds} & set(RULES)

@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 FORMAT = "tfx-largebatch/feature_layout"
 VERSION = 1
@@ -15,7 +15,7 @@ ASSET = "feature_layout"
 
 class _Record(BaseModel):
     # A later writer may say more than this reader knows; what it says must have the right type.
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
 
 class Column(_Record):
@@ -34,7 +34,8 @@ class Column(_Record):
         entry_of: Asset whose line `entry` (from 0) is the value that a learned 0/1 column stands
             for; its name is then `<source>=<value>`.
         entry: That line.
-        judged_as: Limits that NormalizationValidator holds the column to; None: none of a kind.
+        validation_rule: What NormalizationValidator checks (`judged_as` in JSON); None: nothing.
+        bounds: Of a rule that it does not have itself: statistic -> lowest and highest value.
         is_aspect: Whether it is one aspect of its source, and rightly constant where that is not.
     """
 
@@ -49,7 +50,8 @@ class Column(_Record):
     extra_ids: int = 0
     entry_of: str | None = None
     entry: int | None = None
-    judged_as: str | None = None
+    validation_rule: str | None = Field(default=None, alias="judged_as")
+    bounds: dict[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
 
     @property

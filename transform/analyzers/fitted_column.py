@@ -9,7 +9,6 @@ from typing import Any, cast
 from transform.analyzers.fitted import fitted_numbers
 from transform.analyzers.order import ORDER, OrderStatistics
 from transform.analyzers.per_key import MOMENTS_OF_KEYS
-from transform.analyzers.power import POWER, Powers
 from transform.analyzers.present import PRESENT
 from transform.analyzers.statistics import STATISTICS, FittedStatistics, Moments
 
@@ -17,7 +16,6 @@ _RECORDS = {
     STATISTICS: FittedStatistics,
     ORDER: OrderStatistics,
     MOMENTS_OF_KEYS: Moments,
-    POWER: Powers,
 }
 
 
@@ -28,15 +26,13 @@ class FittedColumn:
     Attributes:
         statistics: Of a scaled column.
         order: Of a scaled column, where any column wants quantiles.
-        power: Of a column that is scaled by a power.
         moments_of_keys: Float64 `[keys + 1]` each; the last are those of all rows.
         values: Everything else, by the word that it was kept under: `filling`, `most_frequent`,
-            `boundaries`, `quantiles`, ...
+            `boundaries`, `quantiles`, ...; of a record (`power`), a number for each of its fields.
     """
 
     statistics: FittedStatistics | None = None
     order: OrderStatistics | None = None
-    power: Powers | None = None
     moments_of_keys: Moments | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
 
@@ -62,7 +58,8 @@ def fitted_columns(uri: str) -> dict[str, FittedColumn]:
                 record = kept.record(cast("Any", _RECORDS[kept.what]), found)
                 records.setdefault(column, {})[kept.what] = record
             else:
-                values.setdefault(column, {})[kept.what] = found
+                value = dict(zip(kept.fields, found, strict=True)) if kept.fields else found
+                values.setdefault(column, {})[kept.what] = value
     return {
         column: FittedColumn(values=values.get(column, {}), **records.get(column, {}))
         for column in {**records, **values}

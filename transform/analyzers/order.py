@@ -14,10 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from transform.analyzers.quantiles import quantiles_at
-from transform.spec.scalers import QUANTILE_GRID
+from transform.analyzers.statistic import QUANTILE_GRID
 
 ORDER = "order"  # what `OrderStatistics` are kept as
-QUANTILES = "quantiles"  # what the quantiles of columns are kept as that want each of them
 _QUARTILES = tuple(QUANTILE_GRID * i // 4 for i in (1, 2, 3))
 
 

@@ -31,7 +31,6 @@ from transform.analyzers.statistics import (
     MomentsCombiner,
 )
 
-POWER = "power"  # what `Powers` are kept as
 GRID = np.arange(-50, 101) / 25.0  # -2 to 4; 0, 1 and 2 are in it exactly
 _ITSELF = int(np.flatnonzero(GRID == 1.0)[0])
 _NEAR = 0.05

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from transform.analyzers.fitted import keep
-from transform.columns.block import Block
+from transform.block import Block
 
 PRESENT = "present"
 

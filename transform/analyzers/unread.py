@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from transform import compat
 from transform.analyzers.fitted import keep
-from transform.columns.block import Block
+from transform.block import Block
 
 COUNTS = "date_counts"  # what `DateCounts` are kept as
 EXAMPLES = "date_examples"  # string [n], empty where all are read

@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from transform.block import take_columns
 from transform.columns.types import Multivalued, SeenType
 from transform.spec.common import ColumnType
 
@@ -141,14 +142,6 @@ class DenseColumns:
     def texts(self, names: Sequence[str]) -> tf.Tensor:
         """String `[batch, len(names)]`, empty where missing."""
         return take_columns(self._texts, [self._texts_at[name] for name in names])
-
-
-def take_columns(stacked: Any, wanted: Sequence[int]) -> tf.Tensor:
-    """The columns of a matrix at the places `wanted`; the matrix itself where that is all of it."""
-    first, n = wanted[0], len(wanted)
-    if list(wanted) != list(range(first, first + n)):
-        return tf.gather(stacked, wanted, axis=1)
-    return stacked if n == stacked.shape[1] else tf.slice(stacked, [0, first], [-1, n])
 
 
 def _stack(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transform.columns.block import Block, IdCount
+from transform.block import Block, IdCount
 from transform.encode.encoder import Encoder, Inputs, Members, number_of_ids
 from transform.layout import Column
 from transform.spec.encoders import Bucketize
@@ -27,8 +27,8 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
     from transform.analyzers.fitted import keep
     from transform.analyzers.most_frequent import filled_numbers
     from transform.analyzers.quantiles import quantile_boundaries
-    from transform.columns.inputs import take_columns
-    from transform.scale.impute import clip
+    from transform.block import take_columns
+    from transform.steps.impute import clip
 
     names, options = members.names, members.options
     bounds = [each.group.clip for each in members.resolved for _ in each.columns]

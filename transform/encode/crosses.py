@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from transform.columns.block import Block
+from transform.block import Block
 from transform.encode.encoder import Inputs
 from transform.encode.table import ENCODERS
 from transform.spec.cross import Cross

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transform.columns.block import Block, IdCount
+from transform.block import Block, IdCount
 from transform.encode.encoder import Encoder, Inputs, Members, nothing_more, option_of
 from transform.spec.encoders import Date
 

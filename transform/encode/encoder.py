@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from transform.columns.block import Block, IdCount
+from transform.block import Block, IdCount
 from transform.columns.grouped import ResolvedGroup
 from transform.columns.types import SeenTypes
 from transform.layout import Column

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transform.columns.block import Block, IdCount
+from transform.block import Block, IdCount
 from transform.encode.encoder import Encoder, Inputs, Known, Members
 
 if TYPE_CHECKING:

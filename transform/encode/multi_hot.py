@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from transform.columns.block import Block, Entry
+from transform.block import Block, Entry
 from transform.columns.grouped import INDICATOR_SUFFIX, OTHER_SUFFIX
 from transform.encode.encoder import Encoder, Inputs, Known, Members
 from transform.layout import Column

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from transform.columns.block import Block
+from transform.block import Block
 from transform.columns.grouped import INDICATOR_SUFFIX, OTHER_SUFFIX
 from transform.encode.encoder import Encoder, Inputs, Known, Members, nothing_more
 from transform.spec.encoders import OneHot

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from transform.columns.block import Block, IdCount
+from transform.block import Block, IdCount
 from transform.encode.encoder import Encoder, Inputs, Members
 from transform.layout import Column
 from transform.spec.encoders import Text

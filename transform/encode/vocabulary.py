@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transform.columns.block import Block, IdCount
+from transform.block import Block, IdCount
 from transform.encode.encoder import Encoder, Inputs, Known, Members
 from transform.spec.encoders import Vocabulary
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from transform.analyzers.fitted import Fitted, fitted_numbers
+from transform.analyzers.statistic import MOMENTS
 from transform.analyzers.statistics import LARGEST, STATISTICS, FittedStatistics
 from transform.analyzers.unread import COUNTS, EXAMPLES, DateCounts
 from transform.encode.bucketize import BOUNDARIES
@@ -93,11 +94,10 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
         scaler = SCALERS[kinds[name]]
         if scaler.first is not None:  # these are of a function's values
             continue
-        learns = scaler.learns
         reach = max(abs(low), abs(high))
         if not np.isfinite(reach):  # no value
             continue
-        if reach > LARGEST and learns == "moments":
+        if reach > LARGEST and MOMENTS in scaler.requires:
             found.append(
                 f"column {name!r} goes up to {reach:.2g}: mean and variance take numbers beyond "
                 "3e144 for that one. Derive its logarithm, or use scale: min_max or gaussian"
@@ -108,7 +108,7 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
         constant = low == high and step >= WHOLE
         if constant or 0 < high - low < STEPS * step:
             holds = f"one value ({low:g})" if constant else f"{low:.9g} to {high:.9g}"
-            effect = ": 0 everywhere" if constant and learns != "nothing" else ""
+            effect = ": 0 everywhere" if constant and scaler.requires else ""
             found.append(
                 f"column {name!r} holds {holds}{effect}. tf.Example keeps float32, which is "
                 f"{step:g} coarse there: what varied by less is gone before Transform. Write it as "

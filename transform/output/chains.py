@@ -20,13 +20,13 @@ from transform.analyzers.fitted_column import FittedColumn, fitted_columns
 from transform.analyzers.most_frequent import MOST_FREQUENT
 from transform.encode.table import ENCODERS
 from transform.layout import Column, FeatureLayout
-from transform.scale.impute import FILLING
 from transform.scale.pointwise import FUNCTIONS
 from transform.scale.table import SCALERS
 from transform.spec.cross import Cross
 from transform.spec.encoders import Encode
 from transform.spec.features import FeatureSpec
 from transform.spec.group import Group
+from transform.steps.impute import FILLING
 
 Numbers = Mapping[str, Any]  # str, int, float, or a list of them
 

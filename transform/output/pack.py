@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from transform import compat
-from transform.columns.block import Block, Entry, IdCount
+from transform.block import Block, Entry, IdCount
 from transform.layout import MISSING_BITS, PACKED_FLOAT, PACKED_INT, PACKED_MISSING, Column
 from transform.resolve.output_columns import OutputColumn
 from transform.spec.features import FeatureSpec
@@ -86,6 +86,7 @@ def _columns(
     columns = {}
     for position, name in enumerate(wanted):
         size, entry = named[name].size, named[name].entry
+        rule = order[name].validation_rule
         columns[name] = Column(
             name=name,
             source=named[name].source,
@@ -98,7 +99,8 @@ def _columns(
             extra_ids=size.extra_ids if size else 0,
             entry_of=entry.vocabulary if entry else None,
             entry=entry.line if entry else None,
-            judged_as=order[name].judged_as,
+            validation_rule=rule.name if rule else None,
+            bounds=dict(rule.bounds) if rule and rule.bounds else None,
             is_aspect=order[name].is_aspect,
         )
     return columns

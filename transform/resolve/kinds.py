@@ -75,7 +75,7 @@ def _fits(seen: SeenType) -> str:
         if seen.type in _NUMBERS:
             options.append("length: n with a scale, where all lists have n values")
         return ", or ".join([*options, single])
-    scalers = [s.name for s in SCALERS.values() if seen in s.takes and s.name != "z_score_by_key"]
+    scalers = [s.name for s in SCALERS.values() if seen in s.takes and not s.has_options]
     encoders = _encoders_for(seen, lists=False)
     options = [f"scale: {' | '.join(scalers)}"] if scalers else []
     options += [f"encode: {' | '.join(encoders)}"] if encoders else []

@@ -9,6 +9,7 @@ from transform.columns.grouped import INDICATOR_SUFFIX, ResolvedGroup, positions
 from transform.encode.encoder import option_of
 from transform.encode.table import ENCODERS
 from transform.layout import PACKED_FLOAT, PACKED_INT, PACKED_MISSING
+from transform.scale.scaler import ValidationRule
 from transform.scale.table import SCALERS
 from transform.spec.cross import Cross
 from transform.spec.features import FeatureSpec
@@ -21,7 +22,7 @@ class OutputColumn:
     """A column of Transform's output, and the column that it comes from.
 
     Attributes:
-        judged_as: The limits that NormalizationValidator holds it to.
+        validation_rule: What NormalizationValidator checks of it.
         is_aspect: Whether it is rightly constant where its source is not.
     """
 
@@ -29,7 +30,7 @@ class OutputColumn:
     source: str
     kind: str
     group: str
-    judged_as: str | None = None
+    validation_rule: ValidationRule | None = None
     is_aspect: bool = False
 
 
@@ -40,10 +41,10 @@ def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
     if group.length is not None:
         sources = tuple(each for name in sources for each in positions(name, group.length))
     endings, kind, has_indicator = [""], group.kind, group.missing_indicator
-    judged_as, is_aspect = None, False
+    rule, is_aspect = None, False
     kinds = [kind]
     if group.encode is None:
-        judged_as = SCALERS[kind].judged_as
+        rule = SCALERS[kind].validation_rule
     else:
         encoder, option = ENCODERS[kind], option_of(resolved)
         endings, has_indicator = encoder.endings(option), encoder.has_indicator
@@ -53,7 +54,7 @@ def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
         ]
         is_aspect = encoder.is_aspect
     columns = tuple(
-        OutputColumn(name + ending, name, each, group.name, judged_as, is_aspect)
+        OutputColumn(name + ending, name, each, group.name, rule, is_aspect)
         for name in sources
         for ending, each in zip(endings, kinds, strict=True)
     )

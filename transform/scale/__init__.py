@@ -1,5 +1,5 @@
-"""Numbers: imputed, clipped and scaled, those of all groups at once.
+"""One file per scaler: a `Scaler` record (scaler.py), named in table.py.
 
-One file per scaler, with all that is known of it: a `Scaler` (scaler.py), named in table.py.
-May use `analyzers` and what is below it.
+`spec` reads the records, so they are below it: a scaler may use `analyzers` and what is below it.
+Reading a record loads neither TensorFlow nor NumPy.
 """

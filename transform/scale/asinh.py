@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from transform.scale.pointwise import FUNCTIONS
-from transform.scale.scaler import Scaler, ToScale
+from transform.scale.scaler import Scaler, ToScale, ValidationRule
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -15,4 +15,4 @@ def _apply(columns: ToScale) -> tf.Tensor:
     return FUNCTIONS["asinh"].apply(columns.x)
 
 
-SCALER = Scaler(name="asinh", learns="nothing", apply=_apply, judged_as="pointwise")
+SCALER = Scaler(name="asinh", apply=_apply, validation_rule=ValidationRule("pointwise"))

@@ -1,6 +1,6 @@
 """scale: [log1p, z_score]. A scaler of a function's values, as a scaler of its own.
 
-The function is applied before anything is learned (numbers.py): what is left is the scaler.
+The function is applied before anything is learned (steps/numbers.py): what is left is the scaler.
 """
 
 from __future__ import annotations
@@ -8,18 +8,22 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from transform.scale.scaler import Scaler
-from transform.spec.scalers import Pointwise, chain_kind
+from transform.scale.pointwise import Pointwise
+from transform.scale.scaler import ScaledGroup, Scaler
 
 if TYPE_CHECKING:
     from transform.analyzers.fitted_column import FittedColumn
-    from transform.spec.group import Group
+
+
+def chain_kind(first: str, last: str) -> str:
+    """Return `Column.kind` of a chain's columns."""
+    return f"{first}+{last}"
 
 
 def chained(first: Pointwise, scaler: Scaler) -> Scaler:
     """The scaler of a function's values; its numbers are of these."""
 
-    def explain(group: Group, fitted: FittedColumn) -> dict[str, Any]:
+    def explain(group: ScaledGroup, fitted: FittedColumn) -> dict[str, Any]:
         return {"of": first, **scaler.explain(group, fitted)}
 
     name = chain_kind(first, scaler.name)

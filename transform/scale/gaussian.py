@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from transform.scale.scaler import Scaler, ToScale, unless_constant
-from transform.spec.scalers import QUANTILE_GRID
+from transform.analyzers.statistic import QUANTILE_GRID, QUANTILES
+from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -64,16 +64,14 @@ def normal_scores(x: tf.Tensor, quantiles: tf.Tensor) -> tf.Tensor:
 
 
 def _explain(fitted: FittedColumn) -> dict[str, Any]:
-    from transform.analyzers.order import QUANTILES
-
-    quantiles = fitted.values[QUANTILES]
+    quantiles = fitted.values[QUANTILES.name]
     return {f"quantile_{at / QUANTILE_GRID:g}": quantiles[at] for at in _SHOWN_QUANTILES}
 
 
 SCALER = Scaler(
     name="gaussian",
-    learns="quantiles",
     apply=_apply,
+    requires=(QUANTILES,),
     explain=unless_constant(_explain),
-    judged_as="gaussian",
+    validation_rule=ValidationRule("gaussian"),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from transform.scale.scaler import Scaler, ToScale, unless_constant
+from transform.analyzers.statistic import EXTREMES
+from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -28,8 +29,9 @@ def _explain(fitted: FittedColumn) -> dict[str, Any]:
 
 SCALER = Scaler(
     name="min_max",
-    learns="extremes",
     apply=_apply,
+    requires=(EXTREMES,),
     explain=unless_constant(_explain),
-    judged_as="min_max",
+    validation_rule=ValidationRule("min_max"),
+    chainable=True,
 )

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from transform.scale.scaler import Scaler
 
-SCALER = Scaler(name="none", learns="nothing", apply=lambda columns: columns.x)
+SCALER = Scaler(name="none", apply=lambda columns: columns.x)

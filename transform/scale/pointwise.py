@@ -10,15 +10,14 @@ Both grow with x: bounds, ranks and medians of f(x) are f of those of x.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-
-from transform.spec.scalers import Pointwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+Pointwise = Literal["log1p", "asinh"]
 
 
 class Function(NamedTuple):
@@ -47,23 +46,31 @@ def _asinh(x: tf.Tensor) -> tf.Tensor:
     # Far from 0, x² would overflow: log(2 |x|), which is as exact from 2^28 on.
     size = tf.abs(x)
     near = tf.minimum(size, 2.0**28)
-    far = tf.math.log(tf.maximum(size, 1.0)) + np.log(2.0)
+    far = tf.math.log(tf.maximum(size, 1.0)) + math.log(2.0)
     return tf.sign(x) * tf.where(size > 2.0**28, far, tf.asinh(near))
 
 
 def _log1p_of(x: float) -> float:
+    import numpy as np
+
     return float(np.copysign(np.log1p(abs(x)), x))
 
 
 def _of_log1p(y: float) -> float:
+    import numpy as np
+
     return float(np.copysign(np.expm1(abs(y)), y))
 
 
 def _asinh_of(x: float) -> float:
+    import numpy as np
+
     return float(np.arcsinh(x))
 
 
 def _of_asinh(y: float) -> float:
+    import numpy as np
+
     return float(np.sinh(y))
 
 

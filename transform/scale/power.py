@@ -9,12 +9,24 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from transform.scale.scaler import Scaler, ToScale, unless_constant
+from transform.analyzers.statistic import Statistic
+from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from transform.analyzers.fitted_column import FittedColumn
+    from transform.analyzers.power import Powers
+    from transform.analyzers.statistics import FittedStatistics
+
+
+def _analyze(x: tf.Tensor, statistics: FittedStatistics) -> Powers:
+    from transform.analyzers.power import fitted_powers
+
+    return fitted_powers(x, statistics)
+
+
+POWER = Statistic("power", analyze=_analyze)
 
 
 def _apply(columns: ToScale) -> tf.Tensor:
@@ -23,26 +35,24 @@ def _apply(columns: ToScale) -> tf.Tensor:
     from transform.analyzers.power import yeo_johnson
     from transform.scale.linear import linear
 
-    fitted = columns.powers
-    assert fitted is not None
+    fitted: Powers = columns.learned[POWER.name]
     y = yeo_johnson(columns.x, fitted.power)
     return linear(y, fitted.mean, tf.sqrt(fitted.variance), columns.statistics.varies)
 
 
 def _explain(fitted: FittedColumn) -> dict[str, Any]:
-    power = fitted.power
-    assert power is not None
+    power = fitted.values[POWER.name]
     return {
-        "power": power.power,
-        "mean": power.mean,
-        "standard_deviation": math.sqrt(power.variance),
+        "power": power["power"],
+        "mean": power["mean"],
+        "standard_deviation": math.sqrt(power["variance"]),
     }
 
 
 SCALER = Scaler(
     name="power",
-    learns="power",
     apply=_apply,
+    requires=(POWER,),
     explain=unless_constant(_explain),
-    judged_as="z_score",
+    validation_rule=ValidationRule("z_score"),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from transform.analyzers.statistic import QUARTILES
 from transform.scale.scaler import Scaler, ToScale, unless_constant
 
 if TYPE_CHECKING:
@@ -44,4 +45,10 @@ def _explain(fitted: FittedColumn) -> dict[str, Any]:
     return {**numbers, "min": statistics.minimum, "max": statistics.maximum, "note": note}
 
 
-SCALER = Scaler(name="robust", learns="quartiles", apply=_apply, explain=unless_constant(_explain))
+SCALER = Scaler(
+    name="robust",
+    apply=_apply,
+    requires=(QUARTILES,),
+    explain=unless_constant(_explain),
+    chainable=True,
+)

@@ -1,31 +1,47 @@
 """What is known of a scaler: one record, made in the file of its name.
 
-    SCALER = Scaler(name="min_max", learns="extremes", apply=..., explain=..., judged_as="min_max")
+    SCALER = Scaler(
+        name="max_abs",
+        apply=...,
+        requires=(EXTREMES,),
+        explain=...,
+        validation_rule=ValidationRule("max_abs", {"min": (-1.0, None), "max": (None, 1.0)}),
+    )
 
-`table.py` names them all, and whoever asks something of a scaler asks its record. Its name under
-`scale:` (or its options) is in `spec/scalers.py`.
+`table.py` names them all. The configuration, its JSON schema, Transform, `features explain` and
+NormalizationValidator read the record.
 
 Reading a record loads no TensorFlow: the functions that compute import it themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from transform.spec.common import ColumnType
-from transform.spec.group import Group
-from transform.spec.scalers import Pointwise
+from transform.analyzers.statistic import Statistic
+from transform.scale.pointwise import Pointwise
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from transform.analyzers.fitted_column import FittedColumn
     from transform.analyzers.order import OrderStatistics
-    from transform.analyzers.power import Powers
     from transform.analyzers.statistics import FittedStatistics
-    from transform.columns.inputs import DenseColumns
+
+
+class ScaledGroup(Protocol):
+    """What a scaler reads of a column's `Group`."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def scale(self) -> Any: ...  # noqa: D102
+    @property
+    def by(self) -> str | None: ...  # noqa: D102
+    @property
+    def filling(self) -> Any: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -38,25 +54,43 @@ class ToScale:
         x: Float64 `[batch, n]`, clipped and imputed: finite.
         given: Float64 `[batch, n]`, clipped by absolute bounds alone, NaN where missing.
         statistics: Of the clipped values, before imputation.
-        order: The same, of a scaler that learns quartiles or quantiles; else None.
-        quantiles: Float64 `[n, QUANTILE_GRID + 1]`, of a scaler that learns quantiles; else None.
-        powers: The same, of a scaler that learns a power; else None.
-        dense: The columns of all groups, keys among them.
+        order: The same, of a scaler that requires quartiles or quantiles; else None.
+        quantiles: Float64 `[n, QUANTILE_GRID + 1]`, of a scaler that requires quantiles; else None.
+        learned: What each other required `Statistic` found, by its name.
+        texts: Returns text columns (keys) by their names, `[batch, columns]`.
     """
 
     names: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[ScaledGroup, ...]
     x: tf.Tensor
     given: tf.Tensor
     statistics: FittedStatistics
     order: OrderStatistics | None
     quantiles: tf.Tensor | None
-    powers: Powers | None
-    dense: DenseColumns
+    learned: Mapping[str, Any]
+    texts: Callable[[Sequence[str]], tf.Tensor]
 
 
-def nothing_to_explain(group: Group, fitted: FittedColumn) -> dict[str, Any]:
-    """Explains a scaler that learns nothing."""
+@dataclass(frozen=True)
+class ValidationRule:
+    """What NormalizationValidator checks of a scaler's columns on the train split.
+
+    Attributes:
+        name: A rule of the validator (`RULES` of components/normalization_validator/check.py),
+            whose limits users set by its name; or another name, with bounds.
+        bounds: Statistic -> lowest and highest value; None: unbounded. `mean` and `std` are over
+            values that were not imputed, and a constant column's `std` is not checked. `min` and
+            `max` are over every finite value. Users set the tolerance.
+    """
+
+    name: str
+    bounds: Mapping[Literal["mean", "std", "min", "max"], tuple[float | None, float | None]] = (
+        field(default_factory=dict)
+    )
+
+
+def nothing_to_explain(group: ScaledGroup, fitted: FittedColumn) -> dict[str, Any]:
+    """Explain a scaler that learns nothing."""
     return {}
 
 
@@ -66,32 +100,45 @@ class Scaler:
 
     Attributes:
         name: `Column.kind` of its columns; the word under `scale:` but for a scaler with options.
-        learns: What is analyzed of its columns. One that learns gives 0 for a column that is
-            constant in the analysis data, or has no value there, for unseen values too.
         apply: Scales all columns of this kind at once: float64 `[batch, n]`, finite.
-        explain: The fitted numbers that it scales a column by, from (group, what was fitted).
-        judged_as: The limits that NormalizationValidator holds its columns to.
+        requires: What the pass over the data finds of its columns. A scaler that requires anything
+            gives 0 for a column that is constant in the analysis data, or has no value there, for
+            unseen values too.
+        explain: Returns the fitted numbers that it scales a column by.
+        validation_rule: What NormalizationValidator checks of its columns; None: nothing special.
         takes: Types of columns.
+        chainable: Whether it may end a chain, as in `scale: [log1p, z_score]`.
+        has_options: Whether a mapping selects it (`scale: {z_score: {by: k}}`), not its name.
         first: The function whose values it scales, in a chain.
     """
 
     name: str
-    learns: Literal["nothing", "extremes", "moments", "quartiles", "quantiles", "power"]
     apply: Callable[[ToScale], tf.Tensor]
-    explain: Callable[[Group, FittedColumn], dict[str, Any]] = nothing_to_explain
-    judged_as: Literal["z_score", "z_score_by_key", "min_max", "gaussian", "pointwise"] | None = (
-        None
-    )
-    takes: tuple[ColumnType, ...] = ("float", "int")
+    requires: tuple[Statistic, ...] = ()
+    explain: Callable[[ScaledGroup, FittedColumn], dict[str, Any]] = nothing_to_explain
+    validation_rule: ValidationRule | None = None
+    takes: tuple[Literal["float", "int"], ...] = ("float", "int")
+    chainable: bool = False
+    has_options: bool = False
     first: Pointwise | None = None
+
+    @property
+    def follows_learned_bounds(self) -> bool:
+        """Whether `clip: {quantiles}` may precede it: one pass finds bounds and statistics."""
+        return all(statistic.follows_learned_bounds for statistic in self.requires)
+
+    @property
+    def imputes_median(self) -> bool:
+        """Whether the median, not the mean, replaces a missing value by default."""
+        return any(statistic.imputes_median for statistic in self.requires)
 
 
 def unless_constant(
     explain: Callable[[FittedColumn], dict[str, Any]],
-) -> Callable[[Group, FittedColumn], dict[str, Any]]:
-    """Explains what a column without two different values becomes, and `explain` the others."""
+) -> Callable[[ScaledGroup, FittedColumn], dict[str, Any]]:
+    """Explain a column that is constant or empty by a note, and others by `explain`."""
 
-    def explained(group: Group, fitted: FittedColumn) -> dict[str, Any]:
+    def explained(group: ScaledGroup, fitted: FittedColumn) -> dict[str, Any]:
         assert fitted.statistics is not None
         if fitted.statistics.count == 0:
             return {"note": "no value was there to fit: 0 everywhere"}

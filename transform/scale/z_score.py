@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from transform.scale.scaler import Scaler, ToScale, unless_constant
+from transform.analyzers.statistic import MOMENTS
+from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -35,8 +36,9 @@ def _explain(fitted: FittedColumn) -> dict[str, Any]:
 
 SCALER = Scaler(
     name="z_score",
-    learns="moments",
     apply=_apply,
+    requires=(MOMENTS,),
     explain=unless_constant(_explain),
-    judged_as="z_score",
+    validation_rule=ValidationRule("z_score"),
+    chainable=True,
 )

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from transform.scale.scaler import Scaler, ToScale
-from transform.spec.group import Group
-from transform.spec.scalers import ScaleByKey
+from transform.analyzers.statistic import MOMENTS
+from transform.scale.scaler import ScaledGroup, Scaler, ToScale, ValidationRule
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -18,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def _apply(columns: ToScale) -> tf.Tensor:
+    import numpy as np
     import tensorflow as tf
 
-    from transform.columns.inputs import take_columns
+    from transform.block import take_columns
 
     by: dict[str, list[int]] = {}
     for i, group in enumerate(columns.groups):
@@ -36,7 +34,7 @@ def _of_one_key(columns: ToScale, key: str, members: list[int]) -> tf.Tensor:
     import tensorflow as tf
 
     from transform.analyzers.per_key import moments_of_keys, z_score
-    from transform.columns.inputs import take_columns
+    from transform.block import take_columns
 
     groups = [columns.groups[i] for i in members]
     # Not clipped by learned bounds, which no such column has: moments of what another analyzer's
@@ -44,8 +42,8 @@ def _of_one_key(columns: ToScale, key: str, members: list[int]) -> tf.Tensor:
     x = take_columns(columns.given, members)
     moments = moments_of_keys(
         x,
-        columns.dense.texts([key])[:, 0],
-        max_keys=min(g.scale.z_score.max_keys for g in groups if isinstance(g.scale, ScaleByKey)),
+        columns.texts([key])[:, 0],
+        max_keys=min(group.scale.z_score.max_keys for group in groups),
         where=f"group {groups[0].name!r}: scale.z_score.by={key!r}",
         names=[columns.names[i] for i in members],
     )
@@ -54,7 +52,7 @@ def _of_one_key(columns: ToScale, key: str, members: list[int]) -> tf.Tensor:
     return z_score(tf.where(missing, moments.mean, take_columns(columns.x, members)), moments)
 
 
-def _explain(group: Group, fitted: FittedColumn) -> dict[str, Any]:
+def _explain(group: ScaledGroup, fitted: FittedColumn) -> dict[str, Any]:
     moments = fitted.moments_of_keys
     assert moments is not None
     means = moments.mean[:-1][moments.count[:-1] > 0]
@@ -71,8 +69,9 @@ def _explain(group: Group, fitted: FittedColumn) -> dict[str, Any]:
 
 SCALER = Scaler(
     name="z_score_by_key",
-    learns="moments",
     apply=_apply,
+    requires=(MOMENTS,),
     explain=_explain,
-    judged_as="z_score_by_key",
+    validation_rule=ValidationRule("z_score_by_key"),
+    has_options=True,
 )

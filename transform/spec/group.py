@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
 
 from pydantic import Field, model_validator
 
+from transform.scale.chain import chain_kind
+from transform.scale.pointwise import Pointwise
+from transform.scale.scaler import Scaler
+from transform.scale.table import NAMES, SCALERS
 from transform.spec.common import OTHERS, ColumnType, Model, Names, is_glob
 from transform.spec.encoders import Encode
-from transform.spec.scalers import (
-    BY_MEAN,
-    BY_POWER,
-    BY_RANK,
-    AnyFilling,
-    AnyScale,
-    Clip,
-    Constant,
-    Filling,
-    Pointwise,
-    Scale,
-    ScaleByKey,
-    chain_kind,
-)
+from transform.spec.scalers import AnyFilling, AnyScale, Clip, Constant, Filling, ScaleByKey
 
-_SCALES = f"{' | '.join(get_args(Scale))} | [log1p, z_score] | {{z_score: {{by: column}}}}"
+_SCALES = f"{' | '.join(NAMES)} | [log1p, z_score] | {{z_score: {{by: column}}}}"
 
 
 class Group(Model):
@@ -119,15 +109,15 @@ class Group(Model):
             )
 
     def _refuse_two_passes(self, where: str) -> None:
-        """Mean and variance of values clipped at bounds that the same pass only finds."""
-        by_mean = self.by is not None or self._last in BY_MEAN | BY_POWER
-        if by_mean or self.impute == "mean":
-            scale = "power" if self._last in BY_POWER else "z_score"
-            needs = f"scale: {scale}" if by_mean else "impute: mean"
+        """Statistics of values clipped at bounds that the same pass only finds."""
+        learns = not self._scaler.follows_learned_bounds
+        if learns or self.impute == "mean":
+            scale = "z_score" if self.by is not None else self._scaler.name.rpartition("+")[2]
+            needs = f"scale: {scale} needs statistics" if learns else "impute: mean needs the mean"
             raise ValueError(
-                f"{where}: {needs} needs the mean of the clipped values, which clip.quantiles "
-                "knows only after the one pass over the data; use scale: robust or min_max with "
-                "impute: median or {constant: x}, or clip: {min, max}"
+                f"{where}: {needs} of the clipped values, which clip.quantiles knows only after "
+                "the one pass over the data; use scale: robust or min_max with impute: median or "
+                "{constant: x}, or clip: {min, max}"
             )
 
     def _refuse_constant_outside_clip(self, where: str) -> None:
@@ -158,7 +148,7 @@ class Group(Model):
             return self.impute.constant
         if self.impute is not None:
             return self.impute
-        by_rank = self._last in BY_RANK or self.clips_by_quantiles
+        by_rank = self._scaler.imputes_median or self.clips_by_quantiles
         return "median" if by_rank else "mean"
 
     @property
@@ -176,10 +166,8 @@ class Group(Model):
         return self.scale[0] if isinstance(self.scale, tuple) else None
 
     @property
-    def _last(self) -> str | None:
-        if isinstance(self.scale, tuple):
-            return self.scale[1]
-        return self.scale if isinstance(self.scale, str) else None
+    def _scaler(self) -> Scaler:
+        return SCALERS[self.kind]
 
     @property
     def explicit(self) -> tuple[str, ...]:

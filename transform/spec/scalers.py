@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
+from transform.analyzers.statistic import QUANTILE_GRID
+from transform.scale.pointwise import Pointwise
+from transform.scale.table import CHAINABLE, NAMES
 from transform.spec.common import Model, NameOrOptions
 
-Scale = Literal["z_score", "min_max", "robust", "gaussian", "power", "log1p", "asinh", "none"]
-Pointwise = Literal["log1p", "asinh"]  # functions of a number alone, which may begin a chain
-Chainable = Literal["z_score", "min_max", "robust"]  # scalers that may end one
-BY_MEAN = frozenset({"z_score"})  # scales that learn mean and variance
-BY_POWER = frozenset({"power"})  # scales that learn a power, and mean and variance after it
-BY_RANK = frozenset({"robust", "gaussian"})  # scales that learn medians or quantiles
+if TYPE_CHECKING:
+    Scale = str
+    Chainable = str
+else:  # the table's names: a word that is none of them is an error that lists them
+    Scale = Literal[NAMES]
+    Chainable = Literal[CHAINABLE]  # scalers that may end a chain
 Filling = Literal["mean", "median", "most_frequent"]
-
-QUANTILE_GRID = 1000  # learned quantiles are multiples of 1/1000, and as exact as that
-
-
-def chain_kind(first: str, last: str) -> str:
-    """`Column.kind` of a chain's columns."""
-    return f"{first}+{last}"
 
 
 def _checked_chain(value: Any) -> Any:
     steps = list(value)
-    first, last = get_args(Pointwise), get_args(Chainable)
+    first, last = get_args(Pointwise), CHAINABLE
     if len(steps) != 2 or steps[0] not in first or steps[1] not in last:
         raise ValueError(
             f"scale={steps} is no chain: give a function ({' or '.join(first)}) and what "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.normalization_validator.check import find_violations
-from components.normalization_validator.limits import JUDGED_AS, NormalizationLimits
+from components.normalization_validator.check import RULES, find_violations
+from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import ColumnStatistics
 
 GOOD = {"mean": 0.0, "std": 1.0, "min": -2.0, "max": 2.0}
@@ -27,8 +27,8 @@ def _column(split: str = "train", kind: str | None = "z_score", **changes) -> Co
         "constant": False,
         "histogram": None,
     }
-    judged_as = kind if kind in JUDGED_AS else None
-    return ColumnStatistics.model_validate({**fields, "judged_as": judged_as, **GOOD, **changes})
+    rule = kind if kind in RULES else None
+    return ColumnStatistics.model_validate({**fields, "judged_as": rule, **GOOD, **changes})
 
 
 def _messages(*columns: ColumnStatistics, **limits) -> list[str]:

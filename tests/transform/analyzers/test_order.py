@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from transform import FeatureSpec
-from transform.spec.scalers import QUANTILE_GRID
+from transform.analyzers.statistic import QUANTILE_GRID
 
 pytestmark = pytest.mark.slow
 ROWS = 3001

@@ -19,8 +19,8 @@ from transform import FeatureSpec  # noqa: E402
 from transform.analyzers.per_key import KeyedMomentsCombiner  # noqa: E402
 from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.scale.numbers import scaled  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
+from transform.steps.numbers import scaled  # noqa: E402
 
 NAN = float("nan")
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False, width=32) | st.just(NAN)
@@ -118,7 +118,7 @@ def test_more_keys_than_the_cap_are_an_error_that_names_group_and_column() -> No
     ("fields", "message"),
     [
         ({"columns": ["x", "key"]}, "'key' is both a column to scale and the key"),
-        ({"clip": {"quantiles": [0.1, 0.9]}}, "scale: z_score needs the mean of the clipped"),
+        ({"clip": {"quantiles": [0.1, 0.9]}}, "scale: z_score needs statistics of the clipped"),
     ],
 )
 def test_a_contradiction_is_refused(fields: dict[str, Any], message: str) -> None:

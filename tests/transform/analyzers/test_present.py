@@ -7,7 +7,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from transform.analyzers import present  # noqa: E402
-from transform.columns.block import Block  # noqa: E402
+from transform.block import Block  # noqa: E402
 
 
 def _block(names: list[str], sources: list[str], missing: list[list[bool]]) -> Block:

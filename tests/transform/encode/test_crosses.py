@@ -6,7 +6,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from transform.columns.block import Block  # noqa: E402
+from transform.block import Block  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
 from transform.encode.crosses import SEPARATOR, cross, cross_texts, float_buckets  # noqa: E402
 from transform.encode.encoder import Inputs  # noqa: E402

@@ -11,9 +11,10 @@ from hypothesis.extra import numpy as hnp
 tf = pytest.importorskip("tensorflow")
 
 from transform import FeatureSpec  # noqa: E402
-from transform.columns.block import Block, IdCount  # noqa: E402
+from transform.block import Block, IdCount  # noqa: E402
 from transform.output.pack import pack, pack_bits  # noqa: E402
 from transform.resolve.output_columns import OutputColumn  # noqa: E402
+from transform.scale.table import SCALERS  # noqa: E402
 
 SPEC = FeatureSpec.model_validate({"groups": [{"name": "g", "columns": "a", "scale": "none"}]})
 
@@ -29,10 +30,10 @@ def test_columns_take_the_order_of_the_spec() -> None:
     one, two = rng.normal(size=[5, 2]).astype(np.float32), np.ones([5, 1], np.float32)
     ids = rng.integers(0, 4, [5, 1])
     wanted = [
-        OutputColumn(name, name, kind, "g", judged)
-        for name, kind, judged in (
-            *(("b", "z_score", "z_score"), ("i", "hash", None)),
-            *(("c", "none", None), ("a", "z_score", "z_score")),
+        OutputColumn(name, name, kind, "g", SCALERS[kind].validation_rule if kind in SCALERS else None)
+        for name, kind in (
+            *(("b", "max_abs"), ("i", "hash")),
+            *(("c", "none"), ("a", "z_score")),
         )
     ]
     blocks = [_block(("c",), two), _block(("i",), ids, IdCount(4)), _block(("a", "b"), one)]
@@ -45,7 +46,10 @@ def test_columns_take_the_order_of_the_spec() -> None:
         *(("c", "packed_float", 1), ("a", "packed_float", 2)),
     ]
     assert [c.vocabulary_size for c in packed.columns] == [None, 4, None, None]
-    assert [c.judged_as for c in packed.columns] == ["z_score", None, None, "z_score"]
+    assert [(c.validation_rule, c.bounds) for c in packed.columns] == [
+        *(("max_abs", {"min": (-1.0, None), "max": (None, 1.0)}), (None, None)),
+        *((None, None), ("z_score", None)),
+    ]
     bits = packed.outputs["packed_missing"].numpy()[:, 0]
     np.testing.assert_array_equal(bits >> 1 & 1, ids[:, 0] == 0)
 

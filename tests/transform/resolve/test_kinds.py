@@ -34,7 +34,11 @@ MULTI_HOT = _encoded(multi_hot={"top_k": 2})
             "string",
             "it: encode: vocabulary | hash | one_hot | date (ISO",
         ),
-        (VOCABULARY, "float", "what fits it: scale: z_score | min_max | robust | gaussian | power"),
+        (
+            VOCABULARY,
+            "float",
+            "what fits it: scale: z_score | min_max | max_abs | robust | gaussian | power",
+        ),
         (VOCABULARY, "float", "encode: integer (where every value is whole) | bucketize"),
         (DATE, "float", "encode: date takes string or int"),
         (VOCABULARY, TAGS, "what fits it: encode: multi_hot, or one value per row"),

@@ -41,7 +41,7 @@ def test_names_and_kinds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "judged_as", "is_aspect"),
+    ("options", "rule", "is_aspect"),
     [
         ({"scale": "z_score"}, "z_score", False),
         ({"scale": {"z_score": {"by": "k"}}}, "z_score_by_key", False),
@@ -52,11 +52,12 @@ def test_names_and_kinds() -> None:
     ],
 )
 def test_what_the_validator_may_expect(
-    options: dict[str, Any], judged_as: str | None, is_aspect: bool
+    options: dict[str, Any], rule: str | None, is_aspect: bool
 ) -> None:
     group = Group.model_validate({"name": "g", "columns": "x", **options})
     (column,) = output_columns(ResolvedGroup(group, ("x",)))
-    assert (column.judged_as, column.is_aspect) == (judged_as, is_aspect)
+    found = column.validation_rule
+    assert (found.name if found else None, column.is_aspect) == (rule, is_aspect)
 
 
 def test_a_cross_is_named_by_itself_and_its_columns() -> None:

@@ -15,12 +15,12 @@ def scaled_by() -> Callable[..., np.ndarray]:
 
     from transform.analyzers.order import OrderStatistics
     from transform.analyzers.power import Powers, yeo_johnson
+    from transform.analyzers.statistic import QUANTILE_GRID
     from transform.analyzers.statistics import FittedStatistics
     from transform.columns.inputs import DenseColumns
     from transform.scale.scaler import ToScale
     from transform.scale.table import SCALERS
     from transform.spec.group import Group
-    from transform.spec.scalers import QUANTILE_GRID
 
     def scaled(kind: str, fitted: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
         n = fitted.shape[1]
@@ -44,8 +44,10 @@ def scaled_by() -> Callable[..., np.ndarray]:
             statistics=FittedStatistics._make(map(tf.constant, statistics)),
             order=OrderStatistics._make(map(tf.constant, (low, high, *quartiles))),
             quantiles=tf.constant(quantiles),
-            powers=Powers(power, tf.constant(powered.mean(0)), tf.constant(powered.var(0))),
-            dense=DenseColumns({}, numbers=[], texts=[]),
+            learned={
+                "power": Powers(power, tf.constant(powered.mean(0)), tf.constant(powered.var(0)))
+            },
+            texts=DenseColumns({}, numbers=[], texts=[]).texts,
         )
         return SCALERS[kind].apply(columns).numpy()
 

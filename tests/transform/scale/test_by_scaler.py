@@ -15,9 +15,9 @@ tf = pytest.importorskip("tensorflow")
 
 from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.scale.numbers import scaled, wanted_of  # noqa: E402
 from transform.scale.table import SCALERS  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
+from transform.steps.numbers import scaled, wanted_of  # noqa: E402
 
 ROWS = 30
 RNG = np.random.default_rng(8)

@@ -12,10 +12,10 @@ tf = pytest.importorskip("tensorflow")
 
 from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.scale.numbers import scaled  # noqa: E402
 from transform.scale.pointwise import FUNCTIONS  # noqa: E402
 from transform.scale.table import SCALERS  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
+from transform.steps.numbers import scaled  # noqa: E402
 
 RNG = np.random.default_rng(6)
 ROWS = 199
@@ -112,10 +112,10 @@ def test_what_is_no_chain_is_refused_with_one_that_is(scale: list[str]) -> None:
     assert "for example [log1p, z_score]" in str(caught.value)
 
 
-def test_a_chain_is_judged_as_what_ends_it() -> None:
+def test_a_chain_has_the_validation_rule_of_its_last_step() -> None:
     group = Group.model_validate({"name": "g", "columns": "x", "scale": ["log1p", "z_score"]})
     assert group.kind == "log1p+z_score"
-    assert SCALERS[group.kind].judged_as == "z_score"
+    assert SCALERS[group.kind].validation_rule == SCALERS["z_score"].validation_rule
     assert Group.model_validate(group.model_dump(mode="json")) == group
-    with pytest.raises(ValueError, match="z_score needs the mean of the clipped values"):
+    with pytest.raises(ValueError, match="z_score needs statistics of the clipped values"):
         Group.model_validate({**group.model_dump(), "clip": {"quantiles": [0.1, 0.9]}})

@@ -21,13 +21,13 @@ tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtri  # noqa: E402
 
 from transform.analyzers.order import order_statistics  # noqa: E402
+from transform.analyzers.statistic import QUANTILE_GRID  # noqa: E402
 from transform.analyzers.statistics import column_statistics  # noqa: E402
 from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.scale.impute import clip, fill_values  # noqa: E402
-from transform.scale.numbers import scaled, wanted_of  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
-from transform.spec.scalers import QUANTILE_GRID  # noqa: E402
+from transform.steps.impute import clip, fill_values  # noqa: E402
+from transform.steps.numbers import scaled, wanted_of  # noqa: E402
 
 SHARDS = (1, 2, 50)
 COLUMNS = {

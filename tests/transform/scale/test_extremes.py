@@ -14,8 +14,8 @@ tf = pytest.importorskip("tensorflow")
 
 from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
-from transform.scale.numbers import scaled  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
+from transform.steps.numbers import scaled  # noqa: E402
 
 RNG = np.random.default_rng(2)
 LARGEST = np.finfo(np.float64).max

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 tf = pytest.importorskip("tensorflow")
 from scipy.special import ndtr, ndtri  # noqa: E402
 
+from transform.analyzers.statistic import QUANTILE_GRID  # noqa: E402
 from transform.scale.gaussian import normal_scores  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
-from transform.spec.scalers import QUANTILE_GRID  # noqa: E402
 
 
 def _by_definition(x: float, q: np.ndarray) -> float:
@@ -60,7 +60,7 @@ COLUMNS = {
 def _scored(analyze: Any, x: np.ndarray, shards: int, **chain: Any) -> np.ndarray:
     from transform.columns.grouped import ResolvedGroup
     from transform.columns.inputs import DenseColumns
-    from transform.scale.numbers import scaled
+    from transform.steps.numbers import scaled
 
     group = Group.model_validate({"name": "g", "columns": "x", "scale": "gaussian", **chain})
 

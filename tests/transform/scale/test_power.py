@@ -152,7 +152,7 @@ def test_on_beam_and_in_the_exported_graph(run_transform: Any) -> None:
         (column,) = (c for c in result.layout.columns if c.name == name)
         graph = served[column.output].numpy()[:, column.position]
         np.testing.assert_allclose(graph, result.column(name), rtol=1e-6, atol=1e-6)
-        assert column.judged_as == "z_score"
+        assert column.validation_rule == "z_score"
     assert (result.column("same") == 0.0).all()
     assert chains["same"].steps[-1].numbers == {"note": "constant (4): 0 everywhere"}
 
@@ -160,7 +160,7 @@ def test_on_beam_and_in_the_exported_graph(run_transform: Any) -> None:
 def test_learned_bounds_do_not_go_with_it() -> None:
     from transform.spec.group import Group
 
-    with pytest.raises(ValueError, match="scale: power needs the mean of the clipped values"):
+    with pytest.raises(ValueError, match="scale: power needs statistics of the clipped values"):
         Group.model_validate(
             {"name": "g", "columns": "x", "scale": "power", "clip": {"quantiles": [0.01, 0.99]}}
         )

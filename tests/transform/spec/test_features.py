@@ -102,7 +102,7 @@ def test_json_round_trip() -> None:
         (_groups({**SCALED, "clip": {"min": 0, "quantiles": [0, 1]}}), "both quantiles and min"),
         (
             _groups({**SCALED, "clip": {"quantiles": [0.01, 0.99]}}),
-            "'money': scale: z_score needs the mean of the clipped values.*use scale: robust",
+            "'money': scale: z_score needs statistics of the clipped values.*use scale: robust",
         ),
         (
             _groups(

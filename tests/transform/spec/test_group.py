@@ -39,12 +39,14 @@ def test_kind_key_and_names() -> None:
 
 @pytest.mark.parametrize("scale", ["z_score", {"z_score": {"by": "k"}}])
 def test_the_mean_of_values_clipped_by_learned_bounds_is_refused(scale: Any) -> None:
-    with pytest.raises(ValidationError, match="scale: z_score needs the mean of the clipped"):
+    with pytest.raises(ValidationError, match="scale: z_score needs statistics of the clipped"):
         _group(scale=scale, clip={"quantiles": [0.1, 0.9]})
 
 
 def test_neither_scale_nor_encode_names_what_there_is() -> None:
-    scales = r"z_score \| min_max \| robust \| gaussian \| power \| log1p \| asinh \| none"
+    scales = (
+        r"z_score \| min_max \| max_abs \| robust \| gaussian \| power \| log1p \| asinh \| none"
+    )
     scales += r" \| \[log1p, z_score\] \| \{z_score: \{by"
     with pytest.raises(ValidationError, match=rf"give exactly one: scale: {scales}"):
         _group()

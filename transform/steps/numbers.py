@@ -8,23 +8,24 @@ them, one for most frequent values, one per column of keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from transform.analyzers.fitted import Record, keep, keep_record
-from transform.analyzers.order import ORDER, QUANTILES, Order, Wanted, order_statistics
-from transform.analyzers.power import POWER, Powers, fitted_powers
+from transform.analyzers.order import ORDER, Order, Wanted, order_statistics
+from transform.analyzers.statistic import QUANTILES, QUARTILES, Statistic
 from transform.analyzers.statistics import STATISTICS, FittedStatistics, column_statistics
-from transform.columns.block import Block
+from transform.block import Block, take_columns
 from transform.columns.grouped import INDICATOR_SUFFIX, ResolvedGroup
-from transform.columns.inputs import DenseColumns, take_columns
-from transform.scale.impute import FILLING, clip, fill_values, limit
+from transform.columns.inputs import DenseColumns
 from transform.scale.pointwise import FUNCTIONS
 from transform.scale.scaler import ToScale
 from transform.scale.table import SCALERS
 from transform.spec.group import Group
+from transform.steps.impute import FILLING, clip, fill_values, limit
 
 
 def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
@@ -37,7 +38,7 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
     given = _functions_of(given, owners)
     missing = tf.math.is_nan(given)
     statistics = column_statistics(given)
-    powers = _analyzed_powers(given, owners, names, statistics)
+    learned = _learned(given, owners, names, statistics)
     order = _analyzed_order(given, owners, names)
     low, high = order.statistics.low, order.statistics.high
     filling = keep(fill_values(given, owners, statistics, order.statistics), FILLING, names)
@@ -49,15 +50,15 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
     filled = tf.where(missing, filling, x)
     result = _by_scaler(
         ToScale(
-            names,
-            owners,
-            filled,
-            given,
-            statistics,
-            order.statistics,
-            order.quantiles,
-            powers,
-            dense,
+            names=names,
+            groups=owners,
+            x=filled,
+            given=given,
+            statistics=statistics,
+            order=order.statistics,
+            quantiles=order.quantiles,
+            learned=learned,
+            texts=dense.texts,
         )
     )
     # Who explains a column asks for its statistics even where nothing is scaled by them.
@@ -93,28 +94,35 @@ def _analyzed_order(x: tf.Tensor, owners: Sequence[Group], names: Sequence[str])
         statistics = keep_record(statistics, ORDER, names)
     if quantiles is not None:
         ranked = [name for name, each in zip(names, wanted, strict=True) if each.quantiles]
-        quantiles = keep(quantiles, QUANTILES, ranked)
+        quantiles = keep(quantiles, QUANTILES.name, ranked)
     return Order(statistics, quantiles)
 
 
-def _analyzed_powers(
+def _learned(
     x: tf.Tensor, owners: Sequence[Group], names: Sequence[str], statistics: FittedStatistics
-) -> Powers | None:
-    """Powers of the columns that are scaled by one, in their order, kept under their names."""
-    members = [i for i, group in enumerate(owners) if SCALERS[group.kind].learns == "power"]
-    if not members:
-        return None
-    found = fitted_powers(take_columns(x, members), _taken(statistics, members))
-    return keep_record(found, POWER, [names[i] for i in members])
+) -> Mapping[str, Any]:
+    """Return what statistics with an analyzer found, kept under the names of their columns."""
+    found = {}
+    for statistic in dict.fromkeys(s for each in owners for s in SCALERS[each.kind].requires):
+        if statistic.analyze is not None:
+            at = _members(statistic, owners)
+            record = statistic.analyze(take_columns(x, at), _taken(statistics, at))
+            found[statistic.name] = keep_record(record, statistic.name, [names[i] for i in at])
+    return found
+
+
+def _members(statistic: Statistic, owners: Sequence[Group]) -> list[int]:
+    """Return the places of the columns that require a statistic."""
+    return [i for i, each in enumerate(owners) if statistic in SCALERS[each.kind].requires]
 
 
 def wanted_of(group: Group) -> Wanted:
     """What of a column's order its group has use for."""
-    learns = SCALERS[group.kind].learns
+    requires = SCALERS[group.kind].requires
     return Wanted(
         bounds=group.clip.quantiles if group.clip is not None else None,
-        quartiles=learns == "quartiles" or group.filling == "median",
-        quantiles=learns == "quantiles",
+        quartiles=QUARTILES in requires or group.filling == "median",
+        quantiles=QUANTILES in requires,
     )
 
 
@@ -130,20 +138,25 @@ def _by_scaler(columns: ToScale) -> tf.Tensor:
 
 
 def _part(columns: ToScale, kind: str, members: list[int]) -> ToScale:
-    """The columns of one scaler, with what it learns."""
-    learns = SCALERS[kind].learns
+    """The columns of one scaler, with what it requires."""
+    requires = SCALERS[kind].requires
     statistics, order, quantiles = columns.statistics, None, None
-    if learns in ("quartiles", "quantiles"):
+    if QUARTILES in requires or QUANTILES in requires:
         order = columns.order
     if len(members) < len(columns.names):
         statistics = _taken(statistics, members)
         order = None if order is None else _taken(order, members)
-    if learns == "quantiles":
-        ranked = [i for i, g in enumerate(columns.groups) if SCALERS[g.kind].learns == "quantiles"]
+    if QUANTILES in requires:
+        ranked = _members(QUANTILES, columns.groups)
         quantiles = columns.quantiles
         if members != ranked:
             quantiles = tf.gather(quantiles, [ranked.index(i) for i in members])
-    powers = columns.powers if learns == "power" else None
+    learned = {}
+    for statistic in requires:
+        if statistic.analyze is not None:
+            analyzed, record = _members(statistic, columns.groups), columns.learned[statistic.name]
+            at = [analyzed.index(i) for i in members]
+            learned[statistic.name] = record if members == analyzed else _taken(record, at)
     return ToScale(
         names=tuple(columns.names[i] for i in members),
         groups=tuple(columns.groups[i] for i in members),
@@ -152,8 +165,8 @@ def _part(columns: ToScale, kind: str, members: list[int]) -> ToScale:
         statistics=statistics,
         order=order,
         quantiles=quantiles,
-        powers=powers,
-        dense=columns.dense,
+        learned=learned,
+        texts=columns.texts,
     )
 
 

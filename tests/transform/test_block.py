@@ -9,7 +9,7 @@ import sys
 def test_records_and_blocks_load_no_tensorflow() -> None:
     code = (
         "import sys\n"
-        "from transform.columns.block import Block\n"
+        "from transform.block import Block\n"
         "from transform.encode.table import ENCODERS\n"
         "from transform.scale.table import SCALERS\n"
         "from transform.resolve.against_schema import check_spec\n"

@@ -11,9 +11,9 @@ tf = pytest.importorskip("tensorflow")
 
 from transform.analyzers.order import OrderStatistics  # noqa: E402
 from transform.analyzers.statistics import FittedStatistics  # noqa: E402
-from transform.scale.impute import clip, fill_values, limit  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.spec.scalers import Clip  # noqa: E402
+from transform.steps.impute import clip, fill_values, limit  # noqa: E402
 
 NAN = float("nan")
 

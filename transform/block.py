@@ -1,7 +1,8 @@
-"""Block: what an encoder or scaler hands to the packer."""
+"""Block: what an encoder or scaler hands to the packer; columns of a matrix."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,3 +33,13 @@ class Block(NamedTuple):
     missing: tf.Tensor  # bool [batch, n]: of the sources
     sizes: tuple[IdCount | None, ...]  # None for floats
     entries: tuple[Entry | None, ...] | None = None  # None: no column has one
+
+
+def take_columns(stacked: Any, wanted: Sequence[int]) -> tf.Tensor:
+    """Return the columns of a matrix at the places `wanted`; all of them: the matrix itself."""
+    import tensorflow as tf
+
+    first, n = wanted[0], len(wanted)
+    if list(wanted) != list(range(first, first + n)):
+        return tf.gather(stacked, wanted, axis=1)
+    return stacked if n == stacked.shape[1] else tf.slice(stacked, [0, first], [-1, n])
