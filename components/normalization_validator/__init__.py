@@ -11,7 +11,7 @@ raw_distribution.py  histograms of the raw columns, for report.html
 limits.py      what is accepted
 check.py       statistics against limits: the sentence that names each violated one
 report.py      report.json
-html.py        report.html (page.py: its frame, style and script; plots.py: its histograms;
+html.py        report.html (templates/: its markup; plots.py: its histograms;
                number_text.py: its numbers)
 artifacts.py   the two output types
 """

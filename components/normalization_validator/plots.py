@@ -14,7 +14,7 @@ from components.normalization_validator.report import ColumnStatistics, Histogra
 _BARS = 48  # at most, per histogram
 _TAIL = 0.001  # share of the values that a histogram may leave out on either side
 _SHOWN = 22  # characters of a text below its bar
-_WIDTH, _HEIGHT = 132, 26  # the lines of a row of the table are as high: page.py
+_WIDTH, _HEIGHT = 132, 26  # the lines of a row of the table are as high: templates/style.css.jinja
 
 
 class Window(NamedTuple):

@@ -21,7 +21,7 @@ def fingerprint(
     """SHA-256 (hex, 16 digits) of what a node runs: packages of ours and the user's functions.
 
     Args:
-        packages: every `.py` file below them counts.
+        packages: every `.py` and `.jinja` file below them counts.
         functions: dotted paths. Of each, its module counts and what that imports of the user's
             own, and so on: modules outside of Python and of installed packages.
         without: packages that the functions may import and that do not count.
@@ -46,7 +46,8 @@ def fingerprint(
     digest = hashlib.sha256(f"{own}\n".encode())
     for package in packages:
         for folder in _folders(package):
-            for file in sorted(folder.rglob("*.py")):
+            code = (each for each in folder.rglob("*") if each.suffix in (".py", ".jinja"))
+            for file in sorted(code):
                 digest.update(f"{package}/{file.relative_to(folder).as_posix()}\n".encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

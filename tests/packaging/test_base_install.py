@@ -57,6 +57,11 @@ except ModuleNotFoundError as error:
 print(json.dumps({
     "version": trainer_module.__version__,
     "typed": [n for n in PACKAGES if importlib.resources.files(n).joinpath("py.typed").is_file()],
+    "templates": sorted(
+        each.name
+        for each in importlib.resources.files("components.normalization_validator")
+        .joinpath("templates").iterdir()
+    ),
     "lacking": lacking,
     "there": there,
     "steps": result.steps,
@@ -132,6 +137,12 @@ def test_the_readme_names_every_extra():
     assert sorted(named) == sorted(
         {*metadata("tfx-largebatch").get_all("Provides-Extra")} - {"dev"}
     )
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_template(seen):
+    folder = ROOT / "components" / "normalization_validator" / "templates"
+    assert seen["templates"] == sorted(each.name for each in folder.iterdir()) != []
 
 
 @pytest.mark.slow

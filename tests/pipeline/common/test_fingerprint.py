@@ -72,15 +72,17 @@ def test_an_edit_anywhere_behind_a_function_is_seen_by_its_node(sources, write, 
     assert (trainer_code(config) != trainer) == (file in TRAINER)
 
 
-def test_an_edit_of_our_own_package_counts(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["loaded_by_name.py", "templates/page.html.jinja"])
+def test_an_edit_of_our_own_package_counts(tmp_path, monkeypatch, name):
     package = tmp_path / "fingered_package"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "loaded_by_name.py").write_text("VALUE = 1\n")
+    (package / name).parent.mkdir(exist_ok=True)
+    (package / name).write_text("VALUE = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
     before = fingerprint(["fingered_package"])
-    (package / "loaded_by_name.py").write_text("VALUE = 2\n")
+    (package / name).write_text("VALUE = 2\n")
     assert fingerprint(["fingered_package"]) != before
 
 
