@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
+tft = pytest.importorskip("tensorflow_transform")
 
-from transform.analyzers.statistic import EXTREMES  # noqa: E402
+from transform.analyzers.statistic import Statistic  # noqa: E402
 from transform.block import Block, IdCount  # noqa: E402
 from transform.encode.encoder import Encoder, Inputs, Members  # noqa: E402
 from transform.encode.table import ENCODERS  # noqa: E402
@@ -52,19 +53,34 @@ def _lengths(inputs: Inputs, members: Members) -> list[Block]:
     ]
 
 
+class _Span(NamedTuple):
+    """Statistic that no other scaler has."""
+
+    low: Any
+    span: Any
+
+
+def _analyze(x: Any, statistics: Any) -> _Span:
+    present = tf.where(tf.math.is_nan(x), tf.constant(np.inf, tf.float64), x)
+    low = -tft.max(-present, reduce_instance_dims=False)
+    return _Span(low, statistics.maximum - statistics.minimum)
+
+
+SPAN = Statistic("span", analyze=_analyze)
+
+
 def _halved(columns: ToScale) -> Any:
-    fitted = columns.statistics
-    span = fitted.maximum - fitted.minimum
-    return linear(columns.x, fitted.minimum, span, fitted.varies) / 2.0
+    found = columns.learned[SPAN.name]
+    return linear(columns.x, found.low, found.span, columns.statistics.varies) / 2.0
 
 
 LENGTH = Encoder(name="length", takes={"string": ""}, reads="texts", apply=_lengths)
 HALVED = Scaler(
     name="halved",
     apply=_halved,
-    requires=(EXTREMES,),
-    explain=lambda group, fitted: {"max": fitted.statistics.maximum},  # type: ignore[union-attr]
-    validation_rule=ValidationRule("min_max"),
+    requires=(SPAN,),
+    explain=lambda group, fitted: {"span": fitted.values[SPAN.name]["span"]},
+    validation_rule=ValidationRule("halved", {"max": (None, 0.5)}),
 )
 
 
@@ -116,7 +132,7 @@ def test_it_is_explained(result: Any) -> None:
 
     told = {chain.column: list(map(step_text, chain.steps)) for chain in column_chains(result.uri)}
     assert told["word"] == ["encode length: longest 4, ids 6"]
-    assert told["fare"] == ["impute mean: 4.2", "scale halved: max 9"]
+    assert told["fare"] == ["impute mean: 4.2", "scale halved: span 8"]
     assert column_cautions(result.uri) == []
 
 
@@ -142,10 +158,16 @@ def test_the_validator_knows_what_to_expect(result: Any) -> None:
         return [found.column for found in find_violations({"train": columns}, accepted)]
 
     assert violated() == []
-    assert violated(min_max={"high": 0.4}) == ["fare"]
+    strict = {"max": (None, 0.4)}
+    columns = tuple(
+        each.model_copy(update={"bounds": strict}) if each.name == "fare" else each
+        for each in columns
+    )
+    assert violated() == ["fare"]
+    assert violated(bounds={"tolerance": 0.2}) == violated(bounds=None) == []
     ids = [each for each in columns if each.is_id]
     assert [each.name for each in ids] == ["word"]
-    assert violated(ids_in_range=True) == []
+    assert violated(bounds=None, ids_in_range=True) == []
 
 
 def test_every_encoder_of_the_spec_has_a_record() -> None:

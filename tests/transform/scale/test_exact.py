@@ -46,13 +46,14 @@ INTS = frozenset({"int64", "int64_ends"})
 CHAINS: dict[str, dict[str, Any]] = {
     f"{scale}, {impute}": {"scale": scale, "impute": impute}
     for scale, impute in itertools.product(
-        ["z_score", "min_max", "robust", "gaussian", "log1p", "none"],
+        ["z_score", "min_max", "max_abs", "robust", "gaussian", "log1p", "asinh", "none"],
         ["mean", "median", "most_frequent", {"constant": 2.0}],
     )
 }
 CHAINS |= {
     "z_score, clipped": {"scale": "z_score", "clip": {"min": -1.0, "max": 3.0}},
     "min_max, clipped": {"scale": "min_max", "clip": {"quantiles": [0.1, 0.8]}},
+    "max_abs, clipped": {"scale": "max_abs", "clip": {"quantiles": [0.1, 0.8]}},
     "robust, clipped": {"scale": "robust", "clip": {"quantiles": [0.05, 0.95]}},
     "gaussian, clipped": {"scale": "gaussian", "clip": {"quantiles": [0.05, 0.95]}},
     "none, clipped": {
@@ -119,8 +120,12 @@ def _expected(x: np.ndarray, group: Group, i: int, order: Any, filling: float) -
         return y
     if group.scale == "log1p":
         return np.sign(y) * np.log1p(np.abs(y))
+    if group.scale == "asinh":
+        return np.arcsinh(y)
     if present.size == 0 or present.min() == present.max():
         return np.zeros_like(y)
+    if group.scale == "max_abs":
+        return y / np.abs(present).max()
     if group.scale == "z_score":
         exact = present.astype(np.longdouble)
         deviation = np.sqrt(np.mean((exact - exact.mean()) ** 2))

@@ -14,6 +14,7 @@ tf = pytest.importorskip("tensorflow")
 
 from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
+from transform.scale.table import NAMES  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
 from transform.steps.numbers import scaled  # noqa: E402
 
@@ -29,9 +30,9 @@ COLUMNS = {
     "plain": RNG.normal(5.0, 2.0, ROWS),
 }
 KINDS: dict[str, Any] = {
-    **{k: k for k in ("z_score", "min_max", "robust", "gaussian", "log1p", "asinh", "none")},
+    **{k: k for k in NAMES},
     "chain": ["log1p", "z_score"],
-    "long_chain": ["asinh", "min_max"],
+    "long_chain": ["asinh", "max_abs"],
     "by_key": {"z_score": {"by": "key"}},
 }
 
@@ -61,7 +62,7 @@ def test_every_result_is_finite(analyze: Any, kind: str, impute: str) -> None:
 
 
 def test_clipped_by_quantiles_too(analyze: Any) -> None:
-    for kind in ("min_max", "robust", "gaussian"):
+    for kind in ("min_max", "max_abs", "robust", "gaussian"):
         option = {"scale": kind, "clip": {"quantiles": [0.1, 0.9]}}
         assert np.isfinite(_scaled(analyze, option)).all()
 

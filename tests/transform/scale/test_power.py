@@ -114,49 +114,6 @@ def test_hard_columns_give_numbers(at_once: None) -> None:
         assert y.std() == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.slow
-def test_on_beam_and_in_the_exported_graph(run_transform: Any) -> None:
-    """One run beside other scalers: Beam's output, the graph's, NumPy's and the explanation."""
-    from transform import column_chains
-
-    rng = np.random.default_rng(5)
-    skewed = [None if rng.random() < 0.1 else float(v) for v in rng.lognormal(0.0, 1.0, 300)]
-    columns = {
-        "skewed": skewed,
-        "both": (rng.gamma(1.5, 4.0, 300) - 3.0).tolist(),
-        "same": [4.0] * 300,
-        "plain": rng.normal(size=300).tolist(),
-    }
-    groups = [
-        {"name": "p", "columns": ["skewed", "both", "same"], "scale": "power"},
-        {"name": "z", "columns": ["plain"], "scale": "z_score"},
-    ]
-    result = run_transform({"groups": groups}, columns)
-    chains = {chain.column: chain for chain in column_chains(result.uri)}
-    layer = result.output.transform_features_layer()
-    served = layer(result.raw())
-    for name in ("skewed", "both"):
-        x = np.array([np.nan if v is None else np.float32(v) for v in columns[name]], np.float64)
-        scale = chains[name].steps[-1]
-        numbers = scale.numbers
-        assert scale.kind == "power"
-        present = x[~np.isnan(x)]
-        expected = PowerTransformer().fit(present[:, None]).lambdas_[0]
-        assert numbers["power"] == pytest.approx(expected, abs=0.021)
-        y = yeojohnson(np.where(np.isnan(x), present.mean(), x), numbers["power"])
-        of_present = y[~np.isnan(x)]
-        y = (y - of_present.mean()) / of_present.std()
-        np.testing.assert_allclose(result.column(name), y, rtol=1e-6, atol=1e-6)
-        mean = yeojohnson(present, numbers["power"]).mean()
-        assert numbers["mean"] == pytest.approx(mean, abs=1e-9)
-        (column,) = (c for c in result.layout.columns if c.name == name)
-        graph = served[column.output].numpy()[:, column.position]
-        np.testing.assert_allclose(graph, result.column(name), rtol=1e-6, atol=1e-6)
-        assert column.validation_rule == "z_score"
-    assert (result.column("same") == 0.0).all()
-    assert chains["same"].steps[-1].numbers == {"note": "constant (4): 0 everywhere"}
-
-
 def test_learned_bounds_do_not_go_with_it() -> None:
     from transform.spec.group import Group
 
