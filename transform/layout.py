@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 PACKED_FLOAT = "packed_float"
 PACKED_INT = "packed_int"
@@ -38,7 +38,7 @@ ASSET = "feature_layout"
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Column(_Model):
@@ -64,8 +64,12 @@ class Column(_Model):
     extra_ids: int = 0
     entry_of: str | None = None
     entry: int | None = None
-    validation_rule: str | None = Field(default=None, alias="judged_as")
-    bounds: dict[str, tuple[float | None, float | None]] | None = None
+    validation_rule: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("judged_as", "validation_rule"),
+        serialization_alias="judged_as",
+    )
+    bounds: Mapping[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
 
 

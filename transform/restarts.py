@@ -2,7 +2,7 @@
 
 A step that applies a graph keeps it in the worker's process, and TFT asserts that it is never asked
 for another folder's (`_RunMetaGraphDoFn.process`, in 1.16 and 1.21). The second attempt writes the
-graph anew, into another folder: a busy machine on which Flink lost sight of a TaskManager ended in
+graph again, into another folder: a busy machine on which Flink lost sight of a TaskManager ended in
 "AssertionError".
 """
 

@@ -108,7 +108,7 @@ class Executor(BaseBeamExecutor):
                 f"The transformed examples are not normalised. {summary(violations)}\n"
                 f"Report: {where}\n"
                 "Fix the columns in the Transform, or the limits; with on_failure: warn the "
-                "pipeline goes on."
+                "pipeline continues."
             )
         if violations:
             where = os.path.join(report_artifact.uri, artifacts.REPORT_HTML)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from components.normalization_validator.limits import NormalizationLimits
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Histogram(_Frozen):
@@ -87,8 +87,12 @@ class ColumnStatistics(_Frozen):
     constant: bool
     histogram: Histogram | None
     shift: Shift | None = None
-    validation_rule: str | None = Field(default=None, alias="judged_as")
-    bounds: dict[str, tuple[float | None, float | None]] | None = None
+    validation_rule: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("judged_as", "validation_rule"),
+        serialization_alias="judged_as",
+    )
+    bounds: Mapping[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
 
     @property

@@ -134,7 +134,7 @@ def mean_shift(column: ColumnStatistics, train: ColumnStatistics) -> float | Non
     """(mean - train mean) / train std.
 
     Where train is constant, its standard deviation is no unit: the split's own is taken, and where
-    that is 0 too, equal means are no shift, and no number tells how far others are: None.
+    that is 0 too, equal means are no shift, and other means have no distance: None.
     """
     if column.mean is None or train.mean is None or column.std is None or train.std is None:
         return None

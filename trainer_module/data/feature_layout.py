@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 FORMAT = "tfx-largebatch/feature_layout"
 VERSION = 1
@@ -15,7 +16,7 @@ ASSET = "feature_layout"
 
 class _Record(BaseModel):
     # A later writer may say more than this reader knows; what it says must have the right type.
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class Column(_Record):
@@ -50,8 +51,12 @@ class Column(_Record):
     extra_ids: int = 0
     entry_of: str | None = None
     entry: int | None = None
-    validation_rule: str | None = Field(default=None, alias="judged_as")
-    bounds: dict[str, tuple[float | None, float | None]] | None = None
+    validation_rule: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("judged_as", "validation_rule"),
+        serialization_alias="judged_as",
+    )
+    bounds: Mapping[str, tuple[float | None, float | None]] | None = None
     is_aspect: bool = False
 
     @property

@@ -40,7 +40,7 @@ _TOO_CLOSE = 1e-7  # a deviation below this share of the largest |psi|: rounding
 class Powers(NamedTuple):
     """Of the values that are not missing; float64 `[n]` each."""
 
-    power: tf.Tensor  # 1, psi is x, where nothing tells it
+    power: tf.Tensor  # 1 (psi is x) where no power is likelier
     mean: tf.Tensor  # of psi
     variance: tf.Tensor  # of psi, biased
 
@@ -82,9 +82,9 @@ def fitted_powers(x: tf.Tensor, statistics: FittedStatistics) -> Powers:
     reach = tf.where(tf.math.is_finite(reach), reach, tf.zeros_like(reach))
     ends = yeo_johnson(reach[:, tf.newaxis, :], tf.constant(GRID[:, np.newaxis]))
     likelihood = _likelihood(variance[:-1], tf.reduce_max(tf.abs(ends), axis=0), found.mean[-1])
-    tells = tf.reduce_any(tf.math.is_finite(likelihood), axis=0)
+    known = tf.reduce_any(tf.math.is_finite(likelihood), axis=0)
     best = tf.argmax(likelihood, axis=0, output_type=tf.int32)
-    best = tf.where(tf.logical_and(tells, statistics.varies), best, _ITSELF)
+    best = tf.where(tf.logical_and(known, statistics.varies), best, _ITSELF)
     at = tf.stack([best, tf.range(n)], axis=1)
     itself = tf.equal(best, _ITSELF)  # x: its own moments, without a logarithm and back
     return Powers(
@@ -146,7 +146,7 @@ def _likelihood(variance: tf.Tensor, largest: tf.Tensor, logs: tf.Tensor) -> tf.
     """float64 `[powers, n]`; -inf where a power takes values for equal, or beyond `LARGEST`."""
     deviation = tf.sqrt(variance)
     # psi stops at LARGEST / exponent: all that is farther out would be one value.
-    tells = tf.logical_and(deviation > _TOO_CLOSE * largest, largest < LARGEST / 8.0)
-    safe = tf.where(tells, deviation, tf.ones_like(deviation))
+    usable = tf.logical_and(deviation > _TOO_CLOSE * largest, largest < LARGEST / 8.0)
+    safe = tf.where(usable, deviation, tf.ones_like(deviation))
     value = -tf.math.log(safe) + (GRID[:, np.newaxis] - 1.0) * logs
-    return tf.where(tells, value, tf.fill(tf.shape(value), np.float64(-np.inf)))
+    return tf.where(usable, value, tf.fill(tf.shape(value), np.float64(-np.inf)))

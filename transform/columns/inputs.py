@@ -169,8 +169,8 @@ def _stack(
         elif storage == "dense":
             blocks.append(convert(tf.concat(tensors, axis=1)))
         else:
-            told = [called.get(name, name) for name in members]
-            blocks.append(_densify(tensors, told, rows, convert, default))
+            described = [called.get(name, name) for name in members]
+            blocks.append(_densify(tensors, described, rows, convert, default))
         order += members
     stacked = blocks[0] if len(blocks) == 1 else tf.concat(blocks, axis=1)
     if order != list(names):

@@ -18,10 +18,10 @@ from transform.encode.bucketize import BOUNDARIES
 from transform.layout import FeatureLayout
 from transform.scale.table import SCALERS
 
-UNREAD = 0.01  # share of dates from which on it is told
-STEPS = 64  # a float column with fewer steps of float32 between its ends is told
-WHOLE = 1.0  # a constant float column is told where float32 knows no more than whole numbers
-ONE_BUCKET = 0.5  # share of equal boundaries from which on it is told
+UNREAD = 0.01  # share of unread dates from which a caution is written
+STEPS = 64  # a float column with fewer steps of float32 between its ends gets one
+WHOLE = 1.0  # a constant float column gets one where float32 holds whole numbers alone
+ONE_BUCKET = 0.5  # share of equal boundaries from which a caution is written
 
 
 def column_cautions(uri: str) -> list[str]:

@@ -77,7 +77,7 @@ def _columns(
     order: Mapping[str, OutputColumn],
     output: str | None,
 ) -> dict[str, Column]:
-    """The layout's entries; `output` None: every column is an output of its own."""
+    """The layout's entries; `output` None: each column is a separate output."""
     named: dict[str, _Named] = {}
     for block in blocks:
         entries = block.entries or (None,) * len(block.names)

@@ -1,4 +1,4 @@
-"""scale: [log1p, z_score]. A scaler of a function's values, as a scaler of its own.
+"""scale: [log1p, z_score]. A scaler of a function's values, as a separate scaler.
 
 The function is applied before anything is learned (steps/numbers.py): what is left is the scaler.
 """

@@ -37,6 +37,8 @@ class ScaledGroup(Protocol):
     @property
     def name(self) -> str: ...  # noqa: D102
     @property
+    def kind(self) -> str: ...  # noqa: D102
+    @property
     def scale(self) -> Any: ...  # noqa: D102
     @property
     def by(self) -> str | None: ...  # noqa: D102
@@ -84,9 +86,7 @@ class ValidationRule:
     """
 
     name: str
-    bounds: Mapping[Literal["mean", "std", "min", "max"], tuple[float | None, float | None]] = (
-        field(default_factory=dict)
-    )
+    bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
 
 
 def nothing_to_explain(group: ScaledGroup, fitted: FittedColumn) -> dict[str, Any]:

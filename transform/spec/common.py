@@ -27,7 +27,7 @@ def _name_or_options(value: Any) -> str:
 
 
 # For a union of Tag("name"), a word, and Tag("options"), a mapping: a mistake in one of them is
-# not told as a mistake in the other as well.
+# reported once, not for the other one too.
 NameOrOptions = Discriminator(_name_or_options)
 
 Names = Annotated[tuple[str, ...], BeforeValidator(as_list)]

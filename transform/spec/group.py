@@ -173,6 +173,6 @@ class Group(Model):
     def explicit(self) -> tuple[str, ...]:
         """Columns given by name, neither as `others` nor by what may be a glob.
 
-        Only the data tells whether `v[0]` is a column's name: `select.resolve`.
+        Whether `v[0]` is a column's name depends on the data: `select.resolve`.
         """
         return tuple(c for c in self.columns if not is_glob(c) and c != OTHERS)

@@ -22,7 +22,7 @@ from transform.block import Block, take_columns
 from transform.columns.grouped import INDICATOR_SUFFIX, ResolvedGroup
 from transform.columns.inputs import DenseColumns
 from transform.scale.pointwise import FUNCTIONS
-from transform.scale.scaler import ToScale
+from transform.scale.scaler import ScaledGroup, ToScale
 from transform.scale.table import SCALERS
 from transform.spec.group import Group
 from transform.steps.impute import FILLING, clip, fill_values, limit
@@ -111,7 +111,7 @@ def _learned(
     return found
 
 
-def _members(statistic: Statistic, owners: Sequence[Group]) -> list[int]:
+def _members(statistic: Statistic, owners: Sequence[ScaledGroup]) -> list[int]:
     """Return the places of the columns that require a statistic."""
     return [i for i, each in enumerate(owners) if statistic in SCALERS[each.kind].requires]
 

@@ -122,22 +122,6 @@ def test_a_vocabulary_of_values_that_are_frequent_enough(result: Any, assets: An
     assert _size(result, "often") == len(kept) + 2
 
 
-def test_a_given_vocabulary_keeps_its_order(result: Any, assets: Any) -> None:
-    """Ids by place in the list; "a" is none of it; missing comes last; nothing is learned."""
-    ids = result.column("listed")
-    unseen = {int(id) for value, id in zip(COMPANY, ids, strict=True) if value == "a"}
-    assert len(unseen) == 1
-    assert unseen < {3, 4}
-    places = {"b": 0, "c": 2, None: 5, "": 5, "a": unseen.pop()}
-    assert ids.tolist() == [places[value] for value in COMPANY]
-    assert _size(result, "listed") == 3 + 2 + 1
-    ints = {17031320100: 0, 17031081500: 2, None: 3}
-    assert result.column("listed ints").tolist() == [ints[value] for value in TRACT]
-    assert not {"listed", "listed_ints"} & set(assets(result))
-    served = result.output.transform_raw_features(result.raw())["packed_int"].numpy()
-    np.testing.assert_array_equal(served, result.written["packed_int"])
-
-
 def test_a_long_given_vocabulary() -> None:
     """Reference: a dict."""
     values = [f"value {i}" for i in range(20_000)]
@@ -166,15 +150,6 @@ def test_unseen_values_get_an_out_of_vocabulary_id(result: Any) -> None:
     assert ((ids >= 2) & (ids < 5)).all()
 
 
-def test_integer_ids_are_the_values(result: Any) -> None:
-    hours = np.asarray(HOUR)
-    expected = np.where((hours >= 0) & (hours < 24), hours, 24)
-    np.testing.assert_array_equal(result.column("hour"), expected)
-    assert _size(result, "hour") == 24 + 2
-    expected = [8 + 1 if day is None else day for day in DAY]
-    np.testing.assert_array_equal(result.column("day"), expected)
-
-
 @pytest.mark.parametrize(
     ("name", "values", "buckets"),
     [("latitude", LATITUDE, 10), ("skewed", SKEWED, 10), ("skewed_5", SKEWED, 5)],
@@ -195,17 +170,6 @@ def test_buckets_are_quantiles(result: Any, name: str, values: list[Any], bucket
     assert (np.diff(ids[~missing][order]) >= 0).all()
 
 
-def test_hash_ids_depend_on_the_value_alone(result: Any) -> None:
-    for name, values, buckets in (("street", COMPANY, 50), ("zip code", TRACT, 7)):
-        ids = result.column(name)
-        assert _size(result, name) == buckets + 1
-        of: dict[Any, set[int]] = {}
-        for value, id in zip(values, ids.tolist(), strict=True):
-            of.setdefault(value or None, set()).add(id)
-        assert of.pop(None) == {buckets}
-        assert all(len(found) == 1 and max(found) < buckets for found in of.values())
-
-
 def test_columns_are_packed_in_the_order_of_the_spec(result: Any) -> None:
     assert result.layout.names("packed_float") == ["fare"]
     assert result.layout.names("packed_int") == [
@@ -213,22 +177,6 @@ def test_columns_are_packed_in_the_order_of_the_spec(result: Any) -> None:
         *("never_number", "street", "often", "listed", "listed ints", "zip code"),
     ]
     assert [c.name for c in result.layout.columns][3:6] == ["never", "fare", "day"]
-
-
-def test_ids_stay_below_the_size_in_the_layout(result: Any) -> None:
-    for column in result.layout.columns:
-        if column.output == "packed_int":
-            ids = result.column(column.name)
-            assert ids.min() >= 0
-            assert ids.max() < column.vocabulary_size
-
-
-def test_written_equals_transformed_raw_features(result: Any, unpacked: Any) -> None:
-    for run in (result, unpacked):
-        again = run.output.transform_raw_features(run.raw())
-        assert set(again) == set(run.written)
-        for name, tensor in again.items():
-            assert tensor.numpy().tobytes() == run.written[name].tobytes(), name
 
 
 def test_unpacked_has_the_same_values_under_the_columns_names(result: Any, unpacked: Any) -> None:
