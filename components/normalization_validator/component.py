@@ -77,7 +77,7 @@ class NormalizationValidator(BaseBeamComponent):
         if on_failure not in ON_FAILURE:
             raise ValueError(
                 f'NormalizationValidator: on_failure={on_failure!r} is unknown: use "fail" (the '
-                'pipeline stops) or "warn" (the artifact is not blessed and the pipeline continues).'
+                'pipeline stops) or "warn" (the artifact is not blessed; the pipeline continues).'
             )
         spec = NormalizationValidatorSpec(
             **{

@@ -169,7 +169,7 @@ def check_encoder_contract(name: str, result: Any, lines: Lines) -> None:
         word = result.written["packed_missing"][:, bit // 32]
         np.testing.assert_array_equal(word >> (bit % 32) & 1, missing, column.name)
         assert column.is_aspect == (encoder.is_aspect or column.kind == "missing_indicator")
-        if column.is_id:
+        if column.vocabulary_size is not None:
             assert found.min() >= 0
             assert found.max() < column.vocabulary_size
             of_missing, of_present = set(found[missing]), set(found[~missing])
