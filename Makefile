@@ -20,7 +20,7 @@ export PYTHON
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-fast test-flink test-gpu test-distributed test-cluster test-image test-1.21 flink flink-status flink-stop golden lint docs bench lock clean
 
-help:  ## this list
+help:  ## list these commands
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
 setup:  ## sync .venv with the lock file (under 1 s if it is up to date)
@@ -61,7 +61,7 @@ flink: setup  ## start a Flink cluster on this machine, for beam.engine=flink
 flink-status: setup  ## its processes, slots and jobs
 	@$(BIN)/python -m pipeline flink status $(ARGS)
 
-flink-stop: setup  ## end it
+flink-stop: setup  ## stop it
 	@$(BIN)/python -m pipeline flink stop $(ARGS)
 
 golden: setup  ## rewrite the golden files of compiled pipelines; review the change

@@ -1,6 +1,6 @@
 """Runs the benchmarks and prints one table: `make bench`, `make bench ARGS="step_time --quick"`.
 
-A benchmark has options of its own, which it takes when it is the only one:
+Options of one benchmark (only if it runs alone):
 `make bench ARGS="step_time --models lstm,gru"`.
 """
 
@@ -16,7 +16,7 @@ from benchmarks._result import RESULTS, load_all
 
 
 def main() -> int:
-    """Runs each program in a process of its own; returns how many failed."""
+    """Runs each program in a separate process; returns how many failed."""
     names = sorted(path.stem for path in PROGRAMS.glob("[!_]*.py"))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")

@@ -62,7 +62,7 @@ def rounds_of_processes(
     """Returns what `measure` finds in so many processes, one after another.
 
     A process may be slow at the same operations for seconds on end, or one of its contenders faster
-    than its twin: more rounds in it would not tell.
+    than its twin: more rounds in it would not show that.
     """
     found: dict[str, list[float]] = {}
     for _ in range(processes):

@@ -10,7 +10,7 @@ import pandas as pd
 
 from benchmarks._tables import Kind
 
-FREE_TEXT = 0.5  # of the rows hold texts of their own: names, which no model takes
+FREE_TEXT = 0.5  # of the rows hold different texts: names, which no model takes
 _CATEGORIES = 255  # that HistGradientBoosting takes as such
 
 

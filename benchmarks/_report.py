@@ -34,7 +34,7 @@ A line is as old as its file in `benchmarks/results`, which may be older than th
 ```sh
 make bench                          # everything; writes these pages
 make bench ARGS="step_time"         # one benchmark
-make bench ARGS="step_time --models lstm,gru"   # with options of its own:
+make bench ARGS="step_time --models lstm,gru"   # with its options:
 .venv/bin/python benchmarks/step_time.py --help
 ```
 """
@@ -69,7 +69,7 @@ def parser(program: str, *, rounds: int, processes: int | None = None) -> argpar
 def publish(
     program: str, rows: Sequence[Row], *, quick: bool, notes: dict[str, str] | None = None
 ) -> None:
-    """Prints the rows, keeps them and writes the pages anew; with `quick` it only prints.
+    """Prints the rows, keeps them and writes the pages; with `quick` it only prints.
 
     Args:
         program: The benchmark's `__file__`.

@@ -105,7 +105,7 @@ class Result:
     def save(self, folder: Path = RESULTS) -> Path:
         """Writes the result; rows that were not measured this time stay as they are.
 
-        A note on a row that was measured anew goes with what it was on. Rows of other versions do
+        A note on a row that was measured again is dropped. Rows of other versions do
         not stay; those of another machine are another table.
         """
         rows = {(row.what, row.baseline_name): row for row in self.rows}
@@ -115,8 +115,8 @@ class Result:
             before = load(path)
             if before.machine == self.machine:
                 kept = {(row.what, row.baseline_name): row for row in before.rows}
-                anew = {row.what for row in self.rows}
-                notes = {k: v for k, v in before.notes.items() if k not in anew} | notes
+                replaced = {row.what for row in self.rows}
+                notes = {k: v for k, v in before.notes.items() if k not in replaced} | notes
                 rows = {**kept, **rows}
         whole = dataclasses.replace(self, rows=tuple(rows.values()), notes=notes)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ class Table(NamedTuple):
         read: Returns it; an index column of the file is still in it, under an empty name.
         label: The column to predict.
         kind: Of the label.
-        dates: Columns that other models than ours need to be told are dates.
+        dates: Columns that other models than ours need to know as dates.
     """
 
     read: Callable[[], pd.DataFrame]

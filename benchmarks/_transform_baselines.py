@@ -15,7 +15,7 @@ QUANTILE_EPSILON = 0.001  # the error of ours
 def one_call_per_column(
     inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Each column through the same TFT call, an output of its own."""
+    """Each column through the same TFT call, with its own output."""
     scale = _SCALES[custom_config["scale"]]
     return {name: scale(_fill_in_missing(column)) for name, column in inputs.items()}
 

@@ -24,7 +24,7 @@ def names(columns: int) -> list[str]:
 def numbers(
     rows: int, columns: int, *, optional: bool = False, holes: float = 0.0, copies: int = 1
 ) -> str:
-    """Float columns, normal, each with a mean and a spread of its own.
+    """Float columns, normal, each with its own mean and spread.
 
     Args:
         rows: In one file.

@@ -116,7 +116,7 @@ def race(
 def contender(
     data: TransformedData, summary: DataSummary, folder: Path, *, evaluated: bool, kept: bool
 ) -> Contender:
-    """Trains one model on and on; each run is a `fit` of its own with folders of its own."""
+    """Trains one model repeatedly; each run is a separate `fit` with separate folders."""
     keras.utils.set_random_seed(CONFIG.seed)
     model: Any = default_model(model_context(CONFIG, data, summary))
     loss = weighted_loss("binary_crossentropy")

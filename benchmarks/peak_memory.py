@@ -3,7 +3,7 @@
 What is counted is resident memory above that of the process right before the step: TensorFlow,
 weights, optimizer slots and the 512 rows are there already, and so is what tracing and a first step
 on a single row leave behind. What remains are activations, gradients and their sums. Each step is
-taken in a process of its own (the kernel's high-water mark, `VmHWM`, is that of a process), and
+taken in a separate process (the kernel's high-water mark, `VmHWM`, is that of a process), and
 both have to arrive at the same loss and the same weights.
 """
 

@@ -2,7 +2,7 @@
 
 The template (`tfx template copy --model taxi`, every node switched on as its comments say) and our
 example run on the same CSV (15,002 rows) with the same number of optimizer steps (1,000 of 40
-rows), each in a process of its own, with Beam's FnApiRunner in memory, one after the other.
+rows), each in a separate process, with Beam's FnApiRunner in memory, one after the other.
 
 Ours has two nodes more (ExampleValidator, NormalizationValidator) and also evaluates by slice.
 The template runs on Keras 2 (`TF_USE_LEGACY_KERAS=1`), the only one that it works with.

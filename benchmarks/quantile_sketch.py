@@ -1,7 +1,7 @@
 """Memory of the quantile sketch: robust and gaussian columns, learned bounds, against tfx_bsl's.
 
 Both sketches have the same bound, 0.1 % of the rows for up to 2^32 of them, and get the same normal
-values, 1,000 rows at a time, each in a process of its own; tfx_bsl's is the one behind
+values, 1,000 rows at a time, each in a separate process; tfx_bsl's is the one behind
 `tft.quantiles`. What is counted is resident memory above that before the first row (`VmHWM`), the
 seconds that adding the rows and asking for 1,001 quantiles take, and the bytes that go to another
 worker, before compression. The ranks of the first column's quantiles have to be within the bound.

@@ -1,12 +1,12 @@
-"""Peak memory of a device: a model in two stages, and activations that are made anew.
+"""Peak memory of a device: a model in two stages, and recomputed activations.
 
-**Two stages.** Each device is a process of its own here, so that its memory is that of the process:
+**Two stages.** Each device is a separate process here, so that its memory is that of the process:
 a wide MLP whose weights, with Adam's slots and the sums of gradients, are most of what it takes, in
 one piece on one device, and in two stages on two. The device that takes more counts. As many
 micro-batches are under way as there are stages, so that activations take what they take in one
 piece; what is halved is all that goes with the weights.
 
-**Made anew.** Transformer blocks in one process, with `recompute` of each block and without. What
+**Recomputed.** Transformer blocks in one process, with `recompute` of each block and without. What
 counts is resident memory above that right before the step, as for peak_memory; the time is that of
 the same step, which has one more forward pass.
 
@@ -61,7 +61,7 @@ def main() -> None:
     arguments = _report.parser(__file__, rounds=3).parse_args()
     rounds = 1 if arguments.quick else arguments.runs
     staged = rounds_of(rounds, on_devices, {"stages": 2, "whole": 1})
-    anew = rounds_of(rounds, in_one_process, {"anew": True, "kept": False})
+    recomputed = rounds_of(rounds, in_one_process, {"recomputed": True, "kept": False})
     rows = [
         Row(
             what="wide MLP in two stages, a device's memory",
@@ -72,18 +72,18 @@ def main() -> None:
             limit=Limit(0.75),
         ),
         Row(
-            what="transformer blocks made anew, memory of a step",
+            what="transformer blocks recomputed, memory of a step",
             baseline_name="activations kept",
-            ours=[step.bytes for step in anew["anew"]],
-            baseline=[step.bytes for step in anew["kept"]],
+            ours=[step.bytes for step in recomputed["recomputed"]],
+            baseline=[step.bytes for step in recomputed["kept"]],
             unit="B",
             limit=Limit(0.4),
         ),
         Row(
-            what="transformer blocks made anew, time of a step",
+            what="transformer blocks recomputed, time of a step",
             baseline_name="activations kept",
-            ours=[step.seconds for step in anew["anew"]],
-            baseline=[step.seconds for step in anew["kept"]],
+            ours=[step.seconds for step in recomputed["recomputed"]],
+            baseline=[step.seconds for step in recomputed["kept"]],
         ),
     ]
     _report.publish(__file__, rows, quick=arguments.quick)
@@ -138,7 +138,7 @@ def on_devices(stages: int) -> Step:
             server.wait()
 
 
-def in_one_process(anew: bool) -> Step:
+def in_one_process(recomputed: bool) -> Step:
     """Takes steps on a model of equal blocks, and asks for the peak above what there was before."""
     import keras
     import numpy as np
@@ -155,7 +155,7 @@ def in_one_process(anew: bool) -> Step:
         y = middle = layers.LayerNormalization()(layers.Add()([start, y]))
         y = layers.Dense(COLUMNS)(layers.Dense(4 * COLUMNS, activation="gelu")(y))
         block = keras.Model(start, layers.LayerNormalization()(layers.Add()([middle, y])))
-        x = (recompute(block) if anew else block)(x)
+        x = (recompute(block) if recomputed else block)(x)
     model = keras.Model(tokens, layers.Dense(1)(layers.GlobalAveragePooling1D()(x)))
     step = TrainStep(model, keras.optimizers.Adam(1e-4), "mse", micro_batch_size=MICRO)
     random = np.random.default_rng(0)

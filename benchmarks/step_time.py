@@ -8,7 +8,7 @@ Who does the same work in the same process, in turns:
 - **Full batch**: a hand-written `tf.function` that takes the rows of the window at once (if they
   fit into memory). At most 1.15 of its time is wanted where arithmetic decides: everywhere but with
   the small MLP, whose whole step takes less than a millisecond.
-- **Ours, one by one**: each micro-batch a pass of its own. By default ours takes up to four small
+- **Ours, one by one**: one pass per micro-batch. By default ours takes up to four small
   ones in one pass, and has up to two passes under way, while all of it holds less than 128 MiB; on
   a GPU up to 32 in one pass, while it holds less than 256 MiB.
 - **Accumulation by hand**: one `tf.function` that adds up the micro-batches' gradients in a loop of
@@ -39,7 +39,7 @@ much of it, which `threads_per_op` measures ("passes alone"). Absolute times dif
 row's two columns are always of one run).
 
 Each cell is measured in several processes, one after another: a process may be slow at the same
-operations for seconds on end, whoever takes them, and more rounds in it would not tell.
+operations for seconds on end, whoever takes them, and more rounds in it would not show that.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ The baseline is the better of the two, over all seeds: AUC for two classes, accu
 should be 0.98 of it or more), mean absolute error for numbers (1.1 of it or less). A round is a
 seed. What `init` writes was chosen while looking at the first seed's rows; the others are a check
 of that, though of the same tables. The time is that of `init` and `run` as a user starts them, each
-in a process of its own, once per table, in seconds of all processors: more than the clock shows
+in a separate process, once per table, in seconds of all processors: more than the clock shows
 where nothing else runs.
 """
 
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 
 
 def main() -> None:
-    """Runs all tables once per seed, each seed in a process of its own."""
+    """Runs all tables once per seed, each seed in a separate process."""
     parser = _report.parser(__file__, rounds=SEEDS)
     parser.add_argument("--tables", default=",".join(TABLES), help="comma-separated: %(default)s")
     parser.add_argument("--folder", type=Path, help="keeps what is made; default: a temporary one")
@@ -84,7 +84,7 @@ def main() -> None:
                 found[name] = found[name].more(new) if name in found else new
             # After each seed: all of them take an hour.
             rows = [row for name, each in found.items() for row in as_rows(name, each)]
-            notes = {name: told(name, each) for name, each in found.items()}
+            notes = {name: scores_of_all(name, each) for name, each in found.items()}
             notes["behind"] = behind(rows)
             _report.publish(__file__, rows, quick=arguments.quick, notes=notes)
 
@@ -218,7 +218,7 @@ def behind(rows: Sequence[Row]) -> str:
     return f"Behind: {', '.join(missed)}." if missed else "Nothing is behind."
 
 
-def told(name: str, found: Found) -> str:
+def scores_of_all(name: str, found: Found) -> str:
     """Returns a sentence with the scores of all models, over all seeds."""
     means = ", ".join(
         f"{model} {statistics.mean(values):.4g}" for model, values in found.scores.items()

@@ -2,12 +2,12 @@
 
 `TrainStep` has two passes of small micro-batches under way at once. By default each operation of
 each of them is also cut into a part per core, and the parts wait for one another; with one thread
-per operation each core has a pass of its own. TensorFlow takes this number for a whole process and
+per operation each core has its own pass. TensorFlow takes this number for a whole process and
 before it starts: the trainer's configuration has `intra_op_threads`, other programs have the
 variable `TF_NUM_INTRAOP_THREADS` in their environment. Micro-batches larger than 64 MiB pass one by
 one, and leave cores idle then: measure before you choose.
 
-The models and the input are those of `step_time`. Each contender has a process of its own, takes
+The models and the input are those of `step_time`. Each contender has its own process, takes
 its turns while the others wait, and has to move the weights like the others. Keras `fit` is at
 `steps_per_execution` 10 K, as it comes (the baseline of `step_time`) and with one thread as well.
 "Passes alone" are the gradients of our passes, two at once, of rows that lie in memory: nothing is

@@ -1,7 +1,7 @@
 """Does the time per column grow with the number of columns?
 
 z_score of 30 to 3,000 float columns x 5,000 rows in the Transform executor, without statistics,
-each run in a process of its own; seconds per column against those of the next smaller number of
+each run in a separate process; seconds per column against those of the next smaller number of
 columns. What the executor needs whatever it does (some seconds) is shared by more columns each
 time: the ratio would be 1 where only the columns counted, and above 1 where their number itself
 cost.

@@ -1,7 +1,7 @@
 """Peak memory of Transform as the rows grow: 1 and 5 million against 0.2 million.
 
 20 float columns (10 z_score, 5 robust, 5 gaussian) in the Transform executor without statistics,
-each run in a process of its own, whose high-water mark of resident memory (`VmHWM`) is compared:
+each run in a separate process, whose high-water mark of resident memory (`VmHWM`) is compared:
 with TensorFlow, Beam and TFX in it, as it counts on a worker. The rows are 0.1 million different
 ones in a file, and links to that file.
 """

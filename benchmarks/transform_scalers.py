@@ -1,7 +1,7 @@
 """Each scaler on 300 columns, against one TFT call per column.
 
 20,000 rows in the Transform executor with TFX's defaults (statistics and materialisation on), each
-run in a process of its own. The baselines:
+run in a separate process. The baselines:
 
 - min_max: `tft.scale_to_0_1`, which writes the same numbers.
 - robust: `tft.quantiles` with the same error of ranks (0.001), then `(x - median) / (q3 - q1)`: the

@@ -1,7 +1,7 @@
 """100 vocabularies, against one `tft.compute_and_apply_vocabulary` per column.
 
 String columns of up to 1,000 values each (Zipf's law) x 200,000 rows in the Transform executor,
-without statistics, each run in a process of its own. Both count with TFT's own vocabulary analyzer,
+without statistics, each run in a separate process. Both count with TFT's own vocabulary analyzer,
 one per column: ours differs in stacking the columns before and the ids after.
 """
 

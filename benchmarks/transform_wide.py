@@ -1,7 +1,7 @@
 """Normalising 300 float columns, against one TFT call per column and against reading and writing.
 
 All in the Transform executor of TFX, from gzip-compressed tf.Examples with a value in every row to
-gzip-compressed tf.Examples, each run in a process of its own (imports do not count). The two write
+gzip-compressed tf.Examples, each run in a separate process (imports do not count). The two write
 the same z-scores.
 
 - 20,000 rows with TFX's defaults (statistics and materialisation on), against

@@ -69,11 +69,11 @@ def main() -> None:
 
 def measured(name: str, workers: int, devices: int, steps: int) -> dict[str, Any]:
     """Returns what the chief measured."""
-    told: list[str] = []
+    printed: list[str] = []
 
     def keep(process: str, line: str) -> None:
         if process == "worker 0" and line.startswith(MARK):
-            told.append(line.removeprefix(MARK))
+            printed.append(line.removeprefix(MARK))
 
     launch(
         [sys.executable, str(PROGRAM), name, str(devices), str(steps)],
@@ -81,7 +81,7 @@ def measured(name: str, workers: int, devices: int, steps: int) -> dict[str, Any
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
         on_line=keep,
     )
-    return json.loads(told[-1])
+    return json.loads(printed[-1])
 
 
 if __name__ == "__main__":

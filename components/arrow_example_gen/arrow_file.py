@@ -53,7 +53,7 @@ class ArrowFile:
 
     @cached_property
     def metadata(self) -> _Metadata:
-        """The number of rows, which only the batches tell."""
+        """The number of rows, which only the batches have."""
         rows = sum(self._reader.get_batch(i).num_rows for i in range(self.num_row_groups))
         return _Metadata(self.schema_arrow.names, rows)
 

@@ -43,7 +43,7 @@ def is_list(kind: pa.DataType) -> bool:
 def kind_of(column: pa.DataType) -> Kind | None:
     """What tf.Example makes of a column, None where it cannot hold it.
 
-    A uint64 is an int here: whether its values fit only they tell.
+    A uint64 is an int here: only its values show whether they fit.
     """
     if is_list(column):
         column = column.value_type

@@ -26,7 +26,7 @@ _BEYOND_INT64 = 2**63
 
 
 class RowGroup(NamedTuple):
-    """A piece of the table that is read by itself."""
+    """A part of the table that is read separately."""
 
     file: str
     number: int
@@ -60,7 +60,7 @@ class ParquetTable:
 
 
 def open_table(files: Sequence[str], folders: str | Sequence[str]) -> ParquetTable:
-    """Reads the footers; and, where a footer does not tell the range of a uint64 column, that.
+    """Reads the footers; and the uint64 columns whose range no footer has.
 
     Args:
         files: paths, on any file system that Beam knows.
@@ -296,7 +296,7 @@ def _filled(group: Any) -> set[str]:
     for column in map(group.column, range(group.num_columns)):
         known = column.is_stats_set and column.statistics.has_null_count
         if not known or column.statistics.null_count < column.num_values:
-            # A name may have dots of its own; a nested value's path has its column's name first.
+            # A name may itself contain dots; a nested value's path has its column's name first.
             filled |= {column.path_in_schema, column.path_in_schema.partition(".")[0]}
     return filled
 

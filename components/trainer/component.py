@@ -1,7 +1,7 @@
 """The Trainer node of a pipeline: `trainer_module.run_fn` and its configuration, checked early.
 
-It is TFX's own Trainer and has no executor of its own: what it adds is that a wrong
-configuration is refused while the graph is built, and not once the node runs.
+It is TFX's Trainer with TFX's executor. It adds that a wrong configuration is rejected while the
+graph is built, not when the node runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def create_trainer(
             fields (`optimizer.learning_rate`), whose places they take.
         code: fingerprint of the code behind `run_fn` and `config.model_fn`. TFX's cache does not
             see the code of functions named by a dotted path: a changed fingerprint makes it
-            train anew.
+            train again.
         baselines: a split: also write what a constant and a linear model reach on its rows, as
             `baselines.json` of `model_run`.
 

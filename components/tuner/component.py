@@ -1,7 +1,7 @@
 """The Tuner node of a pipeline: `trainer_module.tuner_fn` and its configuration, checked early.
 
-It is TFX's own Tuner and has no executor of its own: what it adds is that a wrong configuration is
-refused while the graph is built, and not once the node runs.
+It is TFX's Tuner with TFX's executor. It adds that a wrong configuration is rejected while the
+graph is built, not when the node runs.
 """
 
 from __future__ import annotations

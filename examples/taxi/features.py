@@ -21,7 +21,7 @@ def derive(inputs: dict[str, Any]) -> dict[str, Any]:
     """
     fare = dense_numbers(inputs["fare"])
     # Amounts come as float32, where 20 % of a fare is not quite 20 %: 192 rides tip exactly that
-    # much, and only whole cents tell them from those who tip more.
+    # much, and only whole cents separate them from those who tip more.
     tip_cents = tf.round(100.0 * dense_numbers(inputs["tips"]))
     fare_cents = tf.round(100.0 * fare)
     # A comparison with NaN is false, which would call a missing tip a small one.

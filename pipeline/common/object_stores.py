@@ -1,4 +1,4 @@
-"""Object stores that TensorFlow does not know by itself: `s3://` comes with tensorflow-io.
+"""Object stores that TensorFlow alone does not support: `s3://` comes with tensorflow-io.
 
 Google's `gs://` is built in. Beam reads and writes S3 with boto3. Both are the extra `s3`, and both
 take credentials, region and endpoint (MinIO, SeaweedFS, Ceph) from AWS's own environment variables.
@@ -18,14 +18,14 @@ def register_file_systems(text: str) -> None:
     """Makes the file systems known that a text names, before any file is opened.
 
     Args:
-        text: what a node is told, or a configuration: any place in it counts.
+        text: the arguments of a node, or a configuration; every path in it counts.
 
     Raises:
         ConfigError: `s3://` is named and its packages are not installed.
     """
     if _S3 not in text:
         return
-    # tensorflow-io takes the endpoint from a variable of its own.
+    # tensorflow-io takes the endpoint from its own variable.
     if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
         os.environ.setdefault("S3_ENDPOINT", endpoint)
     if region := os.environ.get("AWS_DEFAULT_REGION"):

@@ -8,7 +8,7 @@ Source = Literal["csv", "tfrecord", "parquet", "arrow"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 COLUMNAR: tuple[Source, ...] = ("parquet", "arrow")
-"""Those whose files hold typed columns, in parts that are read by themselves."""
+"""Those whose files hold typed columns, in parts that are read separately."""
 
 SUFFIXES: dict[str, Source] = {
     ".csv": "csv",

@@ -104,12 +104,12 @@ class DataConfig(Section):
     )
     csv: CsvOptions = Field(
         default_factory=CsvOptions,
-        description="How CSV files are written; what is not said is found by itself.",
+        description="How CSV files are written; what is not set is detected.",
     )
     eval_path: str | None = Field(
         default=None,
         description=(
-            "A file or glob of its own for the eval split. "
+            "A separate file or glob for the eval split. "
             "Without it, `eval_percent` of the rows are held out, as `split` says."
         ),
     )

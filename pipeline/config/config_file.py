@@ -148,7 +148,7 @@ def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> No
         shown: what an error calls the assignment.
 
     Raises:
-        ConfigError: the path names no element of a list, or goes on below a value.
+        ConfigError: the path names no element of a list, or continues below a value.
     """
     keys = dotted.split(".")
     node: Any = raw
@@ -167,7 +167,7 @@ def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> No
                 node[key] = {}
         else:
             raise ConfigError(
-                f"{shown}: {'.'.join(keys[:depth])} holds {node!r}, which has no fields of its own."
+                f"{shown}: {'.'.join(keys[:depth])} holds {node!r}, which has no fields."
             )
         if last:
             node[index] = value

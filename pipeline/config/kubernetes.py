@@ -24,7 +24,7 @@ LAUNCHER_PATHS = (
     *("/kfp-launcher", "/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config"),
     SHARED_MEMORY_PATH,
 )
-"""Where the launcher of KFP 2.3 and newer, or `shm_gib`, mounts a volume of its own."""
+"""Where the launcher of KFP 2.3 and newer, or `shm_gib`, mounts its own volume."""
 
 
 def _matches(pattern: re.Pattern[str], expected: str) -> pydantic.AfterValidator:
@@ -123,7 +123,7 @@ class Toleration(_Section):
         default=None,
         ge=0,
         description="With `effect: NoExecute`: how long the pod stays on a node that gets the "
-        "taint; null: for ever.",
+        "taint; null: without limit.",
     )
 
     @pydantic.model_validator(mode="after")

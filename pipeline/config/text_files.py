@@ -1,4 +1,4 @@
-"""Text files that a user names: read as UTF-8, or told why not."""
+"""Text files that a user names: read as UTF-8, or an error that says why not."""
 
 from __future__ import annotations
 

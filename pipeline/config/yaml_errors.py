@@ -1,7 +1,7 @@
 """What is wrong with a text that is no YAML: by the line of the cause, and with the fix.
 
-YAML's reader tells where it could go on no longer, which for an open quote is the next quote, or
-the end of the file.
+YAML's reader reports where it had to stop. For an open quote that is the next quote, or the end of
+the file.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def yaml_error_text(error: yaml.YAMLError, text: str, where: str) -> str:
 
 
 def _open_quote(text: str, problem: yaml.Mark) -> tuple[int, int | None] | None:
-    """Line of a quote that goes on beyond it up to the problem, and where it ends; from 0.
+    """Return the line of a quote that continues up to the problem, and where it ends; from 0.
 
     A text in quotes may have several lines. Right before a problem, it is more likely an open one.
     """

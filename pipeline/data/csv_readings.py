@@ -30,7 +30,7 @@ class Reading:
     """A column read in one way.
 
     Attributes:
-        form: how its numbers are written: for people, or plainly with a decimal mark; None: as
+        form: how its numbers are written: for people, or only with a decimal mark; None: as
             dates.
         values: cells that can be read so.
         words: the others, each with its number of cells; incomplete if there are many.

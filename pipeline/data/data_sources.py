@@ -117,7 +117,7 @@ def place(path: str, field: str, *, source: Source) -> tuple[str, str]:
     What is there is no wildcard: of an existing file or folder, `[`, `*` and `?` are its name.
 
     Raises:
-        ConfigError: a wildcard in a folder's name, where the format has no folders of its own.
+        ConfigError: a wildcard in a folder's name, where the format has no folders.
     """
     if is_remote(path):
         folder, pattern = _split(path, lambda _: False)

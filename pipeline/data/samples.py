@@ -216,7 +216,7 @@ class ParquetSample(Sample):
         from components.arrow_example_gen.parquet import batches
 
         read, left = [], self.rows
-        with _told_as_config_error():
+        with _as_config_error():
             for group in self._table.groups:
                 if left <= 0:
                     break
@@ -250,7 +250,7 @@ class ParquetSample(Sample):
         """Finds the first missing value inside a list of a column, if there is one."""
         from components.arrow_example_gen.parquet import first_hole
 
-        with _told_as_config_error():
+        with _as_config_error():
             return first_hole(self._table, name)
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
@@ -295,12 +295,12 @@ class _Batch(NamedTuple):
         batch, wanted = self.batch, np.arange(self.batch.num_rows)
         if rows is not None:
             batch, wanted = batch.take(pa.array(rows)), rows
-        with _told_as_config_error():
+        with _as_config_error():
             return row_lists(batch, kinds, self.group, rows=(wanted + self.start).tolist())
 
 
 @contextlib.contextmanager
-def _told_as_config_error() -> Iterator[None]:
+def _as_config_error() -> Iterator[None]:
     """What is wrong with a file is wrong with the data that the YAML names."""
     try:
         yield

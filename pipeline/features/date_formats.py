@@ -18,7 +18,7 @@ _TIMES = (
     *(" %I:%M %p", " %I:%M:%S %p", ", %H:%M"),
 )
 _YEARS = range(1900, 2101)
-# What each of them begins like; strptime makes a pattern of each format anew, some 400 a column.
+# What each of them begins like; strptime compiles a pattern for each format, about 400 per column.
 LIKE_A_DATE = r"\s*(\d{1,4}[./ -]\s?\w{1,9}[./ -]\d{1,4}|[A-Za-z]{3,9}[./ -]\d{1,2}[./ ,-]|\d{8})"
 _LIKE_A_DATE = re.compile(LIKE_A_DATE)
 
@@ -40,7 +40,7 @@ class DateFormat(NamedTuple):
 def guess_format(values: Sequence[str]) -> DateFormat | None:
     """The format of dates from 1900 to 2100 that all values have; None where there is none.
 
-    Where day and month cannot be told apart, the month is first behind slashes and the day
+    If day and month cannot be distinguished, the month is first with slashes and the day
     elsewhere, and `doubt` names the other format.
     """
     found = []

@@ -34,7 +34,7 @@ from pipeline.features.powers import OUTLYING, bowley, power_of
 from transform.spec.encoders import Text
 
 MOSTLY_MISSING = 0.95
-INDICATOR_SHARE = 0.01  # from here on, that a value is missing is told to the model
+INDICATOR_SHARE = 0.01  # from here on, the model gets an indicator of missing values
 OWN_VALUE = 0.5  # different texts per row: beyond, a text names its row
 FEW = 10  # different values that get a 0/1 column each
 MANY = 1_000  # different values that get an id each, if none is shared
@@ -291,7 +291,7 @@ def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) 
     if distinct <= FEW:
         return _category(facts, texts, table)
     if not is_code(facts):
-        return None  # an amount: ids of their own would not know that 31 is beside 30
+        return None  # an amount: separate ids would lose that 31 is next to 30
     frequent = facts.present >= ROWS_PER_CODE * distinct
     if numbers.minimum >= 0 and numbers.maximum < CODES and frequent:
         size = int(numbers.maximum) + 1

@@ -176,7 +176,7 @@ class SuggestedGroup:
 
 
 def grouped(proposals: Sequence[Proposal]) -> list[SuggestedGroup]:
-    """Groups of equal options, in the order of their first columns, each with a name of its own."""
+    """Groups of equal options, in the order of their first columns, each with its own name."""
     members: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         if proposal.step is not None:
@@ -277,7 +277,7 @@ def _list(start: str, values: Sequence[str]) -> list[str]:
 
 def _flow(value: Any) -> str:
     """YAML on one line."""
-    # In a list: between brackets, a text needs more quotes than on a line of its own.
+    # In a list: between brackets, a text needs more quotes than on its own line.
     text = yaml.safe_dump(
         [value],
         default_flow_style=True,

@@ -7,7 +7,7 @@ import numpy as np
 from pipeline.features.column_facts import Numbers
 
 OUTLYING = 6.0  # interquartile ranges beyond the quartiles
-_MENDED = 0.15  # skew after the power: half of what makes a column skewed
+_SYMMETRIC = 0.15  # skew after the power: half of what makes a column skewed
 _POWERS = np.arange(-20, 41) / 10.0
 _FARTHEST = 300.0  # logarithm of the largest power of a value
 
@@ -36,7 +36,7 @@ def power_of(numbers: Numbers) -> tuple[float, float] | None:
     skew = bowley(*every[[10, 50, 90]].tolist())
     low, high = every[25], every[75]
     beyond = max(every[-1] - high, low - every[0])
-    if abs(skew) >= _MENDED or not high > low or beyond > OUTLYING * (high - low):
+    if abs(skew) >= _SYMMETRIC or not high > low or beyond > OUTLYING * (high - low):
         return None
     return best, skew
 

@@ -45,7 +45,7 @@ def test_rows_that_were_not_measured_this_time_stay(tmp_path):
     assert load(path) == dataclasses.replace(RESULT, rows=(FAST, again))
 
 
-def test_a_note_on_a_row_goes_when_the_row_is_measured_anew(tmp_path):
+def test_a_note_on_a_row_goes_when_the_row_is_measured_again(tmp_path):
     noted = dataclasses.replace(RESULT, notes={OTHER.what: "slow that day", "machine": "quiet"})
     noted.save(tmp_path)
     path = dataclasses.replace(RESULT, rows=(FAST,), notes={}).save(tmp_path)

@@ -1,4 +1,4 @@
-"""The comparison on public tables, without a pipeline: what is split, encoded, judged and told."""
+"""The comparison on public tables, without a pipeline: splits, encoding, scores and notes."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_the_baseline_is_the_better_of_the_others_over_all_seeds(name, better, m
     assert quality.limit is not None
     assert quality.limit.is_met(quality.ratio) == met
     assert time.ratio == 0.25
-    told = f"Behind: {name} ({quality.ratio:.3f} of {better})."
-    assert tables.behind([quality, time]) == ("Nothing is behind." if met else told)
+    sentence = f"Behind: {name} ({quality.ratio:.3f} of {better})."
+    assert tables.behind([quality, time]) == ("Nothing is behind." if met else sentence)
 
 
 def test_tables_of_scikit_learn_have_their_labels():

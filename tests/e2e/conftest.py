@@ -19,7 +19,7 @@ def run_readme(line: str) -> Result:
 
 @dataclass(frozen=True)
 class TaxiRun:
-    """The taxi example, run once into a folder of its own."""
+    """The taxi example, run once into a separate folder."""
 
     folder: Path
     result: Result

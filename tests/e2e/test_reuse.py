@@ -1,10 +1,10 @@
 """TFX's own taxi template and penguin example with our run_fn: nothing else of theirs changes.
 
 Their preprocessing knows nothing of this project: no packed features, no layout. Each runs in a
-process of its own by its own script, with `TF_USE_LEGACY_KERAS` unset as its users have it. What
+separate process by its own script, with `TF_USE_LEGACY_KERAS` unset as its users have it. What
 had to be chosen beside `run_fn` and `custom_config`: the template's nodes are switched on as its
 comments say, Beam's runner is named (DirectRunner would try to download Prism first), so is an
-image (without one TFX packs itself anew for each node), and penguin's Tuner has our `tuner_fn`.
+image (without one TFX packs itself again for each node), and penguin's Tuner has our `tuner_fn`.
 """
 
 from __future__ import annotations

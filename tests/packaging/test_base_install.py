@@ -1,6 +1,6 @@
 """`pip install .` without extras: the trainer works alone, the rest says which extra it lacks.
 
-The wheel and its base dependencies as a lock file pins them, in an environment of their own:
+The wheel and its base dependencies as a lock file pins them, in a separate environment:
 nothing of the developer's .venv is seen.
 """
 
@@ -73,7 +73,7 @@ print(json.dumps({
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment with the wheel in it; its programs run in a folder of their own."""
+    """An environment with the wheel in it; its programs run in a separate folder."""
 
     bin: Path
     folder: Path
@@ -104,7 +104,7 @@ def installed(tmp_path_factory) -> Installed:
     # uv does not read pip's settings.
     names = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_CERT": "SSL_CERT_FILE"}
     index = {uv: os.environ[pip] for pip, uv in names.items() if pip in os.environ}
-    index |= {"UV_SYSTEM_CERTS": "true"}  # which pip trusts by itself
+    index |= {"UV_SYSTEM_CERTS": "true"}  # which pip trusts by default
     venv = folder / "venv"
     subprocess.run([*UV, "venv", "--python", sys.executable, str(venv)], check=True)
     lock = ROOT / "requirements" / f"stack-{BASE}" / "lock.txt"
@@ -158,10 +158,10 @@ def test_every_name_is_there_or_says_which_extra_it_needs(seen):
         "pipeline.PipelineConfig",
         "transform.FeatureSpec",
     } <= set(seen["there"])
-    for name, told in lacking.items():
+    for name, message in lacking.items():
         extra = "pipeline" if name.startswith("pipeline") else "tfx"
-        assert told.startswith(f"{name} needs ")
-        assert told.endswith(f", which is not installed: pip install 'tfx-largebatch[{extra}]'")
+        assert message.startswith(f"{name} needs ")
+        assert message.endswith(f", which is not installed: pip install 'tfx-largebatch[{extra}]'")
     assert "needs tfx," in lacking["components.create_trainer"]
     assert "needs tensorflow_transform," in lacking["transform.preprocessing_fn"]
     assert "needs yaml," in lacking["pipeline.load_config"]

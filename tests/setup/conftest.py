@@ -64,7 +64,7 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 class Machine:
-    """A PATH that holds a few named tools only, and a Python that can be told what it lacks."""
+    """A PATH that holds a few named tools only, and a Python with modules that can be hidden."""
 
     def __init__(self, folder: Path):
         self.bin = folder / "bin"

@@ -49,7 +49,7 @@ def index():
 def python_prints(checkout: Checkout, code: str) -> str:
     command = [str(checkout.venv / "bin" / "python"), "-c", code]
     # Not in the checkout's folder: an import has to come from what was installed.
-    # Nor from where a pipeline that ran in this process has told its children to look.
+    # Nor from the path that a pipeline in this process set for its children.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.check_output(command, text=True, cwd=checkout.path.parent, env=env).strip()
 

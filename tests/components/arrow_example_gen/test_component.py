@@ -40,7 +40,7 @@ def run(node: Any, folder: Path) -> dict[str, list[tf.train.Example]]:
             metadata_connection_config=metadata.sqlite_metadata_connection_config(
                 str(folder / "metadata.sqlite")
             ),
-            # With an image named, TFX does not pack itself anew for each node.
+            # With an image named, TFX is not packed again for each node.
             beam_pipeline_args=["--runner=FnApiRunner", "--sdk_container_image=unused"],
         )
     )

@@ -202,7 +202,7 @@ NUMBERS = "".join(f"{i},{i}.5\n" for i in range(40))
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "bytes",
 )
-def test_what_cannot_be_read_is_told_with_its_line(tmp_path, content, message):
+def test_unreadable_content_is_an_error_with_its_line(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):
         read(written(tmp_path, content))
 
@@ -235,7 +235,7 @@ def test_options_that_mean_nothing(options, message):
 
 @pytest.mark.slow
 def test_a_reader_that_is_given_up_does_not_hang(tmp_path):
-    """In a process of its own: one that hangs in Arrow cannot be ended from Python."""
+    """In a separate process: one that hangs in Arrow cannot be ended from Python."""
     rows = [f"{i},{i / 2},abcdefg" for i in range(400_000)]
     (tmp_path / "whole.csv").write_text("\n".join(["a,b,c", *rows]))
     rows[100_000] = "1,2"

@@ -70,7 +70,7 @@ STYLES = st.sampled_from(
     shift=st.integers(0, 80),
     style=STYLES,
     encoding=st.sampled_from(
-        ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]  # found by themselves
+        ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]  # detected
     ),
     last_end=st.booleans(),
 )

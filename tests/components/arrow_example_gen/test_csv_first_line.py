@@ -128,7 +128,7 @@ def test_names_of_numbers_are_read_where_the_options_say_so(tmp_path):
     assert block.to_pydict() == {"1": ["4"], "2": ["5"], "3": ["6"]}
 
 
-def test_a_row_of_another_length_is_told_with_its_line(tmp_path):
+def test_a_row_of_another_length_is_an_error_with_its_line(tmp_path):
     (tmp_path / "rows.csv").write_text("5,x\n6\n")
     table = open_table([str(tmp_path / "rows.csv")], CsvOptions(header=False))
     with pytest.raises(ValueError, match=r"line 2: 1 cells under a first line of 2 columns"):
@@ -143,7 +143,7 @@ def test_files_of_one_table_need_as_many_columns(tmp_path):
         open_table(list(map(str, files)), CsvOptions(header=False))
 
 
-def test_a_later_file_without_a_header_is_told(tmp_path):
+def test_a_later_file_without_a_header_is_an_error(tmp_path):
     files = [tmp_path / "1.csv", tmp_path / "2.csv"]
     files[0].write_text("a,b\n5,x\n")
     files[1].write_text("5,x\n6,y\n")

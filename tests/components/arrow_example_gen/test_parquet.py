@@ -113,7 +113,7 @@ def test_no_parquet_file(tmp_path):
         open_table([str(tmp_path / "a")], str(tmp_path))
 
 
-def test_a_value_that_cannot_be_written_is_told_with_its_row():
+def test_a_value_that_cannot_be_written_is_an_error_with_its_row():
     group = RowGroup("a.parquet", 1, ())
     batch = pa.RecordBatch.from_pydict({"x": [1, 2], "big": pa.array([1, 2**63], pa.uint64())})
     with pytest.raises(
@@ -123,7 +123,7 @@ def test_a_value_that_cannot_be_written_is_told_with_its_row():
         row_lists(batch, {"x": "int", "big": "int"}, group, rows=[4, 7])
 
 
-def test_a_damaged_row_group_is_told(tmp_path):
+def test_a_damaged_row_group_is_an_error(tmp_path):
     file = write(tmp_path / "a", x=list(range(4)))
     content = bytearray(Path(file).read_bytes())
     content[4:60] = bytes(56)  # the first pages; the footer is at the end

@@ -1,4 +1,4 @@
-"""TFRecord files in blocks: against TensorFlow's own reader, and what is told of a bad record."""
+"""TFRecord files in blocks: against TensorFlow's own reader, and errors of bad records."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def test_blocks_are_bounded_by_their_bytes(tmp_path, monkeypatch):
 
 def test_a_feature_of_two_types(tmp_path):
     one = write(tmp_path / "one", [example(x=[1]), example(x=None), example(x=[0.5])])
-    told = f"{one}, record 3: feature 'x' is a float_list, and in {one}, record 1 a int64_list"
-    with pytest.raises(ValueError, match=re.escape(told)):
+    message = f"{one}, record 3: feature 'x' is a float_list, and in {one}, record 1 a int64_list"
+    with pytest.raises(ValueError, match=re.escape(message)):
         tfrecord_table.kinds_of(tfrecord_table.examined(one, blocks(one)))
     other = write(tmp_path / "two", [example(x=[b"a"])])
     first = write(tmp_path / "three", [example(y=[1]), example(x=[2])])
@@ -121,7 +121,7 @@ def damaged(tmp_path: Path, how: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
         ("checksum", "record 3: its checksum is not that of its bytes"),
         ("length", "record 3: damaged, its length is unknown"),
@@ -131,9 +131,9 @@ def damaged(tmp_path: Path, how: str) -> str:
         ("gzip cut off", "record 1 or a later one: cannot be decompressed"),
     ],
 )
-def test_what_is_wrong_with_a_record_is_told_with_its_number(tmp_path, how, told):
+def test_a_wrong_record_is_an_error_with_its_number(tmp_path, how, message):
     file = damaged(tmp_path, how)
-    with pytest.raises(ValueError, match=re.escape(f"{file}, {told}")):
+    with pytest.raises(ValueError, match=re.escape(f"{file}, {message}")):
         list(blocks(file))
 
 

@@ -132,7 +132,7 @@ def test_a_worse_model_of_the_right_order_is_not_better() -> None:
         ("binary_accuracy", np.arange(20.0) % 3, np.linspace(0, 1, 20)[:, None]),
     ],
 )
-def test_rows_that_cannot_tell(metric: str, labels: Any, predictions: Any) -> None:
+def test_rows_that_decide_nothing(metric: str, labels: Any, predictions: Any) -> None:
     assert math.isnan(compare(metric, labels, predictions, np.ones(20)).better)
 
 

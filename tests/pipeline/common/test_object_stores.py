@@ -23,7 +23,7 @@ def test_nothing_is_loaded_for_places_that_tensorflow_knows():
 
 @pytest.mark.slow
 def test_s3_is_known_afterwards_or_refused_with_the_package_that_lacks():
-    """In a process of its own: what is registered stays."""
+    """In a separate process: what is registered stays."""
     code = (
         "from pipeline.common.object_stores import register_file_systems as register\n"
         "register('s3://bucket/root')\n"

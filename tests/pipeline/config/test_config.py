@@ -66,7 +66,7 @@ def test_a_vocabulary_in_a_file_becomes_its_values(write, tmp_path):
     assert encode.vocabulary.values == ("Oslo", "São Paulo", "7")
 
 
-def test_a_yaml_of_another_encoding_is_told(tmp_path):
+def test_another_encoding_is_an_error(tmp_path):
     path = tmp_path / "pipeline.yaml"
     path.write_bytes("name: größe\n".encode("latin-1"))
     with pytest.raises(
@@ -296,7 +296,7 @@ def test_trainings_are_those_that_may_be_tried(write):
     }
 
 
-def test_every_error_is_told_at_once(write):
+def test_all_errors_are_reported_together(write):
     text = refusal(write(), "data.source=xml", "training.global_batch_size=0")
     assert len(text.splitlines()) == 2
 
@@ -358,7 +358,7 @@ output:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         (
             "name: numbers",
@@ -420,13 +420,13 @@ output:
         ),
     ],
 )
-def test_the_cause_and_the_fix(tmp_path, old, new, told):
+def test_the_cause_and_the_fix(tmp_path, old, new, message):
     assert old in LINES
     file = tmp_path / "my.yaml"
     file.write_text(LINES.replace(old, new))
     with pytest.raises(ConfigError) as error:
         load_config(file)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert str(error.value).startswith(f"{file}:")
 
 

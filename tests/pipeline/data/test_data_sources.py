@@ -291,7 +291,7 @@ def test_peek_reads_a_bounded_number_of_rows(tmp_path, monkeypatch):
     assert (seen.rows, seen.complete) == (10, False)
 
 
-def test_a_tfrecord_tells_what_is_wrong_with_a_record(tmp_path):
+def test_a_wrong_record_of_a_tfrecord_is_named(tmp_path):
     write_tfrecord(tmp_path / "a.tfrecord", [{"amount": 1.5}])
     write_tfrecord(tmp_path / "b.tfrecord", [{"amount": None}, {"amount": 2}])
     data = DataConfig(source="tfrecord", path=str(tmp_path / "*.tfrecord"))

@@ -110,7 +110,7 @@ def test_imputation_follows_the_share_of_missing_values() -> None:
 
 
 def test_one_value_or_none_is_a_mark() -> None:
-    """`has_pool`: "yes" or nothing. Which rows have it may tell much of the label."""
+    """`has_pool`: "yes" or nothing. Which rows have it may predict the label."""
     text, whole = a_text(["yes"]), an_int(np.full(ROWS, 3))
     assert options(replace(text, missing=5_000)) == {"encode": {"one_hot": {"values": ["yes"]}}}
     assert options(replace(whole, missing=5_000)) == {"encode": {"one_hot": {"values": ["3"]}}}

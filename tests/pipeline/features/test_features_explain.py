@@ -78,21 +78,21 @@ def test_missing_is_the_share_of_the_rows_that_were_analyzed(
     assert [one.missing for one in features_explain.explain_columns(records)] == [0.25, 1.0, None]
 
 
-def test_a_pipeline_that_has_not_run_is_told(write: Any, capsys: Any) -> None:
+def test_a_pipeline_that_has_not_run_is_an_error(write: Any, capsys: Any) -> None:
     assert main(["features", "explain", "--config", str(write())]) == 2
     assert "pipeline small has not run yet" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="has no finished Transform"):
         features_explain.explain_columns({"StatisticsGen": NodeRecord("StatisticsGen")})
 
 
-def test_a_graph_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_missing_graph_is_an_error(tmp_path: Path) -> None:
     gone = OutputArtifact(str(tmp_path / "gone"), {})
     records = {"Transform": NodeRecord("Transform", {"transform_graph": [gone]})}
     with pytest.raises(ConfigError, match=r"is gone from .*gone; run it again with --set"):
         features_explain.explain_columns(records)
 
 
-def test_a_graph_of_another_preprocessing_fn_is_told(tmp_path: Path) -> None:
+def test_a_graph_of_another_preprocessing_fn_is_an_error(tmp_path: Path) -> None:
     other = OutputArtifact(str(tmp_path), {})
     records = {"Transform": NodeRecord("Transform", {"transform_graph": [other]})}
     with pytest.raises(ConfigError, match="has no feature layout with its specification"):

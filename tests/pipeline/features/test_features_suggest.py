@@ -217,7 +217,7 @@ def test_parquet_and_tfrecord_say_the_same(suggested: Any, tmp_path: Path) -> No
         (["--data", "rows.csv", "--output", "rows.data"], "exists already; name another file, or"),
     ],
 )
-def test_bad_input_is_told(
+def test_bad_input_is_an_error(
     tmp_path: Path, monkeypatch: Any, capsys: Any, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

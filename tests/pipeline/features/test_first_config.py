@@ -77,7 +77,7 @@ def test_the_yaml_is_whole_and_asks_for_more_than_a_constant(
         assert "'yes', the positive one" in text
 
 
-def test_a_label_that_is_not_named_is_told(table, tmp_path, capsys, monkeypatch):
+def test_a_missing_label_option_is_an_error(table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["init", "--data", str(table)]) == 0
     assert "my-houses.yaml: predicts price (regression)" in capsys.readouterr().out
@@ -154,7 +154,7 @@ def test_a_file_as_a_stranger_has_it(tmp_path, capsys):
     assert "gives the label away" in output.read_text(encoding="utf-8")
 
 
-def test_few_different_rows_are_told(tmp_path, capsys):
+def test_few_different_rows_are_reported(tmp_path, capsys):
     """Equal rows would come into one split, which then differs from the other by chance."""
     random = np.random.default_rng(2)
     kind, sold = random.integers(0, 3, 400), random.integers(0, 2, 400)

@@ -74,7 +74,7 @@ def test_a_first_line_that_looks_like_data_is_asked_about(tmp_path, capsys):
     assert "--no-header" in printed
 
 
-def test_a_file_without_a_header_is_read_where_init_is_told(tmp_path, capsys):
+def test_no_header_option_reads_a_file_without_a_header(tmp_path, capsys):
     lines = lines_without_header()
     found = first(tmp_path, capsys, "\n".join(lines), "--no-header")
     assert found.config.data.csv.header is False
@@ -89,7 +89,7 @@ def test_a_file_without_a_header_is_read_where_init_is_told(tmp_path, capsys):
     )
 
 
-def test_names_of_numbers_are_read_where_init_is_told(tmp_path, capsys):
+def test_header_option_reads_names_that_are_numbers(tmp_path, capsys):
     rows = [",".join(f"{value:.2f}" for value in row) for row in RANDOM.random((50, 3))]
     content = "\n".join(["1,2,3", *rows])
     found = first(tmp_path, capsys, content, "--header")
@@ -228,7 +228,7 @@ def test_what_looks_like_numbers_stays_text(tmp_path, capsys, texts):
 
 
 @pytest.mark.parametrize("wrong", ["1,23,4", "€5", "5%", "3 or 4"])
-def test_one_number_of_another_form_leaves_the_column_text_and_is_told(tmp_path, capsys, wrong):
+def test_one_number_of_another_form_keeps_the_column_text_and_is_reported(tmp_path, capsys, wrong):
     texts = [english(value) for value in amounts()]
     found = first(tmp_path, capsys, table(amount=[*texts, wrong, "", ""]))
     assert found.columns()["amount"] == "string"
@@ -319,7 +319,7 @@ def test_rare_words_among_amounts(tmp_path, capsys):
 
 @pytest.mark.parametrize("kind", ["numbers", "dates"])
 @pytest.mark.parametrize("share", [0.3, 0.15])
-def test_a_word_that_means_something_leaves_the_column_text_and_is_told(
+def test_a_word_that_means_something_keeps_the_column_text_and_is_reported(
     tmp_path, capsys, kind, share
 ):
     count = int(200 * share)
@@ -350,7 +350,7 @@ def test_codes_among_numbers_are_no_missing_values(tmp_path, capsys):
     assert found.config.data.csv.text == ("house",)
 
 
-def test_many_different_codes_among_numbers_are_told(tmp_path, capsys):
+def test_many_different_codes_among_numbers_are_reported(tmp_path, capsys):
     texts = [f"{value:.2f}" for value in amounts(2_000)]
     texts[100:150] = [f"X{i}" for i in range(50)]
     found = first(tmp_path, capsys, table(item=texts))

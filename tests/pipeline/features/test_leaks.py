@@ -128,7 +128,7 @@ def test_honest_tables_lose_no_column() -> None:
     assert {leak.kind for leak in leaks.found.values()} == {"strong"}
 
 
-def test_a_law_is_left_out_unless_nothing_else_tells_of_the_label() -> None:
+def test_a_law_is_left_out_unless_nothing_else_predicts_the_label() -> None:
     columns = {"x": rows(PRICE), "noise": rows(FLAT), "y": rows(2 * PRICE)}
     alone = choose(find_leaks(columns, "y"), ["x", "noise"])
     assert (list(alone.left_out), list(alone.kept)) == ([], ["x"])
@@ -144,7 +144,7 @@ def test_a_copy_is_left_out_unless_it_is_all_there_is() -> None:
     assert choose(leaks, []).kept == {}
 
 
-def test_few_rows_tell_nothing() -> None:
+def test_few_rows_give_no_warning() -> None:
     few = rows(PRICE[: FEW_ROWS - 1])
     assert find_leaks({"a": few, "label": few}, "label").found == {}
 
