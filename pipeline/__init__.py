@@ -25,7 +25,7 @@ from trainer_module.common.extras import attach_stub
 
 # Importing tensorflow_transform sets TF_USE_LEGACY_KERAS=1 where nothing is set, and so decides
 # what `tf.keras` is for the whole process and its children; the value set here, first, wins.
-# A value that is there already is the user's; `run` tells of it where it is not 0.
+# A value that is there already is the user's; `run` prints a note if it is not 0.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "0")
 
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__, extra="pipeline")

@@ -6,7 +6,7 @@ import pytest
 
 
 def test_a_file_is_a_group(request):
-    """pytest-xdist tells its scheduler by the test's name, and says nothing where that fails."""
+    """pytest-xdist passes the group in the test's name, and says nothing where that fails."""
     if not getattr(request.config.option, "loadgroup", False):
         pytest.skip("needs pytest-xdist: `make test`")
     name, _, group = request.node.nodeid.partition("@")

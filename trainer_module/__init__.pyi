@@ -49,7 +49,7 @@ from .memory.micro_batch_size import MemoryBudgetError as MemoryBudgetError
 from .tuning.learning_rate import find_learning_rate as find_learning_rate
 from .tuning.learning_rate import RangeTest as RangeTest
 
-# A training loop of your own
+# Your own training loop
 from .window.accumulation import accumulate_gradients as accumulate_gradients
 from .window.gradient_sum import GradientSum as GradientSum
 from .window.reduction import sum_over_replicas as sum_over_replicas

@@ -36,6 +36,6 @@ from .layout import PACKED_FLOAT as PACKED_FLOAT
 from .layout import PACKED_INT as PACKED_INT
 from .layout import PACKED_MISSING as PACKED_MISSING
 
-# In a preprocessing_fn of your own
+# In your own preprocessing_fn
 from .columns.inputs import dense_numbers as dense_numbers
 from .columns.inputs import dense_texts as dense_texts

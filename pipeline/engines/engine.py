@@ -59,7 +59,7 @@ class Folders(NamedTuple):
 WORKERS_HAVE_TFX = Option(
     "sdk_container_image",
     "unused",
-    "workers use installed packages: TFX need not pack itself anew for every node",
+    "workers use installed packages: TFX is not packed again for every node",
 )
 
 

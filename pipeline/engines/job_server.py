@@ -106,7 +106,7 @@ class JobServerEngine(Engine):
         return (
             Option("environment_type", kind, "Python code runs in containers"),
             Option("environment_config", image, "beam.worker_image"),
-            Option("sdk_container_image", image, "so TFX does not pack itself anew"),
+            Option("sdk_container_image", image, "so TFX is not packed again"),
         )
 
     @property

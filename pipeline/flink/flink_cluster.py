@@ -1,6 +1,6 @@
 """A Flink session cluster on this machine: JobManager, TaskManagers, Beam's job server, workers.
 
-Each is a process of its own on the loopback interface, as on a cluster, and stays until it is
+Each is a separate process on the loopback interface, as on a cluster, and stays until it is
 stopped:
 
     python -m pipeline flink start      # `make flink`
@@ -50,7 +50,7 @@ def start(
         memory: for all processes together: `8GiB`, or a share of what is free.
         task_managers: number of TaskManagers.
         slots: slots of each: how many tasks of a job's step it runs side by side.
-        say: is told what takes long, and what was found of an earlier start.
+        say: called with messages about slow steps and about what an earlier start left.
 
     Raises:
         ConfigError: Java or Maven is missing, a port is taken, there is too little memory, a
@@ -124,7 +124,7 @@ def _clear(known: Cluster, say: Callable[[str], None]) -> None:
                 f"{what}, but {ended}; {jobs} jobs run on what is left. Wait for them, or end them "
                 "with it (`python -m pipeline flink stop`), then start again."
             )
-        say(f"{ended}: starting the whole cluster anew ...")
+        say(f"{ended}: restarting the whole cluster ...")
     elif known.damage:
         say(f"{known.damage}: ending {len(known.processes)} processes of an earlier start ...")
     known.stop()
@@ -169,7 +169,7 @@ def status(cluster: Cluster) -> str:
         left = ", ".join(f"{process.name} (pid {process.pid})" for process in cluster.processes)
         return (
             f"{cluster.damage}; running: {left or 'nothing'}. `python -m pipeline flink stop` ends "
-            "it, `python -m pipeline flink start` starts it anew."
+            "it, `python -m pipeline flink start` restarts it."
         )
     lines = []
     where = {
@@ -205,7 +205,7 @@ def is_healthy(cluster: Cluster) -> bool:
 
 
 def _free_port(port: int, option: str) -> int:
-    """The port; or any free one, of those that the system gives to nobody by itself.
+    """The port; or any free one, outside of the range that the system assigns.
 
     A JVM takes seconds to listen on its port, in which the others open connections.
     """

@@ -69,7 +69,7 @@ def write_configuration(
         "pekko.ask.timeout": "120 s",
         # Its tasks then start again on what is left. Set here, for every job: Beam hands its own
         # number_of_execution_retries to streaming jobs alone. One loss fails many tasks, within
-        # seconds and each by itself: this strategy, unlike fixed-delay, takes those that fail
+        # seconds and separately: this strategy, unlike fixed-delay, takes those that fail
         # before the restart for one failure.
         "restart-strategy.type": "exponential-delay",
         "restart-strategy.exponential-delay.initial-backoff": "5 s",

@@ -47,8 +47,8 @@ class FlinkFiles(NamedTuple):
     def beam(self) -> Path:
         """Jars of Beam's Flink job server.
 
-        Beam's job server sends every jar of its own class path to Flink with every job, 152 MB
-        that a TaskManager then loads anew, except what lies in a `gradle/wrapper` folder (Beam's
+        Beam's job server sends every jar of its class path to Flink with every job, 152 MB
+        that a TaskManager then loads again, except what lies in a `gradle/wrapper` folder (Beam's
         PipelineResources.isStageable). Here the cluster has the jars on its own class path.
         """
         return self.folder / "gradle" / "wrapper"
@@ -82,7 +82,7 @@ def ensure_files(say: Callable[[str], None] = print) -> FlinkFiles:
     """Fills the cache where it is empty; another process that does so is waited for.
 
     Args:
-        say: is told what takes long.
+        say: called with messages about slow steps.
 
     Raises:
         ConfigError: Maven is missing, a download failed, or a jar is not the one that it should be.

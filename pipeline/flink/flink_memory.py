@@ -26,7 +26,7 @@ DEFAULT = "60%"
 LEAST_MB = 5120
 MOST_BY_DEFAULT_MB = 24 * 1024
 MOST_TO_NAME = 0.8
-"""Of what the machine could give, the most that an error tells somebody to ask for."""
+"""Largest share of the machine's memory that an error proposes."""
 PROMISES = 2
 """How often a MB of managed memory is promised."""
 
@@ -47,7 +47,7 @@ class TaskManagerMemory(NamedTuple):
     overhead: int = _OVERHEAD
 
     def jvm_options(self) -> tuple[str, ...]:
-        """As the JVM gets them. Managed memory is none of its own."""
+        """Return the JVM's options. Managed memory is not JVM memory."""
         return (
             f"-Xmx{self.heap}m",
             f"-XX:MaxDirectMemorySize={self.network + self.off_heap}m",
@@ -55,7 +55,7 @@ class TaskManagerMemory(NamedTuple):
         )
 
     def flink_options(self) -> dict[str, str]:
-        """As Flink is told."""
+        """Return Flink's options."""
         sizes = {
             "framework.heap.size": _FRAMEWORK_HEAP,
             "task.heap.size": self.heap - _FRAMEWORK_HEAP,

@@ -37,7 +37,7 @@ class Cluster:
     processes: tuple[Background, ...]
     memory_mb: int = 0
     damage: str = ""
-    """Why its file tells nothing; `processes` are then those that run, `ports` unknown."""
+    """Why its file cannot be read; `processes` are then those that run, `ports` unknown."""
 
     @classmethod
     def load(cls, folder: Path) -> Cluster | None:
@@ -92,7 +92,7 @@ class Cluster:
         }
 
     def start_command(self) -> str:
-        """For a shell: what starts it anew, at the same addresses."""
+        """For a shell: what restarts it, at the same addresses."""
         ports = zip(PORT_OPTIONS, astuple(self.ports), astuple(Ports()), strict=True)
         options = "".join(f" {option} {port}" for option, port, usual in ports if port != usual)
         return f"python -m pipeline flink start --folder {shlex.quote(str(self.folder))}{options}"

@@ -54,7 +54,7 @@ class Background:
 
 
 def start(name: str, command: Sequence[str], folder: Path) -> Background:
-    """Starts a process in a session of its own, so that Ctrl-C does not reach it.
+    """Start a process in a separate session, so that Ctrl-C does not reach it.
 
     Args:
         name: for messages, and of its log.

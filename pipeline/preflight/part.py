@@ -67,7 +67,7 @@ class Part:
         return self.seen.complete and self._sample.rows == self.seen.rows
 
     @property
-    def foreseen(self) -> bool:
+    def splits_known(self) -> bool:
         """All rows were read, and each row's split can be known in little time."""
         few = FEW_ROWS if self.data.split.by == "content" else RANKED_ROWS
         return self.whole and (self.data.split.by == "time" or self._sample.rows <= few)
@@ -162,7 +162,7 @@ class Part:
         """Int `[rows]`: the split of each row, by its place among others."""
         rows = np.arange(self._sample.rows)
         stratified = self.data.split.by == "stratified"
-        if not self.foreseen:
+        if not self.splits_known:
             return np.zeros(len(rows), int)
         from components.arrow_example_gen.splitting import cuts_of
 

@@ -145,7 +145,7 @@ def _check_float32(name: str, part: Part) -> None:
 
 
 def _check_lists_of_derive(config: PipelineConfig, used: Sequence[str], part: Part) -> None:
-    """`_check_whole_lists` for what the user's function reads, which tracing tells, in seconds."""
+    """`_check_whole_lists` for what the user's function reads, which tracing shows in seconds."""
     if config.features.derive is None:
         return
     others = [n for n in sorted(part.seen.lists) if n not in used and part.hole(n) is not None]
@@ -249,7 +249,7 @@ def _check_rare_classes(what: str, ids: np.ndarray, first: pa.Array, part: Part)
 
 
 def _check_eval_classes(label: Label, train: Part, held_out: Part) -> None:
-    """The same of rows of their own for evaluation."""
+    """The same for separate evaluation rows."""
     if not (train.whole and held_out.whole):
         return
     known, found = (
@@ -350,7 +350,7 @@ def _check_batch(config: PipelineConfig, train: Part) -> None:
         expected = rows * train.data.shares["train"] / 100
         near = abs(expected - size) < 5 * np.sqrt(rows)
         hashed = train.whole and near and train.data.split.by in ("content", "row")
-        exact = hashed or train.foreseen
+        exact = hashed or train.splits_known
         rows = int(train.of_train(np.arange(rows)).sum()) if exact else int(expected)
     if size > rows:
         raise ConfigError(

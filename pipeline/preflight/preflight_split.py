@@ -26,7 +26,7 @@ def check_split(config: PipelineConfig, part: Part) -> None:
         return
     if part.data.split.by not in ("content", "row"):
         _check_column(config, part)
-    if not part.foreseen:
+    if not part.splits_known:
         return
     rows = part.seen.rows
     counts = Counter(part.split_of(np.arange(rows)).tolist())

@@ -14,8 +14,8 @@ def interrupts_kept() -> Iterator[None]:
     """Ends with KeyboardInterrupt where a SIGINT came and its exception arrives as another one.
 
     Python raises KeyboardInterrupt in the main thread's next line. Where that is one that C++ code
-    called (TensorFlow while it traces, for example), pybind11 carries it on as a RuntimeError whose
-    text is "KeyboardInterrupt": a failure, as far as a caller can tell.
+    called (TensorFlow while it traces, for example), pybind11 raises it as a RuntimeError whose
+    text is "KeyboardInterrupt": which looks like a failure to the caller.
 
     Raises:
         KeyboardInterrupt: from that other exception.

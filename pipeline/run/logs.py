@@ -31,7 +31,7 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
     saved = os.dup(1), os.dup(2)
     tee = None
     if verbose:
-        # A session of its own: Ctrl-C must not end it before the last lines have come through.
+        # A separate session: Ctrl-C must not end it before the last lines have come through.
         tee = subprocess.Popen(
             ["tee", str(file)], stdin=subprocess.PIPE, stdout=saved[1], start_new_session=True
         )

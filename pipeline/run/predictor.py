@@ -170,7 +170,7 @@ class Predictor:
         return {name: np.asarray(value) for name, value in found.items()}
 
     def _named(self, outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Outputs under names that say what they are, as far as the model tells."""
+        """Return the outputs by descriptive names, as far as the model has them."""
         kind, classes = self._label.get("kind"), self._label.get("classes") or []
         values = outputs.get("outputs")
         if values is not None and set(outputs) <= _OF_A_CLASSIFIER and values.ndim <= 2:

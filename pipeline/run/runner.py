@@ -130,7 +130,8 @@ def _run(
         logging.getLogger("absl").warning("Interrupted.")
         node = next((n.name for n in state.nodes if n.status == "interrupted"), "the start")
         console.print(
-            f"\nInterrupted in {node}. Run the same command to go on: finished nodes are cached.",
+            f"\nInterrupted in {node}. "
+            "Run the same command to continue: finished nodes are cached.",
             soft_wrap=True,
         )
         return exit_codes.INTERRUPTED
@@ -141,7 +142,7 @@ def _run(
         node = next((n for n in state.nodes if n.status == "failed"), None)
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console.print(f"\n{where}:", style="bold red", highlight=False)
-        tell_failure(error, state, config, console)
+        print_failure(error, state, config, console)
         console.print(f"Log: {summary.short(log)}", highlight=False, soft_wrap=True)
         return exit_codes.FAILED
     summary.show(config, state, console)
@@ -164,22 +165,22 @@ def _record_artifacts(config: PipelineConfig) -> None:
         logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
 
 
-def tell_failure(
+def print_failure(
     error: Exception, state: RunState, config: PipelineConfig, console: Console
 ) -> None:
-    """The error's own words; where the engine is what failed, what became of it and goes on."""
-    told = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    """Print the error; if the engine failed, print the cause and how to continue."""
+    show = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
     diagnosis = config.beam.diagnose(error)
     if diagnosis is None:
-        told(config.beam.describe(error))
+        show(config.beam.describe(error))
         return
-    told(diagnosis.words)
+    show(diagnosis.words)
     finished = [node.name for node in state.nodes if node.status in ("done", "cached")]
     if finished:
-        told(f"Finished, and taken from the cache by the next run: {', '.join(finished)}.")
+        show(f"Finished, and taken from the cache by the next run: {', '.join(finished)}.")
     if diagnosis.mend:
-        told(f"To fix it:  {diagnosis.mend}")
-    told(f"To go on:    {command()}")
+        show(f"To fix it:   {diagnosis.mend}")
+    show(f"To continue: {command()}")
 
 
 def command() -> str:

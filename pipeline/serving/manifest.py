@@ -155,7 +155,7 @@ def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str], s
     if highest != found:
         raise ConfigError(
             f"--model={place}: {server} serves the highest-numbered version below a folder, which "
-            f"is {highest}, not {found}. Copy this version to a folder of its own, or give {above}."
+            f"is {highest}, not {found}. Copy this version to a separate folder, or give {above}."
         )
     return above
 

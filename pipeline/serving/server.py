@@ -1,4 +1,4 @@
-"""A server to send requests to: one that runs, or the stand-in in a process of its own."""
+"""A server to send requests to: a running one, or the stand-in in a separate process."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ def stand_in(model: Path, python: Path | None = None) -> Iterator[Server]:
                 log.seek(0)
                 lines = [each.strip() for each in log if each.strip()] or ["it ended"]
                 raise ServerError(f"the model cannot be loaded: {lines[-1][:500]}")
-            told = json.loads(line)
+            started = json.loads(line)
             yield Server(
-                f"http://127.0.0.1:{told['port']}/v1/models/model",
-                f"the stand-in with TensorFlow {told['tensorflow']}",
+                f"http://127.0.0.1:{started['port']}/v1/models/model",
+                f"the stand-in with TensorFlow {started['tensorflow']}",
             )
         finally:
             process.stdin.close()

@@ -144,7 +144,7 @@ def test_ctrl_c_leaves_a_store_that_the_next_run_goes_on_with(interrupted, resul
     code, text = interrupted
     assert code == 130, text
     assert "Interrupted in Transform" in text
-    assert "Run the same command to go on" in text
+    assert "Run the same command to continue" in text
     assert result.code == 0, result.output
     how = dict(re.findall(r"^(\w+) +(run|cached) +[\d.]+ (?:s|min)", result.output, re.MULTILINE))
     assert how["ArrowExampleGen"] == how["StatisticsGen"] == how["SchemaGen"] == "cached"

@@ -25,7 +25,7 @@ from trainer_module.common.progress import RowsCounted, progress_of
 
 pytestmark = pytest.mark.slow  # the fixtures run tensorflow_transform
 
-# With an image named, TFX does not pack itself anew for each node.
+# With an image named, TFX is not packed again for each node.
 BEAM_ARGS = ["--runner=FnApiRunner", "--sdk_container_image=unused"]
 
 

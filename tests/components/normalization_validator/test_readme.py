@@ -38,7 +38,7 @@ def _run(block: str, folder: Path) -> dict[str, Any]:
             str(folder / "metadata.db")
         ),
         enable_cache=True,
-        # With an image named, TFX does not pack itself anew for each node.
+        # With an image named, TFX is not packed again for each node.
         beam_pipeline_args=["--runner=FnApiRunner", "--sdk_container_image=unused"],
     )
     tfx.orchestration.LocalDagRunner().run(pipeline)

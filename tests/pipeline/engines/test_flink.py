@@ -226,8 +226,8 @@ def test_a_job_server_that_dies_in_the_middle(fragile, tmp_path):
     assert f"job-server of the Flink cluster in {fragile.folder} ended" in done.stdout
     assert "taken from the cache by the next run:" in done.stdout
     assert "ExampleGen" in done.stdout.partition("by the next run:")[2]
-    assert f"To fix it:  {fragile.start_command()}\n" in done.stdout
-    assert f"To go on:    python -m pipeline run --config {config}" in done.stdout
+    assert f"To fix it:   {fragile.start_command()}\n" in done.stdout
+    assert f"To continue: python -m pipeline run --config {config}" in done.stdout
     assert "Rendezvous" not in done.stdout
 
     mended = flink_cluster.start(fragile.folder, fragile.ports, memory="5GiB")

@@ -36,9 +36,11 @@ def test_the_parts_are_the_whole(total):
     assert total - 1 <= sizes.job_manager_heap + sizes.job_server_heap + 2 * each <= total
     # What fails with 128 MB (the pipeline of test_flink) has twice as much at the least.
     assert managed >= 256
-    told = {name.split("memory.")[1]: size for name, size in one.flink_options().items()}
-    assert told["managed.size"] == f"{one.managed}mb"
-    assert int(told["framework.heap.size"][:-2]) + int(told["task.heap.size"][:-2]) == one.heap
+    options = {name.split("memory.")[1]: size for name, size in one.flink_options().items()}
+    assert options["managed.size"] == f"{one.managed}mb"
+    assert (
+        int(options["framework.heap.size"][:-2]) + int(options["task.heap.size"][:-2]) == one.heap
+    )
     assert one.jvm_options()[0] == f"-Xmx{one.heap}m"
 
 

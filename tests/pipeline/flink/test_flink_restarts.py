@@ -1,4 +1,4 @@
-"""A job that Flink started again is told by what it failed of first.
+"""A restarted job of Flink reports its first failure.
 
 A server on this machine gives the answers of a real Flink 1.19.3, recorded from a job whose first
 attempt raised a ValueError and whose two others raised ConnectionErrors (Java's stack frames are
@@ -96,25 +96,25 @@ def test_one_that_failed_beside_another_may_be_the_first(rest, answers):
     assert flink_rest.first_exception(rest, JOB) == ""
 
 
-def test_a_run_tells_both(engine):
+def test_a_run_prints_both(engine):
     shown = io.StringIO()
     config: Any = SimpleNamespace(beam=engine)
     state = RunState([NodeState("Transform", "failed")])
-    runner.tell_failure(RuntimeError(FAILED + ENDED), state, config, Console(file=shown))
+    runner.print_failure(RuntimeError(FAILED + ENDED), state, config, Console(file=shown))
     assert shown.getvalue() == (
         "ValueError: column x: the first attempt failed\n"
         "Flink started the job again. It ended in: ConnectionError: attempt 5: nobody answers\n"
     )
 
 
-def test_a_job_that_failed_alike_each_time_is_told_once(engine, answers):
+def test_equal_failures_are_printed_once(engine, answers):
     del entries(answers)[1:]
     assert engine.describe(RuntimeError(FAILED + ENDED)) == (
         "ConnectionError: attempt 5: nobody answers"
     )
 
 
-def test_memory_that_lacked_first_is_what_is_told(engine, answers):
+def test_missing_memory_is_reported_if_it_failed_first(engine, answers):
     entries(answers)[-1].update(LOST)
     found = engine.diagnose(RuntimeError(FAILED + ENDED))
     assert found is not None

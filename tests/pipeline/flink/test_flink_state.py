@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def start(java: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Cluster]:
-    """Starts a cluster; `said` is what it tells."""
+    """Starts a cluster; `said` has its messages."""
     monkeypatch.setattr(flink_cluster, "find_java", lambda: java)
     monkeypatch.setattr(flink_cluster, "ensure_files", lambda say: FlinkFiles(folder))
     monkeypatch.setattr(flink_cluster, "wait_until_ready", lambda cluster, slots: None)
@@ -115,7 +115,7 @@ def test_a_torn_file_is_named_and_replaced(start, folder):
     assert list(folder.glob(".cluster*")) == []
 
 
-def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, monkeypatch):
+def test_a_half_dead_cluster_is_restarted_unless_it_has_jobs(start, folder, monkeypatch):
     cluster = start()
     with pytest.raises(ConfigError, match="runs already, its REST endpoint at"):
         start()
@@ -140,12 +140,12 @@ def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, m
     shown = io.StringIO()
     monkeypatch.setattr(sys, "argv", ["pipeline/__main__.py", "run", "--config", "my own.yaml"])
     config: Any = SimpleNamespace(beam=engine)
-    runner.tell_failure(RuntimeError("Connection refused"), state, config, Console(file=shown))
+    runner.print_failure(RuntimeError("Connection refused"), state, config, Console(file=shown))
     for line in (
         "TaskManager-1 of the Flink cluster in",
         "Finished, and taken from the cache by the next run: ArrowExampleGen.",
-        f"To fix it:  {again} --memory ",
-        "To go on:    python -m pipeline run --config 'my own.yaml'\n",
+        f"To fix it:   {again} --memory ",
+        "To continue: python -m pipeline run --config 'my own.yaml'\n",
     ):
         assert line in shown.getvalue()
     monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: 8 << 30)
@@ -163,5 +163,5 @@ def test_a_half_dead_cluster_is_started_anew_unless_it_has_jobs(start, folder, m
             start()
     start()
     assert "TaskManager-1 ended" in start.said[0]
-    assert "starting the whole cluster anew" in start.said[0]
+    assert "restarting the whole cluster" in start.said[0]
     assert running(folder) == NAMES

@@ -1,4 +1,4 @@
-"""Background processes are found again, told apart and stopped with their children."""
+"""Background processes are found again, distinguished and stopped with their children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input is refused before anything expensive runs, in words that name file, field and fix."""
+"""Bad input is rejected before anything expensive runs; the error names file, field and fix."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_name_of_the_training_that_stands_for_nothing(write, override, printed
     assert re.sub(r"^(--set |\S+pipeline.yaml:\d+: )", "", text).startswith(printed)
 
 
-def test_names_of_keras_are_told_by_the_line_before_anything_is_imported(write):
+def test_unknown_keras_names_are_errors_before_anything_is_imported(write):
     file = write(lambda c: c["training"].update(optimizer={"name": "adamwx"}))
     script = (
         "import sys; from pipeline.cli.cli import main\n"

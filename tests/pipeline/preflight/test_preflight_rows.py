@@ -114,7 +114,7 @@ def _with_holes() -> pa.Table:
 
 
 @pytest.mark.parametrize("source", ["csv", "parquet"])
-def test_an_int_beyond_int64_is_told_with_its_value(write, tmp_path, source):
+def test_the_error_of_an_int_beyond_int64_names_its_value(write, tmp_path, source):
     table = rows(age=lambda i: 2**63 + 5 if i == 41 else i)
     if source == "csv":
         file = write(csv=csv_of(table))
@@ -309,7 +309,7 @@ def test_the_positive_value_is_compared_in_the_columns_own_type(write):
     assert text.endswith("0.1 (30 rows), 0.7 (30 rows); name the one that counts as 1.")
 
 
-def test_a_positive_value_that_no_row_has_is_told_with_those_there_are(write):
+def test_the_error_of_an_unknown_positive_value_lists_the_values(write):
     answers = csv_of(rows(bought=lambda i: ("No", "Yes", "No")[i % 3]))
     preflight.check(load_config(write(csv=answers), ["features.label.positive='Yes'"]))
     text = refusal(write(csv=answers), "features.label.positive='yes'")
@@ -346,7 +346,7 @@ def test_a_batch_of_more_rows_than_come_into_the_train_split(write):
 
 def test_a_split_without_rows_is_refused(write):
     """One row comes into one split, by chance."""
-    told = []
+    messages = []
     for age in range(12):
         file = write(csv=csv_of(rows(age=lambda i, age=age: age)[:1]))
         config = load_config(file, ["training.global_batch_size=1"])
@@ -355,12 +355,12 @@ def test_a_split_without_rows_is_refused(write):
         try:
             preflight_split.check_split(config, Part("all", config.data.path, seen, config.data))
         except ConfigError as error:
-            told.append(str(error))
-    assert len(told) == 12
-    assert any("none of its 1 rows comes into the train split" in text for text in told)
-    assert any("none of its 1 rows comes into the eval split" in text for text in told)
-    assert "Add rows" in told[0]
-    assert "data.eval_path" in told[0]
+            messages.append(str(error))
+    assert len(messages) == 12
+    assert any("none of its 1 rows comes into the train split" in text for text in messages)
+    assert any("none of its 1 rows comes into the eval split" in text for text in messages)
+    assert "Add rows" in messages[0]
+    assert "data.eval_path" in messages[0]
 
 
 # Columns that nothing uses are not judged.

@@ -55,7 +55,7 @@ def test_what_rows_can_be_split_by_passes(write, split):
 
 
 @pytest.mark.parametrize(
-    ("split", "told"),
+    ("split", "message"),
     [
         ("{by: time}", "needs `column`"),
         ("{by: row, column: age}", "column=age does not go with by: row"),
@@ -66,9 +66,9 @@ def test_what_rows_can_be_split_by_passes(write, split):
         ("{by: time, column: city}", "'Oslo' and 59 more texts that do not sort by time"),
     ],
 )
-def test_what_they_cannot_be_split_by_is_refused(write, split, told):
+def test_what_they_cannot_be_split_by_is_refused(write, split, message):
     text = refusal(write(csv=table()), f"data.split={split}")
-    assert told in text or "'town' is no column" in text
+    assert message in text or "'town' is no column" in text
 
 
 def test_rows_without_a_value_of_the_column(write):
@@ -122,14 +122,14 @@ def test_more_rows_than_are_ranked_here_are_no_empty_split(write, split):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "message"),
     [
         (["data.eval_percent=60", "data.test_percent=40"], "nothing to train on"),
         (["data.eval_path=rows.csv", "data.test_percent=10"], "leave out test_percent"),
     ],
 )
-def test_settings_that_do_not_go_together(write, overrides, told):
-    with pytest.raises(ConfigError, match=told):
+def test_settings_that_do_not_go_together(write, overrides, message):
+    with pytest.raises(ConfigError, match=message):
         load_config(write(), overrides)
 
 

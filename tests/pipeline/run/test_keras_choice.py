@@ -23,11 +23,11 @@ def test_importing_pipeline_leaves_a_value_of_the_users_own(before, after):
     assert printed.strip() == after
 
 
-@pytest.mark.parametrize(("value", "told"), [("0", False), ("1", True), ("True", True)])
-def test_a_run_says_that_tf_keras_is_keras_2(write, monkeypatch, capsys, value, told):
+@pytest.mark.parametrize(("value", "printed"), [("0", False), ("1", True), ("True", True)])
+def test_a_run_says_that_tf_keras_is_keras_2(write, monkeypatch, capsys, value, printed):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", value)
     with pytest.raises(ConfigError, match="cannot write there"):  # so that nothing more runs
         run(load_config(write(), ["serving.push_folder=rows.csv/out"]))
     assert (
         "tf.keras is Keras 2 here, which the Trainer does not" in capsys.readouterr().out
-    ) == told
+    ) == printed

@@ -37,10 +37,10 @@ def running():
 
 def test_both_signatures_answer_as_predict_does(model, rows, capsys):
     assert check(model, rows) == 0
-    told = capsys.readouterr().out
-    assert f"{model}/12" in told
-    assert "serving_default: 3 rows answered as predict does" in told
-    assert "raw: 3 rows answered as predict does" in told
+    printed = capsys.readouterr().out
+    assert f"{model}/12" in printed
+    assert "serving_default: 3 rows answered as predict does" in printed
+    assert "raw: 3 rows answered as predict does" in printed
 
 
 def test_vertex_calls_the_default_signature_only(model, rows, running):
@@ -102,9 +102,12 @@ def test_the_row_that_a_server_refuses_is_found(model, rows, running, capsys):
 def test_answers_of_another_form_fail(model, rows, running, capsys, answer, reason):
     running.answer = lambda request: answer
     assert check(model, rows, "--url", f"{running.url}/v1/models/taxi", "--rows", "1") == 1
-    told = capsys.readouterr().out
-    assert "check failed: serving_default, row" in told or "check failed: serving_default, " in told
-    assert reason in told
+    printed = capsys.readouterr().out
+    assert (
+        "check failed: serving_default, row" in printed
+        or "check failed: serving_default, " in printed
+    )
+    assert reason in printed
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ ARTIFACT = {"schemaTitle": "system.Artifact"}
 # A Pusher: says where it has put the model.
 PUSHES = """
 import json, sys
-told = json.loads(sys.argv[1])
-(artifact,) = told["outputs"]["artifacts"]["pushed_model"]["artifacts"]
+printed = json.loads(sys.argv[1])
+(artifact,) = printed["outputs"]["artifacts"]["pushed_model"]["artifacts"]
 artifact["metadata"] = {"pushed_destination": sys.argv[2]} if sys.argv[2] else {}
 output = {"artifacts": {"pushed_model": {"artifacts": [artifact]}}}
 import os
-os.makedirs(os.path.dirname(told["outputs"]["outputFile"]), exist_ok=True)
-with open(told["outputs"]["outputFile"], "w") as stream:
+os.makedirs(os.path.dirname(printed["outputs"]["outputFile"]), exist_ok=True)
+with open(printed["outputs"]["outputFile"], "w") as stream:
     json.dump(output, stream)
 """
 
@@ -55,9 +55,9 @@ def replay(tmp_path):
 def test_a_replay_whose_model_answers_otherwise_fails(replay, tmp_path, rows, capsys):
     model = write_model(tmp_path / "model", raw_reads_missing=False)
     assert replay(model, "--check-serving", rows) == 1
-    told = capsys.readouterr().out
-    assert "Pusher: done" in told
-    assert f"check failed: raw, row 2 of {rows}: outputs is [nan]" in told
+    printed = capsys.readouterr().out
+    assert "Pusher: done" in printed
+    assert f"check failed: raw, row 2 of {rows}: outputs is [nan]" in printed
 
 
 def test_a_replay_that_pushes_nothing_fails_the_check(replay, rows, capsys):
@@ -68,6 +68,6 @@ def test_a_replay_that_pushes_nothing_fails_the_check(replay, rows, capsys):
 
 def test_rows_that_cannot_be_read_are_an_error_before_anything_runs(replay, tmp_path, capsys):
     assert replay("", "--check-serving", tmp_path / "none.csv") == 2
-    told = capsys.readouterr()
-    assert "none.csv" in told.err
-    assert "Pusher" not in told.out
+    printed = capsys.readouterr()
+    assert "none.csv" in printed.err
+    assert "Pusher" not in printed.out

@@ -148,9 +148,9 @@ def test_deploy_uploads_creates_an_endpoint_and_sends_it_all_traffic(manifest, v
     assert deployed.model == name
     assert dict(endpoint.traffic_split) == {deployed.id: 100}
     assert set(vertex.polls.values()) == {2}
-    told = capsys.readouterr().out
-    assert f"Uploaded: {name}" in told
-    assert f"Deployed to {endpoint_name}" in told
+    printed = capsys.readouterr().out
+    assert f"Uploaded: {name}" in printed
+    assert f"Deployed to {endpoint_name}" in printed
 
 
 def test_a_second_deploy_adds_a_version_to_the_model_and_keeps_the_endpoint(
@@ -163,9 +163,9 @@ def test_a_second_deploy_adds_a_version_to_the_model_and_keeps_the_endpoint(
     ((_, endpoint),) = vertex.endpoints.items()
     old, new = endpoint.deployed_models
     assert dict(endpoint.traffic_split) == {new.id: 100}
-    told = capsys.readouterr().out
-    assert "Created" not in told
-    assert f"--deployed-model-id={old.id}" in told
+    printed = capsys.readouterr().out
+    assert "Created" not in printed
+    assert f"--deployed-model-id={old.id}" in printed
 
 
 def test_a_failed_operation_and_a_refusal_are_errors(manifest, vertex, capsys):
