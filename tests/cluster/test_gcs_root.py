@@ -28,16 +28,16 @@ def gcs(tmp_path_factory, monkeypatch):
 
 def test_every_artifact_on_gcs_can_be_downloaded_by_the_launcher(tmp_path, gcs):
     spec = tmp_path / "taxi.yaml"
-    code, told = run_pipeline(
+    code, printed = run_pipeline(
         *("compile", "--target", "kubeflow", "--config", TAXI, "--output", spec),
         "--set=cluster.kubeflow.image=registry.example/tfx-largebatch:1.0",
         "--set=cluster.kubeflow.pipeline_root=gs://bucket/root",
         "--set=cluster.kubeflow.data_path=gs://bucket/data/data.csv",
         "--set=training.epochs=2",
     )
-    assert code == 0, told
-    code, told = run_pipeline("replay", "--spec", spec, "--root", tmp_path / "root", "--remote")
-    assert code == 0, told
+    assert code == 0, printed
+    code, printed = run_pipeline("replay", "--spec", spec, "--root", tmp_path / "root", "--remote")
+    assert code == 0, printed
     # TensorFlow wrote them below the outputs of most nodes.
     written = [r for r in gcs.requests if "uploadType=media" in r and "%2F&" in r]
     assert len(written) > 10

@@ -56,11 +56,11 @@ def exported(folder):
 def test_a_killed_trainer_goes_on_from_its_last_checkpoint(tmp_path):
     """Reference: the same Trainer without a kill. Tolerance: none, bit for bit."""
     spec, root, output = tmp_path / "taxi.yaml", tmp_path / "root", tmp_path / "replay.txt"
-    code, told = run_pipeline(
+    code, printed = run_pipeline(
         *("compile", "--target", "kubeflow", "--config", TAXI, "--output", spec),
         *(f"--set={name}={value}" for name, value in SETTINGS.items()),
     )
-    assert code == 0, told
+    assert code == 0, printed
     command = [sys.executable, "-m", "pipeline", "replay", "--spec", spec, "--root", root]
     with output.open("w") as stream:
         replay = subprocess.Popen(
@@ -76,8 +76,8 @@ def test_a_killed_trainer_goes_on_from_its_last_checkpoint(tmp_path):
     finally:
         replay.terminate()  # what follows the Trainer is of no interest
         replay.wait()
-    told = output.read_text()
-    assert re.search(r"^Trainer: done in .*attempt 2", told, flags=re.MULTILINE), told
+    printed = output.read_text()
+    assert re.search(r"^Trainer: done in .*attempt 2", printed, flags=re.MULTILINE), printed
 
     (trainer,) = root.glob("chicago-taxi/*/Trainer")
     log = (trainer / "log.txt").read_text(errors="replace")
@@ -87,9 +87,9 @@ def test_a_killed_trainer_goes_on_from_its_last_checkpoint(tmp_path):
 
     straight = trainer.with_name("straight")
     straight.mkdir()
-    code, told = run_command(*(word.replace(f"{trainer}/", f"{straight}/") for word in words))
-    assert code == 0, told
-    assert "Continuing" not in told
+    code, printed = run_command(*(word.replace(f"{trainer}/", f"{straight}/") for word in words))
+    assert code == 0, printed
+    assert "Continuing" not in printed
     found, expected = exported(trainer), exported(straight)
     assert len(expected) > 5
     assert found == expected

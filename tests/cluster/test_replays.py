@@ -60,12 +60,12 @@ def replay(target, folder, *overrides, remote=False, done=(), more=()):
     }
     given = [f"--set={name}={value}" for name, value in settings.items()]
     file = folder / f"taxi-{target}.yaml"
-    code, told = run_pipeline(
+    code, printed = run_pipeline(
         *("compile", "--target", target, "--config", TAXI, "--output", file),
         *given,
         *(f"--set={each}" for each in overrides),
     )
-    assert code == 0, told
+    assert code == 0, printed
     if done:
         import_what_is_done(file, folder / "root" / "chicago-taxi" / "artifacts.jsonl", done)
     # What is imported in place of ExampleGen reads no data.
@@ -116,8 +116,8 @@ def pushed(folder):
     return sorted((folder / "root" / "chicago-taxi" / "serving_model").glob("*/saved_model.pb"))
 
 
-def nodes(told):
-    return re.findall(r"^(\S+): done in", told, flags=re.MULTILINE)
+def nodes(printed):
+    return re.findall(r"^(\S+): done in", printed, flags=re.MULTILINE)
 
 
 def test_kubeflow_on_s3_pushes_a_blessed_model_and_compares_a_worse_one_with_it(tmp_path, bucket):
@@ -128,22 +128,24 @@ def test_kubeflow_on_s3_pushes_a_blessed_model_and_compares_a_worse_one_with_it(
         return [name for name in objects(bucket) if model.fullmatch(name)]
 
     check = ("--check-serving", DATA / "data.csv")
-    code, told = replay("kubeflow", tmp_path, remote=HAS_S3, more=check)
-    assert code == 0, told
-    assert "raw: 100 rows answered as predict does" in told
-    assert "blessed; compared with nothing: none was blessed before" in told
+    code, printed = replay("kubeflow", tmp_path, remote=HAS_S3, more=check)
+    assert code == 0, printed
+    assert "raw: 100 rows answered as predict does" in printed
+    assert "blessed; compared with nothing: none was blessed before" in printed
     assert len(pushed_models()) == 1
-    assert {"LatestBlessedModel", "Transform", "Trainer", "BlessedModelRecord"} <= set(nodes(told))
-    code, told = replay("kubeflow", tmp_path, *WORSE, remote=HAS_S3)
-    assert code == 3, told
-    assert "not blessed; compared with the latest blessed model" in told
+    assert {"LatestBlessedModel", "Transform", "Trainer", "BlessedModelRecord"} <= set(
+        nodes(printed)
+    )
+    code, printed = replay("kubeflow", tmp_path, *WORSE, remote=HAS_S3)
+    assert code == 3, printed
+    assert "not blessed; compared with the latest blessed model" in printed
     assert len(pushed_models()) == 1
 
 
 def test_kubeflow_trains_on_two_workers_of_a_tfjob(tmp_path):
     """The launcher's processes here stand for the job's pods."""
-    code, told = replay("kubeflow", tmp_path, "training.workers=2")
-    assert code == 0, told
+    code, printed = replay("kubeflow", tmp_path, "training.workers=2")
+    assert code == 0, printed
     assert len(pushed(tmp_path)) == 1
     (log,) = tmp_path.glob("root/chicago-taxi/*/Trainer/log.txt")
     lines = log.read_text(errors="replace").splitlines()
@@ -152,18 +154,18 @@ def test_kubeflow_trains_on_two_workers_of_a_tfjob(tmp_path):
 
 
 def test_vertex_trains_on_two_workers_runs_the_driver_and_resolves_its_baseline(tmp_path):
-    code, told = replay("vertex", tmp_path, "training.workers=2")
-    assert code == 0, told
-    assert {"LatestBlessedModel-model-resolver", "ArrowExampleGen", "Pusher"} <= set(nodes(told))
+    code, printed = replay("vertex", tmp_path, "training.workers=2")
+    assert code == 0, printed
+    assert {"LatestBlessedModel-model-resolver", "ArrowExampleGen", "Pusher"} <= set(nodes(printed))
     assert len(pushed(tmp_path)) == 1
     (log,) = tmp_path.glob("root/chicago-taxi/*/ArrowExampleGen/log.txt")
     assert "Calculated fingerprint" in log.read_text(errors="replace")
     workers = tmp_path.glob("root/chicago-taxi/*/Trainer/workers/*.log")
     assert sorted(path.name for path in workers) == ["chief.log", "worker-0.log"]
     again = {"Trainer", "Evaluator", "Pusher"}
-    done = [n for n in nodes(told) if n not in again and "resolver" not in n]
+    done = [n for n in nodes(printed) if n not in again and "resolver" not in n]
     assert len(done) == 6
-    code, told = replay("vertex", tmp_path, *WORSE, done=done)
-    assert code == 3, told
-    assert "not blessed; compared with the latest blessed model" in told
+    code, printed = replay("vertex", tmp_path, *WORSE, done=done)
+    assert code == 3, printed
+    assert "not blessed; compared with the latest blessed model" in printed
     assert len(pushed(tmp_path)) == 1

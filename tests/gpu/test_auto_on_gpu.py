@@ -1,6 +1,6 @@
 """`micro_batch_size: auto` by the GPU allocator's own peak counter.
 
-In processes of their own: TensorFlow decides once per process how it takes a GPU's memory.
+In separate processes: TensorFlow decides once per process how it takes a GPU's memory.
 """
 
 from __future__ import annotations
@@ -83,6 +83,6 @@ def test_by_default_the_budget_is_a_share_of_what_is_free(run, tmp_path):
     assert found["budget"] > 2**30
 
 
-def test_too_small_a_budget_is_told(run, tmp_path):
+def test_too_small_a_budget_is_an_error(run, tmp_path):
     with pytest.raises(AssertionError, match="a step of micro-batches of 1 row needs"):
         run(SEARCH, "1MiB", tmp_path)

@@ -1,6 +1,6 @@
 """run_fn on a GPU: files, steps, checkpoints, evaluation and export, on one plain Transform output.
 
-In processes of their own: the tests beside it cut the GPU into logical ones.
+In separate processes: the tests beside it cut the GPU into logical ones.
 """
 
 from __future__ import annotations

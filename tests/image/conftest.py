@@ -1,4 +1,4 @@
-"""An image of each stack, on a Debian of its own, with a package of a user's."""
+"""An image of each stack, on its own Debian, with a user package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEYOND = "humanize"
 """What the user's package needs and no lock file has."""
 
 SLEEPER = '''
-"""An executor that says when it runs, and then waits to be told to end."""
+"""An executor that says when it runs, and then waits to be stopped."""
 
 import time
 
@@ -42,7 +42,7 @@ class Image:
 
     stack: str
     name: str
-    told: str
+    printed: str
     sbom: Path
     package: Path
 
@@ -68,7 +68,7 @@ def base_of(stack: str) -> str:
 
 @pytest.fixture(scope="session")
 def user_package(tmp_path_factory) -> Path:
-    """The taxi example's functions as a package of their own, as a user would have them."""
+    """The taxi example's functions as a separate package, as a user would have them."""
     folder = tmp_path_factory.mktemp("user") / "my taxi"  # with a space: it has to survive quoting
     code = folder / PACKAGE
     code.mkdir(parents=True)

@@ -96,15 +96,15 @@ def test_the_image_has_what_is_locked_and_no_tools(image: Image):
 def test_the_command_line_answers_in_it_and_the_build_says_what_is_next(image: Image):
     assert "Usage: python -m pipeline" in image.run("python", "-m", "pipeline", "--help")
     built = rf"^{image.name}: TFX {image.stack}, [\d.]+ GB in 4 layers, built in \d+ s"
-    assert re.search(built, image.told, re.MULTILINE)
+    assert re.search(built, image.printed, re.MULTILINE)
     history = subprocess.run(
         ["buildah", "inspect", "--type", "image", image.name], capture_output=True, text=True
     ).stdout
-    told = json.loads(history)["OCIv1"]["config"]
-    assert told["User"] == "1000"
-    assert told["Entrypoint"] == ["/usr/bin/tini", "--"]
-    assert told["Labels"]["tfx-largebatch.stack"] == image.stack
-    assert told["Labels"]["tfx-largebatch.cuda"] == "false"
+    printed = json.loads(history)["OCIv1"]["config"]
+    assert printed["User"] == "1000"
+    assert printed["Entrypoint"] == ["/usr/bin/tini", "--"]
+    assert printed["Labels"]["tfx-largebatch.stack"] == image.stack
+    assert printed["Labels"]["tfx-largebatch.cuda"] == "false"
     assert "certificates.crt" not in history  # where they are on this machine
 
 
@@ -125,10 +125,10 @@ def test_compile_refuses_a_gpu_with_this_image(image: Image, tmp_path):
     command += ["--output", tmp_path / "taxi.yaml"]
     settings = {"image": image.name, "resources.Trainer.accelerator": "nvidia.com/gpu"}
     command += [f"--set=cluster.kubeflow.{name}={value}" for name, value in settings.items()]
-    code, told = run_pipeline(*command)
-    assert code == 2, told
-    assert "has no CUDA libraries" in told
-    assert f"python -m pipeline image build --cuda --tag {image.name}" in told
+    code, printed = run_pipeline(*command)
+    assert code == 2, printed
+    assert "has no CUDA libraries" in printed
+    assert f"python -m pipeline image build --cuda --tag {image.name}" in printed
 
 
 def test_the_linker_and_xla_find_cuda_in_its_layer(image: Image, tmp_path):
@@ -176,12 +176,12 @@ def test_a_pipeline_compiled_in_it_is_replayed_in_it(image: Image, tmp_path):
         write=[str(file.parent)],
         read=[str(TAXI)],
     )
-    code, told = run_pipeline(
+    code, printed = run_pipeline(
         *("replay", "--spec", file, "--map", f"s3://bucket/data={DATA}"),
         *("--root", tmp_path / "root", "--image", "--builder", "buildah"),
     )
-    assert code == 0, told
-    assert "blessed; compared with nothing" in told
+    assert code == 0, printed
+    assert "blessed; compared with nothing" in printed
     pushed = tmp_path / "root" / "chicago-taxi" / "serving_model"
     (model,) = pushed.glob("*/saved_model.pb")
     assert model.stat().st_uid == 1000  # who wrote it was not root
@@ -239,10 +239,10 @@ def test_an_image_that_is_not_there_is_named_with_how_to_get_it(tmp_path):
     file = tmp_path / "spec.yaml"
     file.write_text("{pipelineInfo: {name: a}, deploymentSpec: {executors: {}}, root: {dag: {}}}")
     name = "localhost/nobody-built-this:1"
-    code, told = run_pipeline(
+    code, printed = run_pipeline(
         *("replay", "--spec", file, "--root", tmp_path, "--image", name),
         *("--builder", BUILDAH.name),
     )
-    assert code == 2, told
-    assert f"--image {name}: buildah has no image of this name on this machine" in told
-    assert f"python -m pipeline image build --tag {name}" in told
+    assert code == 2, printed
+    assert f"--image {name}: buildah has no image of this name on this machine" in printed
+    assert f"python -m pipeline image build --tag {name}" in printed
