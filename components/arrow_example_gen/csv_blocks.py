@@ -137,7 +137,7 @@ def blocks(
 
     Raises:
         ValueError: a row has more or fewer cells than the header, a quote does not end, or bytes
-            are no text of the encoding: names file and line.
+            are not text in the encoding: names file and line.
     """
     wanted = list(header.columns if columns is None else columns)
     places = {name: place for place, name in enumerate(header.names) if place in header.kept}
@@ -230,7 +230,7 @@ def _encoding_error(file: str, encoding: str, options: CsvOptions) -> InvalidEnc
         else f"data.csv.encoding={options.encoding} is not the file's: name another"
     )
     return InvalidEncoding(
-        f"{file}{place} is no text in {encoding}. {fix}; files of Excel and "
+        f"{file}{place} is not text in {encoding}. {fix}; files of Excel and "
         "Windows in western Europe and America are cp1252, and others latin-1."
     )
 

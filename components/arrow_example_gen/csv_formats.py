@@ -36,7 +36,7 @@ def _pattern(unit: str, thousands: str, decimal: str) -> str:
     """Return a regular expression (RE2) of a whole cell with a number in this format."""
     s, sign, point = f"{_SPACES}*", f"{_SIGN}?", re.escape(decimal)
     digits = "[0-9]+"
-    if thousands:  # 0,123 is no number in groups: a comma there would be a decimal one
+    if thousands:  # 0,123 is not a number in groups: a comma there would be a decimal one
         digits += f"|[1-9][0-9]{{0,2}}(?:{_BETWEEN[thousands]}[0-9]{{3}})+"
     number = f"(?:(?:{digits})(?:{point}[0-9]*)?|{point}[0-9]+)"
     plain = [f"{sign}{s}{number}", rf"\({s}{number}{s}\)"]

@@ -1,4 +1,4 @@
-"""Converts texts to the numbers that a model takes, and finds texts that are no numbers."""
+"""Converts texts to the numbers that a model takes, and finds texts that are not numbers."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class CsvOptions(BaseModel):
     @classmethod
     def _mark(cls, value: str | None) -> str | None:
         if value not in (None, ".", ","):
-            raise ValueError(f"{value!r} is no decimal mark; use '.' or ','")
+            raise ValueError(f"{value!r} is not a decimal mark; use '.' or ','")
         return value
 
     @field_validator("comment")

@@ -61,7 +61,7 @@ class Utf8Stream:
         """Return `size` bytes or characters, fewer only before the end, none at the end.
 
         Raises:
-            UnicodeDecodeError: they are no text of the encoding. UTF-8 is not checked.
+            UnicodeDecodeError: they are not text in the encoding. UTF-8 is not checked.
             DamagedFile: they cannot be decompressed.
         """
         found = self._source.read(size)
@@ -84,7 +84,7 @@ def lines(file: str, encoding: str) -> Iterator[str]:
     """Yield the lines of a file, each with its end.
 
     Raises:
-        UnicodeDecodeError: bytes are no text of the encoding.
+        UnicodeDecodeError: bytes are not text in the encoding.
     """
     source = open_decompressed(file)
     with io.TextIOWrapper(source, encoding, newline="") as text:
@@ -93,7 +93,7 @@ def lines(file: str, encoding: str) -> Iterator[str]:
 
 
 def find_undecodable(file: str, encoding: str) -> Undecodable | None:
-    """Find the first byte of a file that is no text of an encoding."""
+    """Find the first byte of a file that is not text in an encoding."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding)(), True)
     line = 1
     with closing(open_decompressed(file)) as stream:

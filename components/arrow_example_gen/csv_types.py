@@ -289,7 +289,7 @@ def _kind(name: str, column: CellCounts, decimal: str, options: CsvOptions) -> K
 
 def _not_in_format(name: str, text: str, options: CsvOptions) -> str:
     return (
-        f"column {name!r}: {text!r} is no number like {options.formatted[name].example}, as "
+        f"column {name!r}: {text!r} is not a number like {options.formatted[name].example}, as "
         "data.csv.formatted says of this column. Correct it, or add it to data.csv.missing_in "
         "where it says that there is no value."
     )

@@ -30,7 +30,9 @@ class NumberFormat(BaseModel):
     def _is_a_sign(cls, value: str) -> str:
         wrong = [c for c in value if c.isdigit() or c.isspace() or c in "+-\u2212(),'\u2019"]
         if wrong or (value and not value.strip(".")) or len(value) > 8:
-            raise ValueError(f"{value!r} is no unit; use a currency as '$', '€' or 'EUR', or '%'")
+            raise ValueError(
+                f"{value!r} is not a unit; use a currency as '$', '€' or 'EUR', or '%'"
+            )
         return value
 
     @model_validator(mode="after")

@@ -248,7 +248,7 @@ class open_file:
             return ArrowFile(self._stream) if is_arrow else pq.ParquetFile(self._stream)
         except pa.ArrowInvalid as error:
             self._stream.close()
-            raise ValueError(f"{self._path} is no Parquet or Arrow file ({error}).") from None
+            raise ValueError(f"{self._path} is not a Parquet or Arrow file ({error}).") from None
 
     def __exit__(self, *_: object) -> None:
         """Closes the file."""

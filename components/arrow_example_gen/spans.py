@@ -187,7 +187,7 @@ def _span_number(tokens: Mapping[str, str], path: str) -> int:
         return (datetime.date(*(int(tokens[name]) for name in _DATE)) - _EPOCH).days
     except ValueError as error:
         date = "-".join(tokens[name] for name in _DATE)
-        raise ValueError(f"{path}: {date} is no date ({error}); rename or remove it") from None
+        raise ValueError(f"{path}: {date} is not a date ({error}); rename or remove it") from None
 
 
 def _to_regex(pattern: str) -> str:

@@ -49,12 +49,12 @@ def blocks(file: str, *, unreadable: list[str] | None = None) -> Iterator[Block]
 
     Args:
         file: its path, on any file system that Beam knows.
-        unreadable: gets a line for each damaged record and for each that is no tf.Example, which
+        unreadable: gets a line for each damaged record and for each that is not a tf.Example, which
             are skipped where the next one can be found; None: such a record is an error.
 
     Raises:
-        ValueError: it is no TFRecord file, a record is cut off or damaged, one is no tf.Example, or
-            two of them have a feature of different types: names file and record.
+        ValueError: it is not a TFRecord file, a record is truncated, damaged or no tf.Example, or
+            two records have a feature of different types: names file and record.
     """
     start = 0
     held: list[_Record] = []
@@ -91,7 +91,7 @@ def _alone(decode: Any, record: _Record, file: str, unreadable: list[str] | None
     try:
         return decode([record.data])
     except RuntimeError:
-        message = f"{file}, record {record.place}: is no tf.Example"
+        message = f"{file}, record {record.place}: is not a tf.Example"
         if unreadable is None:
             raise ValueError(f"{message}. Write it again, or take it out of the file.") from None
         unreadable.append(message)
@@ -129,7 +129,7 @@ def _length(head: bytes, file: str, place: int) -> int:
         if checksum == _masked(head[:8]):
             return length
     if place == 1:
-        raise ValueError(f"{file} is no TFRecord file.")
+        raise ValueError(f"{file} is not a TFRecord file.")
     if len(head) < _LENGTH.size:
         raise ValueError(_cut_off(file, place))
     raise ValueError(

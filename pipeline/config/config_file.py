@@ -158,7 +158,7 @@ def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> No
             if not key.isdigit() or int(key) >= len(node):
                 raise ConfigError(
                     f"{shown}: {'.'.join(keys[:depth])} is a list of {len(node)}; "
-                    f"{key!r} is no index into it (0 to {len(node) - 1})."
+                    f"{key!r} is not an index into it (0 to {len(node) - 1})."
                 )
             index: Any = int(key)
         elif isinstance(node, dict):

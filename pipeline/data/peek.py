@@ -176,7 +176,7 @@ def open_parquet(found: Iterable[Path], folders: str | Sequence[str]) -> Parquet
     """The Parquet files as one table; `folders` are where they were found.
 
     Raises:
-        ConfigError: a file is no Parquet or Arrow file, or differs from the first.
+        ConfigError: a file is not a Parquet or Arrow file, or differs from the first.
     """
     from components.arrow_example_gen.parquet import open_table
 
@@ -184,7 +184,9 @@ def open_parquet(found: Iterable[Path], folders: str | Sequence[str]) -> Parquet
         return open_table([str(file) for file in found], folders)
     except ValueError as error:
         hint = (
-            " Set data.source to its format." if "is no Parquet or Arrow file" in str(error) else ""
+            " Set data.source to its format."
+            if "is not a Parquet or Arrow file" in str(error)
+            else ""
         )
         raise ConfigError(f"{error}{hint}") from None
 

@@ -35,7 +35,7 @@ def tfrecord_blocks(found: Iterable[Path]) -> Iterator[FileBlock]:
             for block in blocks(str(file)):
                 yield FileBlock(block, seen_in(block, str(file)))
     except ValueError as error:
-        hint = " Set data.source to its format." if "is no TFRecord file" in str(error) else ""
+        hint = " Set data.source to its format." if "is not a TFRecord file" in str(error) else ""
         raise ConfigError(f"{error}{hint}") from None
 
 
@@ -52,5 +52,5 @@ def kinds_of(features: Iterable[Mapping[str, Seen]]) -> dict[str, Kind | None]:
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if not kinds:
-        raise ConfigError("no record has a feature: these are no tf.Examples with columns.")
+        raise ConfigError("no record has a feature: these are not tf.Examples with columns.")
     return kinds

@@ -25,7 +25,7 @@ class DateCounter:
     """The days and times of texts, and of ints as each unit since 1970.
 
     Attributes:
-        days: Texts: what stands before the time of day, each once; None if a value is no date.
+        days: Texts: what stands before the time of day, each once; None if a value is not a date.
         times: Texts: `17:30`, or `5:30 PM`, each once; empty if no value has a time.
         without_time: Texts: whether a value has no time.
         examples: Up to 1,000 whole texts.

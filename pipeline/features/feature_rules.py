@@ -42,7 +42,7 @@ CODES = 100  # different ints that count as codes where each is frequent
 ROWS_PER_CODE = 20
 SKEWED = 0.3
 FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
-LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is no unit for a network
+LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: too large for a network
 HASH_LARGEST = 1 << 16
 _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in seconds since 1970
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[./]\d{1,2}[./].*")
@@ -144,7 +144,7 @@ def label_of(facts: ColumnFacts) -> dict[str, Any]:
         if values.distinct > MANY or values.distinct > OWN_VALUE * facts.present:
             raise ValueError(
                 f"--label={name}: {values.number} different texts in {facts.present:,} rows "
-                "are no classes; "
+                "are not classes; "
                 + ("use another column" if values.beyond is None else _beyond(values.beyond))
             )
         return {"column": name, "kind": "multiclass"}

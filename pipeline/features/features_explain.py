@@ -83,7 +83,7 @@ def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
     records = latest_run_of(config)
     if not records:
         raise ConfigError(
-            f"pipeline {config.name} has not run yet: {config.metadata_path} knows no run of it; "
+            f"pipeline {config.name} has not run yet: {config.metadata_path} has no run of it; "
             "run it first, with `python -m pipeline run --config ...`"
         )
     return records
@@ -103,7 +103,7 @@ def run_of_folder(folder: Path) -> dict[str, NodeRecord]:
         )
     records = latest_run(metadata)
     if not records:
-        raise ConfigError(f"--run={folder}: its metadata.sqlite knows no run with a finished node")
+        raise ConfigError(f"--run={folder}: its metadata.sqlite has no run with a finished node")
     return records
 
 

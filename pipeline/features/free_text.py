@@ -43,7 +43,7 @@ class FreeText(NamedTuple):
 
 
 def free_text(rows: Sequence[Any]) -> FreeText | None:
-    """Measure a text column; None if it is no free text.
+    """Measure a text column; None if it is not free text.
 
     Args:
         rows: The values of each row of a sample, None for none.

@@ -3,7 +3,7 @@
 Amounts that are drawn from some distribution are equal now and then: of m values in a range of w
 whole numbers, m - w (1 - exp(-m / w)) equal another one on average. Ids are made to differ: where
 ten or more equal values are expected (between each two percentiles, so that the shape of the
-distribution is known) and a fifth of them or less is found, the values are no amounts. So ids that
+distribution is known) and a fifth of them or less is found, the values are not amounts. So ids that
 are consecutive, shuffled, with gaps or drawn from a dense range are recognised without their name,
 and populations, prices in cents or rounded salaries are not taken for ids.
 

@@ -86,9 +86,9 @@ def _peek(config: PipelineConfig, field: Literal["path", "eval_path"]) -> DataPe
         return seen
     if label not in seen.columns:
         raise ConfigError(
-            f"data.drop_rows_without_label: the label {label!r} is no column of the data, of which "
-            "rows are left out before features.derive sees them; remove it, and give every row a "
-            "label in features.derive."
+            f"data.drop_rows_without_label: the label {label!r} is not a column of the data, "
+            "and rows are left out before features.derive sees them. Remove it, and give every row "
+            "a label in features.derive."
         )
     return seen.having(label)
 

@@ -321,7 +321,7 @@ def _refuse_invalid(what: str, label: Label, numbers: np.ndarray) -> None:
         complaint = "is neither 0 nor 1 (name the value that counts as 1 in label.positive)"
     else:
         wrong = (numbers < 0) | (numbers != np.floor(numbers))
-        complaint = "is no class id 0, 1, 2, ..."
+        complaint = "is not a class id 0, 1, 2, ..."
     if wrong.any():
         raise ConfigError(
             f"{what} {complaint} in {int(wrong.sum())} of {len(numbers)} rows read, "

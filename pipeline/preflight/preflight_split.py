@@ -48,7 +48,7 @@ def _check_column(config: PipelineConfig, part: Part) -> None:
     field = "data.split.column" if part.data.split.column else "data.split.by=stratified: the label"
     if name not in part.seen.columns:
         raise ConfigError(
-            f"{field} {name!r} is no column of {part.path}, whose rows are split before "
+            f"{field} {name!r} is not a column of {part.path}, whose rows are split before "
             f"features.derive sees them; {nearest(name, part.seen.columns)}"
         )
     what = f"{field}: column {name!r} of {part.path}"

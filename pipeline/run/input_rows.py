@@ -274,7 +274,7 @@ def _with_shown_path(batches: Iterator[Any], file: Path, shown: str) -> Iterator
 
 def _error(error: ValueError, file: Path, shown: str) -> ConfigError:
     message = str(error).replace(str(file), shown)
-    if "is no TFRecord file" in message:
+    if "is not a TFRecord file" in message:
         message += " Name its format by --source."
     if "data.csv." in message:
         message += " --config names a pipeline's YAML whose data.csv says so."

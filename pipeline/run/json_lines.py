@@ -104,7 +104,7 @@ def _row(text: str, needed: Collection[str]) -> dict[str, Any]:
         text.encode()
     except UnicodeEncodeError as error:
         raise _BadValue(
-            f"byte 0x{ord(text[error.start]) & 0xFF:02x} is no text in UTF-8. Write the file in "
+            f"byte 0x{ord(text[error.start]) & 0xFF:02x} is not text in UTF-8. Write the file in "
             "UTF-8."
         ) from None
     try:

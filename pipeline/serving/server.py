@@ -54,7 +54,7 @@ class Server:
                 text = response.read(_MOST_BYTES)
         except urllib.error.HTTPError as error:
             raise ServerError(f"{error.code} {_refusal(error.read(4096))}") from None
-        # URLError and timeouts too; an answer that is not HTTP, or a port that is no number.
+        # URLError and timeouts too; an answer that is not HTTP, or a port that is not a number.
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ServerError(f"no answer from {self.url} ({error})") from None
         try:

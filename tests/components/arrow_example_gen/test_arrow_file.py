@@ -45,5 +45,5 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     feather.write_feather(TABLE, tmp_path / "a")
     whole = (tmp_path / "a").read_bytes()
     (tmp_path / "a").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="a is no Parquet or Arrow file"):
+    with pytest.raises(ValueError, match="a is not a Parquet or Arrow file"):
         open_table([str(tmp_path / "a")], str(tmp_path))

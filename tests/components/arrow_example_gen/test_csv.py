@@ -193,11 +193,11 @@ NUMBERS = "".join(f"{i},{i}.5\n" for i in range(40))
         ),
         (
             "a,b\n1,é\n".encode("latin-1"),
-            r"rows\.csv, line 2: byte 0xe9 is no text in utf-8\. Name .* data\.csv\.encoding",
+            r"rows\.csv, line 2: byte 0xe9 is not text in utf-8\. Name .* data\.csv\.encoding",
         ),
         (
             ("a,b\n" + "1,x\n" * 30_000 + "2,é\n").encode("latin-1"),
-            r"rows\.csv, line 30002: byte 0xe9 is no text in utf-8",
+            r"rows\.csv, line 30002: byte 0xe9 is not text in utf-8",
         ),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else "bytes",
@@ -225,7 +225,7 @@ def test_a_damaged_compressed_file(tmp_path):
         ({"encoding": "undefined"}, "unknown encoding 'undefined'; use utf-8"),
         ({"encoding": "latin1000"}, "unknown encoding 'latin1000'; use utf-8"),
         ({"comment": ""}, "would leave every line out"),
-        ({"decimal": "'"}, "is no decimal mark"),
+        ({"decimal": "'"}, "is not a decimal mark"),
     ],
 )
 def test_options_that_mean_nothing(options, message):

@@ -231,7 +231,7 @@ def test_bytes_that_are_no_text_are_named_with_their_line(tmp_path):
         text = f"a,b{end}" + f"1,x{end}" * 40_000
         file = written(tmp_path, text.encode(encoding) + b"2,\xff\xfe\n")
         options = CsvOptions(encoding=None if encoding == "utf-8" else encoding)
-        with pytest.raises(ValueError, match=rf"line 40002: byte 0xff is no text in {encoding}"):
+        with pytest.raises(ValueError, match=rf"line 40002: byte 0xff is not text in {encoding}"):
             rows_of(file, options)
 
 

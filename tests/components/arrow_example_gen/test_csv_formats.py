@@ -232,7 +232,7 @@ def test_another_form_is_an_error_with_its_line(tmp_path, wrong):
     lines = ["row;a", *(f"{i};$1,234" for i in range(5)), f"5;{wrong}", "6;$7"]
     (tmp_path / "rows.csv").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(
-        ValueError, match=r"rows\.csv, line 7: column 'a': .* is no number like \$1"
+        ValueError, match=r"rows\.csv, line 7: column 'a': .* is not a number like \$1"
     ):
         read(tmp_path / "rows.csv", CsvOptions(formatted={"a": DOLLARS}))
 

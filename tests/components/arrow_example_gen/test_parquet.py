@@ -109,7 +109,7 @@ def test_a_key_that_is_a_column_of_the_file_too(tmp_path):
 
 def test_no_parquet_file(tmp_path):
     (tmp_path / "a").write_text("x,y")
-    with pytest.raises(ValueError, match="a is no Parquet or Arrow file"):
+    with pytest.raises(ValueError, match="a is not a Parquet or Arrow file"):
         open_table([str(tmp_path / "a")], str(tmp_path))
 
 

@@ -93,7 +93,7 @@ def test_what_is_ambiguous_or_no_date_is_refused(tmp_path):
     make(tmp_path, "s3/a", "s03/a", "2024-02-30/a")
     with pytest.raises(ValueError, match=r"s03/a and s3/a are the same span 3"):
         window(tmp_path, "s{SPAN}/a")
-    with pytest.raises(ValueError, match="2024-02-30 is no date"):
+    with pytest.raises(ValueError, match="2024-02-30 is not a date"):
         window(tmp_path, "{YYYY}-{MM}-{DD}/a")
 
 

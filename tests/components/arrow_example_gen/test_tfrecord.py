@@ -127,7 +127,7 @@ def damaged(tmp_path: Path, how: str) -> str:
         ("length", "record 3: damaged, its length is unknown"),
         ("cut off", "record 3: the file ends in the middle of it"),
         ("cut off in the length", "record 3: the file ends in the middle of it"),
-        ("no example", "record 3: is no tf.Example"),
+        ("no example", "record 3: is not a tf.Example"),
         ("gzip cut off", "record 1 or a later one: cannot be decompressed"),
     ],
 )
@@ -151,7 +151,7 @@ def test_another_format_is_no_tfrecord(tmp_path):
     (tmp_path / "a").write_text("name,price\nx,1\n")
     (tmp_path / "b").write_bytes(gzip.compress(b"name,price\nx,1\n"))
     for name in "ab":
-        with pytest.raises(ValueError, match=f"{name} is no TFRecord file"):
+        with pytest.raises(ValueError, match=f"{name} is not a TFRecord file"):
             list(blocks(str(tmp_path / name)))
 
 

@@ -84,7 +84,7 @@ def options(facts: ColumnFacts, table: TableFacts = TABLE) -> dict[str, Any] | N
         ("even", {"scale": "min_max"}),
         ("log_normal", {"scale": ["log1p", "z_score"]}),
         ("negative_skew", {"scale": "power"}),
-        ("large_skew", {"scale": "power"}),  # its logarithm is no unit for a network
+        ("large_skew", {"scale": "power"}),  # its logarithm is too large for a network
         ("two_humps", {"scale": "gaussian"}),  # which no power mends
         ("outliers", {"clip": {"quantiles": [0.001, 0.999]}, "scale": "robust"}),
         ("zeros", {"scale": "gaussian"}),

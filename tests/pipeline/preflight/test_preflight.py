@@ -90,7 +90,7 @@ def test_number_of_another_form_than_the_options_say(write):
     rows = "".join(f"{i}.5,$1,{20 + i},{i % 2}\n" for i in range(30))
     file = write(csv="amount,age,city,bought\n" + rows + '2.5,"$1,23",7,1\n')
     text = refusal(file, "data.csv.formatted.age.unit=$", "data.csv.formatted.age.thousands=','")
-    assert "line 32: column 'age': '$1,23' is no number like $1,234.5" in text
+    assert "line 32: column 'age': '$1,23' is not a number like $1,234.5" in text
 
 
 def test_first_line_that_looks_like_data(write):
@@ -252,7 +252,7 @@ def test_features_that_do_not_fit_the_schema_file(write, tmp_path):
 
 
 def test_data_of_another_format(write):
-    assert "is no Parquet or Arrow file" in refusal(write(), "data.source=parquet")
+    assert "is not a Parquet or Arrow file" in refusal(write(), "data.source=parquet")
     assert "no TFRecord file" in refusal(write(), "data.source=tfrecord")
 
 

@@ -68,7 +68,7 @@ def test_what_rows_can_be_split_by_passes(write, split):
 )
 def test_what_they_cannot_be_split_by_is_refused(write, split, message):
     text = refusal(write(csv=table()), f"data.split={split}")
-    assert message in text or "'town' is no column" in text
+    assert message in text or "'town' is not a column" in text
 
 
 def test_rows_without_a_value_of_the_column(write):

@@ -57,11 +57,11 @@ def read(rows: InputRows) -> list[dict[str, Any]]:
         (b'{"x": 1', r"is no JSON"),
         (b'{"x": 1}{"x": 2}', r"is no JSON"),
         (b"{'x': 1}", r"is no JSON"),
-        (b'{"t": "\xff"}', r"byte 0xff is no text in UTF-8"),
+        (b'{"t": "\xff"}', r"byte 0xff is not text in UTF-8"),
         (b'{"t": "a\x00b"}', r"is no JSON"),
         (b"[" * 100_000, r"is nested too deeply"),
         (b'{"x": %s1%s}' % (b"[" * 100_000, b"]" * 100_000), r"is nested too deeply"),
-        ('{"x": 1}'.encode("utf-16"), r"is no text in UTF-8"),
+        ('{"x": 1}'.encode("utf-16"), r"is not text in UTF-8"),
     ],
     ids=lambda value: str(value[:24]),
 )

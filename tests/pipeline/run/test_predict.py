@@ -347,7 +347,7 @@ output: {folder: out}
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_numbers_written_for_people(models, tmp_path, capfd, ending):
-    """The YAML says how; a cell that is written otherwise is no number, and is kept as it is."""
+    """The YAML says how; a cell that is written otherwise is not a number, and is kept as it is."""
     missing = "n/a" if ending == "csv" else ""
     cells = [("$1,234.50", "1,002"), ("(7)", ""), (missing, "3"), ("1,23", "4")]
     file = tmp_path / f"rows.{ending}"
@@ -492,7 +492,7 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
         ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "--config names a pipeline's YAML"),
         ("rows.jsonl", '{"size": 1,\n', "line 1: is no JSON"),
         ("rows.jsonl", "[1, 2]\n", "line 1: is no object"),
-        ("rows.parquet", "id,size\n", "is no Parquet or Arrow file"),
+        ("rows.parquet", "id,size\n", "is not a Parquet or Arrow file"),
         ("rows.xls", "id,size\n", "its name does not say its format; add --source"),
     ],
 )
