@@ -6,6 +6,7 @@
 
 CONFIG ?= examples/taxi/pipeline.yaml
 ARGS ?=
+PAGES := README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md docs .github
 BIN := .venv/bin
 TWO = -n 2 --dist loadgroup --no-loadscope-reorder
 LOCK = uv pip compile --quiet --universal --custom-compile-command "make lock" ../../pyproject.toml --extra pipeline --extra s3 --extra dev pyproject.toml -o lock.txt
@@ -68,7 +69,7 @@ golden: setup  ## rewrite the golden files of compiled pipelines; review the cha
 	@WRITE_GOLDEN=1 $(BIN)/python -m pytest -q -k golden tests/pipeline/targets
 
 lint: setup  ## ruff, pyright, and the words of the pages and the code
-	@failed=0; for check in "ruff check ." "ruff format --check ." codespell pyright; do \
+	@failed=0; for check in "ruff check ." "ruff format --check ." codespell "codespell --dictionary - $(PAGES)" pyright; do \
 		echo "== $$check"; $(BIN)/$$check || failed=1; \
 	done; exit $$failed
 

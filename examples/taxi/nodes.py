@@ -1,4 +1,4 @@
-"""A node of your own: a TFX component that counts rows, for the YAML's `nodes:`.
+"""A node in your package: a TFX component that counts rows, for the YAML's `nodes:`.
 
 nodes:
 - class: examples.taxi.nodes.RowCounter

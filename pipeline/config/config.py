@@ -266,7 +266,7 @@ class PipelineConfig(Section):
     training: TrainerConfig
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     serving: ServingConfig = Field(default_factory=ServingConfig)
-    nodes: Nodes = Field(default=(), description="TFX components of your own in the pipeline.")
+    nodes: Nodes = Field(default=(), description="Your own TFX components in the pipeline.")
     beam: BeamConfig = Field(default_factory=InMemory)
     metadata: MetadataConfig = Field(default_factory=MetadataConfig)
     output: OutputConfig

@@ -51,7 +51,7 @@ _Names = Annotated[
 
 
 class NodeConfig(BaseModel):
-    """A TFX component of your own."""
+    """Your own TFX component."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

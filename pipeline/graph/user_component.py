@@ -179,8 +179,8 @@ def _call(user: UserNode, make: Callable[[], Any]) -> Any:
         return make()
     except Exception as error:  # whatever the user's code raises
         where = "parameters" if user.row.parameters else "class"
-        told = f"{type(error).__name__}: {error}"
-        raise user.error(where, f"{user.row.path} refused to be built: {told}") from error
+        problem = f"{type(error).__name__}: {error}"
+        raise user.error(where, f"{user.row.path} refused to be built: {problem}") from error
 
 
 def _add_fingerprint(user: UserNode, component: Any) -> None:

@@ -362,7 +362,7 @@ def test_two_rows_of_one_name_are_refused(nodes):
         nodes({"class": "counting.RowCounter"}, {"class": "counting.RowCounter"})
 
 
-def test_every_wrong_name_is_told_at_once(nodes):
+def test_all_wrong_names_are_reported_together(nodes):
     rows = [{"class": "counting.RowCounter", "name": f"n{i}", "after": "Trasnform"} for i in (1, 2)]
     with pytest.raises(ConfigError) as refused:
         nodes(*rows)
