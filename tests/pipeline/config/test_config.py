@@ -103,7 +103,7 @@ def test_a_vocabulary_file_that_is_none(write, tmp_path, content, option, messag
     [
         ("training.epochs", "expected section.field=value"),
         ("training..epochs=1", "expected section.field=value"),
-        ("features.groups.7.impute=mean", "features.groups is a list of 2; '7' is no index"),
+        ("features.groups.7.impute=mean", "features.groups is a list of 2; '7' is not an index"),
         ("name.first=x", "name holds 'small', which has no fields"),
         ("training.epochs=[", "the value is not valid YAML"),
     ],
