@@ -10,25 +10,30 @@ from typing import NoReturn
 
 from pipeline.common.process_end import end_process
 
-_EXTRA = {"apache_beam": "apache-beam", "rich": "rich", "tfx": "tfx", "yaml": "pyyaml"}
-"""What the extra `pipeline` brings: module -> how its package is called."""
+_EXTRA = {
+    "apache_beam": "apache-beam",
+    "rich_click": "rich-click",
+    "tfx": "tfx",
+    "yaml": "pyyaml",
+}
+"""Packages of the extra `pipeline` that the command line needs: module -> package."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line, or says what it lacks: the trainer is installed without all of it.
+    """Run the command line, or print which packages it lacks: the trainer needs none of them.
 
     Returns:
         The exit code: that of `pipeline.cli.cli.main`; 2 where packages are missing.
     """
-    lacking = [name for module, name in _EXTRA.items() if importlib.util.find_spec(module) is None]
-    if lacking:
+    missing = [name for module, name in _EXTRA.items() if importlib.util.find_spec(module) is None]
+    if missing:
         print(
-            f"The command line needs {', '.join(lacking)}: pip install 'tfx-largebatch[pipeline]'. "
+            f"The command line needs {', '.join(missing)}: pip install 'tfx-largebatch[pipeline]'. "
             "Without this extra, trainer_module works alone in plain TensorFlow.",
             file=sys.stderr,
         )
         return 2
-    # TensorFlow and TFX make many objects that stay: looking through them after each 700 new ones,
+    # TensorFlow and TFX create many objects that stay. Garbage collection after each 700 new ones,
     # Python's default, takes a fifth of the time to import them and a tenth of that to trace.
     gc.set_threshold(50_000, 10, 10)
     from pipeline.cli.cli import main as run_command
@@ -37,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def main_and_exit() -> NoReturn:
-    """Runs the command line as the whole of this process, and ends it with the exit code."""
+    """Run the command line, and end this process with its exit code."""
     end_process(main())
 
 

@@ -18,10 +18,10 @@ refuse_if_missing() {
     fail "this machine lacks $missing${stack:+ for TFX $stack}; run \`$install\`, then \`make setup\` again."
 }
 
-# The last is the Python itself: inside a .venv, sys.executable is that of the .venv.
+# The last is the Python itself, of which the one of a .venv is a link.
 probe='import importlib.util as u, os, sys, sysconfig as s; print("%d.%d" % sys.version_info[:2],
 all(map(u.find_spec, ("venv", "ensurepip"))), os.path.exists(s.get_path("include") + "/Python.h"),
-getattr(sys, "_base_executable", sys.executable))'
+os.path.realpath(getattr(sys, "_base_executable", sys.executable)))'
 
 glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc 2\.//p') || true
 [ "$(uname -m)" = x86_64 ] && [ "${glibc:-0}" -ge 28 ] ||

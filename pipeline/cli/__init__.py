@@ -1,4 +1,4 @@
-"""`python -m pipeline ...`: arguments, and what they call.
+"""The command line: `python -m pipeline ...` and `tfx-largebatch ...`.
 
-May use every other room; each is imported when its command runs.
+May use every other room. A command imports what it needs when it runs, so that `--help` is fast.
 """

@@ -190,5 +190,6 @@ def test_the_console_script_says_which_extra_it_needs(installed):
     done = installed.run("tfx-largebatch", "--help")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(
-        "The command line needs apache-beam, tfx, pyyaml: pip install 'tfx-largebatch[pipeline]'."
+        "The command line needs apache-beam, rich-click, tfx, pyyaml: "
+        "pip install 'tfx-largebatch[pipeline]'."
     )

@@ -109,6 +109,17 @@ def test_linked_venv_is_kept(checkout, machine, compiler, tmp_path):
     assert (tmp_path / "other" / "bin").exists()
 
 
+def test_a_refused_setup_keeps_the_venv(checkout, machine):
+    """One of another Python, that somebody may still want."""
+    machine.python(f"python3.{sys.version_info.minor}")
+    checkout.venv.mkdir()
+    stamp = checkout.venv / "setup-complete"
+    stamp.write_text(f"3.9 {checkout.path} inputs\n")
+    done = checkout.make("setup", machine.environment)
+    assert "lacks a C++ compiler" in done.stderr
+    assert stamp.exists()
+
+
 @pytest.mark.usefixtures("compiler")
 def test_bare_debian_python(checkout, machine):
     machine.python(at_start=WITHOUT_ENSUREPIP)
