@@ -1,10 +1,4 @@
-"""A node in your package: a TFX component that counts rows, for the YAML's `nodes:`.
-
-nodes:
-- class: examples.taxi.nodes.RowCounter
-after: [Transform, Trainer]
-before: Evaluator
-"""
+"""Your own node: a TFX component that counts rows, for the YAML's `nodes:` (docs/own-nodes.md)."""
 
 # pyright: reportInvalidTypeArguments=false, reportAttributeAccessIssue=false
 # pyright: reportArgumentType=false, reportOperatorIssue=false

@@ -92,6 +92,15 @@ class NodeConfig(BaseModel):
             raise ValueError(f"is no mapping. Write `class: {value}`")
         return value
 
+    @model_validator(mode="after")
+    def _has_an_id(self) -> NodeConfig:
+        if not re.match(_NAME, self.id):
+            raise ValueError(
+                f"name: add one, such as RowCounter, as {self.id} is no id of a node (letters, "
+                "digits, - and _, a letter first, 63 at most)"
+            )
+        return self
+
     @property
     def id(self) -> str:
         """The node's name in the graph."""

@@ -23,7 +23,7 @@ def import_dotted(dotted: str, field: str) -> Any:
     path, _, name = dotted.rpartition(".")
     try:
         module = importlib.import_module(path)
-    except Exception as error:  # whatever the user's module raises when it is imported
+    except (Exception, SystemExit) as error:  # whatever the user's module raises at its import
         raise ConfigError(
             f"{field}={dotted}: importing {path} failed: {type(error).__name__}: {error}. "
             f"Use a dotted path that `python -c 'import {path}'` accepts in {os.getcwd()}."

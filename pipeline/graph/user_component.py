@@ -59,6 +59,7 @@ def make_component(
     Raises:
         ConfigError: there is no such class, it is no component, or an input or parameter is wrong.
     """
+    from tfx.dsl.components.base.base_component import BaseComponent
     from tfx.dsl.components.base.base_node import BaseNode
 
     row = user.row
@@ -69,11 +70,11 @@ def make_component(
         raise ConfigError(f"{prefix}{error}") from None
     inputs = {key: _output(user, key, name, nodes) for key, name in row.inputs.items()}
     if inspect.isclass(target):
-        if not issubclass(target, BaseNode):
+        if not issubclass(target, BaseComponent):
             raise user.error("class", _no_component(target), row.path)
         inputs |= _matched_inputs(user, target, nodes, groups)
         _check_arguments(user, target, inputs)
-        arguments = {**inputs, **row.parameters}
+        arguments = {**inputs, **_as_declared(row.parameters, target)}
         component = _call(user, lambda: target(**arguments))
     else:
         context = NodeContext(user.config, inputs, row.parameters, dict(nodes))
@@ -174,13 +175,22 @@ def _unknown(key: str, what: str, known: Iterable[str], user: UserNode) -> str:
     return f"{user.row.path} has no {what} {key!r}.{hint} It has {', '.join(known) or 'none'}."
 
 
+def _as_declared(parameters: Mapping[str, Any], target: Any) -> dict[str, Any]:
+    """Return the parameters with `1` as `1.0` where a float is declared: TFX takes no int there."""
+    floats = {k for k, each in _spec_part(target, "PARAMETERS").items() if each.type is float}
+    return {
+        key: float(value) if key in floats and type(value) is int else value
+        for key, value in parameters.items()
+    }
+
+
 def _call(user: UserNode, make: Callable[[], Any]) -> Any:
     try:
         return make()
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         where = "parameters" if user.row.parameters else "class"
-        problem = f"{type(error).__name__}: {error}"
-        raise user.error(where, f"{user.row.path} refused to be built: {problem}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise user.error(where, f"{user.row.path} cannot be built: {reason}") from error
 
 
 def _add_fingerprint(user: UserNode, component: Any) -> None:

@@ -59,7 +59,7 @@ def table_of(bins: Sequence[Bin], *, counted: str) -> Table:
 
 
 def sentence(bins: Sequence[Bin]) -> str:
-    """Calibration and its expected error, in words."""
+    """Calibration and its expected error, as a sentence."""
     rows = sum(each.rows for each in bins)
     predicted = sum(each.rows * each.predicted for each in bins)
     observed = sum(each.rows * each.observed for each in bins)

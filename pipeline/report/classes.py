@@ -72,7 +72,7 @@ def matrix_of(metrics: Mapping[str, Any]) -> Matrix:
 
 
 def class_names(trainer: NodeRecord | None) -> list[str]:
-    """The names of the label's classes, by their ids, as the model tells them; else none."""
+    """Return the names of the label's classes by id, as the model has them; none without names."""
     from trainer_module.tfx.label_names import FILE
 
     model = trainer.output("model") if trainer else None

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -14,13 +11,11 @@ from rich.text import Text
 
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import (
-    BETTER_THAN_CONSTANT,
     FEW_JUDGED,
     MEAN_LABEL,
     METRICS,
     ROWS,
     WEIGHTS,
-    WHERE_UNDEFINED,
     MetricThreshold,
 )
 from pipeline.graph.node_names import NodeName
@@ -29,12 +24,12 @@ from pipeline.report import against_constant, baselines, calibration, classes, t
 from pipeline.report.console import caution
 from pipeline.report.progress import RunState, duration
 from pipeline.report.records import NodeRecord, OutputArtifact, find_output, latest_run_of
+from pipeline.report.short_path import short
+from pipeline.report.slices import LARGEST_CLASS, metric_number, named_slices, slice_values
 from pipeline.report.stacked_tables import print_table
 from pipeline.report.too_good import too_good
+from pipeline.report.verdict import show_verdict
 from trainer_module.baselines.record import Baseline
-
-SHOWN_ROWS = 5
-LARGEST_CLASS = "largest_class"  # share of the rows
 
 
 def show(config: PipelineConfig, state: RunState, console: Console) -> None:
@@ -117,7 +112,7 @@ def metrics_table(
         table.add_row(
             Text(name or "all rows"),
             *(_count(values.get(metric)) for metric in (ROWS, *weighted)),
-            *(_number(values.get(metric)) for metric in (of_label, *names)),
+            *(metric_number(values.get(metric)) for metric in (of_label, *names)),
         )
     for each in beside:
         table.add_row(
@@ -138,7 +133,7 @@ def _classes(config: PipelineConfig, records: dict[str, NodeRecord], console: Co
     evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
     if evaluation is None or config.label.kind != "multiclass":
         return
-    _, metrics = _slices(evaluation.uri)[0]
+    _, metrics = named_slices(evaluation.uri)[0]
     matrix = classes.matrix_of(metrics)
     if matrix:
         names = classes.class_names(records.get(NodeName.TRAINER))
@@ -151,48 +146,12 @@ def _calibration(config: PipelineConfig, records: dict[str, NodeRecord], console
     evaluation = find_output(records, NodeName.EVALUATOR, "evaluation")
     if evaluation is None or config.label.kind == "regression":
         return
-    bins = calibration.bins_of(_slices(evaluation.uri)[0][1])
+    bins = calibration.bins_of(named_slices(evaluation.uri)[0][1])
     if bins:
         counted = "weights" if config.features.weight else "rows"
         print_table(console, calibration.table_of(bins, counted=counted))
         console.print(calibration.sentence(bins), highlight=False, soft_wrap=True)
         console.print()
-
-
-def slices_of(uri: str) -> list[tuple[tuple[tuple[str, Any], ...], dict[str, Any]]]:
-    """TFMA's metrics of each slice ((column, value), ...) as JSON; those of all rows come first."""
-    import tensorflow_model_analysis as tfma
-
-    results = tfma.load_eval_result(uri).slicing_metrics
-    return [
-        (slice_key, metrics[""][""])
-        for slice_key, metrics in sorted(results, key=lambda item: (len(item[0]), str(item[0])))
-    ]
-
-
-def _slices(uri: str) -> list[tuple[str, dict[str, Any]]]:
-    """`slices_of`, each slice as one text; that of all rows is ""."""
-    return [
-        (", ".join(f"{column}={value}" for column, value in slice_key), metrics)
-        for slice_key, metrics in slices_of(uri)
-    ]
-
-
-def slice_values(uri: str) -> list[tuple[str, dict[str, float]]]:
-    """The metrics of each slice that are numbers; the slice of all rows, "", comes first."""
-    found = []
-    for name, metrics in _slices(uri):
-        # NaN and infinities are texts.
-        values = {
-            metric: float(value["doubleValue"])
-            for metric, value in metrics.items()
-            if "doubleValue" in value
-        }
-        share = classes.largest_share(classes.matrix_of(metrics))
-        if share is not None:
-            values[LARGEST_CLASS] = share
-        found.append((name, values))
-    return found
 
 
 def _warn_by_baselines(
@@ -236,13 +195,7 @@ def _count(value: float | None) -> str:
 def _of_baseline(baseline: Baseline, metric: str) -> str:
     if metric in baseline.metrics and baseline.metrics[metric] is None:
         return "undefined"
-    return _number(baseline.metrics.get(metric))
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4f}" if math.isfinite(value) else "undefined"
+    return metric_number(baseline.metrics.get(metric))
 
 
 def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
@@ -250,7 +203,7 @@ def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
     parts = []
     evaluation = config.evaluation
     if evaluation.against_constant and metric == evaluation.judged_by(config.label.kind):
-        found = against_constant.comparison_of(_slices(uri)[0][1])
+        found = against_constant.comparison_of(named_slices(uri)[0][1])
         parts += filter(None, [against_constant.format_bound(found, metric)])
     if threshold.lower_bound is not None:
         parts.append(f"≥ {threshold.lower_bound:g}")
@@ -263,7 +216,7 @@ def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
 
 
 def cautions(records: dict[str, NodeRecord]) -> list[str]:
-    """What Transform took without complaint: told when it ends, and again in each summary."""
+    """Return Transform's cautions, shown when it ends and again in each summary."""
     graph = find_output(records, NodeName.TRANSFORM, "transform_graph")
     if graph is None or not Path(graph.uri).is_dir():
         return []
@@ -272,158 +225,5 @@ def cautions(records: dict[str, NodeRecord]) -> list[str]:
     return column_cautions(graph.uri)
 
 
-def show_verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    """Tells whether the model is blessed, and what it failed of."""
-    blessing = find_output(records, NodeName.EVALUATOR, "blessing")
-    if blessing is None:
-        return
-    if blessing.properties.get("blessed") == 1:
-        against = f"every threshold holds{_compared(config, blessing)}."
-        console.print(Text.assemble(("blessed", "bold green"), f": {against}"), soft_wrap=True)
-    else:
-        result, reasons = verdict(config, records, blessing)
-        console.print(Text.assemble((result, "bold red"), ", so not pushed:"))
-        for reason in reasons:
-            console.print(f"  {reason}", markup=False, highlight=False, soft_wrap=True)
-    pushed = pushed_model(records)
-    if pushed is not None:
-        console.print(
-            Text.assemble(("pushed", "bold green"), f" to {short(pushed)}"), soft_wrap=True
-        )
-
-
-def verdict(
-    config: PipelineConfig, records: Mapping[str, NodeRecord], blessing: OutputArtifact
-) -> tuple[str, list[str]]:
-    """Return `blessed`, `not blessed` or `not judged`, and the reasons for the latter two."""
-    if blessing.properties.get("blessed") == 1:
-        return "blessed", []
-    result = "not blessed" if config.evaluation.is_judged else "not judged"
-    reasons = _reasons(config, find_output(records, NodeName.EVALUATOR, "evaluation"))
-    return result, [*reasons, *unusable_labels(config, records)]
-
-
-def fails_a_threshold(config: PipelineConfig, state: RunState) -> bool:
-    """Whether the Evaluator of the run that just ended judged the model and did not bless it.
-
-    Without thresholds nothing is judged. A run of which no node ran (TFX's command line reads a
-    pipeline so) says nothing of the latest one's model.
-    """
-    node = state.node(NodeName.EVALUATOR)
-    if node is None or node.status not in ("done", "cached") or not config.evaluation.is_judged:
-        return False
-    blessing = find_output(latest_run_of(config), NodeName.EVALUATOR, "blessing")
-    return blessing is not None and blessing.properties.get("blessed") != 1
-
-
-def _compared(config: PipelineConfig, blessing: OutputArtifact) -> str:
-    """What the model was compared with, as the end of a sentence."""
-    changes = [name for name, t in config.evaluation.thresholds.items() if t.max_loss is not None]
-    if "baseline_model_id" not in blessing.properties:
-        return "; there was no blessed model yet to compare with"
-    if not changes:
-        return "; not compared with the latest blessed model: no threshold sets max_loss"
-    return f", {', '.join(changes)} against the latest blessed model too"
-
-
-def _reasons(config: PipelineConfig, evaluation: OutputArtifact | None) -> list[str]:
-    if not config.evaluation.is_judged:
-        names = config.evaluation.metric_names(config.label.kind)
-        return [
-            "evaluation.thresholds is empty, and TFX's Evaluator blesses no model without one: "
-            f"give a lower_bound, an upper_bound or a max_loss for a metric, such as {names[0]}, "
-            "or set evaluation.require_better_than_constant: true",
-        ]
-    return failed_thresholds(evaluation, judged_by=config.evaluation.judged_by(config.label.kind))
-
-
-def failed_thresholds(evaluation: OutputArtifact | None, *, judged_by: str) -> list[str]:
-    """One sentence per threshold that does not hold, from TFMA's validation result."""
-    import tensorflow_model_analysis as tfma
-
-    if evaluation is None:
-        return []
-    result = tfma.load_validation_result(evaluation.uri)
-    reasons = []
-    for validation in result.metric_validations_per_slice:
-        for failure in validation.failures:
-            name = failure.metric_key.name
-            if name == BETTER_THAN_CONSTANT:
-                found = against_constant.comparison_of(_slices(evaluation.uri)[0][1])
-                reasons.append(against_constant.explain_refusal(found, judged_by))
-                continue
-            threshold = failure.metric_threshold
-            value = _number(failure.metric_value.double_value.value)
-            if failure.metric_key.is_diff:
-                allowed = threshold.change_threshold.absolute.value
-                if not math.isfinite(failure.metric_value.double_value.value):
-                    reasons.append(
-                        f"{name} {_where_undefined(name)} of this model or of the baseline: the "
-                        "two were not compared"
-                    )
-                    continue
-                reasons.append(f"{name} changed by {value} from the baseline; allowed {allowed:g}")
-                continue
-            bounds = threshold.value_threshold
-            if not math.isfinite(failure.metric_value.double_value.value):
-                reasons.append(
-                    f"{name} {_where_undefined(name)}: it was not judged, and no bound holds for it"
-                )
-                continue
-            if bounds.HasField("lower_bound"):
-                reasons.append(f"{name} is {value}; needed at least {bounds.lower_bound.value:g}")
-            if bounds.HasField("upper_bound"):
-                reasons.append(f"{name} is {value}; allowed at most {bounds.upper_bound.value:g}")
-    return reasons or [f"TFMA gives no reason; see {evaluation.uri}"]
-
-
-def _where_undefined(metric: str) -> str:
-    known = WHERE_UNDEFINED.get(metric)
-    return "is undefined" + (f", as where {known}" if known else "")
-
-
-def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -> list[str]:
-    """A sentence on the judged rows whose label is missing or invalid; none where there is none.
-
-    Transform writes NaN for such a label, or class -1.
-    """
-    import tensorflow as tf
-
-    written = find_output(records, NodeName.TRANSFORM, "transformed_examples")
-    if written is None:
-        return []
-    split = config.data.judged_split
-    files = sorted(map(str, Path(written.uri).glob(f"Split-{split}/*.gz")))
-    label, rows, bad = config.label.column, 0, []
-    for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
-        rows += 1
-        feature = tf.train.Example.FromString(record).features.feature[label]
-        finite = all(map(math.isfinite, feature.float_list.value))
-        if not finite or list(feature.int64_list.value) == [-1]:
-            bad.append(rows)
-    if not bad:
-        return []
-    shown = ", ".join(map(str, bad[:SHOWN_ROWS])) + (", ..." if len(bad) > SHOWN_ROWS else "")
-    return [
-        f"label {label!r} is missing, invalid or of an unknown class in {len(bad):,} of {rows:,} "
-        f"{split} rows (rows {shown} of {short(Path(written.uri))}/Split-{split}): leave them out "
-        "of the data, or correct them"
-    ]
-
-
-def pushed_model(records: Mapping[str, NodeRecord]) -> Path | None:
-    """Folder of the model that the run pushed (or that its cached Pusher pushed), or None."""
-    pushed = find_output(records, NodeName.PUSHER, "pushed_model")
-    if pushed is None or pushed.properties.get("pushed") != 1:
-        return None
-    return Path(str(pushed.properties["pushed_destination"]))
-
-
 def _below(uri: str, root: str) -> str:
     return uri.removeprefix(f"{root}/")
-
-
-def short(path: Path) -> str:
-    """The path as the user would type it from here."""
-    relative = os.path.relpath(path)
-    return str(path) if relative.startswith("..") else relative

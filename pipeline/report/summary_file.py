@@ -21,9 +21,10 @@ from pipeline.common.whole_files import whole_file
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import METRICS, ROWS, WEIGHTS
 from pipeline.graph.node_names import NodeName
-from pipeline.report import against_constant, baselines, summary
+from pipeline.report import against_constant, baselines, verdict
 from pipeline.report.progress import RunState
 from pipeline.report.records import NodeRecord, find_output
+from pipeline.report.slices import slice_values, slices_of
 
 VERSION = 1
 """Changes when a field goes or means something else; fields may be added without."""
@@ -69,7 +70,7 @@ def summary_of(
     evaluation = _uri(records, NodeName.EVALUATOR, "evaluation")
     slices = [] if evaluation is None else _slices(config, evaluation, names)
     all_rows = next((each["metrics"] for each in slices if not each["slice"]), {})
-    pushed = summary.pushed_model(records)
+    pushed = verdict.pushed_model(records)
     return {
         "version": VERSION,
         "pipeline": config.name,
@@ -110,9 +111,7 @@ def summary_of(
 def _slices(config: PipelineConfig, evaluation: str, names: Any) -> list[dict[str, Any]]:
     weighted = config.features.weight is not None
     found = []
-    for (key, _), (_, values) in zip(
-        summary.slices_of(evaluation), summary.slice_values(evaluation), strict=True
-    ):
+    for (key, _), (_, values) in zip(slices_of(evaluation), slice_values(evaluation), strict=True):
         found.append(
             {
                 "slice": {str(column): _strict(value) for column, value in key},
@@ -130,10 +129,10 @@ def _verdict(
     blessing = find_output(records, NodeName.EVALUATOR, "blessing")
     if blessing is None:
         return {"result": "not judged", "reasons": []}
-    result, reasons = summary.verdict(config, records, blessing)
+    result, reasons = verdict.verdict(config, records, blessing)
     found = None
     if evaluation is not None and config.evaluation.against_constant:
-        found = against_constant.comparison_of(summary.slices_of(evaluation)[0][1])
+        found = against_constant.comparison_of(slices_of(evaluation)[0][1])
     return {
         "result": result,
         "reasons": reasons,

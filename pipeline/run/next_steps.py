@@ -19,7 +19,8 @@ from pipeline.config.config_file import load_config
 from pipeline.data import data_sources
 from pipeline.graph.node_names import NodeName
 from pipeline.report.records import NodeRecord, find_output
-from pipeline.report.summary import pushed_model, short
+from pipeline.report.short_path import short
+from pipeline.report.verdict import pushed_model
 from pipeline.run.input_rows import format_of
 
 

@@ -24,7 +24,9 @@ from pipeline.report import console as views
 from pipeline.report import summary
 from pipeline.report.progress import ProgressHandler, RunState, duration
 from pipeline.report.records import find_output, latest_run_id, latest_run_of
+from pipeline.report.short_path import short
 from pipeline.report.summary_file import summary_of, write_summary
+from pipeline.report.verdict import fails_a_threshold
 from pipeline.run import logs
 from pipeline.run.artifact_check import check_artifacts, record_artifacts
 from pipeline.run.cache_keys import keys_without_places
@@ -83,7 +85,7 @@ def run(
 
 def _run_alone(config: PipelineConfig, out: Console, *, file: Path | None, verbose: bool) -> int:
     log = config.log_folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
-    out.print(f"Pipeline {config.name}; log: {summary.short(log)}", highlight=False, soft_wrap=True)
+    out.print(f"Pipeline {config.name}; log: {short(log)}", highlight=False, soft_wrap=True)
     # Asked now: below, the process's standard output is the log file.
     on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
     with logs.logs_to(log, verbose=verbose) as terminal, logs.absl_to_stderr():
@@ -143,7 +145,7 @@ def _run(
         where = f"{node.name} failed after {duration(node.seconds)}" if node else "The run failed"
         console.print(f"\n{where}:", style="bold red", highlight=False)
         print_failure(error, state, config, console)
-        console.print(f"Log: {summary.short(log)}", highlight=False, soft_wrap=True)
+        console.print(f"Log: {short(log)}", highlight=False, soft_wrap=True)
         return exit_codes.FAILED
     summary.show(config, state, console)
     records = latest_run_of(config)
@@ -152,9 +154,9 @@ def _run(
         rows = _row_counts(config)()
         content = summary_of(config, records, state, run_id=latest_run_id(config), rows=rows)
         written = write_summary(config, content)
-        console.print(f"summary   {summary.short(written)}", markup=False, soft_wrap=True)
+        console.print(f"summary   {short(written)}", markup=False, soft_wrap=True)
     show_next_steps(config, records, file, console)
-    refused = summary.fails_a_threshold(config, state)
+    refused = fails_a_threshold(config, state)
     return exit_codes.NOT_BLESSED if refused else exit_codes.DONE
 
 

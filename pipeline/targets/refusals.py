@@ -1,4 +1,4 @@
-"""What no target can do, told when a pipeline is compiled: a sentence each, with field and fix."""
+"""What no target can do: a sentence each with field and fix, when a pipeline is compiled."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> l
         for name in profile.resources
         if name not in (*names, DEFAULT_NODE)
     ]
+    found += _unsupported_parameters(there, graph)
     given = [arg for arg in there.beam.pipeline_args() if arg.startswith(_PROCESSES)]
     processes = int(given[-1].removeprefix(_PROCESSES)) if given else 1
     field = f"beam.workers={processes}"
@@ -81,6 +82,20 @@ def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> l
                 f"for {processes} there, or use {max(1, int(cpu))} workers.",
             ]
     return found
+
+
+def _unsupported_parameters(there: PipelineConfig, graph: Any) -> Iterator[str]:
+    """The platforms have no such parameters: TFX would hand them over as their JSON text."""
+    nodes = {node.id: node for node in graph.components}
+    for i, row in enumerate(there.nodes):
+        for key, value in nodes[row.id].exec_properties.items():
+            if isinstance(value, list | dict):
+                what = "list" if isinstance(value, list) else "mapping"
+                yield (
+                    f"{there.origin.prefix(('nodes', i, 'parameters', key))}nodes.{i}.parameters."
+                    f"{key}: is a {what}; Kubeflow and Vertex hand over numbers and texts alone. "
+                    "Take a text in the component, and decode it there."
+                )
 
 
 def _image(profile: TargetConfig) -> Iterator[str]:
@@ -231,5 +246,5 @@ def data_gib(config: PipelineConfig, profile: TargetConfig) -> float | None:
             config.data.path, "data.path", source=config.data.source, spans=config.data.spans
         )
     except ConfigError:
-        return None  # that is for `run` to tell
+        return None  # `run` reports it
     return sum(file.stat().st_size for file in found) / _GIB

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from components.evaluator_metrics.calibration import BINS, Bins, bins_of
 from pipeline.config.evaluation import EvaluationConfig
-from pipeline.report import calibration, summary
+from pipeline.report import calibration, slices
 
 
 def rows(kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -87,7 +87,7 @@ def test_tfma_computes_it_and_the_summary_shows_it(
     )
     tfma.analyze_raw_data(frame, config, output_path=str(tmp_path))
     expected, error, ratio = by_hand(labels, p, weights if weighted else np.ones_like(weights))
-    ((_, metrics),) = summary._slices(str(tmp_path))
+    ((_, metrics),) = slices.named_slices(str(tmp_path))
     assert metrics["calibration_error"]["doubleValue"] == pytest.approx(error, abs=1e-6)
     if kind == "binary":
         assert ratio == pytest.approx(metrics["calibration"]["doubleValue"], rel=1e-6)

@@ -47,6 +47,11 @@ def Strict(
     count.value = limit
 
 
+@component
+def Rated(count: OutputArtifact[standard_artifacts.Integer], rate: Parameter[float]):
+    count.value = int(rate)
+
+
 class ClassSpec(ComponentSpec):
     PARAMETERS = {"limit": ExecutionParameter(type=int, optional=True)}
     INPUTS = {
@@ -94,7 +99,7 @@ def nothing(context):
 
 
 def failing(context):
-    return context.output("Transform.transformed_exampels")
+    return context.output("Transform.transformed_examplez")
 '''
 
 
@@ -181,6 +186,11 @@ def test_one_takes_what_another_makes_in_any_order_of_rows(nodes):
         assert upstream(found["second"]) == {"first", "Transform"}
 
 
+def test_a_whole_number_is_a_float_where_one_is_declared(nodes):
+    row = {"class": "counting.Rated", "parameters": {"rate": 1}}
+    assert type(nodes(row)["Rated"].exec_properties["rate"]) is float
+
+
 def test_the_code_counts_in_the_cache_key(nodes, tmp_path):
     row = {"class": "counting.RowCounter", "after": "Transform"}
 
@@ -203,6 +213,11 @@ REFUSED = {
         "class",
         ("counting.NotAComponent", "BaseComponent"),
     ),
+    "a node that has no spec": (
+        {"class": "tfx.dsl.components.common.resolver.Resolver"},
+        "class",
+        ("Resolver", "(context) -> component"),
+    ),
     "a number": ({"class": "counting.LIMIT"}, "class", ("is a int", "cannot be called")),
     "no dotted path": ({"class": "RowCounter"}, "class", ("'RowCounter'", "my_package.RowCounter")),
     "a function that returns a number": ({"class": "counting.nothing"}, "class", ("a int",)),
@@ -213,9 +228,9 @@ REFUSED = {
         ("Did you mean Transform.transformed_examples?",),
     ),
     "no such node": (
-        {"class": "counting.RowCounter", "after": "Trasnform"},
+        {"class": "counting.RowCounter", "after": "Transformm"},
         "after",
-        ("=Trasnform", "Did you mean Transform?"),
+        ("=Transformm", "Did you mean Transform?"),
     ),
     "part of a name": (
         {"class": "counting.RowCounter", "after": "Examplegen"},
@@ -233,6 +248,7 @@ REFUSED = {
         ("=trainer", "a node of ours already"),
     ),
     "a bad name": ({"class": "counting.RowCounter", "name": "a.b"}, "name", ("'a.b'", "letters")),
+    "a class whose name is no id": ({"class": "counting._Hidden"}, "name", ("_Hidden", "letters")),
     "a cycle": (
         {"class": "counting.RowCounter", "after": "Trainer", "before": "Transform"},
         "before",
@@ -248,14 +264,19 @@ REFUSED = {
         "after",
         ("RowCounter -> RowCounter",),
     ),
+    "a cycle of two rows": (
+        {"class": "counting.RowCounter", "after": ["first"], "before": "first"},
+        "before",
+        ("RowCounter", "first"),
+    ),
     "a required parameter": (
         {"class": "counting.Strict", "after": "Trainer"},
         "parameters",
         ("counting.Strict", "limit"),
     ),
     "an unknown parameter": (
-        {"class": "counting.RowCounter", "after": "Transform", "parameters": {"limt": 1}},
-        "parameters.limt",
+        {"class": "counting.RowCounter", "after": "Transform", "parameters": {"limitt": 1}},
+        "parameters.limitt",
         ("Did you mean 'limit'?",),
     ),
     "a parameter of another type": (
@@ -287,9 +308,9 @@ REFUSED = {
         {
             "class": "counting.RowCounter",
             "after": "Transform",
-            "inputs": {"exampels": "Transform.transformed_examples"},
+            "inputs": {"examplez": "Transform.transformed_examples"},
         },
-        "inputs.exampels",
+        "inputs.examplez",
         ("Did you mean 'examples'?",),
     ),
     "an output of another type": (
@@ -311,7 +332,7 @@ REFUSED = {
         "parameters.examples",
         ("inputs",),
     ),
-    "an unknown key": ({"class": "counting.RowCounter", "afetr": "x"}, "afetr", ("'after'",)),
+    "an unknown key": ({"class": "counting.RowCounter", "afterr": "x"}, "afterr", ("'after'",)),
 }
 
 
@@ -362,8 +383,10 @@ def test_two_rows_of_one_name_are_refused(nodes):
         nodes({"class": "counting.RowCounter"}, {"class": "counting.RowCounter"})
 
 
-def test_all_wrong_names_are_reported_together(nodes):
-    rows = [{"class": "counting.RowCounter", "name": f"n{i}", "after": "Trasnform"} for i in (1, 2)]
+def test_all_wrong_names_are_reported_at_once(nodes):
+    rows = [
+        {"class": "counting.RowCounter", "name": f"n{i}", "after": "Transformm"} for i in (1, 2)
+    ]
     with pytest.raises(ConfigError) as refused:
         nodes(*rows)
     assert len(str(refused.value).splitlines()) == 2

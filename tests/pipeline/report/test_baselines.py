@@ -36,7 +36,7 @@ def test_they_stand_below_the_models_metrics(
     config = load_config(write(lambda c: c.update(evaluation={"metrics": ["auc", "recall"]})))
     values = {"rows": 40.0, "mean_label": 0.25, "auc": 0.4, "recall": 0.2}
     monkeypatch.setattr(summary, "slice_values", lambda uri: [("", values)])
-    monkeypatch.setattr(summary, "_slices", lambda uri: [("", {})])
+    monkeypatch.setattr(summary, "named_slices", lambda uri: [("", {})])
     records = trainer(tmp_path / "run", Baselines(10, 40, (CONSTANT, LINEAR), ""))
     evaluation = {"evaluation": [OutputArtifact(str(tmp_path), {})]}
     records["Evaluator"] = NodeRecord("Evaluator", evaluation)

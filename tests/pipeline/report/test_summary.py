@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pipeline.config.config_file import load_config
 from pipeline.config.evaluation import EvaluationConfig
-from pipeline.report import summary
+from pipeline.report import summary, verdict
 from pipeline.report.progress import NodeState, RunState
 from pipeline.report.records import NodeRecord, OutputArtifact
 
@@ -21,7 +21,7 @@ def test_without_a_threshold_the_reason_is_that(write: Any, tmp_path: Path) -> N
     outputs = {key: [OutputArtifact(str(tmp_path / key), {})] for key in ("blessing", "evaluation")}
     out = io.StringIO()
     records = {"Evaluator": NodeRecord("Evaluator", outputs)}
-    summary.show_verdict(load_config(write()), records, Console(file=out, width=200))
+    verdict.show_verdict(load_config(write()), records, Console(file=out, width=200))
     assert out.getvalue().splitlines() == [
         "not judged, so not pushed:",
         "  evaluation.thresholds is empty, and TFX's Evaluator blesses no model without one: "
@@ -50,9 +50,9 @@ def test_what_a_script_is_told_of_the_verdict(
 ) -> None:
     config = load_config(write(lambda c: c["evaluation"].update(thresholds=thresholds)))
     record = NodeRecord("Evaluator", {"blessing": [OutputArtifact("", properties)]})
-    monkeypatch.setattr(summary, "latest_run_of", lambda config: {"Evaluator": record})
+    monkeypatch.setattr(verdict, "latest_run_of", lambda config: {"Evaluator": record})
     state = RunState([NodeState("Trainer", "done"), NodeState("Evaluator", status)])
-    assert summary.fails_a_threshold(config, state) == fails
+    assert verdict.fails_a_threshold(config, state) == fails
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_rows_weights_and_what_is_undefined(write: Any, tmp_path: Path) -> None:
     out = io.StringIO()
     console = Console(file=out, width=300)
     console.print(summary.metrics_table(config, records["Evaluator"]))
-    summary.show_verdict(config, records, console)
+    verdict.show_verdict(config, records, console)
     lines = [line.split() for line in out.getvalue().splitlines()]
     assert lines[0][:5] == ["slice", "rows", "weights", "mean", "label"]
     assert lines[1] == ["all", "rows", "4", "4.5", "undefined", "undefined", "undefined"]
@@ -194,7 +194,7 @@ def test_the_verdict_says_what_was_compared(write: Any, threshold, baseline, tol
     blessing = OutputArtifact("blessing", {"blessed": 1, **baseline})
     out = io.StringIO()
     records = {"Evaluator": NodeRecord("Evaluator", {"blessing": [blessing]})}
-    summary.show_verdict(config, records, Console(file=out, width=200))
+    verdict.show_verdict(config, records, Console(file=out, width=200))
     assert told in out.getvalue()
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from pipeline.config.config import PipelineConfig
 from pipeline.config.config_file import load_config
-from pipeline.report import summary
+from pipeline.report import slices, summary, summary_file, verdict
 from pipeline.report.against_constant import Comparison, explain_refusal, format_bound
 from pipeline.report.progress import NodeState, RunState
 from pipeline.report.records import NodeRecord, OutputArtifact
@@ -129,7 +129,7 @@ def test_it_is_what_the_evaluator_found_and_the_terminal_shows(write: Any, tmp_p
     out = io.StringIO()
     console = Console(file=out, width=200)
     summary.show_metrics(config, records, console)
-    summary.show_verdict(config, records, console)
+    verdict.show_verdict(config, records, console)
     shown = out.getvalue()
     lines = {line.split("  ")[0]: line.split() for line in shown.splitlines() if line.strip()}
     for name, slice_of in (("all rows", {}), ("city=Lima", {"city": "Lima"})):
@@ -153,9 +153,10 @@ def test_a_slice_that_is_no_number_is_a_text(
     write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, records = evaluated(write, tmp_path, {})
-    (_, metrics), *_ = summary.slices_of(records["Evaluator"].output("evaluation").uri)
+    (_, metrics), *_ = slices.slices_of(records["Evaluator"].output("evaluation").uri)
     rows = [((), metrics), ((("fare", math.nan),), metrics)]
-    monkeypatch.setattr(summary, "slices_of", lambda uri: rows)
+    monkeypatch.setattr(slices, "slices_of", lambda uri: rows)
+    monkeypatch.setattr(summary_file, "slices_of", lambda uri: rows)
     file = write_summary(config, summary_of(config, records, STATE, run_id="", rows={}))
     found = strict(file.read_text(encoding="utf-8"))
     assert [each["slice"] for each in found["slices"]] == [{}, {"fare": "nan"}]

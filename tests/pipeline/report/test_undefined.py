@@ -18,7 +18,7 @@ from tensorflow_model_analysis.metrics import metric_types
 
 from pipeline.config.config_file import load_config
 from pipeline.config.evaluation import EvaluationConfig
-from pipeline.report import summary
+from pipeline.report import slices, summary, verdict
 from pipeline.report.records import NodeRecord, OutputArtifact
 
 METRICS = ("auc", "auc_precision_recall", "precision", "recall")
@@ -49,7 +49,7 @@ def test_it_is_that_of_scikit_learn_or_undefined(tmp_path: Path) -> None:
     """Tolerance 1e-3: 10,000 thresholds."""
     frame = rows([0.0, 0.0, 1.0, 1.0])
     evaluation = EvaluationConfig(metrics=METRICS, slices=("city",))
-    found = dict(summary.slice_values(of_frame(evaluation, frame, tmp_path / "evaluation")))
+    found = dict(slices.slice_values(of_frame(evaluation, frame, tmp_path / "evaluation")))
     both = frame[frame.city == "both"]
     expected = reference.roc_auc_score(both.bought, both.prediction, sample_weight=both.amount)
     assert found["city=both"]["auc"] == pytest.approx(expected, abs=1e-3)
@@ -76,14 +76,14 @@ def test_no_threshold_holds_for_it(write: Any, tmp_path: Path, bounds: dict[str,
     out = io.StringIO()
     records = {"Evaluator": NodeRecord("Evaluator", outputs)}
     summary.show_metrics(config, records, Console(file=out, width=200))
-    summary.show_verdict(config, records, Console(file=out, width=200))
+    verdict.show_verdict(config, records, Console(file=out, width=200))
     shown = out.getvalue()
     assert shown.splitlines()[1].split() == ["all", "rows", "8", "1.0000", "undefined"]
     assert (
         "auc is undefined, as where all labels are of one class: it was not judged, and no bound "
         "holds for it" in shown
     )
-    assert np.isnan(summary.slice_values(uri)[0][1]["auc"])
+    assert np.isnan(slices.slice_values(uri)[0][1]["auc"])
 
 
 def test_a_metric_without_a_threshold_does_not_decide(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_metric_without_a_threshold_does_not_decide(tmp_path: Path) -> None:
     )
     frame = rows([0.0] * 4).assign(bought=0.0, prediction=0.1, amount=1.0)
     uri = of_frame(evaluation, frame, tmp_path / "evaluation")
-    values = dict(summary.slice_values(uri))[""]
+    values = dict(slices.slice_values(uri))[""]
     assert all(math.isnan(values[metric]) for metric in METRICS)
     assert tfma.load_validation_result(uri).validation_ok
 

@@ -23,6 +23,8 @@ COUNTER = (
     "parameters: {at_least: 5}}"
 )
 SOURCE = """
+from typing import List
+
 from tfx.dsl.component.experimental.annotations import OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types.standard_artifacts import Integer
@@ -31,6 +33,11 @@ from tfx.types.standard_artifacts import Integer
 @component
 def Constant(value: OutputArtifact[Integer], number: Parameter[int] = 1):
     value.value = number
+
+
+@component
+def Named(value: OutputArtifact[Integer], names: Parameter[List[str]]):
+    value.value = len(names)
 """
 
 
@@ -104,6 +111,14 @@ def module(tmp_path, monkeypatch):
 def test_a_class_that_no_image_has_is_refused(target, module):
     with pytest.raises(ConfigError, match=r"nodes\.0\.class=lonely_nodes\.Constant: .*pyproject"):
         compiled(target, "nodes=[{class: lonely_nodes.Constant}]")
+
+
+@pytest.mark.parametrize("target", BUCKETS)
+def test_a_list_that_would_arrive_as_text_is_refused(target, module):
+    (module / "pyproject.toml").write_text("")
+    row = "{class: lonely_nodes.Named, parameters: {names: [a, b]}}"
+    with pytest.raises(ConfigError, match=r"nodes\.0\.parameters\.names: is a list; .*text"):
+        compiled(target, f"nodes=[{row}]")
 
 
 @pytest.mark.slow

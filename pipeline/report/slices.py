@@ -1,0 +1,53 @@
+"""The Evaluator's metrics of each slice, as TFMA wrote them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pipeline.report import classes
+
+LARGEST_CLASS = "largest_class"  # share of the rows
+
+
+def slices_of(uri: str) -> list[tuple[tuple[tuple[str, Any], ...], dict[str, Any]]]:
+    """TFMA's metrics of each slice ((column, value), ...) as JSON; those of all rows come first."""
+    import tensorflow_model_analysis as tfma
+
+    results = tfma.load_eval_result(uri).slicing_metrics
+    return [
+        (slice_key, metrics[""][""])
+        for slice_key, metrics in sorted(results, key=lambda item: (len(item[0]), str(item[0])))
+    ]
+
+
+def named_slices(uri: str) -> list[tuple[str, dict[str, Any]]]:
+    """`slices_of`, each slice as one text; that of all rows is ""."""
+    return [
+        (", ".join(f"{column}={value}" for column, value in slice_key), metrics)
+        for slice_key, metrics in slices_of(uri)
+    ]
+
+
+def slice_values(uri: str) -> list[tuple[str, dict[str, float]]]:
+    """The metrics of each slice that are numbers; the slice of all rows, "", comes first."""
+    found = []
+    for name, metrics in named_slices(uri):
+        # NaN and infinities are texts.
+        values = {
+            metric: float(value["doubleValue"])
+            for metric, value in metrics.items()
+            if "doubleValue" in value
+        }
+        share = classes.largest_share(classes.matrix_of(metrics))
+        if share is not None:
+            values[LARGEST_CLASS] = share
+        found.append((name, values))
+    return found
+
+
+def metric_number(value: float | None) -> str:
+    """Return a metric with four decimals; `undefined` if it is not finite, `-` if it is missing."""
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if math.isfinite(value) else "undefined"
