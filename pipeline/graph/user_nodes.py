@@ -102,7 +102,8 @@ def _in_order(edges: Edges, users: Mapping[str, UserNode]) -> list[str]:
         return list(graphlib.TopologicalSorter(edges).static_order())
     except graphlib.CycleError as error:
         circle = error.args[1]
-        user = next(users[name] for name in circle if name in users)
+        rows = [users[name] for name in circle if name in users]
+        user = next((each for each in rows if each.row.before), rows[0])
         field = "before" if user.row.before else "after" if user.row.after else "inputs"
         raise user.error(
             field,
