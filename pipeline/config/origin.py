@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
+if TYPE_CHECKING:  # PipelineConfig loads without the extra `pipeline`
+    import yaml
 
 Loc = tuple[int | str, ...]
 """Keys and indices that lead to a field: `("nodes", 0, "class")`."""
@@ -63,6 +64,10 @@ class Origin:
 
 
 def _find(tree: yaml.Node | None, loc: Loc) -> yaml.Node | None:
+    if tree is None:
+        return None
+    import yaml
+
     node: Any = tree
     for part in loc:
         if isinstance(node, yaml.MappingNode):
@@ -76,6 +81,10 @@ def _find(tree: yaml.Node | None, loc: Loc) -> yaml.Node | None:
 
 def _line_of(tree: yaml.Node | None, loc: Loc) -> int | None:
     """Return the line (from 1) of the field, or of the nearest section around it in the file."""
+    if tree is None:
+        return None
+    import yaml
+
     for end in range(len(loc), 0, -1):
         parent = _find(tree, loc[: end - 1])
         if isinstance(parent, yaml.MappingNode):
