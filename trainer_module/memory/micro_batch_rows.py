@@ -1,4 +1,4 @@
-"""The micro-batch size that a configuration asks for, measured where it says auto."""
+"""The micro-batch size of a configuration; `auto` is measured."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def micro_batch_rows(
     run_dir: str | None = None,
     record_dir: str | None = None,
 ) -> int:
-    """Returns the rows of a micro-batch on one replica; of several workers the least that fits all.
+    """Return the rows of a micro-batch on one replica; several workers take the least of theirs.
 
     Args:
         plan: What the configuration's names stand for.
@@ -44,8 +44,8 @@ def micro_batch_rows(
         train: The training rows.
         total_steps: Optimizer steps of the whole run.
         strategy: Where the replicas are.
-        run_dir: Folder for a note of what was found; None for none.
-        record_dir: Folder that keeps the size for a run that is started again; None for none.
+        run_dir: Folder for `micro_batch_size.json`, which describes the size; None for none.
+        record_dir: Folder that keeps the size for a restart of the run; None for none.
 
     Raises:
         MemoryBudgetError: Not even one row fits.
@@ -69,32 +69,36 @@ def micro_batch_rows(
             arguments=(context, total_steps),
             global_batch_size=config.global_batch_size,
             strategy=strategy,
-            memory_budget=_part_of(config.memory_budget, workers),
+            memory_budget=_share_of_machine(config.memory_budget, workers),
             cache_dir=config.memory_cache_dir,
             record_dir=record_dir if workers.is_chief else None,
             **plan.step_options,
         )
     except MemoryBudgetError as error:
         raise MemoryBudgetError(f"trainer.{error}") from None
-    keras.utils.set_random_seed(config.seed)  # as it was: the search has built a model of its own
+    keras.utils.set_random_seed(
+        config.seed
+    )  # the search has drawn random numbers for its own model
     if run_dir is not None and workers.is_chief:
         note = json.dumps(found._asdict(), indent=1)
         atomic_write_text(os.path.join(run_dir, "micro_batch_size.json"), f"{note}\n")
     if workers.size == 1:
         return found.rows
-    return _least(found, workers, record_dir)
+    return _smallest_of_workers(found, workers, record_dir)
 
 
-def _part_of(budget: int | str, workers: WorkerGroup) -> int | str:
-    """Returns this worker's part of a share of what is free, where others are on its machine."""
+def _share_of_machine(budget: int | str, workers: WorkerGroup) -> int | str:
+    """Return this worker's part of a share of free memory: workers of a machine divide it."""
     if workers.size == 1 or not (isinstance(budget, str) and budget.endswith("%")):
         return budget
     here = workers.gather("machine", socket.gethostname())
     return f"{float(budget[:-1]) / here.count(socket.gethostname()):g}%"
 
 
-def _least(found: MicroBatchSize, workers: WorkerGroup, record_dir: str | None) -> int:
-    """Returns the least of all workers, the same after a kill however much memory is free then."""
+def _smallest_of_workers(
+    found: MicroBatchSize, workers: WorkerGroup, record_dir: str | None
+) -> int:
+    """Return the smallest size of all workers; the same after a restart, whatever is free then."""
     rows = min(workers.gather("micro_batch_size", found.rows))
     record = record_dir and os.path.join(
         record_dir, f"micro_batch_size-{workers.size}-workers.json"

@@ -1,29 +1,29 @@
-"""Which micro-batch sizes to measure, and when enough is known: a search that needs no process."""
+"""Search of the largest micro-batch size that fits: which sizes to measure, and when to stop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-# What two measurements of the same step may differ by on a CPU, with a margin: malloc, threads.
+# How much two measurements of the same step may differ on a CPU (malloc, threads), with a margin.
 _NOISE_BYTES = 16 << 20
-# A size that should need up to this share more than the budget is measured, not ruled out.
+# A size is ruled out without a measurement if its predicted need exceeds the budget by more.
 _DOUBT = 0.05
 
 
-class Need(NamedTuple):
-    """What a step needed.
+class MemoryNeed(NamedTuple):
+    """Memory of a step.
 
     Attributes:
-        bytes: Its peak; where it was stopped before its end, what it had reached.
-        finished: Whether it came to its end.
+        bytes: Its peak, or the memory at which it was stopped.
+        finished: Whether it ran to its end.
     """
 
     bytes: int
     finished: bool = True
 
     def fits(self, budget: int) -> bool:
-        """Whether it stays within the budget."""
+        """Whether the step finished within the budget."""
         return self.finished and self.bytes <= budget
 
 
@@ -32,9 +32,9 @@ class Choice(NamedTuple):
 
     Attributes:
         rows: Micro-batch size.
-        bytes: What it was measured to need.
-        next_rows: The next larger size; None where there is none.
-        next_bytes: What that needs at least: measured, or by the line through what was measured.
+        bytes: Its measured need.
+        next_rows: The next larger size; None for none.
+        next_bytes: Least need of that size: measured, or predicted by a line through measurements.
     """
 
     rows: int
@@ -44,23 +44,26 @@ class Choice(NamedTuple):
 
 
 class DoesNotFit(Exception):
-    """Not even one row fits; `need` is what it needs."""
+    """Not even one row fits; `need` is its need."""
 
-    def __init__(self, need: Need) -> None:
-        """Takes what one row needs."""
+    def __init__(self, need: MemoryNeed) -> None:
+        """Take the need of one row."""
         super().__init__(need)
         self.need = need
 
 
-def sizes(largest: int) -> list[int]:
-    """Returns the powers of two below `largest`, and `largest`."""
+def candidate_sizes(largest: int) -> list[int]:
+    """Return the powers of two below `largest`, and `largest`."""
     return [1 << k for k in range(largest.bit_length()) if 1 << k < largest] + [largest]
 
 
 def search(
-    largest: int, budget: int, measure: Callable[[int], Need], verify: Callable[[int], Need]
+    largest: int,
+    budget: int,
+    measure: Callable[[int], MemoryNeed],
+    verify: Callable[[int], MemoryNeed],
 ) -> Choice:
-    """Returns the largest of `sizes(largest)` that fits, measuring few of them.
+    """Return the largest of `candidate_sizes(largest)` that fits; measure as few as possible.
 
     Memory is about a + b · rows. One row gives a, the whole part of a replica is tried next (often
     it fits); else the line through what was measured says where to look, until the next size is
@@ -80,7 +83,7 @@ def search(
     failing: dict[int, int] = {}
     verified: set[int] = set()
 
-    def probe(size: int, ask: Callable[[int], Need]) -> None:
+    def probe(size: int, ask: Callable[[int], MemoryNeed]) -> None:
         need = ask(size)
         fitting.pop(size, None)
         if need.fits(budget):
@@ -93,7 +96,9 @@ def search(
     probe(1, measure)
     while True:
         best = max(fitting)
-        between = [s for s in sizes(largest) if best < s < min(failing, default=largest + 1)]
+        between = [
+            s for s in candidate_sizes(largest) if best < s < min(failing, default=largest + 1)
+        ]
         slope = _slope(fitting, best)
         candidate = _candidate(between, budget, fitting, slope, any_failed=bool(failing))
         if candidate is not None:
@@ -103,7 +108,7 @@ def search(
             probe(best, verify)
         else:
             break
-    larger = [s for s in sizes(largest) if s > best]
+    larger = [s for s in candidate_sizes(largest) if s > best]
     next_bytes = None
     if larger:
         next_bytes = failing.get(larger[0], 0)

@@ -1,4 +1,4 @@
-"""The largest micro-batch whose step fits into memory, found by taking steps in child processes."""
+"""Find the largest micro-batch whose step fits into memory, by steps in child processes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from trainer_module.devices.memory_budget import (
     parse_memory_budget,
 )
 from trainer_module.devices.strategies import grow_gpu_memory, replica_devices
-from trainer_module.memory import probe_cache
-from trainer_module.memory.micro_batch_search import DoesNotFit, Need, search
+from trainer_module.memory import known_sizes
+from trainer_module.memory.micro_batch_search import DoesNotFit, MemoryNeed, search
 from trainer_module.memory.probe import ProbeRequest
-from trainer_module.memory.probe_key import step_key
 from trainer_module.memory.probe_process import measure_in_child
+from trainer_module.memory.request_hash import request_hash
 from trainer_module.step.train_step import TrainStep
 
-# Longer windows are cut to so many micro-batches while the search looks around: they hold as much,
-# but for the rows of the global batch, and take less time.
+# The search measures windows of at most so many micro-batches. They take less time than a whole one
+# and, except for the rows of the global batch, as much memory.
 _MOST_MICRO_BATCHES = 16
 
 
@@ -43,15 +43,15 @@ class MemoryBudgetError(ValueError):
 
 
 class MicroBatchSize(NamedTuple):
-    """What was found.
+    """The largest micro-batch size that fits.
 
     Attributes:
         rows: The micro-batch size, per replica.
-        bytes: What a step was measured to need: model, optimizer, global batch, activations and
-            gradients; on the GPU that needs most, or of all CPU devices together.
-        budget: What it may need, in bytes.
-        next_rows: The next larger size; None where `rows` is a replica's whole part.
-        next_bytes: What that needs at least: measured, or predicted from what was.
+        bytes: Measured need of a step: model, optimizer, global batch, activations and gradients;
+            on the GPU that needs most, or on all CPU devices together.
+        budget: The budget, in bytes.
+        next_rows: The next larger size; None if `rows` is a replica's whole part.
+        next_bytes: Least need of that size, measured or predicted.
         source: "measured" now, from the "cache", or from the "record" of this run.
     """
 
@@ -75,29 +75,29 @@ def find_micro_batch_size(
     record_dir: str | None = None,
     **step_options: Any,
 ) -> MicroBatchSize:
-    """Returns the largest micro-batch size whose step fits into the memory budget.
+    """Return the largest micro-batch size whose step fits into the memory budget.
 
     Candidates are the powers of two, and the whole part of a replica, ceil(global batch /
-    replicas). Each is measured in a child process that builds the model anew and takes two real
-    steps, so that a process that runs out of memory is an answer and no accident. Two to five
-    processes are usual, each as long as TensorFlow's start, a trace and two steps.
+    replicas). A child process builds the model and takes two real steps of a size, so running out
+    of memory is a valid answer. A search usually takes two to five processes; each starts
+    TensorFlow, traces the step and runs it twice.
 
-    Call it before you build the model, so that its memory is free for those processes. It builds
-    one itself, to know what it measures, and drops it: seed random numbers afterwards.
+    Call it before you build the model, so that its memory is free for the child processes. It
+    builds and drops a model of its own to hash the request: seed random numbers afterwards.
 
     Args:
-        build: Returns (model, optimizer, loss) as `TrainStep` takes them; called inside the
-            strategy's scope. A function that a child process can import, or its dotted path.
-        batch: (features, labels) or (features, labels, weights) of at least one row: an example of
-            what the step will get; or a function from the model to it.
+        build: Returns (model, optimizer, loss) as `TrainStep` takes them; called in the strategy's
+            scope. A function that a child process can import, or its dotted path.
+        batch: (features, labels) or (features, labels, weights) of at least one row, as the step
+            will get it; or a function from the model to such a batch.
         global_batch_size: Rows of one optimizer step, all replicas.
         arguments: Of `build`; they are pickled.
         strategy: None is the current one.
         memory_budget: Bytes, "4GiB", or a share of what is free, "80%": per GPU, or of the machine
             (and its control group) for all its CPU devices together.
-        cache_dir: Keeps what was measured for later runs; None: the user's cache folder.
-        record_dir: Keeps it for this run: started again with the same budget setting, it gets the
-            size that was found first, however much memory is free then.
+        cache_dir: Folder that keeps measured sizes for later runs; None: the user's cache folder.
+        record_dir: Folder that keeps the size for this run: restarted with the same budget
+            setting, it gets the size that was found first, however much memory is free then.
         **step_options: Further arguments of `TrainStep`, such as jit_compile and ema_momentum.
 
     Raises:
@@ -107,16 +107,16 @@ def find_micro_batch_size(
     """
     _check(global_batch_size, memory_budget, step_options)
     path, function = _importable(build)
-    # Asking for the devices starts TensorFlow, which then takes all memory of the GPUs. Too late is
-    # an error where the replicas are on GPUs (`_free_memory`).
+    # Listing devices starts TensorFlow, which then takes all GPU memory. If it has started already,
+    # `_free_memory` raises the error for replicas on GPUs.
     with contextlib.suppress(ValueError):
         grow_gpu_memory()
     over = strategy or tf.distribute.get_strategy()
     devices = replica_devices(over)
-    # What this process holds of a global batch, where others have replicas, too.
+    # The part of a global batch that this process holds; other processes may have replicas, too.
     rows = math.ceil(global_batch_size * len(devices) / over.num_replicas_in_sync)
     with tf.device("CPU:0"):
-        model, optimizer, loss = _built(function(*arguments), path)
+        model, optimizer, loss = _check_built(function(*arguments), path)
         example = _example(batch(model) if callable(batch) else batch)
     request = ProbeRequest(
         build=path,
@@ -135,15 +135,15 @@ def find_micro_batch_size(
             "image_data_format": keras.config.image_data_format(),
         },
     )
-    key = step_key(model, optimizer, loss, request, function)
+    key = request_hash(model, optimizer, loss, request, function)
     del model, optimizer, loss
     gc.collect()
-    found = _known_or_measured(key, request, memory_budget, cache_dir, record_dir)
-    _tell(found, devices)
+    found = _look_up_or_measure(key, request, memory_budget, cache_dir, record_dir)
+    _log_size(found, devices)
     return found
 
 
-def _known_or_measured(
+def _look_up_or_measure(
     key: str,
     request: ProbeRequest,
     memory_budget: int | str,
@@ -151,38 +151,38 @@ def _known_or_measured(
     record_dir: str | None,
 ) -> MicroBatchSize:
     record_file = record_dir and os.path.join(record_dir, f"micro_batch_size-{key[:16]}.json")
-    entry = probe_cache.load(record_file, key) if record_file else None
+    entry = known_sizes.load(record_file, key) if record_file else None
     if entry is not None and entry.memory_budget == str(memory_budget):
-        return _found(entry, "record")
+        return _with_source(entry, "record")
     free = _free_memory(request.devices)
     budget = parse_memory_budget(memory_budget).of(free)
-    cache_file = os.path.join(cache_dir or probe_cache.default_folder(), f"{key[:32]}.json")
-    entry = probe_cache.load(cache_file, key)
+    cache_file = os.path.join(cache_dir or known_sizes.default_folder(), f"{key[:32]}.json")
+    entry = known_sizes.load(cache_file, key)
     source = "cache"
     if entry is None or not entry.answers(budget):
         try:
             choice = _search(request, budget, free)
         except DoesNotFit as error:
-            text = _too_small(request, memory_budget, budget, free, error.need)
+            text = _budget_error(request, memory_budget, budget, free, error.need)
             raise MemoryBudgetError(text) from None
-        entry = probe_cache.Entry(
+        entry = known_sizes.KnownSize(
             key=key, budget=budget, memory_budget=str(memory_budget), **choice._asdict()
         )
-        probe_cache.store(cache_file, entry)
+        known_sizes.store(cache_file, entry)
         source = "measured"
     entry = entry.model_copy(update={"budget": budget, "memory_budget": str(memory_budget)})
     if record_file:
-        probe_cache.store(record_file, entry)
-    return _found(entry, source)
+        known_sizes.store(record_file, entry)
+    return _with_source(entry, source)
 
 
 def _search(request: ProbeRequest, budget: int, free: int) -> Any:
     whole = request.global_batch_rows
     replicas = len(request.devices)
     largest = math.ceil(whole / replicas)
-    full_windows: dict[int, Need] = {}
+    full_windows: dict[int, MemoryNeed] = {}
 
-    def take(size: int, window_rows: int) -> Need:
+    def take(size: int, window_rows: int) -> MemoryNeed:
         logging.get_absl_logger().info(
             "Measuring the memory of micro-batches of %d rows",
             size,
@@ -193,7 +193,7 @@ def _search(request: ProbeRequest, budget: int, free: int) -> Any:
                 request,
                 micro_batch_size=size,
                 window_rows=window_rows,
-                # What one row needs is worth knowing even where it is too much.
+                # The need of one row is reported even if it exceeds the budget.
                 limit_bytes=free if size == 1 else min(free, budget),
             )
         )
@@ -201,10 +201,10 @@ def _search(request: ProbeRequest, budget: int, free: int) -> Any:
             full_windows[size] = need
         return need
 
-    def measure(size: int) -> Need:
+    def measure(size: int) -> MemoryNeed:
         return take(size, min(whole, size * replicas * _MOST_MICRO_BATCHES))
 
-    def verify(size: int) -> Need:
+    def verify(size: int) -> MemoryNeed:
         return full_windows[size] if size in full_windows else take(size, whole)
 
     return search(largest, budget, measure, verify)
@@ -224,7 +224,7 @@ def _check(global_batch_size: int, memory_budget: int | str, step_options: dict[
 
 
 def _importable(build: Any) -> tuple[str, Callable[..., Any]]:
-    """Returns the dotted path of the function, and the function."""
+    """Return the dotted path of the function, and the function."""
     if isinstance(build, str):
         return build, import_dotted(build, field="build")
     module, name = build.__module__, build.__qualname__
@@ -236,7 +236,7 @@ def _importable(build: Any) -> tuple[str, Callable[..., Any]]:
     return f"{module}.{name}", build
 
 
-def _built(made: Any, path: str) -> tuple[keras.Model, Any, Any]:
+def _check_built(made: Any, path: str) -> tuple[keras.Model, Any, Any]:
     if not (isinstance(made, tuple) and len(made) == 3 and isinstance(made[0], keras.Model)):
         raise ValueError(
             f"build={path} returned {type(made).__name__}: return (model, optimizer, loss), the "
@@ -246,7 +246,7 @@ def _built(made: Any, path: str) -> tuple[keras.Model, Any, Any]:
 
 
 def _example(batch: Any) -> Any:
-    """Returns the batch as NumPy arrays of a few rows: values matter little to memory."""
+    """Return a few rows of the batch as NumPy arrays: values matter little to memory."""
     if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
         raise ValueError("batch: give (features, labels) or (features, labels, sample_weight).")
     arrays = tf.nest.map_structure(np.asarray, tuple(batch))
@@ -265,12 +265,12 @@ def _free_memory(devices: tuple[str, ...]) -> int:
     return min(free_gpu_memory(int(device.rpartition(":")[2])) for device in devices)
 
 
-def _found(entry: probe_cache.Entry, source: Any) -> MicroBatchSize:
+def _with_source(entry: known_sizes.KnownSize, source: Any) -> MicroBatchSize:
     shown = entry.model_dump(include=set(MicroBatchSize._fields))
     return MicroBatchSize(**shown, source=source)
 
 
-def _tell(found: MicroBatchSize, devices: tuple[str, ...]) -> None:
+def _log_size(found: MicroBatchSize, devices: tuple[str, ...]) -> None:
     source = {
         "measured": "measured now",
         "cache": "measured by an earlier run",
@@ -291,8 +291,8 @@ def _tell(found: MicroBatchSize, devices: tuple[str, ...]) -> None:
     )
 
 
-def _too_small(
-    request: ProbeRequest, memory_budget: int | str, budget: int, free: int, need: Need
+def _budget_error(
+    request: ProbeRequest, memory_budget: int | str, budget: int, free: int, need: MemoryNeed
 ) -> str:
     place = f"on each of {len(request.devices)} devices " if len(request.devices) > 1 else ""
     needs = f"needs {format_bytes(need.bytes)}"

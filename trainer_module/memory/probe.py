@@ -1,9 +1,9 @@
-"""A child process that takes two real optimizer steps and says what memory they needed.
+"""A child process that takes two real optimizer steps and measures their memory.
 
     python -m trainer_module.memory.probe FOLDER
 
-It reads `FOLDER/request` (a pickled `ProbeRequest`) and leaves `FOLDER/outcome.json`. Being killed
-for its memory is one of its ways to answer, so it lives alone and holds nothing that matters.
+It reads `FOLDER/request` (a pickled `ProbeRequest`) and writes `FOLDER/outcome.json`. Being killed
+for its memory is an answer, too.
 """
 
 from __future__ import annotations
@@ -62,13 +62,12 @@ class ProbeRequest:
 
 
 def measure(request: ProbeRequest, outcome: Path) -> int:
-    """Returns the peak bytes of model, optimizer, global batch and steps, together.
+    """Return the peak bytes of model, optimizer, global batch and steps together.
 
-    An allocator counts the tensors that it holds. Resident memory is what the process has above
-    what it had before the model was built; files mapped into memory (TensorFlow's own code) do not
-    count.
+    An allocator counts its tensors. Resident memory counts from before the model is built, without
+    files mapped into memory (TensorFlow's own code).
     """
-    gc.disable()  # what is imported stays: looking for garbage in it takes a fifth of the time
+    gc.disable()  # collecting garbage during imports takes a fifth of the time
     function = import_dotted(request.build, field="build")
     import keras
     import tensorflow as tf
@@ -117,11 +116,11 @@ def _strategy(devices: tuple[str, ...]) -> Any:
 
 
 def _windows(request: ProbeRequest) -> Any:
-    """The input pipeline: as in training, one global batch is in use while the next is made."""
+    """Return global batches; as in training, one is in use while the next is made."""
     import tensorflow as tf
 
     features, labels, *weights = request.batch
-    # Weights of 0 would leave the optimizer out.
+    # Weights of 0 would skip the optimizer.
     example = (features, labels, *[tf.ones_like(weight) for weight in weights])
     counts = (tf.constant(request.global_batch_rows), tf.constant(request.window_rows))
 
@@ -137,10 +136,10 @@ def _windows(request: ProbeRequest) -> Any:
 
 
 class _Peak:
-    """The most resident memory since it was made, above what there was; mapped files not counted.
+    """Peak of resident memory above that at creation, without mapped files.
 
-    The kernel keeps the peak of both together, and may page files out meanwhile: what is left of
-    them at the end says nothing of what they were. So it is asked, and begins anew, every moment.
+    The kernel's peak includes mapped files, and it may page them out meanwhile, so their size at
+    the end says nothing about the peak. `update` therefore reads and resets the peak often.
     """
 
     def __init__(self) -> None:
@@ -152,7 +151,7 @@ class _Peak:
         self._bytes = 0
 
     def update(self) -> int:
-        """Returns it, in bytes."""
+        """Return the peak in bytes."""
         with self._lock:
             status = _status()
             _reset_peak()
@@ -164,22 +163,19 @@ class _Peak:
 
 
 def _reset_peak() -> None:
-    # proc(5): resets VmHWM. Where that is not permitted, the peak counts imports too: it is close.
+    # proc(5): resets VmHWM. If that is not permitted, the peak includes imports, which is close.
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def _status() -> dict[str, int]:
-    """Returns the lines of /proc/self/status that end in kB, in bytes."""
+    """Return the sizes in /proc/self/status, in bytes."""
     lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
     return {line[0][:-1]: int(line[1]) * 1024 for line in lines if line[-1] == "kB"}
 
 
 def _watch(peak: _Peak, limit: int | None, outcome: Path) -> None:
-    """Keeps the peak up to date, and ends the process as soon as it is above the limit.
-
-    What does not fit shall not fill the machine.
-    """
+    """Update the peak, and end the process above the limit, before it fills the machine."""
 
     def watch() -> None:
         stopped = threading.Event()
@@ -192,7 +188,7 @@ def _watch(peak: _Peak, limit: int | None, outcome: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """Ends the process when the one that asked is gone, which closes its end of our stdin."""
+    """End the process with its parent, whose end closes our stdin."""
 
     def watch() -> None:
         select.select([sys.stdin], [], [])
@@ -205,7 +201,7 @@ def _finish(outcome: Path, answer: dict[str, Any]) -> NoReturn:
     partial = outcome.with_suffix(f".{threading.get_ident()}")
     partial.write_text(json.dumps(answer))
     os.replace(partial, outcome)
-    os._exit(0)  # at once: TensorFlow takes seconds to tidy up
+    os._exit(0)  # at once: TensorFlow's shutdown takes seconds
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -216,10 +212,10 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def main(folder: Path) -> NoReturn:
-    """Answers the request in a folder."""
+    """Answer the request in a folder."""
     _end_with_parent()
     outcome = folder / "outcome.json"
-    # If memory runs out after all, the kernel shall take this process and no other.
+    # If memory runs out, the kernel kills this process first.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     try:

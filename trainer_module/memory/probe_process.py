@@ -1,4 +1,4 @@
-"""The asking side of a memory probe: starts the child process and reads how it ended."""
+"""Start a memory probe in a child process and read its outcome."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from trainer_module.memory.micro_batch_search import Need
+from trainer_module.memory.micro_batch_search import MemoryNeed
 from trainer_module.memory.probe import ProbeRequest
 
 _LOG_LINES = 20
 
 
-def measure_in_child(request: ProbeRequest) -> Need:
-    """Returns what a step needs, as a child process found it.
+def measure_in_child(request: ProbeRequest) -> MemoryNeed:
+    """Return the need of a step, measured in a child process.
 
-    A child that was stopped at its limit, ran out of memory or was killed (SIGKILL, as the kernel
-    does it when memory is short) is a need that is not finished.
+    If the child was stopped at its limit, ran out of memory or was killed (SIGKILL, as by the
+    kernel when memory is short), the need is not finished.
 
     Raises:
         ValueError: The child refused the model or another argument, with its message.
@@ -58,22 +58,22 @@ def _environment() -> dict[str, str]:
     return env
 
 
-def _need(request: ProbeRequest, returncode: int, folder: Path) -> Need:
+def _need(request: ProbeRequest, returncode: int, folder: Path) -> MemoryNeed:
     outcome = folder / "outcome.json"
     if outcome.exists():
         answer = json.loads(outcome.read_text())
         if "error" not in answer:
-            return Need(**answer)
+            return MemoryNeed(**answer)
         if answer["error"] == "ValueError":
             raise ValueError(answer["message"])
         reason = f"{answer['error']}: {answer['message']}"
     elif returncode == -signal.SIGKILL:
-        return Need(0, finished=False)
+        return MemoryNeed(0, finished=False)
     else:
         reason = f"exit status {returncode}"
     text = (folder / "log").read_text(errors="replace")
     if "std::bad_alloc" in text:
-        return Need(0, finished=False)
+        return MemoryNeed(0, finished=False)
     log = "\n".join(text.splitlines()[-_LOG_LINES:])
     raise RuntimeError(
         f"the process that measures the memory of micro-batches of {request.micro_batch_size} rows "

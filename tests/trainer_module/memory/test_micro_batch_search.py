@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_module.memory.micro_batch_search import Choice, DoesNotFit, Need, search, sizes
+from trainer_module.memory.micro_batch_search import (
+    Choice,
+    DoesNotFit,
+    MemoryNeed,
+    candidate_sizes,
+    search,
+)
 
 MIB = 1 << 20
 
@@ -20,8 +26,8 @@ class Step:
 
     def told(self, bytes_needed, size):
         if size > 1 and bytes_needed > self.budget:
-            return Need(self.budget, finished=False)
-        return Need(bytes_needed)
+            return MemoryNeed(self.budget, finished=False)
+        return MemoryNeed(bytes_needed)
 
     def measure(self, size):
         self.measured.append(size)
@@ -36,9 +42,9 @@ class Step:
 
 
 def test_sizes_are_powers_of_two_and_the_whole():
-    assert sizes(1) == [1]
-    assert sizes(8) == [1, 2, 4, 8]
-    assert sizes(600) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600]
+    assert candidate_sizes(1) == [1]
+    assert candidate_sizes(8) == [1, 2, 4, 8]
+    assert candidate_sizes(600) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600]
 
 
 def test_what_fits_as_a_whole_takes_two_measurements():
@@ -75,7 +81,7 @@ def test_one_row_that_does_not_fit_is_told_with_its_need():
     step = Step(lambda rows: 40 * MIB, budget=30 * MIB)
     with pytest.raises(DoesNotFit) as caught:
         step.search(64)
-    assert caught.value.need == Need(40 * MIB)
+    assert caught.value.need == MemoryNeed(40 * MIB)
     assert step.measured == [1]
 
 
@@ -83,7 +89,7 @@ def test_one_row_that_fits_only_in_a_short_window_is_told():
     step = Step(lambda rows: rows * 20 * MIB, budget=30 * MIB, further=15 * MIB)
     with pytest.raises(DoesNotFit) as caught:
         step.search(64)
-    assert caught.value.need == Need(35 * MIB)
+    assert caught.value.need == MemoryNeed(35 * MIB)
 
 
 # Up to this much more or less than the line: what two runs of one step were seen to differ by.
@@ -99,7 +105,7 @@ NOISE = 2 * MIB
 )
 def test_the_choice_is_the_largest_that_fits(largest, fixed, per_row, noise, above_one_row):
     """For every line with noise, and in at most as many measurements as bisecting would take."""
-    candidates = sizes(largest)
+    candidates = candidate_sizes(largest)
 
     def need(rows):
         return fixed + per_row * rows + noise[candidates.index(rows)]

@@ -20,7 +20,7 @@ import pytest
 from trainer_module import find_micro_batch_size, run_fn
 from trainer_module.devices.memory_budget import parse_memory_budget
 from trainer_module.memory import micro_batch_size
-from trainer_module.memory.micro_batch_search import Need
+from trainer_module.memory.micro_batch_search import MemoryNeed
 from trainer_module.memory.micro_batch_size import MemoryBudgetError
 from trainer_module.memory.probe import ProbeRequest
 from trainer_module.memory.probe_process import _environment, measure_in_child
@@ -187,7 +187,7 @@ def test_the_allocators_counter_and_its_end_find_the_same_size(
     assert (choice.rows, choice.next_rows) == (page["found"].rows, page["found"].next_rows)
     # When the backward pass begins, a row has five tensors of 1 MiB: repeated, and four times tanh.
     assert choice.bytes == pytest.approx(choice.rows * 5 * 2**20, rel=0.01)
-    assert needs[512] == Need(0, finished=False)
+    assert needs[512] == MemoryNeed(0, finished=False)
 
 
 @pytest.mark.slow
@@ -278,7 +278,7 @@ def test_wrong_arguments_are_refused(no_probe, changed, message):
 
 
 def test_run_fn_names_the_setting(fn_args, tmp_path, monkeypatch):
-    monkeypatch.setattr(micro_batch_size, "measure_in_child", lambda request: Need(40 << 20))
+    monkeypatch.setattr(micro_batch_size, "measure_in_child", lambda request: MemoryNeed(40 << 20))
     args = fn_args(
         **QUICK,
         micro_batch_size="auto",

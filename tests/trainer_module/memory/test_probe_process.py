@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from trainer_module.memory.micro_batch_search import Need
+from trainer_module.memory.micro_batch_search import MemoryNeed
 from trainer_module.memory.probe import ProbeRequest
 from trainer_module.memory.probe_process import _environment, measure_in_child
 
@@ -38,7 +38,7 @@ def request_for(tmp_path, monkeypatch):
     ids=["killed", "MemoryError", "bad_alloc"],
 )
 def test_what_runs_out_of_memory_does_not_fit(request_for, code):
-    assert measure_in_child(request_for(code)) == Need(0, finished=False)
+    assert measure_in_child(request_for(code)) == MemoryNeed(0, finished=False)
 
 
 def test_a_value_error_is_passed_on(request_for):

@@ -1,4 +1,4 @@
-"""What was measured, kept as files: in a cache for later runs, beside its checkpoints for a run."""
+"""Measured sizes in files: one cache for all runs, and one record beside a run's checkpoints."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from absl import logging
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 
-class Entry(BaseModel):
-    """A micro-batch size that was found, under the key of its step (`probe_key.step_key`).
+class KnownSize(BaseModel):
+    """A micro-batch size that was found.
 
     Attributes:
-        format: Of this record.
-        key: Of the step.
+        format: Version of this record.
+        key: `request_hash` of its request.
         rows: Micro-batch size.
-        bytes: What it was measured to need.
-        next_rows: The next larger size; null where there is none.
-        next_bytes: What that needs at least.
-        budget: Bytes that it was found for.
-        memory_budget: The setting that these bytes come from.
+        bytes: Measured need of the step.
+        next_rows: The next larger size; null for none.
+        next_bytes: Least need of that size.
+        budget: Bytes of the budget.
+        memory_budget: The setting that the bytes come from.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,37 +36,37 @@ class Entry(BaseModel):
     memory_budget: str
 
     def answers(self, budget: int) -> bool:
-        """Whether `rows` is still the largest that fits, for a budget of so many bytes."""
+        """Whether `rows` is still the largest size that fits into a budget of so many bytes."""
         return self.bytes <= budget and (self.next_bytes is None or budget < self.next_bytes)
 
 
 def default_folder() -> str:
-    """Returns the user's cache folder for what was measured."""
+    """Return the user's cache folder for measured sizes."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "tfx-largebatch", "micro_batch_size")
 
 
-def load(path: str, key: str) -> Entry | None:
-    """Returns the entry, or None where there is none; an unreadable one is told and ignored."""
+def load(path: str, key: str) -> KnownSize | None:
+    """Return the size in a file; None if there is no file, or an unreadable one, or another key."""
     try:
         if not tf.io.gfile.exists(path):
             return None
         with tf.io.gfile.GFile(path) as stream:
-            entry = Entry.model_validate_json(stream.read())
+            known = KnownSize.model_validate_json(stream.read())
     except (ValidationError, UnicodeDecodeError, tf.errors.OpError) as error:
         reason = str(error).splitlines()[0]
-        logging.warning("Ignoring the unreadable %s, to be written anew: %s", path, reason)
+        logging.warning("Ignoring the unreadable %s and measuring again: %s", path, reason)
         return None
-    return entry if entry.key == key else None
+    return known if known.key == key else None
 
 
-def store(path: str, entry: Entry) -> None:
-    """Writes the entry, whole or not at all; a folder that cannot be written is told and left."""
-    partial = f"{path}.{os.getpid()}"
+def store(path: str, known: KnownSize) -> None:
+    """Write a size atomically; warn if the folder is not writable."""
+    partial = f"{path}.{os.getpid()}"  # several processes may write at once
     try:
         tf.io.gfile.makedirs(os.path.dirname(path))
         with tf.io.gfile.GFile(partial, "w") as stream:
-            stream.write(entry.model_dump_json(indent=1) + "\n")
+            stream.write(known.model_dump_json(indent=1) + "\n")
         tf.io.gfile.rename(partial, path, overwrite=True)
     except tf.errors.OpError as error:
         logging.warning("Cannot keep the micro-batch size in %s: %s", path, error)

@@ -7,9 +7,9 @@ import logging as standard_logging
 import pytest
 from absl import logging
 
-from trainer_module.memory.probe_cache import Entry, default_folder, load, store
+from trainer_module.memory.known_sizes import KnownSize, default_folder, load, store
 
-ENTRY = Entry(
+KNOWN = KnownSize(
     key="abc", rows=64, bytes=100, next_rows=128, next_bytes=180, budget=150, memory_budget="80%"
 )
 
@@ -31,16 +31,16 @@ def warnings():
 
 def test_what_was_stored_is_loaded(tmp_path):
     path = str(tmp_path / "new" / "folder" / "entry.json")
-    store(path, ENTRY)
-    store(path, ENTRY)  # over the first
-    assert load(path, "abc") == ENTRY
+    store(path, KNOWN)
+    store(path, KNOWN)  # over the first
+    assert load(path, "abc") == KNOWN
     assert [file.name for file in (tmp_path / "new" / "folder").iterdir()] == ["entry.json"]
 
 
 def test_another_key_has_no_entry(tmp_path, warnings):
     path = str(tmp_path / "entry.json")
     assert load(path, "abc") is None
-    store(path, ENTRY)
+    store(path, KNOWN)
     assert load(path, "abd") is None
     assert warnings == []
 
@@ -52,8 +52,8 @@ def test_another_key_has_no_entry(tmp_path, warnings):
         b'{"format": 1',
         b"\xff\xfe",
         b"[]",
-        ENTRY.model_dump_json().replace('"format":1', '"format":2').encode(),
-        ENTRY.model_dump_json().replace('"rows":64', '"rows":"many"').encode(),
+        KNOWN.model_dump_json().replace('"format":1', '"format":2').encode(),
+        KNOWN.model_dump_json().replace('"rows":64', '"rows":"many"').encode(),
     ],
 )
 def test_an_unreadable_entry_is_told_and_ignored(tmp_path, warnings, content):
@@ -61,12 +61,12 @@ def test_an_unreadable_entry_is_told_and_ignored(tmp_path, warnings, content):
     path.write_bytes(content)
     assert load(str(path), "abc") is None
     (line,) = warnings
-    assert line.startswith(f"Ignoring the unreadable {path}, to be written anew: ")
+    assert line.startswith(f"Ignoring the unreadable {path} and measuring again: ")
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_left(tmp_path, warnings):
     (tmp_path / "file").write_text("no folder")
-    store(str(tmp_path / "file" / "entry.json"), ENTRY)
+    store(str(tmp_path / "file" / "entry.json"), KNOWN)
     (line,) = warnings
     assert line.startswith(f"Cannot keep the micro-batch size in {tmp_path / 'file'}")
 
@@ -75,11 +75,11 @@ def test_a_folder_that_cannot_be_written_is_told_and_left(tmp_path, warnings):
     ("budget", "answers"), [(99, False), (100, True), (179, True), (180, False)]
 )
 def test_it_answers_between_its_need_and_the_next_ones(budget, answers):
-    assert ENTRY.answers(budget) is answers
+    assert KNOWN.answers(budget) is answers
 
 
 def test_the_whole_batch_answers_for_any_larger_budget():
-    assert ENTRY.model_copy(update={"next_rows": None, "next_bytes": None}).answers(1 << 60)
+    assert KNOWN.model_copy(update={"next_rows": None, "next_bytes": None}).answers(1 << 60)
 
 
 def test_the_default_folder_is_the_users_cache(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
+import types
 from pathlib import Path
 
 import keras
@@ -14,9 +15,9 @@ import pytest
 import tensorflow as tf
 
 import trainer_module
-from trainer_module.memory import probe_key
+from trainer_module.memory import request_hash as hashing
 from trainer_module.memory.probe import ProbeRequest
-from trainer_module.memory.probe_key import step_key
+from trainer_module.memory.request_hash import request_hash
 from trainer_module.window.loss import weighted_loss
 
 REQUEST = ProbeRequest(
@@ -35,7 +36,7 @@ REQUEST = ProbeRequest(
 
 
 def key(build=probe_models.dense, request=REQUEST, **arguments):
-    return step_key(*build(**arguments), request, build)
+    return request_hash(*build(**arguments), request, build)
 
 
 def test_the_same_step_has_the_same_key():
@@ -46,6 +47,10 @@ def test_the_same_step_has_the_same_key():
     assert key() == key(request=dataclasses.replace(REQUEST, micro_batch_size=4))
     assert key(probe_models.subclassed) == key(probe_models.subclassed)
     assert key(loss=weighted_loss("mse")) == key(loss=weighted_loss("mse"))
+    balanced, other = ({0: 1.0, 1: weight} for weight in (2.0, 3.0))
+    assert key(loss=weighted_loss("mse", class_weight=balanced)) == key(
+        loss=weighted_loss("mse", class_weight=other)
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +121,7 @@ def test_edited_code_has_another_key(tmp_path, monkeypatch):
         "    return keras.Sequential(layers), keras.optimizers.SGD(), 'mse'\n"
     )
     keys = []
-    for body in ("x", "keras.ops.tanh(x)", "x"):
+    for body in ("x", "keras.ops.tanh(x)", "x  # the same"):
         (tmp_path / "edited.py").write_text(source.format(body))
         sys.modules.pop("edited", None)
         keys.append(key(importlib.import_module("edited").build))
@@ -124,8 +129,25 @@ def test_edited_code_has_another_key(tmp_path, monkeypatch):
     assert keys[0] == keys[2] != keys[1]
 
 
+def test_a_module_without_a_source_counts_by_its_name(monkeypatch):
+    made = types.ModuleType("made_at_run_time")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+
+    class Layer(keras.layers.Layer):
+        def call(self, x):
+            return x
+
+    Layer.__module__ = made.__name__
+
+    def build():
+        layers = [keras.Input((3,)), Layer(), keras.layers.Dense(1)]
+        return keras.Sequential(layers), keras.optimizers.SGD(), "mse"
+
+    assert key(build) == key(build) != key()
+
+
 def test_the_code_of_every_room_counts():
     """Since the package has rooms, the files beside the key's own are few of those of a step."""
     package = Path(trainer_module.__file__).parent
-    names = {str(file.relative_to(package)) for file in probe_key.own_sources()}
+    names = {str(file.relative_to(package)) for file in hashing.own_sources()}
     assert {"window/accumulation.py", "step/train_step.py", "memory/probe.py"} <= names
