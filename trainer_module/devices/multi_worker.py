@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, Literal
 
 import keras
 import tensorflow as tf
 from absl import logging
-from tensorflow.python.distribute import collective_all_reduce_strategy
-from tensorflow.python.eager import context as eager_context
 
+from trainer_module.devices.patches import abort_collectives, cpu_devices_per_worker
 from trainer_module.devices.worker_group import (
     SINGLE_PROCESS,
     WorkerGroup,
@@ -24,8 +21,8 @@ Communication = Literal["auto", "ring", "nccl"]
 COMMUNICATIONS: tuple[Communication, ...] = ("auto", "ring", "nccl")
 
 _IMPLEMENTATION = tf.distribute.experimental.CommunicationImplementation
-# TensorFlow starts one server in a process, and one set of collectives.
-_made: dict[tuple[int | None, str], tf.distribute.Strategy] = {}
+# TensorFlow can start one server and one set of collectives in a process.
+_strategies: dict[tuple[int | None, str], tf.distribute.Strategy] = {}
 
 
 def multi_worker_strategy(
@@ -35,18 +32,18 @@ def multi_worker_strategy(
     start_timeout_seconds: float,
     worker_timeout_seconds: float,
 ) -> tf.distribute.Strategy:
-    """Returns the strategy over all workers of TF_CONFIG, of which there are several.
+    """Return the strategy over all workers of TF_CONFIG, of which there are several.
 
     Args:
-        logical_devices: Of each process, without GPUs; None is those that are configured.
+        logical_devices: CPU devices of each process without GPUs; None: the configured ones.
         communication: "ring", "nccl", or "auto": ring on CPUs, TensorFlow's choice on GPUs.
         start_timeout_seconds: See `connect_workers`.
         worker_timeout_seconds: See `connect_workers`.
 
     Raises:
-        Disagreement: Workers have other versions, devices or ways to communicate.
-        WorkerLost: Not all workers came.
-        ValueError: TensorFlow was used in this process before, or nccl without GPUs.
+        Disagreement: Workers have different versions, devices or communication.
+        WorkerLost: Not all workers connected in time.
+        ValueError: This process has used TensorFlow already, or nccl without GPUs.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if communication == "nccl" and not gpus:
@@ -70,10 +67,12 @@ def multi_worker_strategy(
             },
         )
         key = (devices, communication)
-        if key not in _made:
-            _made[key] = _strategy(devices, _implementation(communication, on_gpus=bool(gpus)))
-            workers.on_worker_lost(_abort_collectives)
-    strategy = _made[key]
+        if key not in _strategies:
+            _strategies[key] = _strategy(
+                devices, _implementation(communication, on_gpus=bool(gpus))
+            )
+            workers.on_worker_lost(abort_collectives)
+    strategy = _strategies[key]
     logging.info(
         "Worker %d of %d, with %d of %d replicas",
         workers.number,
@@ -85,24 +84,24 @@ def multi_worker_strategy(
 
 
 def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
-    """Whether replicas of the strategy are in other processes than this one."""
+    """Whether the strategy has replicas in other processes."""
     return isinstance(
         strategy, tf.distribute.MultiWorkerMirroredStrategy
     ) and strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
 
 
 def worker_group(strategy: tf.distribute.Strategy) -> WorkerGroup:
-    """Returns the workers that a strategy is over: `SINGLE_PROCESS` for one.
+    """Return the workers of a strategy: `SINGLE_PROCESS` for one.
 
     Raises:
-        ValueError: There are several, and they do not know each other as ours do.
+        ValueError: There are several, but `create_strategy` has not connected them.
     """
     if not is_multi_worker(strategy):
         return SINGLE_PROCESS
     if current_workers().size == 1:
         raise ValueError(
-            "the strategy has several workers and was not made by create_strategy, which lets them "
-            "agree on what is not a collective (who writes, when to stop): use "
+            "the strategy has several workers and was not made by create_strategy, which connects "
+            "them to agree on who writes and when to stop. Use "
             'trainer_module.create_strategy("multi_worker").'
         )
     return current_workers()
@@ -111,7 +110,7 @@ def worker_group(strategy: tf.distribute.Strategy) -> WorkerGroup:
 def _strategy(devices: int | None, implementation: Any) -> tf.distribute.Strategy:
     options = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
     try:
-        with _cpu_devices(devices or 1):
+        with cpu_devices_per_worker(devices or 1):
             return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     except RuntimeError as error:
         raise ValueError(
@@ -130,35 +129,3 @@ def _implementation(communication: Communication, *, on_gpus: bool) -> Any:
 def _configured_devices() -> int:
     physical = tf.config.list_physical_devices("CPU")[0]
     return len(tf.config.get_logical_device_configuration(physical) or [None])
-
-
-@contextlib.contextmanager
-def _cpu_devices(count: int) -> Iterator[None]:
-    """Lets the strategy take `count` logical CPU devices: by itself it takes one in each process.
-
-    It counts GPUs alone, in a method of its own, whose collectives work with any devices.
-    """
-    extended = collective_all_reduce_strategy.CollectiveAllReduceExtended
-    own = getattr(extended, "_initialize_local_devices", None)
-    if count == 1:
-        yield
-        return
-    if own is None:
-        raise ValueError(
-            f"trainer.logical_devices={count}: TensorFlow {tf.__version__} takes one CPU device in "
-            "each worker; leave it out."
-        )
-
-    def several(self: Any, cluster_resolver: Any, worker_device: str) -> Any:
-        return tuple(f"{worker_device}/device:CPU:{i}" for i in range(count)), "CPU"
-
-    extended._initialize_local_devices = several
-    try:
-        yield
-    finally:
-        extended._initialize_local_devices = own
-
-
-def _abort_collectives(words: str) -> None:
-    """Frees a main thread that waits in a collective for a worker that will not come."""
-    eager_context.context().abort_collective_ops(tf.errors.UNAVAILABLE, words)
