@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+
+from trainer_module.common.json_values import Json
 
 _MOST_SHOWN = 8
 _LONGEST = 80
 
 
 def differences(
-    there: Mapping[str, Any],
-    here: Mapping[str, Any],
+    there: Mapping[str, Json],
+    here: Mapping[str, Json],
     *,
     missing: str = "not there",
     text: str = "{name} was {there} and is {here}",
@@ -41,7 +42,7 @@ def summarize_differences(found: list[str]) -> str:
     return "; ".join(found[:_MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
-def flat(facts: Any, name: str = "") -> dict[str, Any]:
+def flat(facts: Json, name: str = "") -> dict[str, Json]:
     """Return the plain values of a nested record by their names, joined with dots."""
     if isinstance(facts, Mapping) and facts:
         return {
@@ -52,7 +53,7 @@ def flat(facts: Any, name: str = "") -> dict[str, Any]:
     return {name: facts}
 
 
-def _shown(name: str, facts: Mapping[str, Any], missing: str) -> str:
+def _shown(name: str, facts: Mapping[str, Json], missing: str) -> str:
     if name not in facts:
         return missing
     value = facts[name]

@@ -19,11 +19,12 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.common.code_fingerprint import is_library_file
+from trainer_module.common.json_values import Json
 
 _OURS = __name__.partition(".")[0]
 
 
-def to_fingerprint(value: Any) -> Any:
+def to_fingerprint(value: object) -> Json:
     """Return a JSON value that identifies an object.
 
     Plain values stay as they are; arrays become digests; Keras objects become their class and
@@ -73,7 +74,7 @@ def array_digest(array: np.ndarray) -> str:
     return f"{array.dtype}[{shape}] {hashlib.sha256(values).hexdigest()[:16]}"
 
 
-def _config(value: Any, seen: set[int]) -> dict[str, Any]:
+def _config(value: Any, seen: set[int]) -> dict[str, Json]:
     if not hasattr(value, "get_config"):
         # A loss of ours is a record of what it was made from.
         is_loss = dataclasses.is_dataclass(value) and callable(value)
@@ -132,7 +133,7 @@ def _text(function: types.FunctionType) -> str:
     return str(list(_instructions(function.__code__)))
 
 
-def _instructions(code: types.CodeType) -> Iterator[Any]:
+def _instructions(code: types.CodeType) -> Iterator[object]:
     yield code.co_code.hex(), code.co_names, code.co_varnames
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -150,14 +151,14 @@ def _globals(code: types.CodeType) -> Iterator[str]:
             yield from _globals(constant)
 
 
-def _content(cell: Any) -> Any:
+def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # not filled yet
         return None
 
 
-def _is_module(value: Any) -> bool:
+def _is_module(value: object) -> bool:
     return isinstance(value, types.ModuleType)
 
 
@@ -169,5 +170,5 @@ def _is_library(thing: Any) -> bool:
     return file is not None and is_library_file(file)
 
 
-def _digest(parts: list[Any]) -> str:
+def _digest(parts: list[Json]) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

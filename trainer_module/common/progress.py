@@ -12,7 +12,9 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
+
+from trainer_module.common.json_values import Json
 
 _ATTRIBUTE = "progress"
 _LINE = "progress: "
@@ -129,7 +131,7 @@ class TrialEnded(Progress):
 
     trial: TrialNumber
     objective: str
-    values: Mapping[str, Any]
+    values: Mapping[str, Json]
     score: float
     best: float
     best_trial: int
@@ -141,7 +143,7 @@ class TrialFailed(Progress):
     """A trial of a search has failed; the search goes on."""
 
     trial: TrialNumber
-    values: Mapping[str, Any]
+    values: Mapping[str, Json]
     error: str
 
 
@@ -150,7 +152,7 @@ def metric_text(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.4f}"
 
 
-def attached(record: Progress) -> dict[str, Any]:
+def attached(record: Progress) -> dict[str, Progress]:
     """Returns what a logger takes as `extra`."""
     return {_ATTRIBUTE: record}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
+
+from trainer_module.common.tensors import Tensors
 
 
 def shuffle_blocks(blocks: tf.data.Dataset, *, held_rows: int, seed: tf.Tensor) -> tf.data.Dataset:
@@ -26,7 +26,7 @@ def shuffle_blocks(blocks: tf.data.Dataset, *, held_rows: int, seed: tf.Tensor) 
 
     # A dataset's function is prepared anew for each iterator, operation by operation: this one
     # has as few as will do.
-    def mix(state: Any, block: Any) -> Any:
+    def mix(state: Tensors, block: Tensors) -> Tensors:
         held, number = state
         new = tf.nest.flatten(block)
         both = [tf.concat(pair, 0) for pair in zip(tf.nest.flatten(held), new, strict=True)]
@@ -39,7 +39,7 @@ def shuffle_blocks(blocks: tf.data.Dataset, *, held_rows: int, seed: tf.Tensor) 
         go, stay = tf.split(order, [leave, rows - leave])
         return (gathered(both, stay), number + 1), gathered(both, go)
 
-    def gathered(tensors: list[tf.Tensor], order: tf.Tensor) -> Any:
+    def gathered(tensors: list[tf.Tensor], order: tf.Tensor) -> Tensors:
         found = [tf.gather(tensor, order) for tensor in tensors]
         for tensor, each in zip(found, specs, strict=True):
             tensor.set_shape([None, *each.shape[1:]])

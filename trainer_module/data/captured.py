@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.data.util import structure
 
 from trainer_module.common.fingerprint import array_digest
+from trainer_module.common.json_values import Json
 from trainer_module.data.dataset_steps import functions_of, numbered_steps
 from trainer_module.data.graph_digest import RANDOM_STATE, GraphDigest, hash_file
 
@@ -33,14 +33,14 @@ class _Unreadable(Exception):
 
 def captured_facts(
     dataset: tf.data.Dataset, *, restored: Collection[tf.Variable] = ()
-) -> tuple[dict[str, Any], set[str]]:
+) -> tuple[dict[str, Json], set[str]]:
     """Returns what each step of a dataset captured, as JSON, and what of it cannot be read.
 
     Args:
-        dataset: Any dataset.
+        dataset: tf.data.Dataset dataset.
         restored: Variables that a checkpoint restores: their values do not identify the data.
     """
-    facts: dict[str, Any] = {}
+    facts: dict[str, Json] = {}
     unreadable: set[str] = set()
     own = {id(handle) for variable in restored for handle in _handles(variable)}
     for place, kind, each in numbered_steps(dataset):
@@ -54,7 +54,7 @@ def captured_facts(
     return facts, unreadable
 
 
-def _options(dataset: Any) -> dict[str, str]:
+def _options(dataset: tf.data.Dataset) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in _OPTIONS:
         value = getattr(dataset, name, None)
@@ -64,14 +64,14 @@ def _options(dataset: Any) -> dict[str, str]:
     return found
 
 
-def _option(value: Any) -> str:
+def _option(value: tf.Tensor) -> str:
     if isinstance(value, tf.Tensor) and hasattr(value, "numpy"):
         value = value.numpy()
         return str(value.item()) if value.ndim == 0 else array_digest(value)
     return str(value)
 
 
-def _content(dataset: Any, unreadable: set[str]) -> dict[str, str]:
+def _content(dataset: tf.data.Dataset, unreadable: set[str]) -> dict[str, str]:
     """Returns digests of ragged and sparse tensors, of saved files and of hidden datasets."""
     found: dict[str, str] = {}
     if isinstance(path := getattr(dataset, "_path", None), str):
@@ -88,7 +88,7 @@ def _content(dataset: Any, unreadable: set[str]) -> dict[str, str]:
     return found
 
 
-def _value_or_note(value: Any, unreadable: set[str]) -> str:
+def _value_or_note(value: tf.Tensor, unreadable: set[str]) -> str:
     try:
         return _value(value, unreadable)
     except _Unreadable as error:
@@ -96,7 +96,7 @@ def _value_or_note(value: Any, unreadable: set[str]) -> str:
         return "not read"
 
 
-def _functions(dataset: Any, own: set[int], unreadable: set[str]) -> dict[str, str]:
+def _functions(dataset: tf.data.Dataset, own: set[int], unreadable: set[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     captured: list[str] = []
     for number, function in enumerate(functions_of(dataset)):
@@ -118,7 +118,7 @@ def _functions(dataset: Any, own: set[int], unreadable: set[str]) -> dict[str, s
     return found | {f"captured {number}": value for number, value in enumerate(captured)}
 
 
-def _captured(graph: Any, own: set[int], unreadable: set[str]) -> list[str]:
+def _captured(graph: tf.Graph, own: set[int], unreadable: set[str]) -> list[str]:
     """Returns digests of the values that a function's graph captured, except those in `own`."""
     random = _random_handles(graph)
     found: list[str] = []
@@ -134,7 +134,7 @@ def _captured(graph: Any, own: set[int], unreadable: set[str]) -> list[str]:
     return found
 
 
-def _value(value: Any, unreadable: set[str]) -> str:
+def _value(value: tf.Tensor, unreadable: set[str]) -> str:
     """Returns a digest of a tensor's value, or of that of the resource that it is a handle of."""
     if not isinstance(value, tf.Tensor) or not hasattr(value, "numpy"):
         raise _Unreadable(f"a {type(value).__name__}")
@@ -176,7 +176,7 @@ def _dataset_digest(variant: tf.Tensor, unreadable: set[str]) -> str:
     return f"dataset {found}"
 
 
-def _random_handles(graph: Any) -> set[int]:
+def _random_handles(graph: tf.Graph) -> set[int]:
     """Returns the handles of variables that hold the state of random numbers."""
     try:
         variables = graph.variables
@@ -190,7 +190,7 @@ def _random_handles(graph: Any) -> set[int]:
     }
 
 
-def _handles(variable: Any) -> Iterator[Any]:
+def _handles(variable: tf.Variable) -> Iterator[tf.Tensor]:
     """Yields the handles of a variable of TensorFlow or Keras, on each replica."""
     value = variable if isinstance(variable, tf.Variable) else getattr(variable, "value", variable)
     for each in getattr(value, "values", None) or (value,):

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.common.fingerprint import array_digest
+from trainer_module.common.json_values import Json
 
 # They change how fast elements come, not which.
 _NO_SAY = ("Prefetch", "Options", "Model", "Finalize")
@@ -22,38 +23,38 @@ _FILES = ("_filenames", "_files")
 _ARRAYS = ("_tensors", "_tensor", "_components")
 
 
-def steps_of(dataset: Any) -> Iterator[tuple[str, Any]]:
+def steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
     """Yields (kind, dataset) of each step, the last first: ("Batch", ...), ("Shuffle", ...)."""
     yield _kind(dataset), dataset
     for below in _inputs(dataset):
         yield from steps_of(below)
 
 
-def numbered_steps(dataset: Any) -> Iterator[tuple[int, str, Any]]:
+def numbered_steps(dataset: tf.data.Dataset) -> Iterator[tuple[int, str, tf.data.Dataset]]:
     """Yields (place, kind, dataset) of each step that decides elements, the first one first."""
     steps = [(kind, each) for kind, each in steps_of(dataset) if kind not in _NO_SAY]
     for place, (kind, each) in enumerate(reversed(steps)):
         yield place, kind, each
 
 
-def dataset_facts(dataset: Any) -> dict[str, Any]:
+def dataset_facts(dataset: tf.data.Dataset) -> dict[str, Json]:
     """Returns what identifies a dataset: its steps, arrays and files, as JSON.
 
     What its functions do and hold in full is in `captured_facts`, which is later than checkpoints
     that hold these facts.
     """
-    facts: dict[str, Any] = {"elements": str(dataset.element_spec)}
+    facts: dict[str, Json] = {"elements": str(dataset.element_spec)}
     for place, kind, each in numbered_steps(dataset):
         facts[f"{place} {kind}"] = _facts(each)
     return facts
 
 
-def functions_of(dataset: Any) -> list[Any]:
+def functions_of(dataset: tf.data.Dataset) -> list[tf.types.experimental.ConcreteFunction]:
     """Returns the functions of a step, each with its concrete `function`."""
     return list(_private(dataset, "_functions")())
 
 
-def has_reshuffle(dataset: Any) -> bool:
+def has_reshuffle(dataset: tf.data.Dataset) -> bool:
     """Whether each new iterator of the dataset gives another order."""
     return any(
         kind == "Shuffle" and _private(each, "_reshuffle_each_iteration")
@@ -61,7 +62,7 @@ def has_reshuffle(dataset: Any) -> bool:
     )
 
 
-def reshuffles_at_once(dataset: Any) -> bool:
+def reshuffles_at_once(dataset: tf.data.Dataset) -> bool:
     """Whether the n-th iterator has the n-th order however far the ones before it were read.
 
     A shuffle draws its order when its iterator is made. Below `repeat`, `cache`, `concatenate` or
@@ -70,7 +71,7 @@ def reshuffles_at_once(dataset: Any) -> bool:
     return _reshuffles_at_once(dataset, at_once=True)
 
 
-def unseeded_shuffle(dataset: Any) -> bool:
+def unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     """Whether the dataset shuffles by a seed that no other process will have."""
     for kind, each in steps_of(dataset):
         if kind == "Shuffle" and _no_seed(*_seeds(each)):
@@ -83,7 +84,7 @@ def unseeded_shuffle(dataset: Any) -> bool:
     return False
 
 
-def random_operations(dataset: Any) -> list[str]:
+def random_operations(dataset: tf.data.Dataset) -> list[str]:
     """Returns TensorFlow's own random operations in the dataset's functions, once each."""
     found = {
         operation.type
@@ -94,7 +95,7 @@ def random_operations(dataset: Any) -> list[str]:
     return sorted(found)
 
 
-def _reshuffles_at_once(dataset: Any, *, at_once: bool) -> bool:
+def _reshuffles_at_once(dataset: tf.data.Dataset, *, at_once: bool) -> bool:
     kind = _kind(dataset)
     if kind == "Shuffle" and _private(dataset, "_reshuffle_each_iteration") and not at_once:
         return False
@@ -102,15 +103,15 @@ def _reshuffles_at_once(dataset: Any, *, at_once: bool) -> bool:
     return all(_reshuffles_at_once(below, at_once=at_once) for below in _inputs(dataset))
 
 
-def _inputs(dataset: Any) -> list[Any]:
+def _inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
     return _private(dataset, "_inputs")()
 
 
-def _seeds(dataset: Any) -> tuple[Any, Any]:
+def _seeds(dataset: tf.data.Dataset) -> tuple[tf.Tensor, tf.Tensor]:
     return _private(dataset, "_seed"), _private(dataset, "_seed2")
 
 
-def _private(dataset: Any, name: str) -> Any:
+def _private(dataset: tf.data.Dataset, name: str) -> Any:
     """Returns an attribute that TensorFlow has no public name for; another version may lack it."""
     try:
         return getattr(dataset, name)
@@ -122,13 +123,13 @@ def _private(dataset: Any, name: str) -> Any:
         ) from None
 
 
-def _kind(dataset: Any) -> str:
+def _kind(dataset: tf.data.Dataset) -> str:
     name = type(dataset).__name__.lstrip("_").removesuffix("V2").removesuffix("V1")
     return name.removesuffix("Dataset").removeprefix("Parallel")
 
 
-def _facts(dataset: Any) -> Any:
-    facts: list[Any] = []
+def _facts(dataset: tf.data.Dataset) -> Json:
+    facts: list[Json] = []
     for name in (*_SHOWN, *_FILES, *_ARRAYS):
         value = getattr(dataset, name, None)
         if value is None:
@@ -149,7 +150,7 @@ def _facts(dataset: Any) -> Any:
     return " ".join(facts)
 
 
-def _constant(value: Any) -> np.ndarray | None:
+def _constant(value: tf.Tensor) -> np.ndarray | None:
     if isinstance(value, (bool, int, np.generic, np.ndarray)):
         return np.asarray(value)
     if not isinstance(value, tf.Tensor):
@@ -172,7 +173,7 @@ def _files_digest(paths: np.ndarray) -> str:
     return f"{paths.size} files {digest.hexdigest()[:16]}"
 
 
-def _operations(dataset: Any) -> list[Any]:
+def _operations(dataset: tf.data.Dataset) -> list[tf.Operation]:
     return [
         operation
         for function in functions_of(dataset)
@@ -180,7 +181,7 @@ def _operations(dataset: Any) -> list[Any]:
     ]
 
 
-def _graph_digest(operations: list[Any]) -> str:
+def _graph_digest(operations: list[tf.Operation]) -> str:
     """Of the operations and their small constants; names count up within a process."""
     digest = hashlib.sha256()
     for operation in operations:
@@ -194,6 +195,6 @@ def _graph_digest(operations: list[Any]) -> str:
     return f"function {digest.hexdigest()[:16]}"
 
 
-def _no_seed(*seeds: Any) -> bool:
+def _no_seed(*seeds: tf.Tensor | None) -> bool:
     values = [_constant(seed) for seed in seeds]
     return all(value is not None and value == 0 for value in values)

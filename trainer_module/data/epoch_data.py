@@ -9,6 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.positive_int import check_positive_int
+from trainer_module.common.tensors import Tensors
 from trainer_module.data.dataset_steps import (
     has_reshuffle,
     random_operations,
@@ -21,7 +22,7 @@ Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
 
 
 def as_batches(
-    data: Any, *, batch_size: int | None, shuffle: bool | None, seed: int | None
+    data: Tensors, *, batch_size: int | None, shuffle: bool | None, seed: int | None
 ) -> Batches:
     """Returns what was given as data as a dataset or a function from the epoch to one.
 
@@ -59,7 +60,7 @@ def as_batches(
     )
 
 
-def _is_batch(value: Any) -> bool:
+def _is_batch(value: object) -> bool:
     return isinstance(value, tuple) and len(value) in (2, 3)
 
 
@@ -124,7 +125,7 @@ class EpochData:
             self._reshuffles = self._is_endless = False
         self._is_stream = not by_epoch and (steps_per_epoch is not None or self._is_endless)
 
-    def begin(self, epoch: int, step_in_epoch: int) -> Iterator[Any]:
+    def begin(self, epoch: int, step_in_epoch: int) -> Iterator[Tensors]:
         """Returns an iterator over what is left of an epoch, and sets `steps` to its number.
 
         Args:
@@ -252,7 +253,7 @@ class EpochData:
             )
         return count
 
-    def _stream_iterator(self, step_in_epoch: int) -> Iterator[Any]:
+    def _stream_iterator(self, step_in_epoch: int) -> Iterator[Tensors]:
         if self._stream is None:
             dataset = self._dataset(self.passes_over)
             self._stream_count = self._count(dataset)

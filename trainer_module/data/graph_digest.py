@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +26,8 @@ _DATASET_RESOURCES = ("SeedGenerator", "MemoryCache", "Iterator")
 # Parts of the names of variables that hold the state of random numbers.
 RANDOM_STATE = ("seed_generator_state", "StateVar")
 
+_Message: TypeAlias = Any  # a protocol buffer of TensorFlow
+
 
 class GraphDigest:
     """Digests of functions and nodes.
@@ -34,7 +36,7 @@ class GraphDigest:
         unreadable: Parts whose content cannot be read: Python code, random state.
     """
 
-    def __init__(self, library: Iterable[Any]) -> None:
+    def __init__(self, library: Iterable[_Message]) -> None:
         """Takes the FunctionDefs that nodes may call."""
         self._library = {function.signature.name: function for function in library}
         self._functions: dict[str, str] = {}
@@ -53,7 +55,7 @@ class GraphDigest:
 
     def nodes(
         self,
-        nodes: Iterable[Any],
+        nodes: Iterable[_Message],
         arguments: Sequence[str],
         ends: Sequence[str],
         controls: Sequence[str] = (),
@@ -83,7 +85,9 @@ class GraphDigest:
         parts = [_with_output(end, known) for end in ends]
         return _digest([*parts, *sorted(known[_node(each)] for each in controls)])
 
-    def _operation(self, node: Any, known: Mapping[str, str], nodes: Mapping[str, Any]) -> str:
+    def _operation(
+        self, node: _Message, known: Mapping[str, str], nodes: Mapping[str, _Message]
+    ) -> str:
         if node.op == "GeneratorDataset":  # its functions call Python and nothing else
             self.unreadable.add("a Python generator")
             return node.op
@@ -108,7 +112,7 @@ class GraphDigest:
                 parts.append(f"{key}={self._attribute(node.attr[key])}")
         return _digest(parts)
 
-    def _is_random_state(self, handle: Any) -> bool:
+    def _is_random_state(self, handle: _Message | None) -> bool:
         if handle is None or handle.op != "VarHandleOp":  # a variable of the caller
             return False
         name = handle.attr["shared_name"].s.decode()
@@ -117,7 +121,7 @@ class GraphDigest:
             self.unreadable.add("random numbers with a state")
         return found
 
-    def _attribute(self, value: Any) -> str:
+    def _attribute(self, value: _Message) -> str:
         if value.HasField("func"):
             return self._called(value.func)
         if value.HasField("list") and value.list.func:
@@ -131,11 +135,11 @@ class GraphDigest:
             return array_digest(_array(value.tensor))
         return value.SerializeToString(deterministic=True).hex()
 
-    def _called(self, function: Any) -> str:
+    def _called(self, function: _Message) -> str:
         return self.function(function.name) if function.name in self._library else function.name
 
 
-def _table_digest(keys: Any, values: Any) -> str:
+def _table_digest(keys: np.ndarray, values: np.ndarray) -> str:
     """Returns a digest of a table's content, which has no order."""
     if keys.ndim == 1:
         order = np.argsort(keys, kind="stable")
@@ -150,14 +154,14 @@ def _file_digest(path: str) -> str:
     return f"file {digest.hexdigest()[:16]}"
 
 
-def hash_file(digest: Any, path: str) -> None:
+def hash_file(digest: hashlib._Hash, path: str) -> None:
     """Adds a file's bytes to a digest of hashlib, without holding them all in memory."""
     with tf.io.gfile.GFile(path, "rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
 
 
-def _array(tensor: Any) -> np.ndarray:
+def _array(tensor: _Message) -> np.ndarray:
     """Returns a tensor's value; `make_ndarray` does not read texts that C++ wrote."""
     if tensor.dtype != tf.string.as_datatype_enum:
         return tf.make_ndarray(tensor)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.common.tensors import Tensors
+
 _AHEAD = 2
 
 
 def array_batches(
-    data: tuple[Any, ...], batch_size: int, *, shuffle: bool = True, seed: int = 0
+    data: tuple[Tensors, ...], batch_size: int, *, shuffle: bool = True, seed: int = 0
 ) -> Callable[[int], tf.data.Dataset]:
     """Returns `epoch -> global batches`, the same each time it is asked for the same epoch.
 
@@ -38,7 +39,7 @@ def array_batches(
     (rows,) = sizes
     if rows == 0:
         raise ValueError("the training data has no batch: its arrays have no rows.")
-    structure: list[Any] = []
+    structure: list[tf.TypeSpec] = []
 
     # A dataset made anew would trace its function anew in each epoch.
     with tf.device("CPU:0"):
@@ -59,7 +60,7 @@ def array_batches(
     return of_epoch
 
 
-def listed_batches(batches: list[tuple[Any, ...]]) -> tf.data.Dataset:
+def listed_batches(batches: list[tuple[Tensors, ...]]) -> tf.data.Dataset:
     """Returns a dataset of the global batches in a list, in their order; rows may differ.
 
     Raises:
@@ -82,7 +83,9 @@ def listed_batches(batches: list[tuple[Any, ...]]) -> tf.data.Dataset:
     return dataset.apply(tf.data.experimental.assert_cardinality(len(held)))
 
 
-def _batches(order: tf.Tensor, arrays: Any, batch_size: int, structure: list[Any]) -> tf.Tensor:
+def _batches(
+    order: tf.Tensor, arrays: Tensors, batch_size: int, structure: list[tf.TypeSpec]
+) -> tf.Tensor:
     dataset = tf.data.Dataset.from_tensor_slices(order).batch(batch_size)
     dataset = dataset.map(
         lambda places: tf.nest.map_structure(lambda array: tf.gather(array, places), arrays)
@@ -91,7 +94,7 @@ def _batches(order: tf.Tensor, arrays: Any, batch_size: int, structure: list[Any
     return tf.data.experimental.to_variant(dataset)
 
 
-def as_arrays(part: Any) -> Any:
+def as_arrays(part: Tensors) -> Tensors:
     """Returns a part of the data with arrays for leaves: a list of numbers is one array."""
     if isinstance(part, Mapping):
         return {key: as_arrays(each) for key, each in part.items()}
@@ -105,7 +108,7 @@ def as_arrays(part: Any) -> Any:
     return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return len(getattr(value, "shape", ())) > 0
 
 

@@ -6,11 +6,12 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.common.json_values import Json
+from trainer_module.common.tensors import Tensors
 from trainer_module.data.block_shuffle import shuffle_blocks
 from trainer_module.data.label_scale import LabelMoments, LabelScale
 from trainer_module.step.split import Replicas, Share
@@ -35,7 +36,7 @@ class _EpochBatches:
     """
 
     def __init__(
-        self, batches: Callable[[int], tf.data.Dataset], config: Mapping[str, Any]
+        self, batches: Callable[[int], tf.data.Dataset], config: Mapping[str, Json]
     ) -> None:
         self._batches = batches
         self._config = dict(config)
@@ -43,7 +44,7 @@ class _EpochBatches:
     def __call__(self, epoch: int) -> tf.data.Dataset:
         return self._batches(epoch)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Json]:
         """Returns what decides the batches."""
         return self._config
 
@@ -64,7 +65,7 @@ class Examples:
     """
 
     files: tuple[str, ...]
-    feature_spec: dict[str, Any]
+    feature_spec: dict[str, tf.io.FixedLenFeature]
     label: str
     weight: str | None = None
     label_scale: LabelScale | None = None
@@ -113,7 +114,7 @@ class Examples:
         }
         if shuffle_buffer_rows == 0:
             return _EpochBatches(lambda epoch: self.batches(batch_rows), config)
-        structure: list[Any] = []
+        structure: list[Tensors] = []
 
         def shuffled(files: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
             blocks = self._shuffled(files, seed, shuffle_buffer_rows)
@@ -215,7 +216,7 @@ class Examples:
         features = self.feature_spec.values()
         return max(1, sum(math.prod(f.shape) * f.dtype.size for f in features))
 
-    def _parse(self, serialized: tf.Tensor) -> tuple[Any, ...]:
+    def _parse(self, serialized: tf.Tensor) -> tuple[Tensors, ...]:
         features = tf.io.parse_example(serialized, self.feature_spec)
         label = features.pop(self.label)
         if label.shape.rank == 1:

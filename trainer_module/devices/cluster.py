@@ -8,8 +8,9 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from trainer_module.common.json_values import Json
 from trainer_module.common.names import nearest
 
 Role = Literal["chief", "worker", "ps"]
@@ -97,7 +98,7 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Clust
         ) from None
 
 
-def _addresses(found: Any) -> Sequence[str]:
+def _addresses(found: Json) -> Sequence[str]:
     if isinstance(found, Mapping):  # TensorFlow allows index -> address, with gaps
         found = [found[key] for key in sorted(found, key=int)]
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
@@ -105,7 +106,7 @@ def _addresses(found: Any) -> Sequence[str]:
     return found
 
 
-def _task_index(value: Any) -> int:
+def _task_index(value: Json) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"task.index={value!r} is not a whole number")
     return int(value)

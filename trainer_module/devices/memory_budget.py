@@ -6,7 +6,7 @@ import ctypes
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _UNITS = {
     "": 1,
@@ -28,7 +28,7 @@ class MemoryBudget(NamedTuple):
         return int(self.value * free if self.is_share else self.value)
 
 
-def parse_memory_budget(value: Any) -> MemoryBudget:
+def parse_memory_budget(value: object) -> MemoryBudget:
     """Returns what 4000000000, "4GiB", "500MB" or "80%" means.
 
     Raises:
@@ -120,7 +120,7 @@ def free_gpu_memory(index: int) -> int:
     device, context = ctypes.c_int(), ctypes.c_void_p()
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
 
-    def call(function: str, *arguments: Any) -> None:
+    def call(function: str, *arguments: object) -> None:
         status = getattr(cuda, function)(*arguments)
         if status != 0:
             raise RuntimeError(

@@ -7,9 +7,10 @@ import json
 import selectors
 import socket
 import time
-from typing import Any
 
-Message = dict[str, Any]
+from trainer_module.common.json_values import Json
+
+Message = dict[str, Json]
 
 PROTOCOL = 2  # value of "crew" in a worker's first message
 SECONDS_FOR_HELLO = 5.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Literal
 
 import keras
 import tensorflow as tf
@@ -20,7 +20,7 @@ from trainer_module.devices.worker_group import (
 Communication = Literal["auto", "ring", "nccl"]
 COMMUNICATIONS: tuple[Communication, ...] = ("auto", "ring", "nccl")
 
-_IMPLEMENTATION = tf.distribute.experimental.CommunicationImplementation
+_Implementation = tf.distribute.experimental.CommunicationImplementation
 # TensorFlow can start one server and one set of collectives in a process.
 _strategies: dict[tuple[int | None, str], tf.distribute.Strategy] = {}
 
@@ -107,7 +107,7 @@ def worker_group(strategy: tf.distribute.Strategy) -> WorkerGroup:
     return current_workers()
 
 
-def _strategy(devices: int | None, implementation: Any) -> tf.distribute.Strategy:
+def _strategy(devices: int | None, implementation: _Implementation) -> tf.distribute.Strategy:
     options = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
     try:
         with cpu_devices_per_worker(devices or 1):
@@ -120,10 +120,10 @@ def _strategy(devices: int | None, implementation: Any) -> tf.distribute.Strateg
         ) from error
 
 
-def _implementation(communication: Communication, *, on_gpus: bool) -> Any:
+def _implementation(communication: Communication, *, on_gpus: bool) -> _Implementation:
     if communication == "auto":
-        return _IMPLEMENTATION.AUTO if on_gpus else _IMPLEMENTATION.RING
-    return _IMPLEMENTATION.NCCL if communication == "nccl" else _IMPLEMENTATION.RING
+        return _Implementation.AUTO if on_gpus else _Implementation.RING
+    return _Implementation.NCCL if communication == "nccl" else _Implementation.RING
 
 
 def _configured_devices() -> int:

@@ -14,8 +14,8 @@ import ipaddress
 import os
 import socket
 import time
-from typing import Any
 
+from trainer_module.common.json_values import Json
 from trainer_module.devices.cluster import Cluster
 from trainer_module.devices.messages import (
     PROTOCOL,
@@ -70,7 +70,7 @@ def _accept_workers(
     cluster: Cluster, deadline: float, timeout_seconds: float
 ) -> dict[int, socket.socket]:
     found: dict[int, socket.socket] = {}
-    processes: dict[int, Any] = {}
+    processes: dict[int, Json] = {}
     chief = cluster.workers[0][2]
     try:
         with _listen(chief, _interface(chief)) as listener, PendingConnections(listener) as pending:
@@ -129,7 +129,7 @@ def _accept_worker(connection: socket.socket, hello: Message, cluster: Cluster) 
     return number
 
 
-def _same_task_message(number: int, cluster: Cluster, first: Any, second: Any) -> str:
+def _same_task_message(number: int, cluster: Cluster, first: Json, second: Json) -> str:
     return (
         f"two processes say that they are {worker_name(number, cluster)}: {first} and {second}. "
         "Give each its own task.index in TF_CONFIG."

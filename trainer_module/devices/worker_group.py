@@ -23,11 +23,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any
 
 from absl import logging
 
 from trainer_module.common.differences import differences, summarize_differences
+from trainer_module.common.json_values import Json
 from trainer_module.devices.cluster import EXIT_WORKER_LOST, Cluster, cluster_of_environment
 from trainer_module.devices.messages import Message, send
 from trainer_module.devices.rendezvous import WorkerLost, check_own_port, connect_all, worker_name
@@ -57,7 +57,7 @@ class WorkerGroup:
         """Why training cannot continue; None until a worker is lost."""
         return None
 
-    def gather(self, what: str, value: Any) -> list[Any]:
+    def gather(self, what: str, value: Json) -> list[Json]:
         """Return the values of all workers, by number, on each of them.
 
         All workers must make the same calls in the same order.
@@ -75,11 +75,11 @@ class WorkerGroup:
         """Wait until all workers have called it."""
         self.gather(what, None)
 
-    def broadcast_from_chief(self, what: str, value: Any) -> Any:
+    def broadcast_from_chief(self, what: str, value: Json) -> Json:
         """Return the chief's value on each worker."""
         return self.gather(what, value if self.is_chief else None)[0]
 
-    def assert_same_on_all_workers(self, what: str, values: Mapping[str, Any]) -> None:
+    def assert_same_on_all_workers(self, what: str, values: Mapping[str, Json]) -> None:
         """Raise an error on all workers if the values of one differ from the chief's.
 
         Args:
@@ -160,7 +160,7 @@ class _ConnectedWorkers(WorkerGroup):
     def name(self, number: int) -> str:
         return worker_name(number, self._cluster)
 
-    def gather(self, what: str, value: Any) -> list[Any]:
+    def gather(self, what: str, value: Json) -> list[Json]:
         if self._closed:
             raise WorkerLost(
                 f"{self.name(self.number)} has closed its connections and cannot call {what!r}. "

@@ -6,13 +6,13 @@ import json
 import math
 import os
 import socket
-from typing import Any
 
 import keras
 import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.atomic_files import atomic_write_text
+from trainer_module.common.tensors import Tensors
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.worker_group import WorkerGroup
@@ -58,7 +58,7 @@ def micro_batch_rows(
 
     workers = worker_group(strategy)
 
-    def first_rows(model: keras.Model) -> Any:
+    def first_rows(model: keras.Model) -> Tensors:
         rows = train.narrowed(inputs_of(model, context)).batches(1)
         return next(rows.take(1).as_numpy_iterator())
 

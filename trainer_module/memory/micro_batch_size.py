@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import keras
 import numpy as np
@@ -19,6 +19,7 @@ from absl import logging
 
 from trainer_module.common.names import import_dotted, nearest
 from trainer_module.common.progress import MemoryProbe, MicroBatchFound, attached
+from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.devices.memory_budget import (
     format_bytes,
     free_gpu_memory,
@@ -27,11 +28,15 @@ from trainer_module.devices.memory_budget import (
 )
 from trainer_module.devices.strategies import grow_gpu_memory, replica_devices
 from trainer_module.memory import known_sizes
-from trainer_module.memory.micro_batch_search import DoesNotFit, MemoryNeed, search
-from trainer_module.memory.probe import ProbeRequest
+from trainer_module.memory.micro_batch_search import Choice, DoesNotFit, MemoryNeed, search
+from trainer_module.memory.probe import ProbeRequest, StepOption
 from trainer_module.memory.probe_process import measure_in_child
 from trainer_module.memory.request_hash import request_hash
 from trainer_module.step.train_step import TrainStep
+
+BuiltStep: TypeAlias = tuple[keras.Model, keras.optimizers.Optimizer, LossLike]
+BuildStep: TypeAlias = Callable[..., BuiltStep]
+Source: TypeAlias = Literal["measured", "cache", "record"]
 
 # The search measures windows of at most so many micro-batches. They take less time than a whole one
 # and, except for the rows of the global batch, as much memory.
@@ -60,20 +65,20 @@ class MicroBatchSize(NamedTuple):
     budget: int
     next_rows: int | None
     next_bytes: int | None
-    source: Literal["measured", "cache", "record"]
+    source: Source
 
 
 def find_micro_batch_size(
-    build: Callable[..., tuple[keras.Model, Any, Any]] | str,
-    batch: Any,
+    build: BuildStep | str,
+    batch: Tensors | Callable[[keras.Model], Tensors],
     *,
     global_batch_size: int,
-    arguments: Sequence[Any] = (),
+    arguments: Sequence[object] = (),
     strategy: tf.distribute.Strategy | None = None,
     memory_budget: int | str = "80%",
     cache_dir: str | None = None,
     record_dir: str | None = None,
-    **step_options: Any,
+    **step_options: StepOption,
 ) -> MicroBatchSize:
     """Return the largest micro-batch size whose step fits into the memory budget.
 
@@ -176,7 +181,7 @@ def _look_up_or_measure(
     return _with_source(entry, source)
 
 
-def _search(request: ProbeRequest, budget: int, free: int) -> Any:
+def _search(request: ProbeRequest, budget: int, free: int) -> Choice:
     whole = request.global_batch_rows
     replicas = len(request.devices)
     largest = math.ceil(whole / replicas)
@@ -210,7 +215,9 @@ def _search(request: ProbeRequest, budget: int, free: int) -> Any:
     return search(largest, budget, measure, verify)
 
 
-def _check(global_batch_size: int, memory_budget: int | str, step_options: dict[str, Any]) -> None:
+def _check(
+    global_batch_size: int, memory_budget: int | str, step_options: dict[str, StepOption]
+) -> None:
     if global_batch_size < 1:
         raise ValueError(f"global_batch_size={global_batch_size}: use at least 1 row.")
     try:
@@ -223,7 +230,7 @@ def _check(global_batch_size: int, memory_budget: int | str, step_options: dict[
             raise ValueError(f"{option!r} is not an argument here; {nearest(option, known)}")
 
 
-def _importable(build: Any) -> tuple[str, Callable[..., Any]]:
+def _importable(build: BuildStep | str) -> tuple[str, BuildStep]:
     """Return the dotted path of the function, and the function."""
     if isinstance(build, str):
         return build, import_dotted(build, field="build")
@@ -236,7 +243,7 @@ def _importable(build: Any) -> tuple[str, Callable[..., Any]]:
     return f"{module}.{name}", build
 
 
-def _check_built(made: Any, path: str) -> tuple[keras.Model, Any, Any]:
+def _check_built(made: object, path: str) -> BuiltStep:
     if not (isinstance(made, tuple) and len(made) == 3 and isinstance(made[0], keras.Model)):
         raise ValueError(
             f"build={path} returned {type(made).__name__}: return (model, optimizer, loss), the "
@@ -245,7 +252,7 @@ def _check_built(made: Any, path: str) -> tuple[keras.Model, Any, Any]:
     return made
 
 
-def _example(batch: Any) -> Any:
+def _example(batch: Tensors) -> tuple[Tensors, ...]:
     """Return a few rows of the batch as NumPy arrays: values matter little to memory."""
     if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
         raise ValueError("batch: give (features, labels) or (features, labels, sample_weight).")
@@ -265,7 +272,7 @@ def _free_memory(devices: tuple[str, ...]) -> int:
     return min(free_gpu_memory(int(device.rpartition(":")[2])) for device in devices)
 
 
-def _with_source(entry: known_sizes.KnownSize, source: Any) -> MicroBatchSize:
+def _with_source(entry: known_sizes.KnownSize, source: Source) -> MicroBatchSize:
     shown = entry.model_dump(include=set(MicroBatchSize._fields))
     return MicroBatchSize(**shown, source=source)
 

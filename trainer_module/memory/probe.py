@@ -19,9 +19,15 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from trainer_module.common.names import import_dotted
+from trainer_module.common.tensors import Tensors
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+StepOption: TypeAlias = Any  # an argument of `TrainStep`
 
 # The second step finds the memory as the first has left it; later ones take no more.
 _STEPS = 2
@@ -49,15 +55,15 @@ class ProbeRequest:
     """
 
     build: str
-    arguments: tuple[Any, ...]
-    batch: tuple[Any, ...]
+    arguments: tuple[object, ...]
+    batch: tuple[Tensors, ...]
     devices: tuple[str, ...]
     counter: Literal["allocator", "resident"]
     micro_batch_size: int
     global_batch_rows: int
     window_rows: int
     limit_bytes: int | None
-    step_options: dict[str, Any]
+    step_options: dict[str, StepOption]
     keras_options: dict[str, str]
 
 
@@ -100,7 +106,7 @@ def measure(request: ProbeRequest, outcome: Path) -> int:
     return peak.update()
 
 
-def _strategy(devices: tuple[str, ...]) -> Any:
+def _strategy(devices: tuple[str, ...]) -> tf.distribute.Strategy:
     import tensorflow as tf
 
     from trainer_module.devices.strategies import create_strategy, grow_gpu_memory
@@ -115,7 +121,7 @@ def _strategy(devices: tuple[str, ...]) -> Any:
     return create_strategy(name)
 
 
-def _windows(request: ProbeRequest) -> Any:
+def _windows(request: ProbeRequest) -> tf.data.Dataset:
     """Return global batches; as in training, one is in use while the next is made."""
     import tensorflow as tf
 
@@ -124,8 +130,8 @@ def _windows(request: ProbeRequest) -> Any:
     example = (features, labels, *[tf.ones_like(weight) for weight in weights])
     counts = (tf.constant(request.global_batch_rows), tf.constant(request.window_rows))
 
-    def global_batch(rows: Any, window_rows: Any) -> Any:
-        def repeated(values: Any) -> Any:
+    def global_batch(rows: Tensors, window_rows: Tensors) -> Tensors:
+        def repeated(values: Tensors) -> Tensors:
             values = tf.convert_to_tensor(values)
             return tf.gather(values, tf.range(rows) % tf.shape(values)[0])[:window_rows]
 
@@ -197,7 +203,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _finish(outcome: Path, answer: dict[str, Any]) -> NoReturn:
+def _finish(outcome: Path, answer: dict[str, str | int | bool]) -> NoReturn:
     partial = outcome.with_suffix(f".{threading.get_ident()}")
     partial.write_text(json.dumps(answer))
     os.replace(partial, outcome)

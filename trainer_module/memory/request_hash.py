@@ -10,13 +10,13 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import keras
 import tensorflow as tf
 
 from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.common.fingerprint import to_fingerprint
+from trainer_module.common.tensors import LossLike
 from trainer_module.memory.probe import ProbeRequest
 from trainer_module.stages.recompute import is_recomputed
 from trainer_module.window.loss import WeightedLoss
@@ -37,7 +37,7 @@ _LEFT_OUT = ("arguments", "batch", "micro_batch_size", "window_rows", "limit_byt
 def request_hash(
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
-    loss: Any,
+    loss: LossLike,
     request: ProbeRequest,
     build: Callable[..., object],
 ) -> str:
@@ -114,7 +114,7 @@ def _code(modules: set[str]) -> dict[str, str]:
     return found
 
 
-def _loss(loss: Any) -> object:
+def _loss(loss: LossLike) -> object:
     if isinstance(loss, WeightedLoss):  # values of class weights take no memory
         parts = (loss.loss, loss.loss_weights, loss.reduction, bool(loss.class_weight))
         return to_fingerprint(parts)
