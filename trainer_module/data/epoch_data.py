@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 from absl import logging
@@ -20,9 +20,12 @@ from trainer_module.data.in_memory import array_batches, listed_batches
 
 Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
 
+# A dataset, tensors with a batch size, or a function from the epoch to batches.
+BatchSource: TypeAlias = Any
+
 
 def as_batches(
-    data: Tensors, *, batch_size: int | None, shuffle: bool | None, seed: int | None
+    data: BatchSource, *, batch_size: int | None, shuffle: bool | None, seed: int | None
 ) -> Batches:
     """Returns what was given as data as a dataset or a function from the epoch to one.
 
@@ -104,13 +107,13 @@ class EpochData:
         Raises:
             ValueError: A place could not be found again: the dataset shuffles without a seed.
         """
-        self._batches: Any = batches
+        self._batches: BatchSource = batches
         self._steps_per_epoch = steps_per_epoch
         self._must_resume = must_resume
         self._needs_end = needs_end
         self._made = 0
         self._first: tf.data.Dataset | None = None
-        self._stream: Any = None
+        self._stream: Iterator[Tensors] | None = None
         self._stream_count = tf.data.UNKNOWN_CARDINALITY
         self._warned = False
         self._warned_of_end = False

@@ -6,17 +6,19 @@ import dataclasses
 import json
 import math
 import os
-from typing import Any
 
 import keras
 import tensorflow as tf
 from absl import logging
 
 from trainer_module.common.atomic_files import atomic_write_text
+from trainer_module.common.json_values import Json
+from trainer_module.data.epoch_data import BatchSource
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.model.plan import Plan
 from trainer_module.step.train_step import TrainStep
+from trainer_module.tuning.hyperparameters import Setting
 from trainer_module.tuning.learning_rate import RangeTest, find_learning_rate
 
 RECORD = "learning_rate.json"
@@ -78,7 +80,7 @@ def with_learning_rate(
 def _range_test(
     plan: Plan,
     model: keras.Model,
-    batches: Any,
+    batches: BatchSource,
     strategy: tf.distribute.Strategy,
     micro_batch_size: int,
 ) -> RangeTest:
@@ -100,7 +102,7 @@ def _range_test(
         raise ValueError(f"trainer.optimizer.learning_rate='auto': {error}") from None
 
 
-def _with_optimizer(plan: Plan, update: dict[str, Any]) -> Plan:
+def _with_optimizer(plan: Plan, update: dict[str, Setting]) -> Plan:
     optimizer = plan.config.optimizer.model_copy(update=update)
     config = plan.config.model_copy(update={"optimizer": optimizer})
     return dataclasses.replace(plan, config=config)
@@ -111,7 +113,7 @@ def _recorded(path: str) -> float | None:
         return None
     with tf.io.gfile.GFile(path) as stream:
         try:
-            rate: Any = json.loads(stream.read())["learning_rate"]
+            rate: Json = json.loads(stream.read())["learning_rate"]
         except (ValueError, KeyError, TypeError):
             return None  # cut off while it was written: found again, the same
     return rate if isinstance(rate, float) and 0 < rate < math.inf else None

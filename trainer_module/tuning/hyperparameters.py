@@ -6,13 +6,16 @@ import json
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from absl import logging
 from pydantic import BaseModel
 
 from trainer_module.common.names import nearest
 from trainer_module.config import TrainerConfig
+
+Setting: TypeAlias = Any  # a value of a setting, of any type
+DeclaredType: TypeAlias = Any  # a type annotation
 
 # KerasTuner's own entries among the values, such as the epochs of a round of Hyperband.
 RESERVED = "tuner/"
@@ -29,7 +32,7 @@ def setting_paths(model: type[BaseModel] = TrainerConfig, prefix: str = "") -> l
     return paths
 
 
-def type_of(path: str, *, field: str = "trainer") -> Any:
+def type_of(path: str, *, field: str = "trainer") -> DeclaredType:
     """Returns the declared type of a setting; Any below a free dict (optimizer.options.beta_1).
 
     Args:
@@ -39,7 +42,7 @@ def type_of(path: str, *, field: str = "trainer") -> Any:
     Raises:
         ValueError: There is no such setting; names the nearest.
     """
-    declared: Any = TrainerConfig
+    declared: DeclaredType = TrainerConfig
     for part in path.split("."):
         section = _section_in(declared)
         if section is not None and part in section.model_fields:
@@ -53,7 +56,7 @@ def type_of(path: str, *, field: str = "trainer") -> Any:
 
 
 def with_values(
-    config: TrainerConfig, values: Mapping[str, Any], *, section: str = "trainer"
+    config: TrainerConfig, values: Mapping[str, Setting], *, section: str = "trainer"
 ) -> TrainerConfig:
     """Returns the configuration with other values in some places.
 
@@ -77,15 +80,15 @@ def with_values(
     return TrainerConfig.parse(settings, section=section)
 
 
-def value_at(config: TrainerConfig, path: str) -> Any:
+def value_at(config: TrainerConfig, path: str) -> Setting:
     """Returns the value of a setting; None where a section around it is null."""
-    value: Any = config
+    value: Setting = config
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
     return value
 
 
-def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Any]) -> TrainerConfig:
+def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Setting]) -> TrainerConfig:
     """Returns the configuration with a Tuner's best values in it, and logs them.
 
     Args:
@@ -112,14 +115,14 @@ def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Any]) -> Tra
     return tuned
 
 
-def setting_values(values: Mapping[str, Any]) -> dict[str, Any]:
+def setting_values(values: Mapping[str, Setting]) -> dict[str, Setting]:
     """Returns KerasTuner's values as those of settings, without its own entries."""
     return {
         path: from_choice(value) for path, value in values.items() if not path.startswith(RESERVED)
     }
 
 
-def as_choices(values: Sequence[Any]) -> list[Any]:
+def as_choices(values: Sequence[Setting]) -> list[Setting]:
     """Returns values of any JSON type as KerasTuner's Choice takes them: all of one simple type.
 
     Whole numbers, numbers, or texts stay what they are; all else becomes JSON text.
@@ -134,7 +137,7 @@ def as_choices(values: Sequence[Any]) -> list[Any]:
     return [json.dumps(value) for value in values]
 
 
-def from_choice(value: Any) -> Any:
+def from_choice(value: Setting) -> Setting:
     """Returns the value that `as_choices` was given."""
     return json.loads(value) if isinstance(value, str) and _is_json(value) else value
 
@@ -147,13 +150,13 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def alternatives(declared: Any) -> tuple[Any, ...]:
+def alternatives(declared: DeclaredType) -> tuple[DeclaredType, ...]:
     """Returns the types of a union, or the one type."""
     is_union = typing.get_origin(declared) in (typing.Union, types.UnionType)
     return typing.get_args(declared) if is_union else (declared,)
 
 
-def _section_in(declared: Any) -> type[BaseModel] | None:
+def _section_in(declared: DeclaredType) -> type[BaseModel] | None:
     """Returns the model of a section, which may be optional."""
     for kind in alternatives(declared):
         if isinstance(kind, type) and issubclass(kind, BaseModel):

@@ -15,15 +15,16 @@ import csv
 import io
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from trainer_module.common.positive_int import check_positive_int
+from trainer_module.common.tensors import Tensors
 from trainer_module.data.dataset_steps import has_reshuffle
-from trainer_module.data.epoch_data import as_batches
+from trainer_module.data.epoch_data import BatchSource, as_batches
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.step.train_step import TrainStep
 from trainer_module.window.several_optimizers import is_several
@@ -67,7 +68,7 @@ class RangeTest(NamedTuple):
 
 def find_learning_rate(
     train_step: TrainStep,
-    batches: Any,
+    batches: BatchSource,
     *,
     batch_size: int | None = None,
     shuffle: bool | None = None,
@@ -118,7 +119,7 @@ def find_learning_rate(
     return found
 
 
-def _tried(step: TrainStep, batches: Iterator[Any], rates: np.ndarray) -> RangeTest:
+def _tried(step: TrainStep, batches: Iterator[Tensors], rates: np.ndarray) -> RangeTest:
     losses: list[float] = []
     smoothed: list[float] = []
     mean = weight = 0.0
@@ -154,7 +155,7 @@ def _tried(step: TrainStep, batches: Iterator[Any], rates: np.ndarray) -> RangeT
     )
 
 
-def _loss_at(step: TrainStep, rate: float, batch: Any) -> float:
+def _loss_at(step: TrainStep, rate: float, batch: Tensors) -> float:
     with step.strategy.scope():
         step.optimizer.learning_rate = rate
     try:
@@ -163,11 +164,11 @@ def _loss_at(step: TrainStep, rate: float, batch: Any) -> float:
         return math.nan
 
 
-def _endless(batches: Any) -> Iterator[Any]:
+def _endless(batches: BatchSource) -> Iterator[Tensors]:
     epoch = 0
     while True:
         count = 0
-        of_epoch: Any = batches(epoch) if callable(batches) else batches
+        of_epoch: BatchSource = batches(epoch) if callable(batches) else batches
         for batch in of_epoch:
             count += 1
             yield batch

@@ -20,6 +20,7 @@ from trainer_module.memory.micro_batch_size import MemoryBudgetError
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.tuning.hyperparameters import (
     RESERVED,
+    Setting,
     alternatives,
     as_choices,
     setting_values,
@@ -74,7 +75,9 @@ class SettingsTuner(base_tuner.BaseTuner):
         )
         self.oracle.verbose = 0
 
-    def run_trial(self, trial: Any, *fit_args: Any, **fit_kwargs: Any) -> dict[str, float]:
+    def run_trial(
+        self, trial: keras_tuner.engine.trial.Trial, *fit_args: object, **fit_kwargs: object
+    ) -> dict[str, float]:
         """Trains with the trial's values and returns {objective: value}."""
         number = int(trial.trial_id) + 1
         which = TrialNumber(number, self.trials)
@@ -175,7 +178,7 @@ def _oracle(
     mode: str,
     trials: int | None,
 ) -> keras_tuner.Oracle:
-    options: dict[str, Any] = {
+    options: dict[str, Setting] = {
         "objective": keras_tuner.Objective(tuning.objective, mode),
         "hyperparameters": space,
         # KerasTuner draws its own seed where it is given 0, and counts up from it: far apart, the

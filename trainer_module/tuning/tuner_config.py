@@ -17,10 +17,17 @@ from pydantic import (
 )
 
 from trainer_module.common.improvement import better_mode
+from trainer_module.common.json_values import Json
 from trainer_module.common.names import nearest
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.options.parse import parse_section
-from trainer_module.tuning.hyperparameters import alternatives, type_of, with_values
+from trainer_module.tuning.hyperparameters import (
+    DeclaredType,
+    Setting,
+    alternatives,
+    type_of,
+    with_values,
+)
 
 DEFAULT_TRIALS = 10
 # Combinations of values and of the ends of ranges that are checked before the first trial.
@@ -63,7 +70,7 @@ class SearchRange(BaseModel):
         return self
 
     @property
-    def ends(self) -> tuple[Any, ...]:
+    def ends(self) -> tuple[Setting, ...]:
         """All values, or both ends of the range."""
         return self.values if self.values is not None else (self.min, self.max)
 
@@ -131,7 +138,7 @@ class TunerConfig(BaseModel):
     def trial_config(
         self,
         trainer: TrainerConfig,
-        values: Mapping[str, Any],
+        values: Mapping[str, Setting],
         *,
         epochs: int | None = None,
         section: str = "trainer",
@@ -147,7 +154,7 @@ class TunerConfig(BaseModel):
         Raises:
             ValueError: A value is wrong or does not fit the others.
         """
-        length: dict[str, Any] = {}
+        length: dict[str, Setting] = {}
         if epochs is not None or self.epochs is not None:
             length = {"epochs": epochs or self.epochs, "steps": None}
         elif self.steps is not None:
@@ -214,7 +221,7 @@ class TunerConfig(BaseModel):
         better_mode(self.objective, self.mode, field=f"{own}.mode")
 
     @classmethod
-    def parse(cls, values: Any, *, section: str = "tuner") -> TunerConfig:
+    def parse(cls, values: Json, *, section: str = "tuner") -> TunerConfig:
         """Returns the configuration, or one readable error.
 
         Args:
@@ -252,7 +259,7 @@ def _typed(path: str, searched: SearchRange) -> SearchRange:
     return searched.model_copy(update={"values": tuple(values)})
 
 
-def _typed_range(path: str, searched: SearchRange, declared: set[Any]) -> SearchRange:
+def _typed_range(path: str, searched: SearchRange, declared: set[DeclaredType]) -> SearchRange:
     if Any in declared:
         return searched
     kind = float if float in declared else int if int in declared else None
