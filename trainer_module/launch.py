@@ -1,4 +1,4 @@
-"""`python -m trainer_module.launch`: a program on several workers of this machine, for a trial."""
+"""`python -m trainer_module.launch`: run a program as several workers of this machine."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 _HELP = """\
-Runs a program as several workers on this machine, as a cluster would: each process gets TF_CONFIG
-with ports of 127.0.0.1, and what it writes is shown behind its name.
+Runs a program as several workers on this machine, as a cluster would. Each process gets TF_CONFIG
+with ports of 127.0.0.1; each line of output is shown after the name of its process.
 
     python -m trainer_module.launch --workers 2 -- python train.py --epochs 3
 
-The program is one that runs alone as well: run_fn and create_strategy("auto") read TF_CONFIG and
-train on all workers together. When a worker fails the others are ended, and the first that failed
-is named with its last lines. SIGTERM and Ctrl-C are passed on, so that training saves a checkpoint;
-a second one ends all at once.
+The same program also runs without this command: run_fn and create_strategy("auto") read TF_CONFIG
+and train on all workers together. When a worker fails, the others are stopped, and an error shows
+the first failure with its last lines. SIGTERM and Ctrl-C are passed on, so that training saves a
+checkpoint; a second one kills all processes.
 """
 _MORE = """\
-exit code: 0 where all ended well; else that of the first that failed (128 + n for signal n; 143
-where training saved a checkpoint because of SIGTERM, 75 where a worker was lost).
+exit code: 0 if all succeeded; else that of the first failure (128 + n for signal n; 143 if training
+saved a checkpoint after SIGTERM, 75 if a worker was lost).
 """
 
 
@@ -34,31 +34,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s [options] -- program [arguments]",
     )
-    parser.add_argument("--workers", type=int, default=2, metavar="N", help="how many (default: 2)")
     parser.add_argument(
-        "--chief", action="store_true", help="one process more as the chief; else worker 0 is it"
+        "--workers", type=int, default=2, metavar="N", help="number of workers (default: 2)"
+    )
+    parser.add_argument(
+        "--chief",
+        action="store_true",
+        help="add a dedicated chief; otherwise worker 0 is the chief",
     )
     parser.add_argument(
         "--parameter-servers",
         type=int,
         default=0,
         metavar="N",
-        help="for strategy parameter_server: how many, beside a chief; they end with it",
+        help="number of parameter servers, for strategy parameter_server; adds a chief",
     )
     parser.add_argument(
         "--worker-restarts",
         type=int,
         default=0,
         metavar="N",
-        help="with parameter servers: how often workers that fail are started again",
+        help="with parameter servers: total number of restarts of failed workers",
     )
-    parser.add_argument("--log-dir", metavar="DIR", help="a file per process too, worker-0.log")
+    parser.add_argument(
+        "--log-dir", metavar="DIR", help="folder for one log file per process, such as worker-0.log"
+    )
     parser.add_argument(
         "--grace-seconds",
         type=float,
         default=30.0,
         metavar="S",
-        help="between SIGTERM and SIGKILL (default: 30)",
+        help="time between SIGTERM and SIGKILL (default: 30)",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = vars(parser.parse_args(arguments))

@@ -1,4 +1,4 @@
-"""Strategies; devices, threads and memory of a process; how the workers of a job meet and talk.
+"""Strategies; devices, threads and memory of a process; connections between the workers of a job.
 
 May use `common`.
 """

@@ -1,4 +1,4 @@
-"""The processes of a job as TF_CONFIG names them; no TensorFlow is needed to read it."""
+"""The tasks of a job, as TF_CONFIG names them; reading it needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from trainer_module.common.json_values import Json
 from trainer_module.common.names import nearest
 
 Role = Literal["chief", "worker", "ps"]
-# Of a process that ends because another one was lost. EX_TEMPFAIL of sysexits.h: nothing is wrong
-# with it, and a start anew may end well.
+# Exit code of a process that ends because another one was lost. EX_TEMPFAIL of sysexits.h: nothing
+# is wrong with it, and a restart may succeed.
 EXIT_WORKER_LOST = 75
 
 ROLES: tuple[Role, ...] = ("chief", "worker", "ps")
@@ -23,12 +23,12 @@ ROLES: tuple[Role, ...] = ("chief", "worker", "ps")
 
 @dataclass(frozen=True)
 class Cluster:
-    """Who takes part, and which of them this process is.
+    """The tasks of a job, and which one this process is.
 
     Attributes:
         addresses: Role to the `host:port` of each of its tasks.
-        role: This process' own.
-        index: Its number among those of its role.
+        role: Role of this process.
+        index: Number of this process among those of its role.
     """
 
     addresses: Mapping[str, tuple[str, ...]]
@@ -37,7 +37,7 @@ class Cluster:
 
     @property
     def workers(self) -> tuple[tuple[str, int, str], ...]:
-        """(role, index, address) of all that train together: a chief, if any, before workers."""
+        """(role, index, address) of all tasks that train together: the chief, if any, first."""
         return tuple(
             (role, index, address)
             for role in ("chief", "worker")
@@ -62,17 +62,17 @@ class Cluster:
 
     @property
     def has_parameter_servers(self) -> bool:
-        """Whether variables are to be on servers of their own."""
+        """Whether variables are on parameter servers."""
         return bool(self.addresses.get("ps"))
 
     def tf_config(self) -> str:
-        """Returns the value of TF_CONFIG that says all this."""
+        """Return the value of TF_CONFIG for this task."""
         tasks = {role: list(found) for role, found in self.addresses.items()}
         return json.dumps({"cluster": tasks, "task": {"type": self.role, "index": self.index}})
 
 
 def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """Returns what TF_CONFIG says, or None where it names no task: one process trains alone.
+    """Return the cluster of TF_CONFIG, or None if it names no task: one process trains alone.
 
     Raises:
         ValueError: TF_CONFIG is no JSON of a cluster and a task, has an unknown role, the same
@@ -113,7 +113,7 @@ def _task_index(value: Json) -> int:
 
 
 def _check_tasks(cluster: Cluster) -> None:
-    """Raises ValueError for a cluster in which tasks would wait for each other without end."""
+    """Raise ValueError for a cluster whose tasks would wait for each other without end."""
     for role in cluster.addresses:
         if role not in (*ROLES, "evaluator"):
             raise ValueError(f"cluster.{role} is not a role: {nearest(role, ROLES)}")

@@ -1,4 +1,4 @@
-"""The processes of a cluster on this machine: for a trial, for tests, for a node of a pipeline."""
+"""A cluster whose tasks are processes of this machine: for trials, tests and pipeline nodes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from typing import IO, NamedTuple
 from trainer_module.devices.cluster import EXIT_WORKER_LOST, ROLES, Cluster
 
 HOST = "127.0.0.1"
-# After a worker failed, so that the others can say themselves what they saw of it.
-_SECONDS_TO_NOTICE = 5.0
+# After a worker fails, so that the others can report what they noticed.
+_SECONDS_TO_REPORT = 5.0
 _TAIL_LINES = 30
-_LOOK_EVERY = 0.05
+_POLL_SECONDS = 0.05
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-# A process that ends with its launcher, whatever ends that: prctl(PR_SET_PDEATHSIG, SIGKILL), which
-# outlives exec. As a program before the program, since Python's own preexec_fn is not safe where
-# there are threads.
-_ENDS_WITH_PARENT = (
+# Ties the life of a process to its launcher: prctl(PR_SET_PDEATHSIG, SIGKILL), which survives exec.
+# A program that starts the program, since Python's preexec_fn is not safe with threads.
+_END_WITH_PARENT = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
     "sys.exit(1) if os.getppid() != int(sys.argv[1]) else os.execvp(sys.argv[2], sys.argv[2:])"
 )
@@ -37,12 +36,12 @@ OnLine = Callable[[str, str], None]
 
 
 class Failed(NamedTuple):
-    """A process that ended badly.
+    """A process that failed.
 
     Attributes:
         name: "worker 1", "chief", "ps 0".
         code: Its exit code, below 0 for the signal that ended it.
-        log: File with all that it wrote; None where none was kept.
+        log: File with its output; None without `log_dir`.
         tail: Its last lines.
     """
 
@@ -53,16 +52,16 @@ class Failed(NamedTuple):
 
 
 class WorkersFailed(RuntimeError):
-    """The launched processes did not all end well.
+    """Some of the launched processes failed.
 
     Attributes:
-        failed: Those that ended badly before the others were ended, in the order they did; after
-            them those that ended because another one was lost.
-        code: What a launching program exits with: of the first, 128 + n for signal n.
+        failed: The processes that failed on their own, in order of time; then those that ended
+            because another one was lost.
+        code: Exit code for the launching program: that of the first, 128 + n for signal n.
     """
 
     def __init__(self, failed: Sequence[Failed]) -> None:
-        """Makes the message of the first that failed."""
+        """Make the message from the first failure."""
         self.failed = tuple(sorted(failed, key=lambda each: each.code == EXIT_WORKER_LOST))
         first = self.failed[0]
         self.code = first.code if first.code >= 0 else 128 - first.code
@@ -89,38 +88,39 @@ def launch(
     worker_restarts: int = 0,
     grace_seconds: float = 30.0,
 ) -> None:
-    """Runs a program as each task of a cluster on this machine, and returns when all have ended.
+    """Run a program as each task of a cluster on this machine, and wait for all to end.
 
-    Each process gets TF_CONFIG with ports of 127.0.0.1 that are held free for the run, and
-    TF_USE_LEGACY_KERAS=0. When one ends badly the others are ended: by SIGTERM once they had 5
-    seconds to notice themselves, by SIGKILL after the grace. So they are where this process gets
-    SIGTERM or SIGINT, for which training saves a checkpoint and ends with code 143. Where this
-    process is killed, they are, too. With parameter servers the chief's end ends the others.
+    Each process gets TF_CONFIG with ports of 127.0.0.1 that are reserved for the run, and
+    TF_USE_LEGACY_KERAS=0. When one fails, the others get SIGTERM after 5 seconds, in which they may
+    notice it, and SIGKILL after the grace period. The same happens when this process gets SIGTERM
+    or SIGINT: training saves a checkpoint and exits with code 143. The processes end with this
+    one. With parameter servers, the other tasks end with the chief.
 
     Args:
         command: Program and arguments, the same for each process.
-        workers: Number of tasks "worker", beside a chief; at least 1.
-        chief: Whether one task more is the "chief"; without, worker 0 does its part. Parameter
-            servers need one, and get it.
+        workers: Number of tasks "worker", at least 1.
+        chief: Whether to add a dedicated task "chief"; otherwise worker 0 is the chief. With
+            parameter servers it is always added.
         parameter_servers: Number of tasks "ps".
-        log_dir: Folder for a file per process, `worker-0.log`; made. None: no files.
+        log_dir: Folder for one log file per process, such as `worker-0.log`. None: no files.
         env: Environment of the processes; None: this one's.
-        on_line: Called with the name of a process ("worker 0") and each line that it writes, in
-            one thread; None prints `[worker 0] line`.
-        worker_restarts: With parameter servers, how often workers that end badly are started again,
-            all together.
+        on_line: Called in one thread with the name of a process ("worker 0") and each line of its
+            output; None prints `[worker 0] line`.
+        worker_restarts: With parameter servers, total number of restarts of failed workers.
         grace_seconds: Between SIGTERM and SIGKILL.
 
     Raises:
-        WorkersFailed: One ended badly; it is named, with its code, log and last lines.
-        ValueError: A number out of its range.
+        WorkersFailed: A process failed; the message has its name, code, log and last lines.
+        ValueError: A number is out of range.
     """
     _check(command, workers, parameter_servers, worker_restarts)
     chief = chief or parameter_servers > 0
     counts = {"chief": int(chief), "worker": workers, "ps": parameter_servers}
     with contextlib.ExitStack() as stack:
         addresses = {
-            role: tuple(f"{HOST}:{stack.enter_context(_held_port())}" for _ in range(counts[role]))
+            role: tuple(
+                f"{HOST}:{stack.enter_context(_reserved_port())}" for _ in range(counts[role])
+            )
             for role in ROLES
             if counts[role]
         }
@@ -141,7 +141,7 @@ def launch(
 
 
 class _Process:
-    """One task: its process, and a thread that reads what it writes."""
+    """One task: its process, and a thread that reads its output."""
 
     def __init__(self, cluster: Cluster, run: _Run) -> None:
         single = cluster.role == "chief"
@@ -156,7 +156,7 @@ class _Process:
         self.start(run)
 
     def start(self, run: _Run) -> None:
-        parent = [sys.executable, "-I", "-S", "-c", _ENDS_WITH_PARENT, str(os.getpid())]
+        parent = [sys.executable, "-I", "-S", "-c", _END_WITH_PARENT, str(os.getpid())]
         self.child = subprocess.Popen(
             [*parent, *run.command],
             stdin=subprocess.DEVNULL,
@@ -166,9 +166,9 @@ class _Process:
                 **run.env,
                 "TF_CONFIG": self.cluster.tf_config(),
                 "TF_USE_LEGACY_KERAS": "0",
-                "PYTHONUNBUFFERED": "1",  # lines as they are written, not when a buffer is full
+                "PYTHONUNBUFFERED": "1",  # lines appear at once
             },
-            start_new_session=True,  # Ctrl-C reaches it once, through the launcher
+            start_new_session=True,  # Ctrl-C reaches it once, by the launcher
         )
         assert self.child.stdout is not None
         self.reader = threading.Thread(
@@ -192,19 +192,19 @@ class _Process:
                 self.child.send_signal(number)
 
     def kill(self) -> None:
-        """Ends it and what it started."""
+        """Kill the process and its children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.child.pid, signal.SIGKILL)
         self.child.wait()
 
     def failed(self) -> Failed:
-        self.reader.join(timeout=2.0)  # what it wrote last says why
+        self.reader.join(timeout=2.0)  # its last lines say why
         log = None if self.log is None else str(self.log)
         return Failed(self.name, self.child.returncode, log, tuple(self.tail))
 
 
 class _Run:
-    """All processes of a launch, from their start to their end."""
+    """All processes of a launch, from start to end."""
 
     def __init__(
         self,
@@ -232,20 +232,20 @@ class _Run:
             raise
 
     def wait(self) -> None:
-        """Returns when all have ended; raises where one ended badly."""
+        """Wait until all have ended; raise an error if one failed."""
         waiting, terminate_at, kill_at = list(self._processes), None, None
         served = any(p.cluster.role == "ps" for p in waiting)
-        done = False  # the chief of servers has ended: how these end is no one's concern
+        done = False  # the chief has ended: exit codes of the others do not count
         while waiting:
             self._pass_lines()
             now = time.monotonic()
             for process in [p for p in waiting if p.child.poll() is not None]:
-                if self._is_restarted(process, ending=kill_at is not None or done):
+                if self._restart_if_allowed(process, ending=kill_at is not None or done):
                     continue
                 waiting.remove(process)
                 if process.child.returncode and not done and kill_at is None:
                     self._failed.append(process.failed())
-                    terminate_at = terminate_at or now + _SECONDS_TO_NOTICE
+                    terminate_at = terminate_at or now + _SECONDS_TO_REPORT
                 elif process.child.returncode and self.signalled and not done:
                     self._failed.append(process.failed())
                 if served and process.cluster.role == "chief" and not self._failed:
@@ -269,7 +269,7 @@ class _Run:
         for process in self._processes:
             process.kill()
 
-    def _is_restarted(self, process: _Process, *, ending: bool) -> bool:
+    def _restart_if_allowed(self, process: _Process, *, ending: bool) -> bool:
         is_worker = process.cluster.role == "worker"
         if ending or not is_worker or not process.child.returncode or not self._restarts:
             return False
@@ -280,8 +280,8 @@ class _Run:
         return True
 
     def _pass_lines(self, *, last: bool = False) -> None:
-        """Hands over what was written, in this thread; waits a moment where nothing was."""
-        wait = 0.0 if last else _LOOK_EVERY
+        """Pass new lines to `on_line` in this thread; wait a moment if there are none."""
+        wait = 0.0 if last else _POLL_SECONDS
         with contextlib.suppress(queue.Empty):
             while True:
                 self._on_line(*self.lines.get(timeout=wait) if wait else self.lines.get_nowait())
@@ -290,7 +290,7 @@ class _Run:
 
 @contextlib.contextmanager
 def _signals_to(run: _Run) -> Iterator[None]:
-    """Counts the signals that end this process, where it may: in the main thread."""
+    """Count SIGTERM and SIGINT in the block; only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -307,12 +307,12 @@ def _signals_to(run: _Run) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held_port() -> Iterator[int]:
-    """A free port that no one else gets while the block lasts, but for who reuses addresses.
+def _reserved_port() -> Iterator[int]:
+    """Reserve a free port in the block for a socket with SO_REUSEADDR, such as TensorFlow's.
 
-    It is bound here and not listened to. TensorFlow's servers set SO_REUSEADDR, and where both
-    sockets have it Linux gives a port that none listens to; a port is not given to who asks for
-    any. (Set before `bind`, it might share a port itself.)
+    The port is bound here, but nothing listens on it. If both sockets set SO_REUSEADDR, Linux lets
+    another one listen on it, but does not give it to a program that asks for any free port. (Set
+    before `bind`, the option might make this socket share a port.)
     """
     with socket.socket() as held:
         held.bind((HOST, 0))

@@ -1,4 +1,4 @@
-"""How many bytes a training step may take: the setting, and how much memory is free."""
+"""The memory budget of a training step: parse the setting, measure free memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training asks of its process, before TensorFlow is first used in it."""
+"""Configure a process for training, before TensorFlow is first used in it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class ProcessSettings(Protocol):
 
 
 def prepare_process(config: ProcessSettings) -> None:
-    """Configures TensorFlow's devices and threads for a training in this process.
+    """Configure TensorFlow's devices and threads for a training in this process.
 
     TensorFlow fixes its logical devices and threads, and takes the GPUs' memory, when it is first
-    used. `run_fn` and `tuner_fn` call this themselves; where something else uses TensorFlow before
-    them in the same process, as Transform does under LocalDagRunner, call it before that.
+    used. `run_fn` and `tuner_fn` call this function. If something else in the process uses
+    TensorFlow before them, as Transform does under LocalDagRunner, call it before that.
 
     Args:
         config: How the process will train: a `TrainerConfig`.
 
     Raises:
-        ValueError: TensorFlow already runs in this process, with fewer devices or other threads, or
-            holds all memory of the GPUs.
+        ValueError: TensorFlow already runs in this process with fewer devices or other threads, or
+            holds all GPU memory.
     """
     measures_memory = config.micro_batch_size == "auto"
     threads, devices = config.intra_op_threads, config.logical_devices

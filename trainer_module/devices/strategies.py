@@ -1,4 +1,4 @@
-"""Where the replicas are: a tf.distribute strategy by its name in the configuration."""
+"""Create a tf.distribute strategy by its name in the configuration."""
 
 from __future__ import annotations
 
@@ -25,38 +25,35 @@ def create_strategy(
     start_timeout_seconds: float = 60.0,
     worker_timeout_seconds: float = 60.0,
 ) -> tf.distribute.Strategy:
-    """Returns the strategy of that name for the devices of this machine, or of all workers.
+    """Return the strategy of that name, for the devices of this machine or of all workers.
 
     Args:
         name: "one_device", "mirrored" (every GPU; without one, every logical CPU device),
-            "multi_worker" (those of each worker in TF_CONFIG; call it before anything else uses
-            TensorFlow), "parameter_server" (on the chief in TF_CONFIG: see `ParameterServerStep`;
-            workers and servers serve it in here, and the process ends with it), "tpu" (that of
-            TPU_NAME), or "auto": parameter_server where TF_CONFIG has servers, multi_worker where
-            it has several workers; mirrored when
-            there is more than one GPU, or when `logical_devices` asks for more than one CPU device;
-            else one_device. What auto takes is told in the log.
+            "multi_worker" (the devices of all workers in TF_CONFIG; call it before anything else
+            uses TensorFlow), "parameter_server" (see `ParameterServerStep`; on workers and servers
+            this function serves the chief and then exits the process), "tpu" (that of TPU_NAME), or
+            "auto": parameter_server if TF_CONFIG has servers, multi_worker if it has several
+            workers, mirrored for more than one GPU or `logical_devices` above 1, else one_device.
+            The log shows the choice of auto.
         logical_devices: Number of logical CPU devices of each process, for "mirrored" and
-            "multi_worker" without GPUs; None takes those that are configured. They share the
-            machine's cores.
-        communication: How several workers add up: "ring", "nccl" (GPUs only), or "auto": ring on
+            "multi_worker" without GPUs; None: the configured ones. They share the machine's cores.
+        communication: Collectives between workers: "ring", "nccl" (GPUs only), or "auto": ring on
             CPUs, TensorFlow's choice on GPUs.
         start_timeout_seconds: How long to wait for all workers.
-        worker_timeout_seconds: How long one may be silent before the others end.
+        worker_timeout_seconds: How long a worker may be silent before the others end.
 
     Raises:
-        ValueError: An unknown name, one that does not go
-            with TF_CONFIG, workers that differ, or logical devices asked for after TensorFlow has
-            started with others.
-        WorkerLost: Not all workers came.
-        SystemExit: 0, of a worker or a parameter server whose chief has ended.
+        ValueError: An unknown name, or one that contradicts TF_CONFIG; workers that differ; or
+            TensorFlow already runs with other logical devices.
+        WorkerLost: Not all workers connected in time.
+        SystemExit: 0, on a worker or parameter server when the chief has ended.
     """
     check_strategy(name)
     cluster = cluster_of_environment()
     if logical_devices is not None:
         configure_logical_devices(logical_devices)
     if name == "auto":
-        name, why = _picked(cluster, logical_devices)
+        name, why = _resolve_auto(cluster, logical_devices)
         logging.info("strategy: auto is %s: %s", name, why)
     if name == "tpu":
         return tpu_strategy()
@@ -78,7 +75,7 @@ def create_strategy(
                 start_timeout_seconds=start_timeout_seconds,
                 worker_timeout_seconds=worker_timeout_seconds,
             )
-        name, why = _picked(None, logical_devices)
+        name, why = _resolve_auto(None, logical_devices)
         logging.info("strategy: TF_CONFIG has one worker, which trains by %s: %s", name, why)
     gpus = tf.config.list_logical_devices("GPU")
     cpus = tf.config.list_logical_devices("CPU")
@@ -95,7 +92,7 @@ def create_strategy(
 
 
 def check_strategy(name: str) -> None:
-    """Refuses a strategy that cannot be made here; starts nothing.
+    """Raise an error for a strategy that cannot be created here; start nothing.
 
     Raises:
         ValueError: An unknown name, "tpu" where there is none, or another than multi_worker or
@@ -116,14 +113,14 @@ def check_strategy(name: str) -> None:
     workers = 1 if cluster is None else len(cluster.workers)
     if workers > 1 and name not in ("auto", "multi_worker"):
         raise ValueError(
-            f"trainer.strategy={name!r} with {workers} workers in TF_CONFIG: each would train a "
-            "model of its own; use 'multi_worker' or 'auto', or unset TF_CONFIG to train on this "
+            f"trainer.strategy={name!r} with {workers} workers in TF_CONFIG: each would train its "
+            "own model; use 'multi_worker' or 'auto', or unset TF_CONFIG to train on this "
             "machine alone."
         )
 
 
-def _picked(cluster: Cluster | None, logical_devices: int | None) -> tuple[str, str]:
-    """Returns what "auto" stands for, and why."""
+def _resolve_auto(cluster: Cluster | None, logical_devices: int | None) -> tuple[str, str]:
+    """Return the strategy for "auto", and why."""
     if cluster is not None and cluster.has_parameter_servers:
         return "parameter_server", "TF_CONFIG has parameter servers"
     if cluster is not None and len(cluster.workers) > 1:
@@ -137,7 +134,7 @@ def _picked(cluster: Cluster | None, logical_devices: int | None) -> tuple[str, 
 
 
 def configure_logical_devices(count: int) -> None:
-    """Cuts the CPU into `count` logical devices; it must come before TensorFlow first uses one.
+    """Split the CPU into `count` logical devices, before TensorFlow first uses one.
 
     Raises:
         ValueError: `count` below 1, or TensorFlow already runs with fewer devices.
@@ -163,7 +160,7 @@ def configure_logical_devices(count: int) -> None:
 
 
 def configure_intra_op_threads(count: int) -> None:
-    """Gives each CPU operation of this process `count` threads; before TensorFlow is first used.
+    """Give each CPU operation of this process `count` threads, before TensorFlow is first used.
 
     Raises:
         ValueError: `count` below 1, or TensorFlow already runs with another number.
@@ -182,7 +179,7 @@ def configure_intra_op_threads(count: int) -> None:
 
 
 def grow_gpu_memory() -> None:
-    """Lets TensorFlow take GPU memory as it needs it, not all at once; before it uses a GPU.
+    """Let TensorFlow allocate GPU memory as needed, not all at once, before it uses a GPU.
 
     Raises:
         ValueError: TensorFlow already holds all memory of the GPUs.
@@ -200,7 +197,7 @@ def grow_gpu_memory() -> None:
 
 
 def replica_kind(strategy: tf.distribute.Strategy) -> DeviceKind:
-    """Returns where the strategy's replicas compute."""
+    """Return the kind of device of the strategy's replicas."""
     if _is_default(strategy):
         return "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
     return (
@@ -209,12 +206,12 @@ def replica_kind(strategy: tf.distribute.Strategy) -> DeviceKind:
 
 
 def local_replicas(strategy: tf.distribute.Strategy) -> int:
-    """Returns how many of the strategy's replicas this process computes."""
+    """Return the number of the strategy's replicas in this process."""
     return 1 if _is_default(strategy) else len(strategy.extended.worker_devices)
 
 
 def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
-    """Returns "CPU:0", "CPU:1", ... or "GPU:0", ...: the device of each replica of this process.
+    """Return the device of each replica of this process: "CPU:0", "CPU:1", ... or "GPU:0", ....
 
     Raises:
         ValueError: The replicas are on another kind of device, or none of this process'.

@@ -1,4 +1,4 @@
-"""A TPU: where it is, known before TensorFlow looks for it in the network and waits."""
+"""Find a TPU before TensorFlow searches the network for it and waits."""
 
 from __future__ import annotations
 

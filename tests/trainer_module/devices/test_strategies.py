@@ -59,7 +59,7 @@ def test_a_strategy_of_one_process_is_refused_where_there_are_several_workers(mo
     cluster = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
     for name in ("one_device", "mirrored"):
-        with pytest.raises(ValueError, match=r"2 workers in TF_CONFIG: each would train a model"):
+        with pytest.raises(ValueError, match=r"2 workers in TF_CONFIG: each would train its own"):
             create_strategy(name)
 
 
