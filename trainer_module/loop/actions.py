@@ -1,0 +1,31 @@
+"""The former place and name of callbacks, for programs that import them from here."""
+
+from __future__ import annotations
+
+from trainer_module.loop.callbacks import (
+    Callback,
+    CsvLog,
+    EarlyStopping,
+    EpochEnd,
+    ExportBest,
+    FitResult,
+    KerasCallback,
+    LoopProgress,
+    ProgressLog,
+    TensorBoardScalars,
+)
+
+Action = Callback
+
+__all__ = [
+    "Action",
+    "CsvLog",
+    "EarlyStopping",
+    "EpochEnd",
+    "ExportBest",
+    "FitResult",
+    "KerasCallback",
+    "LoopProgress",
+    "ProgressLog",
+    "TensorBoardScalars",
+]
