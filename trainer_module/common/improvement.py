@@ -21,12 +21,12 @@ def better_mode(monitor: str, mode: str = "auto", *, field: str = "mode") -> Mod
     """Returns "min" where a smaller value of the metric is better, else "max".
 
     Args:
-        monitor: The metric's name, from which "auto" tells.
+        monitor: The metric's name, from which "auto" infers the mode.
         mode: "min", "max" or "auto".
         field: How `mode` is called where the user sets it, for the error message.
 
     Raises:
-        ValueError: An unknown mode, or "auto" with a name that says nothing.
+        ValueError: An unknown mode, or "auto" with an unknown name.
     """
     if mode == "min":
         return "min"

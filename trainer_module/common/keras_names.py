@@ -1,7 +1,7 @@
 """Names that Keras knows, read from its files: importing it takes seconds of TensorFlow.
 
-What is told here is told at once. It is no more than what is certain: a name that passes may still
-be refused when the object is made, by the modules that make it.
+So errors appear at once. Only certain errors are reported: a name that passes may still be refused
+when the object is created.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Returns the part of an error message that says what would have been accepted.
+    """Return the part of an error message that names accepted values.
 
     Args:
         name: What the caller wrote.

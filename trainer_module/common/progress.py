@@ -1,8 +1,8 @@
-"""What trainer, search and components tell of their progress, for programs to read.
+"""Progress records of trainer, tuner and components, for programs to read.
 
-A record travels on a line of absl's log: `logger.info(text, extra=attached(record))`, and
-`progress_of(log_record)` reads it back. Adding a kind is a class here. From one process to another
-it travels as a line of text, which `ProgressLines` writes and `decoded` reads.
+`logger.info(text, extra=attached(record))` attaches a record to a line of absl's log, and
+`progress_of(log_record)` returns it. To add a kind, add a class here. Between processes a record is
+a line of text: `ProgressLines` writes it and `decoded` reads it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class MicroBatchFound(Progress):
 
 @dataclass(frozen=True)
 class TrainingStep(Progress):
-    """Training goes on.
+    """Progress of a training.
 
     Attributes:
         step: Optimizer steps taken.
@@ -140,7 +140,7 @@ class TrialEnded(Progress):
 
 @dataclass(frozen=True)
 class TrialFailed(Progress):
-    """A trial of a search has failed; the search goes on."""
+    """A trial of a search failed; the search continues."""
 
     trial: TrialNumber
     values: Mapping[str, Json]

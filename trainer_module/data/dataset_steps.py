@@ -118,8 +118,8 @@ def _private(dataset: tf.data.Dataset, name: str) -> Any:
     except AttributeError:
         raise ValueError(
             f"a {type(dataset).__name__} of TensorFlow {tf.__version__} has no {name!r}, which "
-            "tells what the dataset is made of: give NumPy arrays or a list of batches in its "
-            "place, or install a TensorFlow that this package's requirements allow."
+            "identifies the dataset: give NumPy arrays or a list of batches in its place, "
+            "or install a TensorFlow that this package's requirements allow."
         ) from None
 
 

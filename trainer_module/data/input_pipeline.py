@@ -1,4 +1,4 @@
-"""From transformed TFRecords to global batches, and what one pass over them tells."""
+"""Read transformed TFRecords as global batches, and summarise them in one pass."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _MOST_CLASSES = 10_000
 
 
 class _EpochBatches:
-    """Epoch's number -> its batches, which a checkpoint knows by what decides them.
+    """A function from the epoch to its batches, with a config that identifies them in checkpoints.
 
-    Who reads which part of them is none of it: a run goes on with another number of workers. Files
-    have names of their own on each machine; `run_fn` compares their content.
+    The config leaves out the worker's part, so a run continues with another number of workers, and
+    file names, which differ between machines; `run_fn` compares the files' content.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class Examples:
             structure.append(dataset.element_spec)
             return tf.data.experimental.to_variant(dataset)
 
-        # A dataset made anew traces its functions anew, which takes longer than reading some
-        # thousand rows: it is made once, as a graph.
+        # A new dataset traces its functions again, which takes longer than reading some thousand
+        # rows: it is made once, as a graph.
         with tf.device("CPU:0"):
             graph = tf.function(shuffled, autograph=False).get_concrete_function(
                 tf.TensorSpec([len(self.files)], tf.string), tf.TensorSpec([], tf.int64)
@@ -241,7 +241,7 @@ def _options() -> tf.data.Options:
 
 @dataclasses.dataclass(frozen=True)
 class DataSummary:
-    """What one pass over the training rows tells about them.
+    """Summary of the training rows, from one pass over them.
 
     Attributes:
         rows: Number of rows.

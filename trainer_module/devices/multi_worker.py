@@ -115,8 +115,8 @@ def _strategy(devices: int | None, implementation: _Implementation) -> tf.distri
     except RuntimeError as error:
         raise ValueError(
             f"trainer.strategy='multi_worker' has to come before anything else uses TensorFlow in "
-            f"this process ({error}): call create_strategy first, or run the training in a process "
-            "of its own."
+            f"this process ({error}): call create_strategy first, or run the training in a "
+            "separate process."
         ) from error
 
 

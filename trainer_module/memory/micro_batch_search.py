@@ -65,16 +65,16 @@ def search(
 ) -> Choice:
     """Return the largest of `candidate_sizes(largest)` that fits; measure as few as possible.
 
-    Memory is about a + b · rows. One row gives a, the whole part of a replica is tried next (often
-    it fits); else the line through what was measured says where to look, until the next size is
-    measured or predicted not to fit. Where measurements are too close to tell a slope from noise,
-    the middle of the sizes in between is next.
+    Memory is about a + b · rows. One row is measured first, for a, then the whole part of a
+    replica, which often fits. Otherwise a line through the measurements predicts the next size,
+    until that one is measured or predicted not to fit. If noise could hide the slope, the middle of
+    the remaining sizes is next.
 
     Args:
         largest: Rows of a replica's part of the global batch.
         budget: Bytes.
-        measure: Micro-batch size to need, as cheaply as it can be told.
-        verify: Micro-batch size to need, for sure; asked of the size that is returned.
+        measure: Return the need of a micro-batch size by a cheap measurement.
+        verify: Return it by a full measurement; called for the size that is returned.
 
     Raises:
         DoesNotFit: One row needs more than the budget.
@@ -118,7 +118,7 @@ def search(
 
 
 def _slope(fitting: dict[int, int], best: int) -> float | None:
-    """Bytes per row up to the largest size that fits, the least that two measurements say.
+    """Return the least bytes per row between the largest size that fits and another measurement.
 
     None where noise could hide it. The least, because ruling out a size that fits is the mistake
     that no further measurement would correct.

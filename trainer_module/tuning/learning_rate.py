@@ -1,4 +1,4 @@
-"""A learning-rate range test: short windows at growing rates say which rate a training stands.
+"""A learning-rate range test: train for a few windows at growing rates, pick a stable rate.
 
     rate_i = lowest (highest / lowest)^(i / (windows - 1))
     smoothed_i = a mean of the losses until then, each older one weighing 0.9 as much
@@ -94,7 +94,7 @@ def find_learning_rate(
 
     Raises:
         ValueError: Rates that are none, an optimizer whose rate cannot be set, a dataset that
-            shuffles anew each time (training after this would see another order), no batch, or a
+            reshuffles (training after this would see another order), no batch, or a
             loss that falls at no rate.
     """
     check_positive_int("windows", windows)
@@ -106,9 +106,9 @@ def find_learning_rate(
     _check_optimizer(train_step.optimizer)
     if isinstance(batches, tf.data.Dataset) and has_reshuffle(batches):
         raise ValueError(
-            "batches shuffle anew for each iterator, so that training after this would see another "
-            "order: shuffle(..., reshuffle_each_iteration=False), or give a function from the "
-            "epoch's number to a dataset, or arrays with batch_size."
+            "batches has another order in each iterator, so that training after this would see "
+            "another order. Use shuffle(..., reshuffle_each_iteration=False), or give a "
+            "function from the epoch's number to a dataset, or arrays with batch_size."
         )
     data = as_batches(batches, batch_size=batch_size, shuffle=shuffle, seed=seed)
     before = _State(train_step)

@@ -1,4 +1,4 @@
-"""What a search for better settings may say about itself: the YAML's `tuning:` section."""
+"""The YAML's `tuning:` section: a search for better settings."""
 
 from __future__ import annotations
 

@@ -73,7 +73,9 @@ def test_what_cannot_be_searched_is_refused():
     with pytest.raises(ValueError, match=r"has a schedule, .* as the schedule's peak"):
         find_learning_rate(made(scheduled), (X, Y), batch_size=64)
     anew = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(512, seed=0).batch(64)
-    with pytest.raises(ValueError, match="shuffle anew for each iterator"):
+    with pytest.raises(
+        ValueError, match=r"another order in each iterator.*reshuffle_each_iteration=False"
+    ):
         find_learning_rate(made(), anew)
     with pytest.raises(ValueError, match=r"lowest=1\.0, highest=0\.1, .*: give 0 < lowest"):
         find_learning_rate(made(), (X, Y), batch_size=64, lowest=1.0, highest=0.1)
