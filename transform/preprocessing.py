@@ -20,6 +20,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from shared_core.feature_layout import ASSET, FeatureLayout, LayoutLabel
 from transform import compat
 from transform.analyzers.present import with_counts
 from transform.block import Block
@@ -33,7 +34,6 @@ from transform.encode.encoder import Inputs
 from transform.encode.label import label_output, weight_output
 from transform.encode.lookup import vocabulary_names
 from transform.encode.table import ENCODERS, encoded
-from transform.layout import ASSET, FeatureLayout, LayoutLabel
 from transform.output.pack import pack
 from transform.resolve.kinds import reads_texts, step_of, takes_lists
 from transform.resolve.output_columns import all_output_columns

@@ -16,8 +16,8 @@ import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.normalization_validator.check import RULES
-from trainer_module.data import feature_layout as layouts
-from trainer_module.data.feature_layout import FeatureLayout, read_schema
+from shared_core import feature_layout as layouts
+from shared_core.feature_layout import FeatureLayout, read_schema
 
 #: Kinds whose value says that the source was missing: the value itself is not an imputed one.
 _NEVER_IMPUTED = frozenset({"missing_indicator"})

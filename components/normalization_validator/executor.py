@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from typing import Any
 
 import apache_beam as beam
@@ -26,6 +25,7 @@ from components.normalization_validator.html import render
 from components.normalization_validator.limits import NormalizationLimits
 from components.normalization_validator.report import RawColumn, Report, SplitStatistics, summary
 from components.normalization_validator.statistics import ComputeStatistics, Measured, with_shifts
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.progress import RowsCounted, attached
 
 EXAMPLES_KEY = "examples"
@@ -121,7 +121,7 @@ class Executor(BaseBeamExecutor):
         report_artifact.set_int_custom_property(artifacts.BLESSED, int(report.blessed))
         blessing.set_int_custom_property(artifacts.BLESSED, int(report.blessed))
         name = artifacts.BLESSED_FILE if report.blessed else artifacts.NOT_BLESSED_FILE
-        write_file(os.path.join(blessing.uri, name), "")
+        atomic_write_text(os.path.join(blessing.uri, name), "")
 
     def _compute(
         self,
@@ -177,24 +177,13 @@ def _as(column: Column, kind: str) -> Column:
 
 def _write_statistics(measured: Measured, folder: str) -> None:
     name = f"{measured.statistics.split}.json"
-    write_file(os.path.join(folder, name), measured.model_dump_json())
+    atomic_write_text(os.path.join(folder, name), measured.model_dump_json())
 
 
 def write_report(report: Report, folder: str) -> None:
     """Writes report.json and report.html into a folder, local or remote."""
-    write_file(os.path.join(folder, artifacts.REPORT_JSON), report.to_json())
-    write_file(os.path.join(folder, artifacts.REPORT_HTML), render(report))
-
-
-def write_file(path: str, text: str) -> None:
-    """Writes a whole file or none: a reader never sees half of it."""
-    fileio.makedirs(os.path.dirname(path))
-    # An empty file is whole at once, and S3's file system takes it for a folder, which cannot move.
-    unfinished = f"{path}.{uuid.uuid4().hex}" if text else path
-    with fileio.open(unfinished, "w") as file:
-        file.write(text)
-    if unfinished != path:
-        fileio.rename(unfinished, path, overwrite=True)
+    atomic_write_text(os.path.join(folder, artifacts.REPORT_JSON), report.to_json())
+    atomic_write_text(os.path.join(folder, artifacts.REPORT_HTML), render(report))
 
 
 def _log_end(report: Report) -> None:

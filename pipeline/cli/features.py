@@ -10,7 +10,7 @@ from pipeline.cli import options
 from pipeline.cli.base import command, flag, group, option
 from pipeline.cli.quiet import quiet
 from pipeline.common.program import program, shell_argument
-from pipeline.common.whole_files import message_stream
+from shared_core.atomic_files import message_stream
 
 _data = options.data_value(
     "CSV with a header line, Parquet, Arrow or TFRecord of tf.Example; a glob of such files, or "

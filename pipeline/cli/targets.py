@@ -8,7 +8,7 @@ from pipeline.cli import options
 from pipeline.cli.base import command, flag, option, value
 from pipeline.cli.quiet import quiet
 from pipeline.cli.serving import pushed_model_check
-from pipeline.common.whole_files import message_stream
+from shared_core.atomic_files import message_stream
 
 _COMPILE = """\
 Examples:

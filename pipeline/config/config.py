@@ -171,7 +171,7 @@ class DataConfig(Section):
         return {name: share for name, share in shares.items() if share}
 
     @property
-    def judged_split(self) -> str:
+    def evaluation_split(self) -> str:
         """The split that the model is judged on."""
         return "test" if self.test_percent else "eval"
 

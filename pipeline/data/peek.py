@@ -161,14 +161,14 @@ def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
 
 def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
     """Refuses options of a column that the data lack: a misspelt one would be of no effect."""
-    from transform.spec.nearest import nearest
+    from shared_core.nearest import nearest_column
 
     for key in ("text", "missing_in", "formatted"):
         for name in getattr(options, key):
             if name not in columns:
                 raise ConfigError(
                     f"data.csv.{key} names {name!r}, which is not in the data; "
-                    f"{nearest(name, columns)}"
+                    f"{nearest_column(name, columns)}"
                 )
 
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common.fingerprint import fingerprint
-from pipeline.common.whole_files import whole_file
+from shared_core.atomic_files import atomic_write
 
 PACKAGES = ("apache-beam", "tfx", "tensorflow", "tensorflow-transform", "tfx-bsl")
-OURS = ("pipeline", "components", "transform", "trainer_module")
+OURS = ("pipeline", "components", "transform", "trainer_module", "shared_core")
 """Packages of this project that workers run."""
 
 NAME = "preflight"
@@ -114,7 +114,7 @@ def collect_worker_info(element: int, folder: str, paths: Sequence[str]) -> None
     if not Path(folder, _TOKEN).exists():
         raise FileNotFoundError(f"{MISSING_PATH} {Path(folder).parent} (host {platform.node()})")
     text = json.dumps(asdict(WorkerInfo.current(paths)))
-    with whole_file(Path(folder, f"{uuid.uuid4().hex}.json")) as file:
+    with atomic_write(Path(folder, f"{uuid.uuid4().hex}.json")) as file:
         file.write(text)
 
 

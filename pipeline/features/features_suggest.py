@@ -14,7 +14,6 @@ import yaml
 from pipeline.common.errors import ConfigError
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import Source
-from pipeline.common.whole_files import message_stream, whole_file, would_replace
 from pipeline.data.csv_files import ColumnType
 from pipeline.data.peek import DataPeek
 from pipeline.features.column_facts import DataFacts, measure
@@ -22,9 +21,10 @@ from pipeline.features.date_probe import DateParts, date_parts
 from pipeline.features.feature_rules import Proposal, SuggestedStep, TableFacts, label_of, propose
 from pipeline.features.leaks import MAY_GIVE_AWAY, Choice, choose, find_leaks, warnings_of
 from pipeline.features.left_out import LeftOut, show_left_out
+from shared_core.atomic_files import atomic_write, message_stream, would_replace
+from shared_core.nearest import nearest_column
 from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
-from transform.spec.nearest import nearest
 
 WIDTH = 100
 SHOWN_COLUMNS = 12  # of a group, in its comment
@@ -61,7 +61,7 @@ def suggest_file(
         print(suggestion.text, end="")
         return
     try:
-        with whole_file(output) as stream:
+        with atomic_write(output) as stream:
             stream.write(suggestion.text)
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None
@@ -106,7 +106,7 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggesti
     target = None
     if label is not None:
         if label not in names:
-            raise ConfigError(f"--label={label}: not in {path}; {nearest(label, names)}")
+            raise ConfigError(f"--label={label}: not in {path}; {nearest_column(label, names)}")
         (facts,) = (column for column in data.columns if column.name == label)
         try:
             target = label_of(facts)

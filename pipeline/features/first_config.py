@@ -21,7 +21,6 @@ from components.arrow_example_gen.decompress import SUFFIXES as COMPRESSED
 from pipeline.common.errors import ConfigError
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
-from pipeline.common.whole_files import whole_file, would_replace
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess, guess_csv
@@ -32,6 +31,7 @@ from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
 from pipeline.features.split_sizes import FEW_ROWS, LEAST_ROWS, SplitSizes, split_sizes
 from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
+from shared_core.atomic_files import atomic_write, would_replace
 
 FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by their hash looks like
 FEW_OF_A_CLASS = 100  # rows: below, chance decides on its share of a split
@@ -112,7 +112,7 @@ def init_file(
                 f"{error}"
             ) from None
     try:
-        with whole_file(output) as stream:
+        with atomic_write(output) as stream:
             stream.write(text)
     except OSError as error:
         raise ConfigError(f"--output={output}: cannot write it ({error.strerror}).") from None

@@ -17,10 +17,10 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.whole_files import whole_file
 from pipeline.image.builders import Builder
 from pipeline.image.run import Run
 from pipeline.image.sources import DISTRIBUTION, version
+from shared_core.atomic_files import atomic_write
 
 SPEC_VERSION = "1.5"
 _IMAGE = "image"
@@ -57,7 +57,7 @@ def write_sbom(builder: Builder, image: str, path: Path) -> int:
         last = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()[-1]
         raise RuntimeError(f"{' '.join(words)} failed in {image}: {last}") from None
     document = sbom(image, found, written=datetime.now(timezone.utc))
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         json.dump(document, stream, indent=1)
         stream.write("\n")
     return len(document["components"])

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlparse
 from pipeline.common.errors import ConfigError
 
 DISTRIBUTION = "tfx-largebatch"
-_PACKAGES = ("pipeline", "components", "transform", "trainer_module")
+_PACKAGES = ("pipeline", "components", "transform", "trainer_module", "shared_core")
 _OF_A_CHECKOUT = ("pyproject.toml", "README.md", "LICENSE", "requirements")
 _BUILD_FILES = ("pyproject.toml", "setup.py")
 _NEVER = {".git", "__pycache__", ".venv", "venv", ".tox", "node_modules"}

@@ -14,10 +14,10 @@ from pipeline.data.csv_files import beyond_int64
 from pipeline.data.peek import DataPeek, peek
 from pipeline.graph.dotted import import_dotted
 from pipeline.preflight.preflight_rows import check_rows
+from shared_core.nearest import nearest_column
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible
 from transform import check_spec
-from transform.spec.nearest import nearest
 
 if TYPE_CHECKING:
     from transform.columns.grouped import ResolvedGroup
@@ -195,7 +195,7 @@ def _check_columns(config: PipelineConfig, seen: DataPeek) -> tuple[ResolvedGrou
         if column not in seen.columns:
             raise ConfigError(
                 f"evaluation.slices: column {column!r} is not in data.path={config.data.path}; "
-                f"{nearest(column, seen.columns)}"
+                f"{nearest_column(column, seen.columns)}"
             )
     return groups
 

@@ -15,7 +15,7 @@ from pipeline.data.peek import DataPeek
 from pipeline.data.samples import Values
 from pipeline.preflight.part import Part
 from pipeline.preflight.preflight_split import check_split
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa

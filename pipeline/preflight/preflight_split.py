@@ -10,7 +10,7 @@ import numpy as np
 from pipeline.common.errors import ConfigError
 from pipeline.config.config import PipelineConfig
 from pipeline.preflight.part import Part
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 
 _SORTED_DATE = re.compile(rb"\d{4}(-\d{2}){0,2}([T ]\d{2}(:\d{2})*(\.\d+)?(Z|[+-]\d{2}:?\d{2})?)?")
 _MOST_CLASSES = 1_000

@@ -17,7 +17,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.whole_files import whole_file
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import METRICS, ROWS, WEIGHTS
 from pipeline.graph.node_names import NodeName
@@ -25,6 +24,7 @@ from pipeline.report import against_constant, baselines, verdict
 from pipeline.report.progress import RunState
 from pipeline.report.records import NodeRecord, find_output
 from pipeline.report.slices import slice_values, slices_of
+from shared_core.atomic_files import atomic_write
 
 VERSION = 1
 """Changes when a field goes or means something else; fields may be added without."""
@@ -43,7 +43,7 @@ _UNITS = {
 def write_summary(config: PipelineConfig, content: Mapping[str, Any]) -> Path:
     """Write `summary.json` into the output folder, whole or not at all; return the file."""
     file = Path(config.output.folder) / FILE
-    with whole_file(file) as stream:
+    with atomic_write(file) as stream:
         json.dump(content, stream, indent=1, ensure_ascii=False, allow_nan=False)
         stream.write("\n")
     return file
@@ -81,7 +81,7 @@ def summary_of(
         ],
         "label": {"column": config.label.column, "kind": config.label.kind},
         "rows": dict(rows),
-        "judged_split": config.data.judged_split,
+        "judged_split": config.data.evaluation_split,
         "metrics": {
             name: {
                 "value": all_rows.get(name),

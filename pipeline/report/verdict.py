@@ -141,7 +141,7 @@ def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -
     written = find_output(records, NodeName.TRANSFORM, "transformed_examples")
     if written is None:
         return []
-    split = config.data.judged_split
+    split = config.data.evaluation_split
     files = sorted(map(str, Path(written.uri).glob(f"Split-{split}/*.gz")))
     label, rows, bad = config.label.column, 0, []
     for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from pipeline.common.artifact_places import Places
-from pipeline.common.whole_files import whole_file
+from shared_core.atomic_files import atomic_write
 
 LISTS = ".files"
 
@@ -40,7 +40,7 @@ def list_files(uri: str, places: Places) -> None:
     file = _list_file(path, places)
     if not path.exists() or file.exists():
         return
-    with whole_file(file) as stream:
+    with atomic_write(file) as stream:
         json.dump(_sizes(path), stream)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.common.errors import ConfigError, missing_columns
-from pipeline.common.whole_files import message_stream, whole_file
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
 from pipeline.run.predictor import Predictor, latest_version
 from pipeline.run.raw_rows import Wrong
+from shared_core.atomic_files import atomic_write, message_stream
 
 if TYPE_CHECKING:
     from components import CsvOptions
@@ -206,7 +206,7 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
     rows = 0
     try:
         with (
-            whole_file(output, newline="") as stream,
+            atomic_write(output, newline="") as stream,
             Progress(
                 SpinnerColumn(),
                 TextColumn("{task.completed:,.0f} rows predicted"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.whole_files import whole_file
 from pipeline.serving.exported_model import (
     RAW,
     SERVING_DEFAULT,
@@ -22,6 +21,7 @@ from pipeline.serving.kserve import inference_service
 from pipeline.serving.requests import ServingTarget, first_rows, request_body, rows_file
 from pipeline.serving.server_versions import is_prebuilt
 from pipeline.serving.vertex_requests import container_image, vertex_requests
+from shared_core.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     from pipeline.config.config import PipelineConfig
@@ -195,7 +195,7 @@ def _as_text(target: ServingTarget, content: dict[str, Any]) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             stream.write(text)
     except OSError as error:
         raise ConfigError(f"--output={path}: cannot write it ({error.strerror}).") from None

@@ -20,7 +20,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-_OURS = ("pipeline", "components", "transform", "trainer_module")
+_OURS = ("pipeline", "components", "transform", "trainer_module", "shared_core")
 _METHODS = ("predict", "classify", "regress")
 
 

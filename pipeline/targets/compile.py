@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.whole_files import whole_file
 from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.build import create_pipeline
@@ -16,6 +15,7 @@ from pipeline.targets.disk import disk_advice
 from pipeline.targets.parameter_declaration import parameter_declaration
 from pipeline.targets.refusals import data_gib, node_refusals, refusals
 from pipeline.targets.server_text import without_credentials
+from shared_core.atomic_files import atomic_write
 
 Target = Literal["kubeflow", "vertex"]
 # A pod may end at any moment, and Kubeflow waits for no checkpoint (docs/cluster.md).
@@ -71,7 +71,7 @@ def compile_file(config: PipelineConfig, target: Target, output: Path | None) ->
     """
     text = compile_pipeline(config, target)
     path = output or Path(file_name(config, target))
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(text)
     return path
 

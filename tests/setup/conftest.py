@@ -57,7 +57,7 @@ def checkout(tmp_path: Path) -> Checkout:
     for name in ("scripts", "requirements"):
         shutil.copytree(ROOT / name, path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (path / "README.md").touch()
-    for package in ("pipeline", "components", "transform", "trainer_module"):
+    for package in ("pipeline", "components", "transform", "trainer_module", "shared_core"):
         (path / package).mkdir()
         (path / package / "__init__.py").touch()
     return Checkout(path)

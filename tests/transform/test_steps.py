@@ -276,15 +276,6 @@ def test_sets_of_learned_values_are_named_by_them(run: Any) -> None:
     np.testing.assert_array_equal(run.column("words_other"), other)
 
 
-def test_the_trainer_gives_learned_values_the_same_names(run: Any) -> None:
-    from trainer_module.data.feature_layout import FeatureLayout
-
-    read = FeatureLayout.from_transform_graph(run.uri)
-    assert read is not None
-    assert list(read.names("packed_float")) == run.layout.names()
-    assert len(read.int_columns) == len(run.layout.names("packed_int"))
-
-
 def test_crosses(run: Any, assets: Any) -> None:
     pairs = list(zip(BOTH["company"], BOTH["area"], strict=True))
     ids = run.column("company_area").tolist()

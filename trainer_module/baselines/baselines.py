@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from absl import logging
 
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.baselines.columns import Columns
 from trainer_module.baselines.linear_models import probabilities
 from trainer_module.baselines.record import FILE, Baseline, Baselines
@@ -32,7 +33,6 @@ from trainer_module.baselines.sample import (
 )
 from trainer_module.baselines.scores import Scores
 from trainer_module.baselines.strongest import strongest_column
-from trainer_module.common.atomic_files import atomic_write_text
 from trainer_module.config import TrainerConfig
 from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData, model_context

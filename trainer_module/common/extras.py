@@ -9,7 +9,7 @@ from typing import Any
 
 import lazy_loader
 
-_PACKAGES = ("pipeline", "components", "transform", "trainer_module")
+_PACKAGES = ("pipeline", "components", "transform", "trainer_module", "shared_core")
 
 
 def attach_stub(

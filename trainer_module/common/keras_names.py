@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 
 Kind = Literal["optimizer", "loss", "metric", "activation"]
 

@@ -1,26 +1,11 @@
-"""Looking things up by name, with an error that offers the nearest one."""
+"""Objects by their dotted path."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Iterable
 from typing import Any
 
-
-def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return the part of an error message that names accepted values.
-
-    Args:
-        name: What the caller wrote.
-        choices: Everything that would have been right.
-    """
-    choices = sorted(set(choices))
-    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    shown = ", ".join(choices[:12]) + (", ..." if len(choices) > 12 else "")
-    return f"use one of {shown}"
+from shared_core.nearest import nearest
 
 
 def import_dotted(path: str, *, field: str) -> Any:

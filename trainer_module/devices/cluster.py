@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from shared_core.nearest import nearest
 from trainer_module.common.json_values import Json
-from trainer_module.common.names import nearest
 
 Role = Literal["chief", "worker", "ps"]
 # Exit code of a process that ends because another one was lost. EX_TEMPFAIL of sysexits.h: nothing

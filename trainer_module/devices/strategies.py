@@ -8,7 +8,7 @@ from typing import Literal
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
 from trainer_module.devices.server_task import parameter_server_strategy
 from trainer_module.devices.tpu import find_tpu, tpu_strategy

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.atomic_files import atomic_write_text
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.differences import differences, summarize_differences
 from trainer_module.common.positive_int import check_positive_int
 from trainer_module.common.remote import (

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.atomic_files import atomic_write_text
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.differences import differences, summarize_differences
 from trainer_module.common.remote import with_retries
 

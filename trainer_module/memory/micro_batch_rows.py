@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.atomic_files import atomic_write_text
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.input_pipeline import Examples
 from trainer_module.devices.multi_worker import worker_group

@@ -17,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.names import import_dotted, nearest
+from shared_core.nearest import nearest
+from trainer_module.common.names import import_dotted
 from trainer_module.common.progress import MemoryProbe, MicroBatchFound, attached
 from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.devices.memory_budget import (

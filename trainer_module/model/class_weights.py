@@ -14,7 +14,7 @@ from typing import Any
 
 from absl import logging
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 from trainer_module.data.input_pipeline import DataSummary
 from trainer_module.model.data_context import TransformedData
 from trainer_module.model.model_context import ModelContext

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from trainer_module.common.names import import_dotted, nearest
+from shared_core.nearest import nearest
+from trainer_module.common.names import import_dotted
 from trainer_module.data.label_scale import LabelScale
 from trainer_module.model.model_context import LabelKind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keras
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 from trainer_module.model.model_context import ModelContext
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 from trainer_module.options.model_config import OptimizerConfig, ScheduleConfig
 
 _ANY_RATE = 1e-3

@@ -18,8 +18,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from shared_core.nearest import nearest
 from trainer_module.common.improvement import better_mode
-from trainer_module.common.names import import_dotted, nearest
+from trainer_module.common.names import import_dotted
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.devices.strategies import check_strategy
 from trainer_module.model.default_model import default_model

@@ -37,7 +37,7 @@ def _describe(error: Any, section: str, model: type[BaseModel]) -> str:
     if not location:
         return f"{field}.{message}" if field else f"{message}."
     if error["type"] == "extra_forbidden":
-        from trainer_module.common.names import nearest
+        from shared_core.nearest import nearest
 
         fields: dict[str, Any] = dict(model.model_fields)
         for part in location[:-1]:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 
 
 def stage_strategy(stages: int, devices: Sequence[str] | None = None) -> tf.distribute.Strategy:

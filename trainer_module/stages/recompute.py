@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 from trainer_module.stages.own_gradient import own_gradient, takes_own_gradient
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 
 
 def split_model(model: keras.Model, after: Sequence[str]) -> list[keras.Model]:

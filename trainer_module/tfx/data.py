@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 from trainer_module.config import TrainerConfig
 from trainer_module.data.feature_layout import FeatureLayout
 from trainer_module.data.input_pipeline import Examples, expand

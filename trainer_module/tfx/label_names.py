@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
-from trainer_module.data.feature_layout import Label
+from trainer_module.data.feature_layout import LayoutLabel
 from trainer_module.model.class_weights import class_names
 from trainer_module.window.loss import WeightedLoss
 
@@ -40,7 +40,7 @@ _OPPOSITES = _BOOLS | {other: word for word, other in _BOOLS.items()}
 
 
 def label_names(
-    label: Label,
+    label: LayoutLabel,
     *,
     numbers: int,
     transform_output: Any,
@@ -72,7 +72,7 @@ def write_label(directory: str, names: LabelNames) -> None:
         stream.write(json.dumps(written, indent=1))
 
 
-def _two_classes(label: Label, raw_schema: str | None) -> list[str]:
+def _two_classes(label: LayoutLabel, raw_schema: str | None) -> list[str]:
     if label.positive is None:
         return ["0", "1"]
     positive = str(label.positive)

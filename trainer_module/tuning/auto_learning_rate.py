@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.common.atomic_files import atomic_write_text
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.json_values import Json
 from trainer_module.data.epoch_data import BatchSource
 from trainer_module.data.input_pipeline import Examples

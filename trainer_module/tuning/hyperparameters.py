@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from absl import logging
 from pydantic import BaseModel
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 from trainer_module.config import TrainerConfig
 
 Setting: TypeAlias = Any  # a value of a setting, of any type

@@ -11,8 +11,8 @@ import tensorflow as tf
 from absl import logging
 from keras_tuner.engine import base_tuner
 
+from shared_core.nearest import nearest
 from trainer_module.common.improvement import Mode, better_mode, is_better
-from trainer_module.common.names import nearest
 from trainer_module.common.progress import TrialEnded, TrialFailed, TrialNumber, attached
 from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
 from trainer_module.loop.callbacks import Callback, ProgressLog

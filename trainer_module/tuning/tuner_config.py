@@ -16,9 +16,9 @@ from pydantic import (
     model_validator,
 )
 
+from shared_core.nearest import nearest
 from trainer_module.common.improvement import better_mode
 from trainer_module.common.json_values import Json
-from trainer_module.common.names import nearest
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.options.parse import parse_section
 from trainer_module.tuning.hyperparameters import (

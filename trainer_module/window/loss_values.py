@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 from trainer_module.window.labels import align, same_shape, zero_where_unweighted
 
 

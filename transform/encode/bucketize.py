@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shared_core.feature_layout import Column
 from transform.block import Block, IdCount
 from transform.encode.encoder import Encoder, Inputs, Members, number_of_ids
-from transform.layout import Column
 from transform.spec.encoders import Bucketize
 
 if TYPE_CHECKING:

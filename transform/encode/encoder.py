@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from shared_core.feature_layout import Column
 from transform.block import Block, IdCount
 from transform.columns.grouped import ResolvedGroup
 from transform.columns.types import SeenTypes
-from transform.layout import Column
 from transform.spec.common import ColumnType
 
 if TYPE_CHECKING:

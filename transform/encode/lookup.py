@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from shared_core.feature_layout import ASSET
 from transform.encode.line_breaks import one_line
-from transform.layout import ASSET
 
 LABEL_VOCABULARY = "label_classes"
 _LONGEST_FILE = 100  # characters; many file systems take 255 bytes

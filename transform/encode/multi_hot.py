@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from shared_core.feature_layout import Column
 from transform.block import Block, Entry
 from transform.columns.grouped import INDICATOR_SUFFIX, OTHER_SUFFIX
 from transform.encode.encoder import Encoder, Inputs, Known, Members
-from transform.layout import Column
 from transform.spec.encoders import MultiHot
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from shared_core.feature_layout import Column
 from transform.block import Block, IdCount
 from transform.encode.encoder import Encoder, Inputs, Members
-from transform.layout import Column
 from transform.spec.encoders import Text
 
 if TYPE_CHECKING:

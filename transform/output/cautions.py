@@ -15,7 +15,7 @@ from transform.analyzers.statistic import MOMENTS
 from transform.analyzers.statistics import LARGEST, STATISTICS, FittedStatistics
 from transform.analyzers.unread import COUNTS, EXAMPLES, DateCounts
 from transform.encode.bucketize import BOUNDARIES
-from transform.layout import FeatureLayout
+from shared_core.feature_layout import FeatureLayout
 from transform.scale.table import SCALERS
 
 UNREAD = 0.01  # share of unread dates from which a caution is written

@@ -19,7 +19,7 @@ import numpy as np
 from transform.analyzers.fitted_column import FittedColumn, fitted_columns
 from transform.analyzers.most_frequent import MOST_FREQUENT
 from transform.encode.table import ENCODERS
-from transform.layout import Column, FeatureLayout
+from shared_core.feature_layout import Column, FeatureLayout
 from transform.scale.pointwise import FUNCTIONS
 from transform.scale.table import SCALERS
 from transform.spec.cross import Cross

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from transform import compat
 from transform.block import Block, Entry, IdCount
-from transform.layout import MISSING_BITS, PACKED_FLOAT, PACKED_INT, PACKED_MISSING, Column
+from shared_core.feature_layout import MISSING_BITS, PACKED_FLOAT, PACKED_INT, PACKED_MISSING, Column
 from transform.resolve.output_columns import OutputColumn
 from transform.spec.features import FeatureSpec
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from shared_core.nearest import nearest_column
 from transform.columns.grouped import ResolvedGroup
 from transform.encode.encoder import Known, option_of
 from transform.encode.table import ENCODERS
-from transform.spec.nearest import nearest
 
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
@@ -57,7 +57,8 @@ def _check_texts(known: Known, where: str, domain: list[str]) -> None:
     for value in known.values:
         if value not in domain:
             raise ValueError(
-                f"{where}: value {value!r} is not in the schema's domain; {nearest(value, domain)}"
+                f"{where}: value {value!r} is not in the schema's domain; "
+                f"{nearest_column(value, domain)}"
             )
 
 

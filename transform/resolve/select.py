@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
+from shared_core.nearest import nearest_column
 from transform.columns.grouped import ResolvedGroup, positions
 from transform.columns.types import Multivalued, SeenTypes, describe
 from transform.resolve.kinds import check_type, takes_lists
@@ -18,7 +19,6 @@ from transform.spec.common import OTHERS, is_glob
 from transform.spec.cross import Cross
 from transform.spec.features import FeatureSpec
 from transform.spec.group import Group
-from transform.spec.nearest import nearest
 
 
 def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
@@ -85,7 +85,7 @@ def _explicit_columns(
             if name not in types:
                 raise ValueError(
                     f"group {group.name!r}: column {name!r} is not in the data; "
-                    f"{nearest(name, types)}"
+                    f"{nearest_column(name, types)}"
                 )
             # Of a name without wildcards, the spec itself has asked this already.
             if name in taken and is_glob(name):
@@ -117,7 +117,7 @@ def _by_glob(
         if not matched:
             raise ValueError(
                 f"group {group.name!r}: pattern {pattern!r} matches no column that is free; "
-                f"{nearest(pattern.strip('*?'), types)}"
+                f"{nearest_column(pattern.strip('*?'), types)}"
             )
         chosen.update(dict.fromkeys(matched))
     return tuple(chosen)
@@ -177,7 +177,7 @@ def _check_key(group: Group, columns: Sequence[str], types: SeenTypes) -> None:
         return
     where = f"group {group.name!r}: scale.z_score.by={group.by!r}"
     if group.by not in types:
-        raise ValueError(f"{where} is not in the data; {nearest(group.by, types)}")
+        raise ValueError(f"{where} is not in the data; {nearest_column(group.by, types)}")
     if types[group.by] not in ("string", "int"):
         raise ValueError(f"{where} is {describe(types[group.by])}; use a string or int column")
     if group.by in columns:
@@ -195,7 +195,7 @@ def _check_cross(cross: Cross, types: SeenTypes, groups: Sequence[ResolvedGroup]
         if _is_pattern(name, types):
             raise ValueError(f"{where} is not in the data, and no pattern here; name each column")
         if name not in types:
-            raise ValueError(f"{where} is not in the data; {nearest(name, types)}")
+            raise ValueError(f"{where} is not in the data; {nearest_column(name, types)}")
         if types[name] in ("string", "int"):
             continue
         if types[name] != "float":

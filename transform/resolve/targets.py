@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from shared_core.nearest import nearest_column
 from transform.columns.types import SeenType, SeenTypes, describe
 from transform.spec.features import FeatureSpec, Label
-from transform.spec.nearest import nearest
 
 
 def check_targets(spec: FeatureSpec, types: SeenTypes) -> None:
@@ -24,7 +24,7 @@ def check_targets(spec: FeatureSpec, types: SeenTypes) -> None:
                 else (" A column that is computed from others needs features.derive.")
             )
             raise ValueError(
-                f"features.{field}={name!r} is not in the data; {nearest(name, types)}{hint}"
+                f"features.{field}={name!r} is not in the data; {nearest_column(name, types)}{hint}"
             )
     if spec.label is not None:
         _check_label_type(spec.label, types[spec.label.column])

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from shared_core.nearest import nearest
 from transform.spec.common import Model, as_list
 from transform.spec.date_format import check_format
-from transform.spec.nearest import nearest
 
 DatePart = Literal[
     "minute", "hour", "weekday", "weekend", "day", "week", "month", "quarter", "day_of_year", "year"

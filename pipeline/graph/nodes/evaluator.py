@@ -15,7 +15,7 @@ def _build(context: GraphContext):
     node = Evaluator if context.blessed_models is None else EvaluatorOfRecords
     return node(
         examples=context.output(NodeName.EXAMPLE_GEN, "examples"),
-        example_splits=[config.data.judged_split],
+        example_splits=[config.data.evaluation_split],
         model=context.output(NodeName.TRAINER, "model"),
         baseline_model=context.output(NodeName.LATEST_BLESSED_MODEL, "model"),
         schema=context.schema(),

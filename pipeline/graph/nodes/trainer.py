@@ -29,7 +29,7 @@ def training_data(context: GraphContext) -> dict[str, Any]:
 
 def trainer_code(config: PipelineConfig) -> str:
     """Return the fingerprint of the code that Trainer and Tuner run."""
-    return fingerprint(["trainer_module"], config.training_functions)
+    return fingerprint(["trainer_module", "shared_core"], config.training_functions)
 
 
 def _build(context: GraphContext):
@@ -44,7 +44,7 @@ def _build(context: GraphContext):
         config=config.training,
         hyperparameters=found,
         code=trainer_code(config),
-        baselines=config.data.judged_split if config.evaluation.baselines else None,
+        baselines=config.data.evaluation_split if config.evaluation.baselines else None,
     )
 
 

@@ -15,7 +15,7 @@ def transform_config(config: PipelineConfig) -> dict[str, Any]:
     derive = config.features.derive
     return {
         "features": config.features.model_dump(mode="json", exclude_none=True),
-        "code": fingerprint(["transform"], [derive] if derive else []),
+        "code": fingerprint(["transform", "shared_core"], [derive] if derive else []),
     }
 
 

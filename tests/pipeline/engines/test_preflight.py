@@ -197,7 +197,7 @@ def test_a_pool_like_this_process_passes_and_another_one_does_not(write, tmp_pat
     with pool(WORKER_POOL, port, address=nobody, environment={"PYTHONPATH": str(ROOT)}):
         check_engine(config)
     old = tmp_path / "old"
-    for package in ("pipeline", "components", "transform", "trainer_module"):
+    for package in ("pipeline", "components", "transform", "trainer_module", "shared_core"):
         shutil.copytree(ROOT / package, old / package)
     with (old / "transform" / "scale.py").open("a") as source:
         source.write("# changed\n")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainer_module.data.feature_layout import Label
+from trainer_module.data.feature_layout import LayoutLabel
 from trainer_module.tfx.label_names import label_names
 
 TEXTS = 'feature {{ name: "y" type: BYTES string_domain {{ {} }} }}'
@@ -32,6 +32,6 @@ def test_two_classes(positive: Any, values: list[str] | None, expected: list[str
     if values is not None:
         text = TEXTS.format(" ".join(f'value: "{value}"' for value in values))
     schema.write_text(text)
-    label = Label(name="y", kind="binary", positive=positive)
+    label = LayoutLabel(name="y", kind="binary", positive=positive)
     found = label_names(label, numbers=2, transform_output=None, loss=None, raw_schema=str(schema))
     assert found.classes == expected

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from shared_core.feature_layout import Column
 from transform.columns.grouped import ResolvedGroup
 from transform.encode.encoder import Members, number_of_ids
-from transform.layout import Column
 from transform.spec.encoders import Hash
 from transform.spec.group import Group
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from trainer_module.common.names import nearest
+from shared_core.nearest import nearest
 
 
 class LoopProgress(NamedTuple):

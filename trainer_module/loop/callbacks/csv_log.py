@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from trainer_module.common.atomic_files import atomic_write_text
+from shared_core.atomic_files import atomic_write_text
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 

@@ -1,4 +1,4 @@
-"""Text files that are whole or not there, whenever the process is killed."""
+"""Text files that are replaced as a whole, whenever the process is killed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MODE = 0o644
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
-    """Opens a text file (UTF-8) that takes the place of `path` when the block ends without error.
+def atomic_write(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
+    """Open a text file (UTF-8) that takes the place of `path` when the block ends without error.
 
     Until then a reader sees the file as it was, or none. Several writers may write at once: the
     last one to end stays. A kill leaves a file `.<name>.<random>` beside it.
@@ -53,6 +53,30 @@ def whole_file(path: Path, *, newline: str | None = None) -> Iterator[TextIO]:
     except BaseException:
         os.unlink(partial)
         raise
+
+
+def atomic_write_text(path: str, text: str) -> None:
+    """Write a file that replaces the one before at once, local or remote; make its folder.
+
+    A kill leaves the file as it was, and `<path>.writing`, which the next write takes over: one
+    process writes a path at a time. A symbolic link stays, and its target is replaced; a device or
+    a FIFO is written to.
+    """
+    import tensorflow as tf  # reads and writes remote paths
+
+    if "://" not in path:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            return
+        path = os.path.realpath(path)
+    tf.io.gfile.makedirs(os.path.dirname(path) or ".")
+    # An empty file is whole at once, and S3's file system takes it for a folder, which cannot move.
+    unfinished = f"{path}.writing" if text else path
+    with tf.io.gfile.GFile(unfinished, "w") as stream:
+        stream.write(text)
+    if unfinished != path:
+        tf.io.gfile.rename(unfinished, path, overwrite=True)
 
 
 def is_standard_output(path: Path) -> bool:

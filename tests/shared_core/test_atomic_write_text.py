@@ -6,7 +6,7 @@ import os
 import stat
 import subprocess
 
-from trainer_module.common.atomic_files import atomic_write_text
+from shared_core.atomic_files import atomic_write_text
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path):

@@ -7,7 +7,8 @@ import pathlib
 
 import pytest
 
-from transform import FeatureLayout, FeatureSpec
+from shared_core.feature_layout import FeatureLayout
+from transform import FeatureSpec
 
 DATA = pathlib.Path(__file__).parents[1] / "data" / "feature_layout_v1.json"
 
@@ -33,12 +34,15 @@ def test_names_label_a_packed_vector() -> None:
     layout = FeatureLayout.from_json(DATA.read_text())
     assert layout.names() == ["fare", "fare_missing", "trip_miles"]
     assert layout.names("packed_int") == ["company", "trip_start_hour"]
+    assert [c.name for c in layout.int_columns] == ["company", "trip_start_hour"]
+    assert [c.name for c in layout.float_columns] == ["fare", "fare_missing", "trip_miles"]
+    assert layout.missing == "packed_missing"
+    assert layout.label is not None
+    assert (layout.label.name, layout.label.kind) == ("tip_over_20_percent", "binary")
 
 
 def test_learned_columns_take_the_names_of_their_values(tmp_path: pathlib.Path) -> None:
-    """For this reader and the trainer's; a place without a value keeps its rank."""
-    from trainer_module.data.feature_layout import FeatureLayout as TrainersLayout
-
+    """A place without a value keeps its rank."""
     columns = [
         {
             "name": f"tags#{rank}",
@@ -57,19 +61,36 @@ def test_learned_columns_take_the_names_of_their_values(tmp_path: pathlib.Path) 
     layout = FeatureLayout.model_validate({"columns": columns})
     (assets / "feature_layout").write_text(layout.to_json() + "\n")
     (assets / "tags").write_bytes("grün\nred\n".encode())
-    for reader in (FeatureLayout, TrainersLayout):
-        read = reader.from_transform_graph(str(tmp_path))
-        assert read is not None
-        assert list(read.names("packed_float")) == ["tags=grün", "tags=red", "tags#2"]
-
-
-def test_another_version_or_file_is_refused() -> None:
-    document = json.loads(DATA.read_text())
-    with pytest.raises(ValueError, match="version 2; this code reads 1"):
-        FeatureLayout.from_json(json.dumps({**document, "version": 2}))
-    with pytest.raises(ValueError, match="not a feature layout"):
-        FeatureLayout.from_json("{}")
+    read = FeatureLayout.from_transform_graph(str(tmp_path))
+    assert read is not None
+    assert read.names() == ["tags=grün", "tags=red", "tags#2"]
 
 
 def test_a_graph_of_another_preprocessing_fn_has_none(tmp_path: pathlib.Path) -> None:
     assert FeatureLayout.from_transform_graph(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "not a feature layout"),
+        ({"version": 2}, "version 2, this code reads 1"),
+        ({"columns": [{"name": "fare"}]}, "damaged"),
+    ],
+)
+def test_what_it_cannot_read_is_refused(change, message):
+    document = {**json.loads(DATA.read_text()), **change}
+    with pytest.raises(ValueError, match=message):
+        FeatureLayout.from_json(json.dumps(document))
+
+
+def test_positions_with_a_gap_are_refused():
+    document = json.loads(DATA.read_text())
+    document["columns"][1]["position"] = 5
+    with pytest.raises(ValueError, match=r"positions \[0, 2, 5\] of 'packed_float'"):
+        FeatureLayout.from_json(json.dumps(document))
+
+
+def test_what_is_not_json_is_refused():
+    with pytest.raises(ValueError, match="is not JSON"):
+        FeatureLayout.from_json("{")

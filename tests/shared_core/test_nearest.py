@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from transform.spec.nearest import nearest
+from shared_core.nearest import nearest, nearest_column
 
 
 def test_the_closest_name_is_offered_whatever_its_case() -> None:
     assert nearest("TRIP_mils", ["trip_miles", "fare"]) == "did you mean 'trip_miles'?"
+    assert nearest("adamw", ["Adam", "AdamW", "SGD"]) == "did you mean 'AdamW'?"
 
 
 def test_without_a_close_one_the_first_twenty_are_shown() -> None:
     names = [f"v{i:02}" for i in range(25)]
-    assert nearest("zzz", names) == f"the data has: {', '.join(names[:20])}, ..."
-    assert nearest("x", []) == "the data has: no columns"
+    assert nearest("zzz", names) == f"use one of {', '.join(names[:20])}, ..."
+    assert nearest_column("zzz", names[:2]) == "the data has: v00, v01"
+    assert nearest_column("x", []) == "the data has: no columns"

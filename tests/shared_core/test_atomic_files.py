@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.whole_files import whole_file, would_replace
+from shared_core.atomic_files import atomic_write, would_replace
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_it_takes_the_place_of_the_one_before(tmp_path):
     path = tmp_path / "new folder" / "rows.csv"
     for text in ("a,b\r\n", "größe\n"):
-        with whole_file(path, newline="") as stream:
+        with atomic_write(path, newline="") as stream:
             stream.write(text)
         assert path.read_bytes().decode() == text
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
@@ -32,7 +32,7 @@ def test_an_error_leaves_the_one_before_and_nothing_else(tmp_path, error):
     path.write_text("before")
 
     def write() -> None:
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             stream.write("half of it")
             stream.flush()
             raise error
@@ -48,8 +48,8 @@ def test_a_kill_leaves_the_one_before(tmp_path):
     path.write_text("before")
     code = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from pipeline.common.whole_files import whole_file\n"
-        "with whole_file(Path(sys.argv[1])) as stream:\n"
+        "from shared_core.atomic_files import atomic_write\n"
+        "with atomic_write(Path(sys.argv[1])) as stream:\n"
         "    stream.write('half of it'); stream.flush(); os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False)
@@ -66,7 +66,7 @@ def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path):
         link = tmp_path / name
         link.symlink_to(place)
         assert would_replace(link) == place.exists()
-        with whole_file(link) as stream:
+        with atomic_write(link) as stream:
             stream.write("after")
         assert link.is_symlink()
         assert place.read_text() == "after"
@@ -79,7 +79,7 @@ def test_a_fifo_is_written_to(tmp_path):
     os.mkfifo(fifo)
     reader = subprocess.Popen(["cat", str(fifo)], stdout=subprocess.PIPE, text=True)
     assert not would_replace(fifo)
-    with whole_file(fifo) as stream:
+    with atomic_write(fifo) as stream:
         stream.write("rows")
     assert reader.communicate()[0] == "rows"
     assert stat.S_ISFIFO(fifo.stat().st_mode)
@@ -87,7 +87,7 @@ def test_a_fifo_is_written_to(tmp_path):
 
 def test_a_device_is_written_to():
     device = os.stat("/dev/null")
-    with whole_file(Path("/dev/null")) as stream:
+    with atomic_write(Path("/dev/null")) as stream:
         stream.write("rows")
     after = os.stat("/dev/null")
     assert stat.S_ISCHR(after.st_mode)
@@ -100,9 +100,9 @@ def test_standard_output_is_written_to_and_messages_go_elsewhere(tmp_path, name,
     link = os.readlink("/dev/stdout")
     code = (
         "import sys; from pathlib import Path\n"
-        "from pipeline.common.whole_files import message_stream, whole_file\n"
+        "from shared_core.atomic_files import message_stream, atomic_write\n"
         "print('first')\n"
-        "with whole_file(Path(sys.argv[1])) as stream:\n"
+        "with atomic_write(Path(sys.argv[1])) as stream:\n"
         "    stream.write('rows')\n"
         "print('done', file=message_stream(Path(sys.argv[1])))"
     )

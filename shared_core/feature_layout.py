@@ -1,0 +1,259 @@
+r"""FeatureLayout: the name, kind and position of every packed column.
+
+    layout = FeatureLayout.from_transform_graph(fn_args.transform_graph_path)
+    layout.names("packed_float")  # ["fare", "trip_miles", ...]
+
+Transform writes it as JSON among the assets of the transform graph
+(`<transform_graph>/transform_fn/assets/feature_layout`), so it follows the artifact. Trainer and
+NormalizationValidator read it from there.
+
+The text is written while the analysis runs, so what only the analysis finds is not in it:
+
+- the size of a vocabulary: the lines of `assets/<column.vocabulary>`, plus `column.extra_ids`;
+- the value that a learned 0/1 column stands for: line `column.entry` (from 0) of
+  `assets/<column.entry_of>`, which makes its name `<source>=<value>` (line breaks and backslashes
+  in the value are `\n`, `\r` and `\\`, as in the file);
+- the number of classes of a multiclass label: `int_domain.max + 1` of the label's feature in
+  `transformed_metadata/schema.pbtxt`.
+
+(A schema annotation would be the natural place, but TFT's open-source builds drop annotations:
+they lack `tensorflow_transform.annotations_pb2`, see `tensorflow_transform/common.py`.)
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+PACKED_FLOAT = "packed_float"
+PACKED_INT = "packed_int"
+PACKED_MISSING = "packed_missing"
+MISSING_BITS = 32  # columns per int64 word of PACKED_MISSING
+
+FORMAT = "tfx-largebatch/feature_layout"
+VERSION = 1
+ASSETS = "transform_fn/assets"
+ASSET = "feature_layout"
+
+
+class _Record(BaseModel):
+    # A later writer may say more than this reader knows; what it says must have the right type.
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Column(_Record):
+    """One column at one position of a packed output, or a separate output.
+
+    Attributes:
+        name: Output column, unique.
+        source: The raw or derived column that it comes from.
+        group: Group of the feature specification.
+        kind: z_score, min_max, vocabulary, one_hot, missing_indicator, ...
+        output: Transformed feature that holds it.
+        position: Index inside that feature.
+        vocabulary_size: For ids, the number of ids, those of unseen and missing values too: the
+            rows of an embedding. None for floats, and in the written file for a learned vocabulary.
+        vocabulary: Asset of the transform graph that lists a vocabulary's entries, one per line.
+        extra_ids: Ids beside those entries, for unseen and missing values.
+        entry_of: Asset whose line `entry` (from 0) is the value that a learned 0/1 column stands
+            for; its name is then `<source>=<value>`.
+        entry: That line.
+        validation_rule: What NormalizationValidator checks (`judged_as` in JSON); None: nothing.
+        bounds: Of a rule that the validator does not have itself: statistic -> lowest and highest.
+        is_aspect: Whether it is one aspect of its source, and rightly constant where that is not.
+    """
+
+    name: str
+    source: str
+    group: str
+    kind: str
+    output: str
+    position: int
+    vocabulary_size: int | None = None
+    vocabulary: str | None = None
+    extra_ids: int = 0
+    entry_of: str | None = None
+    entry: int | None = None
+    validation_rule: str | None = Field(
+        default=None,
+        validation_alias=AliasChoices("judged_as", "validation_rule"),
+        serialization_alias="judged_as",
+    )
+    bounds: Mapping[str, tuple[float | None, float | None]] | None = None
+    is_aspect: bool = False
+
+    @property
+    def is_id(self) -> bool:
+        """Whether the column holds ids rather than numbers."""
+        return self.vocabulary_size is not None or self.vocabulary is not None
+
+
+class LayoutLabel(_Record):
+    """The transformed feature to predict.
+
+    Attributes:
+        name: Its name.
+        kind: binary, multiclass or regression.
+        classes: Number of classes; None for regression, and in the written file for multiclass.
+        positive: Value that counts as 1 of a binary label, where the spec names one.
+    """
+
+    name: str
+    kind: str | None = None
+    classes: int | None = None
+    positive: str | int | float | None = None
+
+
+class FeatureLayout(_Record):
+    """Names and positions of the transformed features.
+
+    Bit `i % 32` of `packed_missing[:, i // 32]` is 1 where the source of `columns[i]` was
+    missing: absent, NaN, infinite, or an empty string.
+
+    Attributes:
+        columns: What a model takes.
+        missing: Transformed feature that shows which values were missing, if any.
+        label: What is predicted.
+        weight: Transformed feature that weighs the rows.
+        passthrough: Transformed features for who reads the rows, keys and ids: no model takes
+            them.
+        features: The specification, as `FeatureSpec.model_validate` takes it.
+    """
+
+    columns: tuple[Column, ...]
+    missing: str | None = None
+    label: LayoutLabel | None = None
+    weight: str | None = None
+    passthrough: tuple[str, ...] = ()
+    features: dict[str, Any] | None = None
+
+    @property
+    def float_columns(self) -> tuple[Column, ...]:
+        """Columns that are numbers, in order of output and position."""
+        return _sorted(column for column in self.columns if not column.is_id)
+
+    @property
+    def int_columns(self) -> tuple[Column, ...]:
+        """Columns that are ids, in order of output and position."""
+        return _sorted(column for column in self.columns if column.is_id)
+
+    def of(self, output: str) -> tuple[Column, ...]:
+        """Return the columns of one transformed feature, by position."""
+        return _sorted(column for column in self.columns if column.output == output)
+
+    def names(self, output: str = PACKED_FLOAT) -> list[str]:
+        """Return the names of one transformed feature's positions."""
+        return [column.name for column in self.of(output)]
+
+    def to_json(self) -> str:
+        """Return the layout as ASCII JSON, with format and version."""
+        described = self.model_dump(mode="json", by_alias=True)
+        for column in described["columns"]:
+            if column["bounds"] is None:  # most rules are the validator's own
+                del column["bounds"]
+        return json.dumps({"format": FORMAT, "version": VERSION, **described})
+
+    @classmethod
+    def from_json(cls, text: str) -> FeatureLayout:
+        """Return the layout that a JSON text describes.
+
+        Raises:
+            ValueError: Not JSON, another format, a version newer than this reader, or positions
+                that overlap or leave gaps.
+        """
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"the feature layout is not JSON ({error}): run Transform again."
+            ) from None
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise ValueError(f"not a feature layout: its format is not {FORMAT!r}.")
+        if values.get("version") != VERSION:
+            raise ValueError(
+                f"feature layout version {values.get('version')!r}, this code reads {VERSION}: "
+                "install the same version for Transform and Trainer."
+            )
+        try:
+            layout = cls.model_validate(values)
+        except ValidationError as error:
+            raise ValueError(f"the feature layout is damaged: {error}") from None
+        for output in {column.output for column in layout.columns}:
+            positions = [column.position for column in layout.of(output)]
+            if positions != list(range(len(positions))):
+                raise ValueError(
+                    f"the feature layout names positions {positions} of {output!r}, expected each "
+                    f"from 0 to {len(positions) - 1} once: run Transform again."
+                )
+        return layout
+
+    @classmethod
+    def from_transform_graph(cls, uri: str) -> FeatureLayout | None:
+        """Read the layout of a transform graph, vocabulary sizes and classes filled in.
+
+        Args:
+            uri: Folder of a TransformGraph artifact, or `TFTransformOutput`'s folder.
+
+        Returns:
+            The layout; None where the graph has none.
+
+        Raises:
+            ValueError: See `from_json`.
+        """
+        import tensorflow as tf
+
+        path = os.path.join(uri, ASSETS, ASSET)
+        if not tf.io.gfile.exists(path):
+            return None
+        with tf.io.gfile.GFile(path) as file:
+            layout = cls.from_json(file.read())
+
+        @functools.lru_cache
+        def entries(vocabulary: str) -> list[str]:
+            with tf.io.gfile.GFile(os.path.join(uri, ASSETS, vocabulary), "rb") as file:
+                return [line.rstrip(b"\n").decode(errors="replace") for line in file]
+
+        columns = tuple(_completed(column, entries) for column in layout.columns)
+        label = layout.label
+        if label is not None and label.kind == "multiclass" and label.classes is None:
+            (feature,) = (f for f in read_schema(uri).feature if f.name == label.name)
+            label = label.model_copy(update={"classes": feature.int_domain.max + 1})
+        return layout.model_copy(update={"columns": columns, "label": label})
+
+
+def _completed(column: Column, entries: Callable[[str], list[str]]) -> Column:
+    """Return a column with the facts of the vocabulary's file."""
+    if column.vocabulary is not None:
+        size = len(entries(column.vocabulary)) + column.extra_ids
+        return column.model_copy(update={"vocabulary_size": size})
+    if column.entry_of is not None and column.entry is not None:
+        values = entries(column.entry_of)
+        if column.entry < len(values):  # fewer values than top_k: the rest stays 0
+            return column.model_copy(update={"name": f"{column.source}={values[column.entry]}"})
+    return column
+
+
+def _sorted(columns: Iterable[Column]) -> tuple[Column, ...]:
+    return tuple(sorted(columns, key=lambda column: (column.output, column.position)))
+
+
+def read_schema(transform_graph_uri: str) -> Any:
+    """Return the transformed schema (schema_pb2.Schema) of a TransformGraph artifact.
+
+    Raises:
+        ValueError: The folder holds none.
+    """
+    import tensorflow as tf
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    path = os.path.join(transform_graph_uri, "transformed_metadata", "schema.pbtxt")
+    if not tf.io.gfile.exists(path):
+        raise ValueError(f"{path} does not exist: give the folder of a TransformGraph artifact.")
+    with tf.io.gfile.GFile(path) as file:
+        return text_format.Parse(file.read(), schema_pb2.Schema())

@@ -1,0 +1,30 @@
+"""What a misspelt name was probably meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, choices: Iterable[str], *, otherwise: str = "use one of") -> str:
+    """Return the part of an error message that offers the closest of `choices`.
+
+    Args:
+        name: What somebody wrote.
+        choices: Everything that would have been right.
+        otherwise: What precedes the first choices if none of them is close.
+    """
+    choices = sorted(set(choices))
+    folded = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {folded[close[0]]!r}?"
+    return f"{otherwise} {', '.join(choices[:20])}{', ...' if len(choices) > 20 else ''}"
+
+
+def nearest_column(name: str, columns: Iterable[str]) -> str:
+    """Return the same for a column of the data."""
+    columns = list(columns)
+    if not columns:
+        return "the data has: no columns"
+    return nearest(name, columns, otherwise="the data has:")
