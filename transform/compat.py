@@ -1,7 +1,7 @@
 """The few names of tensorflow_transform that are not public; the same in 1.16 and 1.21.
 
 Public `tft` has no custom vector analyzer that takes part in TFT's combiner packing, no integer
-range of an own tensor: TFT's analyzers use these themselves.
+range of our tensor: TFT's analyzers use these themselves.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class NormalizationBlessing(Artifact):
 
     It is a file BLESSED or NOT_BLESSED, and the custom property `blessed` (1 or 0).
 
-    It is a type of its own because a Resolver looks up every ModelBlessing of the pipeline to find
+    It is a separate type because a Resolver looks up every ModelBlessing of the pipeline to find
     the latest blessed model; a blessing that is about no model would break that search.
     """
 

@@ -202,7 +202,7 @@ def _within_bounds(column: ColumnStatistics, limits: NormalizationLimits) -> Ite
 
 
 #: Rules with limits in the configuration, by the name in Transform's layout. Another rule brings
-#: its bounds. Under z_score_by_key, each key's rows are scaled by themselves: a key whose rows are
+#: its bounds. Under z_score_by_key, each key's rows are scaled separately: a key whose rows are
 #: all alike is 0 and has no spread, so std may be below 1.
 RULES = {
     "z_score": _z_score,
@@ -297,7 +297,7 @@ def _violation(
 
 
 def _number(value: float | None) -> str:
-    # Beside values of size 1, what is nearer to 0 than float64 can tell apart is 0.
+    # Beside values of size 1, what is nearer to 0 than the precision of float64 is 0.
     return "none" if value is None else f"{round(value, 12) + 0.0:.6g}"
 
 

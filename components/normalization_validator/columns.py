@@ -29,7 +29,7 @@ _PLACES_OF_TEXTS = frozenset({"text", "text_weight"})
 class Column(NamedTuple):
     """One column of the transformed examples.
 
-    `source` is the raw or derived column that it comes from, as far as one can tell: its own name
+    `source` is the raw or derived column that it comes from, as far as is known: its own name
     without a layout. `mask_bit` is its bit in the packed missing mask, None where no value of it is
     imputed. `validation_rule` names what is checked (`check.RULES`, or `bounds`), `is_aspect` says
     whether it is rightly constant where its source is not. With a `vocabulary_size`, it holds ids.

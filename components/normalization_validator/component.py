@@ -68,7 +68,7 @@ class NormalizationValidator(BaseBeamComponent):
                 raw column is not is a violation, whatever `limits.allow_constant` says.
             limits: What is accepted; None means the defaults of NormalizationLimits.
             on_failure: "fail" ends the node, and so the pipeline, with an error that names every
-                violated limit; "warn" logs them, does not bless, and lets the pipeline go on.
+                violated limit; "warn" logs them, does not bless, and lets the pipeline continue.
 
         Raises:
             ValueError: `on_failure` is neither of the two, or `limits` has an unknown key or a

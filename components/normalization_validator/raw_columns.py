@@ -1,7 +1,7 @@
 """What StatisticsGen says of the raw columns: which held more than one value.
 
 A transformed column that is constant has either come from a constant or lost what it held: to a
-clip, a scale of 0, a vocabulary of one entry. The transformed examples alone cannot tell these two.
+clip, a scale of 0, a vocabulary of one entry. The transformed examples alone do not show which.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def suspects(
         if column.constant and span is not None and span.constant and not span.exact:
             found.append(
                 f"column {column.name!r}: the raw column is {_value(span.low)} in every row, as "
-                "tf.Example's float32 holds it, which cannot tell such numbers from their "
+                "tf.Example's float32 holds it, which cannot distinguish such numbers from their "
                 "neighbours. If the data differ in digits that were lost, subtract an offset "
                 "before ExampleGen, or store the column as whole numbers (int64)."
             )

@@ -1,4 +1,4 @@
-"""z_score of each key's rows by themselves.
+"""z_score of each key's rows, separately.
 
     y = (x - mean_k) / sqrt(variance_k)     k: the key of the row, biased variance
 

@@ -133,7 +133,7 @@ def refuse_leaks(
     """No derived feature may rest on a column that only the label has.
 
     Raises:
-        ValueError: one does: it would be absent at serving, and tell the label in training.
+        ValueError: one does: it would be absent at serving, and reveal the label in training.
     """
     names = list(names)
     if not raw_sources([columns[name] for name in names], inputs) & sources:

@@ -5,7 +5,7 @@ keeps neither lines of Python nor what an operation was for. `StringToNumber` sa
 `derive/minutes.hours/StringToNumber` names the step and the derived columns.
 
 Which column an operation is for is known only after all of them were made. So the function is
-traced into a graph of its own, whose operations are renamed on the way into Transform's.
+traced into a separate graph, whose operations are renamed on the way into Transform's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lists of numbers of one fixed length: each position is a column, with statistics of its own.
+"""Lists of numbers of one fixed length: each position is a column, with its own statistics.
 
     vector [a, b, c]  ->  vector_0 = a, vector_1 = b, vector_2 = c
 
@@ -86,6 +86,6 @@ def _dense(column: Any, name: str, length: int, group: str) -> tf.Tensor:
     )
     with tf.control_dependencies([check]):
         values = tf.cast(sparse.values, tf.float64)
-    # A place beyond the length is for the check to tell.
+    # A place beyond the length is reported by the check.
     at = tf.stack([row, tf.minimum(place, length - 1)], axis=1)
     return tf.tensor_scatter_nd_update(tf.fill([rows, length], nan), at, values)

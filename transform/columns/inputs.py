@@ -23,7 +23,7 @@ from transform.spec.common import ColumnType
 def tensor_type(tensor: Any) -> SeenType:
     """The type of a raw or derived column.
 
-    A sparse or ragged one counts as single-valued: its rows tell when they run.
+    A sparse or ragged one counts as single-valued: its rows show it when they run.
     """
     if not isinstance(tensor, tf.Tensor | tf.SparseTensor | tf.RaggedTensor):
         return f"a {type(tensor).__name__} and not a tensor"

@@ -42,7 +42,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
             iso = raw if option.format is None else to_iso(raw, option.format)
             date = of_text(iso, time_zone=option.time_zone)
             given = tf.not_equal(raw, "")
-            blocks += _unread_told(_blocks(texts, date, option), raw, given, date, texts)
+            blocks += _count_unread(_blocks(texts, date, option), raw, given, date, texts)
         if numbers:
             raw = inputs.dense.numbers(numbers)
             if option.format is None:
@@ -50,11 +50,11 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
             else:
                 date = of_text(to_iso(_digits(raw), option.format), time_zone=option.time_zone)
             given = tf.logical_not(tf.math.is_nan(raw))
-            blocks += _unread_told(_blocks(numbers, date, option), raw, given, date, numbers)
+            blocks += _count_unread(_blocks(numbers, date, option), raw, given, date, numbers)
     return blocks
 
 
-def _unread_told(
+def _count_unread(
     blocks: list[Block], raw: tf.Tensor, given: tf.Tensor, date: Calendar, names: tuple[str, ...]
 ) -> list[Block]:
     """The blocks, the first of which counts the values that were no date."""

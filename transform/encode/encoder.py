@@ -77,12 +77,12 @@ def option_of(resolved: ResolvedGroup) -> Any:
 
 
 class Known(NamedTuple):
-    """Which values an encoder tells apart: what a schema's domain may contradict.
+    """Which values an encoder distinguishes: what a schema's domain may contradict.
 
     Attributes:
         top_k: How many it learns at most; None where it learns none, or all.
         values: Those that the spec lists.
-        size: How many ints from 0 on have ids of their own; None where that is not asked.
+        size: How many ints from 0 on have their own ids; None where that is not asked.
     """
 
     top_k: int | None = None
@@ -128,7 +128,7 @@ class Encoder:
         names_file: Whether its columns may learn vocabularies, which are files.
         of_texts: Ids of texts `[batch]` and their number, from (texts, options, file of the
             vocabulary); None where the encoder cannot encode a cross.
-        known: Options -> which values it tells apart.
+        known: Options -> which values it distinguishes.
         explain: What to say of a column beside its options, from (options, its outputs, what was
             fitted).
         is_aspect: Whether an output is one aspect of its column, and rightly constant where the

@@ -54,7 +54,7 @@ def _taken_by(group: Group) -> tuple[ColumnType, ...]:
 
 
 def _check_list(group: Group, name: str, seen: SeenType) -> None:
-    """A list whose storage does not tell its length is checked when its rows come."""
+    """A list whose storage does not show its length is checked when its rows come."""
     where = f"group {group.name!r}: column {name!r} is {describe(seen)}, and length: {group.length}"
     single = seen.type if isinstance(seen, Multivalued) else seen
     if single not in _NUMBERS:

@@ -1,4 +1,4 @@
-"""Functions of a number alone: scalers by themselves, and what stands first in a chain.
+"""Functions of a number alone: scalers alone, and what stands first in a chain.
 
     log1p   sign(x) log(1 + |x|): log(1 + x) for x >= 0, odd, finite for all x
     asinh   log(x + sqrt(1 + x²)): like x near 0, like log(2 |x|) far from it; odd

@@ -1,4 +1,4 @@
-"""scale: {z_score: {by: column}}. Each key's rows by themselves: analyzers/per_key.py."""
+"""scale: {z_score: {by: column}}. Each key's rows separately: analyzers/per_key.py."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def directives(form: str) -> list[str]:
 
 
 def check_format(form: str) -> None:
-    """Refuses a format that is none, or that does not tell a day.
+    """Refuses a format that is none, or that does not give a day.
 
     Raises:
         ValueError: names the directive and the fix.
@@ -41,7 +41,7 @@ def check_format(form: str) -> None:
                 f"{what} has {' and '.join('%' + s for s in several)}; use {names} once"
             )
         if not several and letters in _ONE_OF:
-            raise ValueError(f"{what} does not tell the day: it lacks {names}")
+            raise ValueError(f"{what} does not give the day: it lacks {names}")
     repeated = [letter for letter in found if found.count(letter) > 1]
     if repeated:
         raise ValueError(f"{what} has %{repeated[0]} twice; use it once")

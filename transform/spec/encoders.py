@@ -147,7 +147,7 @@ class MultiHot(Options):
     encode: {multi_hot: {top_k: 100}}             the most frequent values, learned
     """
 
-    own_missing: ClassVar[str | None] = "a column of its own"
+    own_missing: ClassVar[str | None] = "a separate column"
 
     values: _Values | None = Field(default=None, description=_VALUES)
     top_k: int | None = Field(
@@ -180,7 +180,7 @@ class Date(Options):
     """
 
     own_missing: ClassVar[str | None] = (
-        "an id of its own (or 0 and 0 on the circle; the mean of elapsed time)"
+        "a separate id (or 0 and 0 on the circle; the mean of elapsed time)"
     )
 
     parts: Annotated[tuple[DatePart, ...], BeforeValidator(as_list)] = Field(

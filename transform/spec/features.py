@@ -144,7 +144,7 @@ class FeatureSpec(Model):
     def raw_columns(self) -> tuple[str, ...]:
         """Columns mentioned by name (globs, `dtype` and `others` name none), in spec order.
 
-        With `derive`, some of them may be derived columns: only the data can tell.
+        With `derive`, some of them may be derived columns: only the data shows which.
         """
         names = [column for group in self.groups for column in group.explicit]
         names += [group.by for group in self.groups if group.by is not None]

@@ -34,14 +34,14 @@ class Group(Model):
         ge=1,
         le=100_000,
         description="the columns hold lists of so many numbers, or none, in each row: each "
-        "position is scaled by itself and becomes `<name>_0`, `<name>_1`, ...",
+        "position is scaled separately and becomes `<name>_0`, `<name>_1`, ...",
     )
     exclude: Names = Field(default=(), description="names and globs that a glob must not take")
     impute: AnyFilling | None = Field(
         default=None,
         description="value of a missing one: mean, median, most_frequent or {constant: x}; null: "
         "median with scale: robust or gaussian or with clip.quantiles, else mean; encoders: only "
-        "most_frequent, null is an id of its own",
+        "most_frequent, null is a separate id",
     )
     missing_indicator: bool = Field(
         default=False, description="adds a 0/1 column `<name>_missing` per column"
@@ -138,7 +138,7 @@ class Group(Model):
 
     @property
     def by(self) -> str | None:
-        """The column of keys, of a group that scales each key by itself."""
+        """The column of keys, of a group that scales each key separately."""
         return self.scale.z_score.by if isinstance(self.scale, ScaleByKey) else None
 
     @property

@@ -42,7 +42,7 @@ class ZScoreByKey(Model):
 
 
 class ScaleByKey(Model):
-    """Scales the rows of each key by themselves: `scale: {z_score: {by: company}}`."""
+    """Scales the rows of each key separately: `scale: {z_score: {by: company}}`."""
 
     z_score: ZScoreByKey
 

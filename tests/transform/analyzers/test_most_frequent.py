@@ -87,8 +87,8 @@ def test_with_more_values_than_are_counted_the_error_is_the_stated_one(shards: i
 @pytest.mark.parametrize(
     ("encode", "message"),
     [
-        ({"date": {"parts": "hour"}}, "encode: date, where missing has an id of its own"),
-        ({"multi_hot": {"top_k": 3}}, "encode: multi_hot, where missing has a column of its own"),
+        ({"date": {"parts": "hour"}}, "encode: date, where missing has a separate id"),
+        ({"multi_hot": {"top_k": 3}}, "encode: multi_hot, where missing has a separate column"),
     ],
 )
 def test_it_is_refused_where_no_single_value_is_missing(
