@@ -30,7 +30,7 @@ ARROWS = {
 FLOORS = {
     "pipeline": (
         *("__main__", "local_runner", "kubeflow_runner", "cli"),
-        *("serving", "targets", "image", "run"),
+        *("serving", "replay", "targets", "platforms", "image", "run"),
         *("preflight", "features", "report"),
         "graph",
         *("data", "config", "engines", "flink", "common"),

@@ -12,7 +12,7 @@ from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pipeline.targets.cron import CronSchedule
+    from pipeline.platforms.cron import CronSchedule
 
 _EXAMPLES = """\
 Examples:
@@ -97,7 +97,7 @@ def submit(given: SimpleNamespace) -> int:
 
 def _cron(given: SimpleNamespace) -> CronSchedule | None:
     """Return when runs start; None: now."""
-    from pipeline.targets.cron import CronSchedule
+    from pipeline.platforms.cron import CronSchedule
 
     if given.schedule is None:
         if given.timezone is not None:

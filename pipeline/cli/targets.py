@@ -30,9 +30,9 @@ def compile_(given: SimpleNamespace) -> int:
     The YAML's `cluster:` has the settings of the target. Runs offline.
     """
     quiet()
+    from pipeline.replay.remote_places import map_options
     from pipeline.targets.compile import advice, compile_file
     from pipeline.targets.compiled_spec import CompiledSpec
-    from pipeline.targets.remote_places import map_options
 
     config = options.load(given)
     path = compile_file(config, given.target, given.output)
@@ -108,7 +108,7 @@ def replay(given: SimpleNamespace) -> int:
     --map replaces remote places that the pipeline reads with local ones. With --image each command
     runs in a container of the image, so that you test what you deploy.
     """
-    from pipeline.targets.replay_command import replay_file
+    from pipeline.replay.replay_command import replay_file
 
     return replay_file(
         given.spec,

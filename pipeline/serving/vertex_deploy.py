@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.targets.platform import PlatformError
-from pipeline.targets.server_text import one_line
-from pipeline.targets.vertex_connection import (
+from pipeline.platforms.platform import PlatformError
+from pipeline.platforms.server_text import one_line
+from pipeline.platforms.vertex_connection import (
     Connection,
     find_connection,
     import_client,

@@ -1,5 +1,6 @@
-"""Where a pipeline is deployed to: what a target takes, what it cannot do, and its compiled file.
+"""Compile a pipeline for a target and submit it.
 
-A target is one file: its profile's fields, what is refused for it, and what TFX's own compiler does
-not say as the target needs it.
+Holds what each target supports, the compiled file and its parameters, and the entry points that run
+in its containers. A target is one file: its profile's fields, what it refuses, and what TFX's own
+compiler leaves out.
 """

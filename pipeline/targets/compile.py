@@ -10,11 +10,11 @@ from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.build import create_pipeline
 from pipeline.graph.node_names import NodeName
+from pipeline.platforms.server_text import without_credentials
 from pipeline.targets import kubeflow, vertex
 from pipeline.targets.disk import disk_advice
 from pipeline.targets.parameter_declaration import parameter_declaration
 from pipeline.targets.refusals import data_gib, node_refusals, refusals
-from pipeline.targets.server_text import without_credentials
 from shared_core.atomic_files import atomic_write
 
 Target = Literal["kubeflow", "vertex"]

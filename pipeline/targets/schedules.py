@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.targets.cron import CronSchedule
-from pipeline.targets.platform import PlatformError, Say, Schedule, Scheduler, Submission
-from pipeline.targets.server_text import one_line, printable
+from pipeline.platforms.cron import CronSchedule
+from pipeline.platforms.platform import PlatformError, Say, Schedule, Scheduler, Submission
+from pipeline.platforms.server_text import one_line, printable
 
 if TYPE_CHECKING:
     from pipeline.config.cluster import TargetConfig
@@ -60,10 +60,10 @@ def create(
 def scheduler_of(target: Target, profile: TargetConfig | None, timeout: float) -> Scheduler:
     """Return the schedules of a platform; its client is imported here: that takes seconds."""
     if target == "kubeflow":
-        from pipeline.targets.kubeflow_schedules import KubeflowSchedules
+        from pipeline.platforms.kubeflow_schedules import KubeflowSchedules
 
         return KubeflowSchedules(timeout)
-    from pipeline.targets.vertex_schedules import VertexSchedules
+    from pipeline.platforms.vertex_schedules import VertexSchedules
 
     return VertexSchedules(profile, timeout)
 

@@ -12,15 +12,15 @@ from rich.console import Console
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
+from pipeline.platforms.cron import CronSchedule
+from pipeline.platforms.platform import PlatformError, RunNow, Submission, SubmittedRun
+from pipeline.platforms.server_text import printable
+from pipeline.platforms.waiting import wait_for
 from pipeline.report.progress import duration
 from pipeline.targets import schedules
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
-from pipeline.targets.cron import CronSchedule
-from pipeline.targets.platform import PlatformError, RunNow, Submission, SubmittedRun
 from pipeline.targets.run_parameters import given_parameters, values_of
 from pipeline.targets.run_time_parameters import rename_as_declared
-from pipeline.targets.server_text import printable
-from pipeline.targets.waiting import wait_for
 
 if TYPE_CHECKING:
     from pipeline.config.config import PipelineConfig
@@ -123,10 +123,10 @@ def parameters(compiled: CompiledSpec, given: Sequence[str]) -> dict[str, Any]:
 def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], SubmittedRun]:
     """Return how to submit; a client is imported here: it takes seconds, and may be missing."""
     if target == "kubeflow":
-        from pipeline.targets import kubeflow_client
+        from pipeline.platforms import kubeflow_client
 
         return kubeflow_client.submit
-    from pipeline.targets import vertex_client
+    from pipeline.platforms import vertex_client
 
     return vertex_client.submit
 

@@ -13,13 +13,13 @@ import tensorflow as tf
 from command_line import run_command
 from launcher_download import download_as_launcher
 
+from pipeline.replay.kubeflow_pod import Pod, PodError
+from pipeline.replay.object_stores import GoogleStorage
 from pipeline.targets.container_flags import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
 from pipeline.targets.directory_markers import (
     directory_markers_removed,
     remove_directory_markers,
 )
-from pipeline.targets.kubeflow_pod import Pod, PodError
-from pipeline.targets.object_stores import GoogleStorage
 
 ROOT = "gs://bucket/root/run/Node"
 

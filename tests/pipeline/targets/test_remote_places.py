@@ -9,10 +9,10 @@ import pytest
 
 from pipeline.cli.cli import main
 from pipeline.config.config_file import load_config
+from pipeline.replay.remote_places import folders_read, map_options, read_maps
 from pipeline.targets.compile import compile_file
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.long_values import compress, expand
-from pipeline.targets.remote_places import folders_read, map_options, read_maps
 
 GOLDEN = Path(__file__).with_name("golden")
 SPECS = {"kubeflow": GOLDEN / "taxi-kubeflow.yaml", "vertex": GOLDEN / "taxi-vertex.json"}

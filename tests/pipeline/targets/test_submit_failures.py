@@ -18,8 +18,8 @@ from vertex_server import error as google_error
 from vertex_server import job_now
 
 from pipeline.cli.cli import main
-from pipeline.targets import kubeflow_connection, vertex_connection
-from pipeline.targets.platform import PlatformError
+from pipeline.platforms import kubeflow_connection, vertex_connection
+from pipeline.platforms.platform import PlatformError
 
 GOLDEN = Path(__file__).with_name("golden")
 API = "/apis/v2beta1"

@@ -310,12 +310,13 @@ def test_a_client_that_is_not_installed_is_told_with_its_command(
 
 
 def test_no_client_of_a_platform_is_imported_before_it_is_used():
-    rooms = ("submit", "kubeflow_client", "vertex_client", "waiting", "schedules")
-    rooms += ("kubeflow_schedules", "vertex_schedules", "field_checks")
+    modules = [f"pipeline.targets.{name}" for name in ("submit", "schedules", "field_checks")]
+    clients = ("kubeflow_client", "vertex_client", "kubeflow_schedules", "vertex_schedules")
+    modules += [f"pipeline.platforms.{name}" for name in (*clients, "waiting")]
     clouds = ("kfp", "kfp_server_api", "google.api_core", "google.auth", "kubernetes", "tfx")
     code = (
         "import sys, pipeline.cli.cli\n"
-        f"import {', '.join(f'pipeline.targets.{room}' for room in rooms)}\n"
+        f"import {', '.join(modules)}\n"
         f"print(*sorted(set(sys.modules) & set({clouds!r})))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

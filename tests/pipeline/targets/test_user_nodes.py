@@ -11,9 +11,9 @@ import yaml
 from pipeline.common.errors import ConfigError
 from pipeline.config.config_file import load_config
 from pipeline.graph.user_component import CODE
+from pipeline.replay.replay import Replay
 from pipeline.targets.compile import compile_pipeline
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.replay import Replay
 
 ROOT = Path(__file__).resolve().parents[3]
 TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.graph.node_names import NodeName
+from pipeline.platforms.platform import PlatformError, RunNow, Say, Submission, TaskNow
+from pipeline.platforms.platform import RunState as State
+from pipeline.platforms.server_text import one_line
+from pipeline.platforms.vertex_connection import connect, import_client, translate_errors
 from pipeline.report.progress import Status
-from pipeline.targets.platform import PlatformError, RunNow, Say, Submission, TaskNow
-from pipeline.targets.platform import RunState as State
-from pipeline.targets.server_text import one_line
-from pipeline.targets.vertex_connection import connect, import_client, translate_errors
 
 _NAME = re.compile(r"projects/([\w.:-]+)/locations/([\w-]+)/\w+/([\w.-]+)")
 _TASK_STATES: Mapping[str, Status] = {

@@ -15,15 +15,15 @@ import pytest
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.targets import kubeflow_rules
+from pipeline.replay import kubeflow_rules
+from pipeline.replay.execution import Host
+from pipeline.replay.in_image import runner_in_image
+from pipeline.replay.kubeflow_pod import PodError, as_input, start_pod
+from pipeline.replay.node_command import NodeCommand
+from pipeline.replay.node_environment import Credentials
+from pipeline.replay.object_stores import Folder
+from pipeline.replay.replay import NodeFailed, Replay
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.execution import Host
-from pipeline.targets.in_image import runner_in_image
-from pipeline.targets.kubeflow_pod import PodError, as_input, start_pod
-from pipeline.targets.node_command import NodeCommand
-from pipeline.targets.node_environment import Credentials
-from pipeline.targets.object_stores import Folder
-from pipeline.targets.replay import NodeFailed, Replay
 
 ROOT = Path(__file__).resolve().parents[3]
 ARTIFACT = {"schemaTitle": "system.Artifact"}

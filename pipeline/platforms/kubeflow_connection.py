@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipeline.targets.bounded_requests import (
+from pipeline.platforms.bounded_requests import (
     SOCKET_SLACK,
     RequestTimedOut,
     ResponseTooLarge,
     send_bounded,
 )
-from pipeline.targets.kfp_context import EXAMPLE, check_context_file
-from pipeline.targets.platform import PlatformError, without_noise
-from pipeline.targets.server_text import error_text, html_text, one_line, printable
+from pipeline.platforms.kfp_context import EXAMPLE, check_context_file
+from pipeline.platforms.platform import PlatformError, without_noise
+from pipeline.platforms.server_text import error_text, html_text, one_line, printable
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
 MINIMUM_VERSION = (2, 5)

@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pipeline.report.progress import Status
-from pipeline.targets.kubeflow_connection import (
+from pipeline.platforms.kubeflow_connection import (
     ENDPOINT,
     CredentialsRefused,
     connect,
     translate_errors,
 )
-from pipeline.targets.platform import PlatformError, RunNow, Say, Submission, TaskNow
-from pipeline.targets.platform import RunState as State
-from pipeline.targets.server_text import printable
+from pipeline.platforms.platform import PlatformError, RunNow, Say, Submission, TaskNow
+from pipeline.platforms.platform import RunState as State
+from pipeline.platforms.server_text import printable
+from pipeline.report.progress import Status
 
 UI_ENDPOINT = "KF_PIPELINES_UI_ENDPOINT"
 _EXPERIMENTS = ("KF_PIPELINES_OVERRIDE_EXPERIMENT_NAME", "KF_PIPELINES_DEFAULT_EXPERIMENT_NAME")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pipeline.image.builders import builder_with
 from pipeline.image.run import Run
-from pipeline.targets.node_command import NodeCommand, Process, Runner, on_this_machine
-from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials
+from pipeline.replay.node_command import NodeCommand, Process, Runner, on_this_machine
+from pipeline.replay.node_environment import NO_CREDENTIALS, Credentials
 from trainer_module.devices.gpu_check import REPLAY
 
 

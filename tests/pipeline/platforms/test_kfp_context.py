@@ -10,8 +10,8 @@ import pytest
 from kubeflow_server import KubeflowServer
 
 from pipeline.cli.cli import main
-from pipeline.targets.kfp_context import check_context_file
-from pipeline.targets.platform import PlatformError
+from pipeline.platforms.kfp_context import check_context_file
+from pipeline.platforms.platform import PlatformError
 
 COOKIE = "client_authentication_cookie"
 NAME = "client_authentication_header_name"

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pipeline.common.errors import ConfigError
-from pipeline.targets import execution
-from pipeline.targets.artifact_records import ArtifactRecords
+from pipeline.replay import execution
+from pipeline.replay.artifact_records import ArtifactRecords
+from pipeline.replay.conditions import Condition, ConditionError, parsed
+from pipeline.replay.execution import Host
+from pipeline.replay.kubeflow_pod import add_executor_logs, as_input
+from pipeline.replay.object_stores import Folder
+from pipeline.replay.scope import Scope, Values
 from pipeline.targets.compiled_spec import CompiledSpec, in_order, is_exit_handler, needed
-from pipeline.targets.conditions import Condition, ConditionError, parsed
-from pipeline.targets.execution import Host
-from pipeline.targets.kubeflow_pod import add_executor_logs, as_input
-from pipeline.targets.object_stores import Folder
 from pipeline.targets.run_parameters import values_of
-from pipeline.targets.scope import Scope, Values
 from pipeline.targets.spec_sizes import find_oversized
 
 _TAIL_LINES = 25

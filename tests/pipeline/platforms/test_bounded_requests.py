@@ -10,8 +10,8 @@ import pytest
 import urllib3
 from loopback import Answer, Loopback
 
-from pipeline.targets import bounded_requests
-from pipeline.targets.bounded_requests import RequestTimedOut, ResponseTooLarge, send_bounded
+from pipeline.platforms import bounded_requests
+from pipeline.platforms.bounded_requests import RequestTimedOut, ResponseTooLarge, send_bounded
 
 # A server that is slower than any of these limits; a client that waits for it fails in this time.
 NEVER = 600.0

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.replay.throwaway_environment import make_environment
 from pipeline.targets.argument_length import refuse_long_arguments
-from pipeline.targets.throwaway_environment import make_environment
 from trainer_module.devices.gpu_check import REPLAY
 from trainer_module.devices.local_cluster import WorkersFailed, launch
 

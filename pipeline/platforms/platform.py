@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from pipeline.config.cluster import TargetConfig
+from pipeline.platforms.cron import CronSchedule
+from pipeline.platforms.server_text import printable
 from pipeline.report.progress import Status
-from pipeline.targets.cron import CronSchedule
-from pipeline.targets.server_text import printable
 
 RunState = Literal["running", "done", "failed", "stopped"]
 ScheduleState = Literal["active", "paused", "ended"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline.config.cluster import TargetConfig
-from pipeline.targets.cron import CronSchedule
-from pipeline.targets.platform import Say, Schedule, ScheduleState, Submission
-from pipeline.targets.vertex_client import name_parts, pipeline_job
-from pipeline.targets.vertex_connection import connect, import_client, translate_errors
+from pipeline.platforms.cron import CronSchedule
+from pipeline.platforms.platform import Say, Schedule, ScheduleState, Submission
+from pipeline.platforms.vertex_client import name_parts, pipeline_job
+from pipeline.platforms.vertex_connection import connect, import_client, translate_errors
 
 _STATES: Mapping[str, ScheduleState] = {"ACTIVE": "active", "PAUSED": "paused"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.common.errors import ConfigError
-from pipeline.targets.cron import CronSchedule
+from pipeline.platforms.cron import CronSchedule
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import yaml
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
+from pipeline.replay.conditions import ConditionError, parsed
+from pipeline.replay.execution import Host
+from pipeline.replay.replay import NodeFailed, Replay
 from pipeline.targets.compiled_spec import CompiledSpec
-from pipeline.targets.conditions import ConditionError, parsed
-from pipeline.targets.execution import Host
-from pipeline.targets.replay import NodeFailed, Replay
 
 # Fails if asked to, each time or the first time (again:FILE; a pod's own disk is empty each time);
 # else its output is its input.

@@ -9,13 +9,13 @@ import shutil
 import pytest
 
 from pipeline.cli.cli import main
+from pipeline.replay.in_image import runner_in_image
+from pipeline.replay.kubeflow_pod import Pod
+from pipeline.replay.node_command import NodeCommand, on_this_machine
+from pipeline.replay.node_environment import pod_environment
+from pipeline.replay.object_stores import Folder
 from pipeline.targets.executor_input import output_names, restore_names
-from pipeline.targets.in_image import runner_in_image
-from pipeline.targets.kubeflow_pod import Pod
 from pipeline.targets.long_values import compress_properties, expand
-from pipeline.targets.node_command import NodeCommand, on_this_machine
-from pipeline.targets.node_environment import pod_environment
-from pipeline.targets.object_stores import Folder
 from pipeline.targets.spec_sizes import find_oversized
 
 ARTIFACT = {"schemaTitle": "system.Artifact"}
@@ -103,8 +103,8 @@ def test_pip_of_a_node_is_that_of_a_throwaway_environment(tmp_path, command):
 
 
 def test_secrets_of_the_cluster_reach_a_container_but_no_command_line(tmp_path, monkeypatch):
-    from pipeline.targets.execution import Attempt, Host, _command
-    from pipeline.targets.kubeflow_pod import start_pod
+    from pipeline.replay.execution import Attempt, Host, _command
+    from pipeline.replay.kubeflow_pod import start_pod
 
     monkeypatch.setenv("MY_TOKEN", "of-this-machine")
     docker = tmp_path / "docker"

@@ -13,16 +13,16 @@ from rich.table import Table
 from pipeline.common import exit_codes
 from pipeline.common.object_stores import register_file_systems
 from pipeline.graph.node_names import NodeName
+from pipeline.replay.execution import Host
+from pipeline.replay.in_image import runner_in_image
+from pipeline.replay.node_command import on_this_machine
+from pipeline.replay.node_environment import NO_CREDENTIALS, Credentials
+from pipeline.replay.object_stores import object_store
+from pipeline.replay.remote_places import check_all_mapped, read_maps
+from pipeline.replay.replay import Node, NodeFailed, Replay
 from pipeline.report.progress import duration
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets.compiled_spec import CompiledSpec, rename_text
-from pipeline.targets.execution import Host
-from pipeline.targets.in_image import runner_in_image
-from pipeline.targets.node_command import on_this_machine
-from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials
-from pipeline.targets.object_stores import object_store
-from pipeline.targets.remote_places import check_all_mapped, read_maps
-from pipeline.targets.replay import Node, NodeFailed, Replay
 from pipeline.targets.run_parameters import given_parameters
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 
+from pipeline.platforms.platform import PlatformError, RunNow, SubmittedRun, TaskNow
 from pipeline.report import console as views
 from pipeline.report.progress import NodeState, RunState
-from pipeline.targets.platform import PlatformError, RunNow, SubmittedRun, TaskNow
 
 _TRIES = 10
 """Requests in a row that may fail before waiting ends."""

@@ -10,8 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipeline.targets.platform import PlatformError
-from pipeline.targets.server_text import one_line
+from pipeline.platforms.platform import PlatformError
+from pipeline.platforms.server_text import one_line
 
 _COOKIE = "client_authentication_cookie"
 _HEADER_NAME = "client_authentication_header_name"

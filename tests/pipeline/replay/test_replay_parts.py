@@ -8,13 +8,13 @@ import pytest
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.targets.artifact_records import ArtifactRecords
+from pipeline.replay.artifact_records import ArtifactRecords
+from pipeline.replay.replay import NodeFailed, Replay
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.entry_point import Invocation
 from pipeline.targets.executor_input import output_names
 from pipeline.targets.long_values import compress, expand
 from pipeline.targets.placeholders import Placeholders
-from pipeline.targets.replay import NodeFailed, Replay
 
 MODEL = {"instanceSchema": "title: tfx.Model\ntype: object\n"}
 TOLD = {

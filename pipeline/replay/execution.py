@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.targets import kubeflow_rules as rules
-from pipeline.targets.artifact_records import ArtifactRecords
-from pipeline.targets.kubeflow_pod import LOGS, Pod, PodError, start_pod
-from pipeline.targets.node_command import NodeCommand, Runner, on_this_machine, run, run_workers
-from pipeline.targets.node_environment import NO_CREDENTIALS, Credentials, pod_environment
-from pipeline.targets.object_stores import ObjectStore
+from pipeline.replay import kubeflow_rules as rules
+from pipeline.replay.artifact_records import ArtifactRecords
+from pipeline.replay.kubeflow_pod import LOGS, Pod, PodError, start_pod
+from pipeline.replay.node_command import NodeCommand, Runner, on_this_machine, run, run_workers
+from pipeline.replay.node_environment import NO_CREDENTIALS, Credentials, pod_environment
+from pipeline.replay.object_stores import ObjectStore
+from pipeline.replay.scope import Values
 from pipeline.targets.placeholders import Placeholders, as_json
-from pipeline.targets.scope import Values
 
 _LISTS = ("LIST", "STRUCT")
 # Of Go's strconv.ParseBool; another text is an error.

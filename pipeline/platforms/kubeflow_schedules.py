@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline.common.errors import ConfigError
-from pipeline.targets.cron import CronSchedule
-from pipeline.targets.kubeflow_client import KubeflowConnection, checked_id, page_of
-from pipeline.targets.platform import Say, Schedule, ScheduleState, Submission
+from pipeline.platforms.cron import CronSchedule
+from pipeline.platforms.kubeflow_client import KubeflowConnection, checked_id, page_of
+from pipeline.platforms.platform import Say, Schedule, ScheduleState, Submission
 
 _PAGE_SIZE = 100
 _STATES: Mapping[str, ScheduleState] = {"ENABLED": "active", "DISABLED": "paused"}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.targets.platform import PlatformError, RunNow, TaskNow
-from pipeline.targets.server_text import error_text, one_line, printable
+from pipeline.platforms.platform import PlatformError, RunNow, TaskNow
+from pipeline.platforms.server_text import error_text, one_line, printable
 
 
 def test_what_a_terminal_acts_on_is_escaped():

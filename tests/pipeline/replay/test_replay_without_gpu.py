@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from pipeline.targets.in_image import runner_in_image
-from pipeline.targets.node_command import NodeCommand, on_this_machine
+from pipeline.replay.in_image import runner_in_image
+from pipeline.replay.node_command import NodeCommand, on_this_machine
 from trainer_module.devices.gpu_check import REPLAY, check_gpu_visible
 
 COMMAND = NodeCommand("Trainer", "image:1", ("python", "-m", "anything"), {}, {"HOME": "/nowhere"})

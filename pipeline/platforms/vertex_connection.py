@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.config.cluster import TargetConfig, VertexConfig
-from pipeline.targets.bounded_requests import (
+from pipeline.platforms.bounded_requests import (
     SOCKET_SLACK,
     RequestTimedOut,
     ResponseTooLarge,
     send_bounded,
 )
-from pipeline.targets.platform import PlatformError, without_noise
-from pipeline.targets.server_text import error_text, html_text, one_line
+from pipeline.platforms.platform import PlatformError, without_noise
+from pipeline.platforms.server_text import error_text, html_text, one_line
 
 ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"
 """gcloud's own variable for an API that is reached elsewhere, by a private endpoint for example."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.targets import kubeflow_rules as rules
-from pipeline.targets.object_stores import ObjectStore, object_store
+from pipeline.replay import kubeflow_rules as rules
+from pipeline.replay.object_stores import ObjectStore, object_store
 
 LOGS = "executor-logs"
 _VARIABLE = re.compile(r"\$\$|\$\(([^)]*)\)")

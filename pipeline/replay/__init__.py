@@ -1,0 +1,1 @@
+"""Run a compiled file on this machine: its nodes in order, conditions, commands, images, stores."""
