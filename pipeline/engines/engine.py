@@ -1,4 +1,4 @@
-"""What every Beam engine is: options of its own, a look before a run, and what failures mean.
+"""The base class of Beam engines: pipeline options, checks before a run, explained failures.
 
 An engine is a frozen model: its fields are those of `beam:` in the YAML. One file each; `table`
 lists them.
@@ -17,14 +17,14 @@ from pipeline.engines.beam_errors import error_message
 
 
 class Option(NamedTuple):
-    """One Beam pipeline option, and what it is for."""
+    """One Beam pipeline option and its purpose."""
 
     name: str
     value: str
     why: str
 
     def __str__(self) -> str:
-        """Returns it as on a command line."""
+        """Return it as on a command line."""
         return f"--{self.name}={self.value}"
 
 
@@ -32,21 +32,21 @@ class Diagnosis(NamedTuple):
     """What is wrong with an engine.
 
     Attributes:
-        words: who is gone or which option to raise, a sentence or two.
-        mend: the command that mends it on this machine; empty where there is none.
+        words: What has ended or which option to raise, in one or two sentences.
+        fix: The command that fixes it on this machine; "" if there is none.
     """
 
     words: str
-    mend: str = ""
+    fix: str = ""
 
 
 class Folders(NamedTuple):
-    """What workers of a run read and write.
+    """The folders that workers of a run read and write.
 
     Attributes:
-        root: where artifacts go.
+        root: Folder of the artifacts.
         output: `output.folder`.
-        local: field and path of each file and folder on this machine, `output.folder` too.
+        local: Field and path of each file and folder on this machine, including `output.folder`.
     """
 
     root: str
@@ -64,10 +64,10 @@ WORKERS_HAVE_TFX = Option(
 
 
 def address(text: str) -> str:
-    """Returns a text that is `host:port`; for pydantic.
+    """Return a text that is `host:port`; for pydantic.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not.
     """
     host, _, port = text.rpartition(":")
     if not re.fullmatch(r"[\w.-]+", host) or not port.isdigit() or not 0 < int(port) < 65536:
@@ -80,7 +80,7 @@ Address = Annotated[str, pydantic.AfterValidator(address)]
 
 
 class Engine(BaseModel, abc.ABC):
-    """What every engine has."""
+    """The base class of all engines."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -127,11 +127,11 @@ class Engine(BaseModel, abc.ABC):
 
     @property
     def job_server(self) -> str | None:
-        """`host:port` of a job server outside of this process, which knows options of its own."""
+        """`host:port` of a job server outside of this process, which may have further options."""
         return None
 
     def objections(self, validator: Any, options: Any) -> list[str]:
-        """What Beam's own validator has against the options, beyond what it asks of any engine.
+        """Return the objections of Beam's validator that are specific to this engine.
 
         Args:
             validator: Beam's PipelineOptionsValidator of the options.
@@ -140,20 +140,20 @@ class Engine(BaseModel, abc.ABC):
         return []
 
     def check(self, folders: Folders) -> None:
-        """Looks at what must be there before a run. Each question has a time limit.
+        """Check what a run needs. Each check has a time limit.
 
         Raises:
-            ConfigError: names what is missing and how to get it.
+            ConfigError: Names what is missing and how to get it.
         """
 
     def diagnose(self, error: BaseException) -> Diagnosis | None:
-        """Looks at the engine after a job failed there.
+        """Find out what is wrong with the engine after a job failed.
 
         Args:
-            error: what Beam raised.
+            error: The exception that Beam raised.
 
         Returns:
-            What is wrong with the engine; None where the job itself failed.
+            The diagnosis; None if the job itself failed.
         """
         return None
 

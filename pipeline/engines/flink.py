@@ -101,7 +101,7 @@ class Flink(JobServerEngine):
             limit = re.fullmatch(rf"{NAME}-(\d+)s-\w+", job["name"])
             return bool(limit) and job["duration"] / 1000 > int(limit[1]) + OVERDUE_SECONDS
 
-        with contextlib.suppress(flink_rest.FlinkError):  # `_check_slots` tells
+        with contextlib.suppress(flink_rest.FlinkError):  # `_check_slots` reports it
             deadline = time.monotonic() + CANCEL_SECONDS
             if flink_rest.cancel_jobs(rest, overdue):
                 while flink_rest.overview(rest).free_slots < self.parallelism:
@@ -191,12 +191,12 @@ class Flink(JobServerEngine):
                 each.name == "worker-pool" for each in cluster.dead()
             ):
                 return None
-            mend = cluster.start_command()
+            fix = cluster.start_command()
             if "OutOfMemory" not in words:
-                return Diagnosis(words, mend)
+                return Diagnosis(words, fix)
             if size := _more(cluster):
-                return Diagnosis(words, f"{mend} {OPTION} {size}")
-            return Diagnosis(f"{words} {_has(cluster)}, {_NO_MORE}", mend)
+                return Diagnosis(words, f"{fix} {OPTION} {size}")
+            return Diagnosis(f"{words} {_has(cluster)}, {_NO_MORE}", fix)
         if found := super().find_dead_process():
             return found
         if self.rest:
@@ -216,8 +216,8 @@ class Flink(JobServerEngine):
                     if not (size := _more(cluster)):
                         return Diagnosis(f"{words} {_has(cluster)}, {_NO_MORE}")
                     stop = f"{_STOP} --folder {shlex.quote(str(cluster.folder))}"
-                    mend = f"{stop} && {cluster.start_command()} {OPTION} {size}"
-                    return Diagnosis(f"{words} {_has(cluster)}: {OPTION} gives it more.", mend)
+                    fix = f"{stop} && {cluster.start_command()} {OPTION} {size}"
+                    return Diagnosis(f"{words} {_has(cluster)}: {OPTION} gives it more.", fix)
                 return Diagnosis(f"{words} Raise {setting} in its configuration.")
         return None
 

@@ -90,7 +90,7 @@ def compare(worker: WorkerInfo, folders: Folders, name: str) -> None:
 def _explain_failure(error: Exception, engine: JobServerEngine, folders: Folders) -> str:
     text = f"{engine.first_error(error)}\n{error}"
     if found := engine.diagnose(error):
-        return f"{found.words} Fix: `{found.mend}`." if found.mend else found.words
+        return f"{found.words} Fix: `{found.fix}`." if found.fix else found.words
     if MISSING_PATH in text:
         return (
             f"workers do not see output.folder={folders.output}. Use a folder that is shared "

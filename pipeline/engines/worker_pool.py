@@ -1,10 +1,10 @@
-"""Python workers for `environment: external`: a process for each that the engine asks for.
+"""Python workers for `environment: external`: one process for each that the engine requests.
 
     python -m pipeline worker-pool --port 50000     # beside each of the engine's machines
 
 Beam's own `apache_beam.runners.worker.worker_pool_main` speaks the same protocol and has two
 traps: it starts whatever `python` is first on PATH, and where that one lacks Beam the job waits for
-ever without a word; and it never reads the pipe that it gives a worker as standard output, which
+ever without a message; and it never reads the pipe that it gives a worker as standard output, which
 stops a worker that prints 64 KiB. This pool starts the Python that it runs on, and lets workers
 write where it writes.
 """
@@ -29,7 +29,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """Starts and stops one process per worker."""
 
     def __init__(self) -> None:
-        """Begins without a worker."""
+        """Start without workers."""
         self._workers: dict[str, subprocess.Popen] = {}
         self._lock = threading.Lock()
 
@@ -57,7 +57,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def stop(self) -> None:
-        """Ends every worker."""
+        """Stop all workers."""
         with self._lock:
             workers, self._workers = list(self._workers.values()), {}
         for process in workers:
@@ -67,14 +67,14 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def serve(host: str, port: int) -> None:
-    """Serves until the process is asked to end.
+    """Serve until SIGTERM or SIGINT.
 
     Args:
-        host: address to listen on. Whoever can reach it can run code here.
-        port: 0 takes a free one, which the log names.
+        host: Address to listen on. Anyone who can reach it can run code here.
+        port: Port; 0 selects a free one, which the log names.
 
     Raises:
-        OSError: the port is taken.
+        OSError: The port is taken.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
     pool = WorkerPool()
@@ -111,7 +111,7 @@ def _stop(process: subprocess.Popen) -> None:
 
 
 def _work(worker_id: str, control_endpoint: str) -> None:
-    """One worker, in a process of its own."""
+    """Run one worker in this process."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {worker_id} %(message)s")

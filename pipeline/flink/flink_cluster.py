@@ -136,7 +136,7 @@ def _java_commands(
     """Process -> the arguments of its JVM, in the order in which they start."""
     folder = cluster.folder
     runtime = "org.apache.flink.runtime"
-    # A master without memory ends, with the reason in its log, in place of answering no more.
+    # A master without memory ends, with the reason in its log, instead of hanging.
     jvm = [*JAVA_OPTIONS, "-XX:+ExitOnOutOfMemoryError", f"-Djava.io.tmpdir={folder}/tmp"]
     log4j = f"-Dlog4j2.configurationFile={folder}/conf/log4j.properties"
     flink = ["-cp", files.cluster_class_path, *jvm, log4j]

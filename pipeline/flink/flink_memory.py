@@ -145,7 +145,7 @@ def more(has: int, *, held: int) -> str:
         held: bytes that its processes hold: free once they have ended.
 
     Returns:
-        Twice as much, or what the machine could give; empty where that is no more than it has.
+        Twice as much, or what the machine could give; "" if that is not more than it has.
     """
     could = int(MOST_TO_NAME * (free_machine_memory() + held)) >> 30
     wanted = min(max(6, -(-has * 2 // 1024)), could)

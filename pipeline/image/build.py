@@ -1,4 +1,4 @@
-"""`python -m pipeline image build`: the context, the build step by step, what came of it."""
+"""`python -m pipeline image build`: the build context, the build with progress, a summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME = re.compile(
     r"^(?P<path>[a-z0-9]+([.-][a-z0-9]+)*(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
     r"(?P<tag>:[\w][\w.-]{0,127})?$"
 )
-_TOLD = re.compile(rf"^(?:#\d+ [\d.]+ )?{re.escape(STEP)}(.*)$")
+_STEP = re.compile(rf"^(?:#\d+ [\d.]+ )?{re.escape(STEP)}(.*)$")
 
 
 def build_image(
@@ -44,25 +44,25 @@ def build_image(
     fresh: bool = False,
     verbose: bool = False,
 ) -> int:
-    """Builds an image and tells how it goes.
+    """Build an image and print the progress.
 
     Args:
-        stack: what it holds.
-        tags: its names; without a tag they get this package's version.
-        packages: folders or wheels of the user's.
-        builder: docker, podman or buildah; None: the first that answers.
-        base: the image below, in place of the stack's own.
-        dataflow: whether it is for Dataflow's workers.
-        cuda: whether it gets NVIDIA's CUDA libraries; None: nobody said, and it does not.
-        sbom: file for a CycloneDX document of what the image holds; None: none is written.
-        fresh: whether layers of earlier builds are left aside.
-        verbose: whether all that the builder writes is shown.
+        stack: Contents of the image.
+        tags: Names of the image; a name without a tag gets this package's version.
+        packages: Folders or wheels of the user.
+        builder: docker, podman or buildah; None: the first that works.
+        base: Base image instead of the stack's.
+        dataflow: Whether it is for Dataflow's workers.
+        cuda: Whether it gets NVIDIA's CUDA libraries; None: not specified, it gets none.
+        sbom: File for a CycloneDX document of the contents; None: none is written.
+        fresh: Whether to ignore layers of earlier builds.
+        verbose: Whether to print all output of the builder.
 
     Returns:
         The exit code.
 
     Raises:
-        ConfigError: a name, a folder or the builder is not what it has to be; nothing was built.
+        ConfigError: A name, a folder or the builder is invalid; nothing was built.
     """
     names = [checked_name(tag) for tag in tags]
     sources.check_packages(packages)
@@ -105,17 +105,17 @@ def write_context(
     base: str | None = None,
     cuda: bool | None = None,
 ) -> None:
-    """Writes all that a build reads, `Containerfile` too: `docker build folder` then does the same.
+    """Write the build context with its `Containerfile`; `docker build folder` does the same.
 
     Args:
-        folder: does not exist, or is empty.
-        stack: what the image holds.
-        packages: folders or wheels of the user's.
-        base: the image below, in place of the stack's own.
-        cuda: whether it gets NVIDIA's CUDA libraries; None: nobody said, and it does not.
+        folder: A missing or empty folder.
+        stack: Contents of the image.
+        packages: Folders or wheels of the user.
+        base: Base image instead of the stack's.
+        cuda: Whether it gets NVIDIA's CUDA libraries; None: not specified, it gets none.
 
     Raises:
-        ConfigError: the folder is not empty, or a package cannot be built.
+        ConfigError: The folder is not empty, or a package cannot be built.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"--output {folder}: it exists and is not empty; name a new folder.")
@@ -145,10 +145,10 @@ def write_context(
 
 
 def checked_name(tag: str) -> str:
-    """Returns a name with a tag.
+    """Return a name with a tag.
 
     Raises:
-        ConfigError: no registry takes the name.
+        ConfigError: No registry accepts the name.
     """
     found = _NAME.match(tag)
     if not found:
@@ -170,12 +170,12 @@ def _run(
         with _process(tool, command) as process:
             for line in process.stdout or ():
                 log.write(line)
-                told = _TOLD.match(line.rstrip())
+                step = _STEP.match(line.rstrip())
                 if verbose:
                     print(line, end="", flush=True)
-                elif told:
+                elif step:
                     seconds = time.monotonic() - started
-                    console.print(f"[{seconds:4.0f} s] ", told[1], sep="", markup=False)
+                    console.print(f"[{seconds:4.0f} s] ", step[1], sep="", markup=False)
         return process.returncode != 0, Path(log.name)
 
 

@@ -1,4 +1,4 @@
-"""docker, podman and buildah: which of them answers here, and how each is told the same."""
+"""docker, podman and buildah: which of them works here, and the same commands for each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pipeline.image.settings import Secrets
 
 Name = Literal["docker", "podman", "buildah"]
 NAMES: tuple[Name, ...] = ("docker", "podman", "buildah")
-"""In the order in which they are looked for."""
+"""In order of preference."""
 
-# Neither name spaces nor a daemon: this works in a container and on a CI machine too.
+# It needs neither namespaces nor a daemon, so it works in containers and on CI machines.
 CHROOT = "--isolation=chroot"
 
 
 class Facts(NamedTuple):
-    """What an image is: bytes or a text with a unit, and how many layers."""
+    """Size of an image, with a unit, and the number of its layers."""
 
     size: str
     layers: int
@@ -33,7 +33,7 @@ class Builder(NamedTuple):
     name: Name
 
     def answer(self) -> str:
-        """Returns "" where it is at work, else why it is not: a client may have no engine."""
+        """Return "" if it works, else the reason: a client may have no engine."""
         if shutil.which(self.name) is None:
             return "not installed"
         done = subprocess.run(
@@ -51,14 +51,14 @@ class Builder(NamedTuple):
         target: str,
         fresh: bool = False,
     ) -> list[str]:
-        """Returns the command that builds `Containerfile` of a folder.
+        """Return the command that builds the `Containerfile` of a folder.
 
         Args:
-            context: the folder.
-            tags: names of the image.
-            secrets: for the commands of the build.
-            target: the stage that is the image.
-            fresh: whether layers of earlier builds are left aside.
+            context: The folder.
+            tags: Names of the image.
+            secrets: Secrets for the commands of the build.
+            target: The stage that becomes the image.
+            fresh: Whether to ignore layers of earlier builds.
         """
         if self.name == "docker":
             command = ["docker", "build", "--progress=plain"]
@@ -75,37 +75,39 @@ class Builder(NamedTuple):
         return [*command, f"--file={context / 'Containerfile'}", str(context)]
 
     def has(self, image: str) -> bool:
-        """Whether the image is on this machine, for this tool."""
+        """Whether this tool has the image on this machine."""
         kind = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
         done = subprocess.run([self.name, *kind, image], capture_output=True, check=False)
         return done.returncode == 0
 
     def facts(self, image: str) -> Facts:
-        """Returns size and layers of an image of this machine."""
+        """Return size and layers of an image on this machine."""
         if self.name == "buildah":
             layers = "{{len .OCIv1.RootFS.DiffIDs}}"
-            counted = self._said("inspect", "--type", "image", "--format", layers, image)
-            size = self._said("images", "--format", "{{.Size}}", image)
+            counted = self._output("inspect", "--type", "image", "--format", layers, image)
+            size = self._output("images", "--format", "{{.Size}}", image)
             return Facts(size.splitlines()[0].strip(), int(counted))
-        told = self._said("image", "inspect", "--format", "{{.Size}} {{len .RootFS.Layers}}", image)
-        size, layers = told.split()
+        text = self._output(
+            "image", "inspect", "--format", "{{.Size}} {{len .RootFS.Layers}}", image
+        )
+        size, layers = text.split()
         return Facts(f"{int(size) / 1e9:.1f} GB", int(layers))
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment of its commands."""
+        """Return the environment of its commands."""
         return {**os.environ, "DOCKER_BUILDKIT": "1"}
 
-    def _said(self, *words: str) -> str:
+    def _output(self, *words: str) -> str:
         return subprocess.run(
             [self.name, *words], capture_output=True, text=True, check=True
         ).stdout.strip()
 
 
 def find_builder(name: str | None = None) -> Builder:
-    """Returns the tool of that name, or the first that answers.
+    """Return the tool of that name, or the first that works.
 
     Raises:
-        ConfigError: it does not answer, or none does: with the command that installs one.
+        ConfigError: It does not work, or none does; names the command that installs one.
     """
     if name is not None:
         builder = Builder(next(each for each in NAMES if each == name))
@@ -117,15 +119,15 @@ def find_builder(name: str | None = None) -> Builder:
         why[each] = Builder(each).answer()
         if not why[each]:
             return Builder(each)
-    told = "; ".join(f"{each}: {reason}" for each, reason in why.items())
-    raise ConfigError(f"No tool for images answers here ({told}); {_install('buildah')}")
+    reasons = "; ".join(f"{each}: {reason}" for each, reason in why.items())
+    raise ConfigError(f"No tool for images answers here ({reasons}); {_install('buildah')}")
 
 
 def builder_with(image: str, name: str | None = None) -> Builder:
-    """Returns the tool that has an image on this machine.
+    """Return the tool that has an image on this machine.
 
     Raises:
-        ConfigError: none has.
+        ConfigError: None has it.
     """
     builders = [Builder(each) for each in NAMES if not Builder(each).answer()]
     builders = [find_builder(name)] if name else builders or [find_builder()]

@@ -10,10 +10,10 @@ from pipeline.image.image_labels import CudaLabel
 from pipeline.image.stacks import ImageStack
 
 USER_ID = 1000
-"""Who a node is in the image, as the Containerfile says."""
+"""The user of a node in the image, as in the Containerfile."""
 
 STEP = "== "
-"""Begins the lines that a build tells its user; all else that it writes is for the log."""
+"""Prefix of the lines that are shown as progress; all other output goes to the log."""
 
 _TEMPLATE = Path(__file__).with_name("Containerfile")
 _CUDA_PART = re.compile(r"^# \[cuda\n(.*?)^# cuda\]\n", re.MULTILINE | re.DOTALL)

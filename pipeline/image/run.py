@@ -1,10 +1,10 @@
-"""One command in a container of an image: started, told to end, and taken away.
+"""Run one command in a container of an image, pass signals on, and remove the container.
 
     python -m pipeline.image.run --builder buildah --image NAME --write FOLDER --read FOLDER \
         --env NAME=VALUE -- python -m ...
 
-Paths are the same inside and outside. What asks this process to end (SIGTERM, Ctrl-C) reaches the
-command, which then has the time that it takes; the exit code is the command's.
+Paths are the same inside and outside. SIGTERM and Ctrl-C are passed on to the command, which ends
+in its own time; the exit code is the command's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import psutil
 from pipeline.image.builders import CHROOT, Builder
 from pipeline.image.containerfile import USER_ID
 
-_FROM_WITHIN = "TF_CONFIG"
-"""Who sets it does so for each worker's process alone: it goes on as it is found here."""
+_INHERITED = "TF_CONFIG"
+"""It differs between worker processes, so it is passed on from this process's environment."""
 
 
 class Run(NamedTuple):
@@ -46,9 +46,9 @@ class Run(NamedTuple):
     env: Mapping[str, str] = {}
 
     def command_line(self, builder: Builder) -> list[str]:
-        """Returns what starts it; the values of `env` must be in that process's environment.
+        """Return the command that starts it; `env` must be in that process's environment.
 
-        They may be credentials, and everybody on a machine can read the arguments of a process.
+        Values may be credentials, and everyone on a machine can read the arguments of a process.
         """
         given = [f"--write={each}" for each in self.write]
         given += [f"--read={each}" for each in self.read]
@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 def run(builder: Builder, wanted: Run) -> int:
-    """Runs it to its end; returns its exit code."""
+    """Run it and return its exit code."""
     owner = Owner.here()
     for folder in wanted.write:
         owner.hand_over(Path(folder))
@@ -77,13 +77,13 @@ def run(builder: Builder, wanted: Run) -> int:
     if builder.name == "podman":
         shared += ["--userns=keep-id"] if os.geteuid() else []
     command = [builder.name, "run", *shared, *options, wanted.image, *wanted.words]
-    return _until_it_ends(command, lambda process, number: process.send_signal(number))
+    return _run_with_signals(command, lambda process, number: process.send_signal(number))
 
 
 class Owner(NamedTuple):
-    """Who the command is: the image's own user for root, else whoever runs this here.
+    """The user of the command: the image's user for root, else the current user.
 
-    So nothing runs as root, and what it writes is readable outside, and removable.
+    So nothing runs as root, and its files can be read and removed outside.
     """
 
     user: str
@@ -91,13 +91,13 @@ class Owner(NamedTuple):
 
     @classmethod
     def here(cls) -> Owner:
-        """Returns it for this process."""
+        """Return it for this process."""
         if os.geteuid() == 0:
             return cls(f"{USER_ID}:0", {})
         return cls(f"{os.geteuid()}:{os.getegid()}", {"HOME": "/tmp"})
 
     def hand_over(self, folder: Path) -> None:
-        """Lets it write where root has made folders and files."""
+        """Let it write to folders and files that root created."""
         if os.geteuid():
             return
         for path in (folder, *folder.rglob("*")):
@@ -106,7 +106,7 @@ class Owner(NamedTuple):
 
 
 def _with_buildah(wanted: Run, options: Sequence[str]) -> int:
-    """Its containers are made and taken away by commands of their own."""
+    """Buildah has separate commands to create and remove a container."""
     done = subprocess.run(
         ["buildah", "from", "--pull=never", wanted.image],
         capture_output=True,
@@ -119,19 +119,19 @@ def _with_buildah(wanted: Run, options: Sequence[str]) -> int:
     container = done.stdout.strip()
     command = ["buildah", "run", CHROOT, "--network=host", *options, container, "--"]
     try:
-        return _until_it_ends([*command, *wanted.words], _signal_the_command)
+        return _run_with_signals([*command, *wanted.words], _signal_the_command)
     finally:
         subprocess.run(["buildah", "rm", container], stdout=subprocess.DEVNULL, check=False)
 
 
-def _until_it_ends(
-    command: Sequence[str], tell: Callable[[subprocess.Popen[bytes], int], None]
+def _run_with_signals(
+    command: Sequence[str], send: Callable[[subprocess.Popen[bytes], int], None]
 ) -> int:
-    # In a session of its own: a terminal's Ctrl-C would reach the tool too, and kill what it runs.
+    # A new session: a terminal's Ctrl-C would also reach the tool, which kills the command.
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        tell(process, number)
+        send(process, number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, pass_on)
@@ -139,7 +139,7 @@ def _until_it_ends(
 
 
 def _signal_the_command(process: subprocess.Popen[bytes], number: int) -> None:
-    """Without a name space of its own it is a process like others; buildah itself would kill it."""
+    """The command has no PID namespace, so it gets the signal here; buildah would kill it."""
     try:
         below = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -156,7 +156,7 @@ def _signal_the_command(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs what the arguments say."""
+    """Run the command of the arguments."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.image.run")
     parser.add_argument("--builder", required=True, choices=("docker", "podman", "buildah"))
     parser.add_argument("--image", required=True)
@@ -165,8 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("words", nargs="+")
     given = parser.parse_args(argv)
     env = {name: os.environ[name] for name in given.env}
-    if _FROM_WITHIN in os.environ:
-        env[_FROM_WITHIN] = os.environ[_FROM_WITHIN]
+    if _INHERITED in os.environ:
+        env[_INHERITED] = os.environ[_INHERITED]
     wanted = Run(given.image, given.words, given.write, given.read, env)
     return run(Builder(given.builder), wanted)
 

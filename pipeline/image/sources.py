@@ -1,4 +1,4 @@
-"""The packages that an image gets beside its dependencies: this one, and those of the user."""
+"""The packages in an image besides its dependencies: this one and those of the user."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NOT_OF_A_PROJECT = ("build", "dist", "output")
 
 
 def add_this_package(folder: Path) -> None:
-    """Puts this package there: its sources where it is a checkout, else the wheel that it came as.
+    """Add this package: the sources of a checkout, else the installed wheel.
 
     Args:
-        folder: of packages to build; it gets `tfx-largebatch` or a wheel.
+        folder: Folder of packages to build.
     """
     root = _checkout()
     if root is None:
@@ -44,10 +44,10 @@ def add_this_package(folder: Path) -> None:
 
 
 def check_packages(given: Sequence[Path]) -> None:
-    """Refuses what cannot be built.
+    """Check that the packages can be built.
 
     Raises:
-        ConfigError: there is no such folder, or nothing in it says how it is built.
+        ConfigError: The folder is missing or has no build file.
     """
     for path in given:
         if path.is_file() and path.suffix == ".whl":
@@ -62,7 +62,7 @@ def check_packages(given: Sequence[Path]) -> None:
 
 
 def add_package(path: Path, folder: Path) -> None:
-    """Puts a package of the user's there: a wheel as it is, of a folder what git would keep."""
+    """Add a package of the user: a wheel unchanged, or the files of a folder that git tracks."""
     if path.is_file():
         shutil.copyfile(path, folder / path.name)
         return
@@ -72,12 +72,12 @@ def add_package(path: Path, folder: Path) -> None:
 
 
 def version() -> str:
-    """Returns this package's version."""
+    """Return this package's version."""
     return metadata.version(DISTRIBUTION)
 
 
 def digest(folder: Path, files: str = "**/*") -> str:
-    """Returns what files of a folder are, names and contents, as one number."""
+    """Return a digest of names and contents of a folder's files."""
     found = hashlib.sha256()
     for path in sorted(each for each in folder.glob(files) if each.is_file()):
         found.update(str(path.relative_to(folder)).encode() + b"\0")
@@ -108,19 +108,11 @@ def _no_build_file(path: Path) -> str:
 
 
 def _tracked(root: Path) -> list[Path]:
-    """Returns the files that git has or would add; none where git is not at work."""
+    """Return the files that git has or would add; none outside of a repository."""
     try:
         done = subprocess.run(
-            [
-                "git",
-                "-C",
-                str(root),
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ],
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=root,
             capture_output=True,
             check=True,
         )
@@ -149,13 +141,13 @@ def _copy(source: Path, target: Path, files: Iterator[Path] | list[Path]) -> Non
 
 
 def _pack_installed(distribution: metadata.Distribution, folder: Path) -> None:
-    """Writes the wheel that a package was installed from: its files are the wheel's own."""
+    """Write the wheel that a package was installed from."""
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     if origin.get("dir_info", {}).get("editable"):
         where = unquote(urlparse(origin["url"]).path)
         raise ConfigError(
             f"{DISTRIBUTION} is installed from {where} in editable form and that checkout is not "
-            "complete: no requirements/ in it. Install a wheel of it, or clone it anew."
+            "complete: no requirements/ in it. Install a wheel of it, or clone it again."
         )
     files = [each for each in distribution.files or () if ".." not in each.parts]
     name = f"{DISTRIBUTION.replace('-', '_')}-{distribution.version}-py3-none-any.whl"

@@ -1,7 +1,7 @@
 """HTTP requests that end: a time limit for the whole request, and a size limit for its answer.
 
 The timeouts of urllib3 and requests hold for each read of a socket, so that a server that sends a
-byte now and then keeps a client for ever. Here a request runs in a thread of its own, from the
+byte now and then keeps a client forever. Here a request runs in a separate thread, from the
 name look-up to the last byte of the answer, and the caller stops waiting at the limit.
 """
 

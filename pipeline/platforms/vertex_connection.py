@@ -135,7 +135,7 @@ def find_connection(profile: TargetConfig | None, timeout: float) -> Connection:
         )
     try:
         credentials, project = google.auth.default(scopes=[_SCOPE])
-    except ValueError as error:  # of a key that is none; other failures have classes of their own
+    except ValueError as error:  # an invalid key; other failures have their own classes
         raise PlatformError(
             f"the key file that GOOGLE_APPLICATION_CREDENTIALS names cannot be used "
             f"({one_line(error)}). {_LOGIN}"

@@ -181,7 +181,7 @@ class _Reader:
                     f"the condition {self._text!r} names {step!r}, which is not there: there are "
                     f"{there or 'none'}."
                 ) from None
-        # JSON does not tell 1 from 1.0, and to the platforms' CEL both are doubles.
+        # JSON does not distinguish 1 and 1.0, and the platforms' CEL reads both as doubles.
         return float(node) if isinstance(node, int) and not isinstance(node, bool) else node
 
     def _plus(self, left: Evaluate, right: Evaluate) -> Evaluate:

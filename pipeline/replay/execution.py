@@ -171,28 +171,28 @@ def _command(
 def resolved(
     resolver: Mapping[str, Any],
     component: Mapping[str, Any],
-    told: Mapping[str, Any],
+    executor_input: Mapping[str, Any],
     records: ArtifactRecords,
 ) -> Values:
     """Looks up what a resolver asks for, as Vertex' metadata service would."""
     found = {}
     for key in component.get("outputDefinitions", {}).get("artifacts", {}):
         query = resolver["outputArtifactQueries"][key]["filter"]
-        if any(not i["artifacts"] for i in told["inputs"]["artifacts"].values()):
+        if any(not i["artifacts"] for i in executor_input["inputs"]["artifacts"].values()):
             artifact = None  # it asks for what belongs to an artifact that there is not
         else:
-            artifact = records.latest(Placeholders(told).fill(query))
+            artifact = records.latest(Placeholders(executor_input).fill(query))
         found[key] = {"artifacts": [] if artifact is None else [artifact]}
     return Values(found, {})
 
 
 def imported(
-    importer: Mapping[str, Any], component: Mapping[str, Any], told: Mapping[str, Any]
+    importer: Mapping[str, Any], component: Mapping[str, Any], executor_input: Mapping[str, Any]
 ) -> Values:
     """Makes an artifact of what is there already."""
     (key,) = component["outputDefinitions"]["artifacts"]
     uri = importer["artifactUri"]
-    values = told["inputs"]["parameterValues"]
+    values = executor_input["inputs"]["parameterValues"]
     place = uri["constant"] if "constant" in uri else values.get(uri["runtimeParameter"])
     if not place:
         raise ValueError(f"the importer's {uri['runtimeParameter']} has no value; give it one")

@@ -20,7 +20,7 @@ def runner_in_image(
     mapped: Iterable[str] = (),
     credentials: Credentials = NO_CREDENTIALS,
 ) -> Runner:
-    """Returns what starts each node's command in a container of its own.
+    """Return what starts each node's command in a separate container.
 
     Args:
         image: its name; "" takes each node's own.

@@ -238,14 +238,16 @@ class Replay:
         executor = self._compiled.executor(component)
         if "container" in executor and self._has_launcher:
             add_executor_logs(outputs, place)
-        told = {"inputs": inputs, "outputs": outputs}
+        executor_input = {"inputs": inputs, "outputs": outputs}
         log = folder / "log.txt"
         if "resolver" in executor:
-            made = execution.resolved(executor["resolver"], component, told, self._records)
+            made = execution.resolved(
+                executor["resolver"], component, executor_input, self._records
+            )
         elif "importer" in executor:
-            made = execution.imported(executor["importer"], component, told)
+            made = execution.imported(executor["importer"], component, executor_input)
         else:
-            attempts, made = self._attempted(name, task, component, told, log)
+            attempts, made = self._attempted(name, task, component, executor_input, log)
         for found in made.artifacts.values():
             for artifact in found["artifacts"]:
                 self._records.add(artifact)

@@ -38,7 +38,7 @@ def replay_file(
     builder: str | None = None,
     check_pushed: Callable[[str, str], int] | None = None,
 ) -> int:
-    """Replays a compiled pipeline and tells how it goes.
+    """Replay a compiled pipeline and print its progress.
 
     Args:
         spec: what `compile` wrote.

@@ -94,7 +94,7 @@ class Scope:
         return None
 
     def _final_status(self, name: str) -> dict[str, Any]:
-        """PipelineTaskFinalStatus as JSON: what an exit handler is told."""
+        """PipelineTaskFinalStatus as JSON: the input of an exit handler."""
         error = self.errors.get(name)
         return {
             "state": self.states.get(name) or ("FAILED" if self.errors else "SUCCEEDED"),

@@ -180,8 +180,8 @@ def print_failure(
     finished = [node.name for node in state.nodes if node.status in ("done", "cached")]
     if finished:
         show(f"Finished, and taken from the cache by the next run: {', '.join(finished)}.")
-    if diagnosis.mend:
-        show(f"To fix it:   {diagnosis.mend}")
+    if diagnosis.fix:
+        show(f"To fix it:   {diagnosis.fix}")
     show(f"To continue: {command()}")
 
 

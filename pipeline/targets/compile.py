@@ -30,7 +30,7 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
     Args:
         config: the checked configuration.
         target: where it is to run.
-        runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
+        runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
         ConfigError: the target has no profile in the YAML, or cannot do what the pipeline asks:

@@ -92,7 +92,7 @@ def _remove_below(client: Client, uri: str) -> None:
     markers = [blob for blob in found if blob.size == 0 and blob.name.endswith("/")]
     for marker in markers:
         with contextlib.suppress(NotFound):  # another worker of the node was faster
-            # This version alone: whoever writes the object meanwhile keeps it.
+            # Only this version: an object that is written meanwhile is kept.
             marker.delete(
                 if_generation_match=marker.generation, retry=retry, timeout=_TIMEOUT_SECONDS
             )

@@ -103,7 +103,7 @@ def compiled(
         target: its profile.
         pools: chiefs, workers and parameter servers that train; a TFJob if there are several.
         declare: adds run-time parameters to the pipelineSpec; None: there are none.
-        runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
+        runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
         ConfigError: It is too large to start.

@@ -114,7 +114,7 @@ class ParameterFinder:
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"its value {value} cannot be handed over. Use a finite number.")
         parameter = Parameter(field=field, kind=KINDS[type(value)], default=value, nodes=())
-        # A field in a part that the YAML leaves out may have no place of its own to be set at.
+        # A field in a part that the YAML leaves out may have no place where it can be set.
         if self._try_values({field: value}) != self._config:
             raise ConfigError("not in the YAML. Write it there, with the default as its value.")
         return parameter

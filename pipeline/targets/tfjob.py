@@ -39,7 +39,7 @@ _OF_THE_WORKERS = (
 )
 # Where the launcher's pod gets the artifacts that Kubeflow downloads; workers read the bucket.
 _OF_THE_LAUNCHER = ("genericEphemeralVolume",)
-# A job whose launcher was killed ends by itself and is removed after this.
+# A job whose launcher was killed ends and is removed after this time.
 _SECONDS_KEPT = 3600
 
 

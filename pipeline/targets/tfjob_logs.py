@@ -10,7 +10,7 @@ from pipeline.targets.tfjob_pod import CONTAINER
 
 
 class PodLog:
-    """A thread that reads a pod's log and, where the connection ends early, goes on after it."""
+    """A thread that reads a pod's log and reconnects if the connection ends early."""
 
     def __init__(
         self, core: Any, namespace: str, pod: str, on_line: Callable[[str], None], *, pause: float

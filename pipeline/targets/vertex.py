@@ -74,7 +74,7 @@ def _places(target: VertexConfig) -> Iterator[str]:
 
 
 def _kubernetes_fields(target: VertexConfig) -> Iterator[str]:
-    """Yields the settings of pods: on Vertex a node is a machine of its own."""
+    """Yield the settings of pods: on Vertex each node has a machine."""
     for name, node in target.resources.items():
         for field in (*POD_FIELDS, *_REQUESTS):
             if getattr(node, field) is not None:
@@ -172,7 +172,7 @@ def compiled(
         pools: machines that the Trainer trains on, of `worker_pools`; a CustomJob if there are
             several, or if the profile's settings need one.
         declare: adds run-time parameters to the pipelineSpec; None: there are none.
-        runner: TFX's compiler, of `spec.dag_runner`; None: one of its own.
+        runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
         ConfigError: It is too large to start.

@@ -104,7 +104,7 @@ def test_a_job_that_the_machine_is_too_small_for(machine, tmp_path, monkeypatch)
         found = Flink().diagnose(error)
         assert found is not None
         assert words in found.words
-        assert found.mend[-len(mend) :] == mend if mend else found.mend == ""
+        assert found.fix[-len(mend) :] == mend if mend else found.fix == ""
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_half_dead_cluster_is_restarted_unless_it_has_jobs(start, folder, monk
     assert f"`{again}` restarts it" in str(caught.value)
     found = engine.diagnose(RuntimeError("Connection refused"))
     assert found is not None
-    assert f"{again} --memory " in found.mend  # more: it ran out of memory
+    assert f"{again} --memory " in found.fix  # more: it ran out of memory
 
     state = RunState([NodeState("ArrowExampleGen", "done"), NodeState("Transform", "failed")])
     shown = io.StringIO()
@@ -152,7 +152,7 @@ def test_a_half_dead_cluster_is_restarted_unless_it_has_jobs(start, folder, monk
     found = engine.diagnose(RuntimeError("Connection refused"))
     assert found is not None
     assert "It was started with 9,830 MB, and this machine has no more to give." in found.words
-    assert found.mend == again
+    assert found.fix == again
     at_home = dataclasses.replace(cluster, folder=Path("/my flink"), ports=flink_cluster.Ports())
     assert at_home.start_command() == "python -m pipeline flink start --folder '/my flink'"
 
