@@ -170,7 +170,7 @@ def _json_object(body: bytes) -> dict[str, Any] | None:
 
 
 def _check_version(tag: object) -> None:
-    """Refuse a server that is known to be too old; a build of one's own has no version."""
+    """Refuse a server that is known to be too old; a custom build has no version."""
     found = re.match(r"v?(\d{1,4})\.(\d{1,4})", tag) if isinstance(tag, str) else None
     if found and (int(found[1]), int(found[2])) < MINIMUM_VERSION:
         raise PlatformError(

@@ -121,14 +121,14 @@ def test_a_node_is_tried_as_often_as_the_spec_says(by_kfp, tmp_path):
     assert [line.partition(":")[0] for line in lines] == ["says again", "says again"]
 
 
-def test_the_exit_handler_runs_after_a_failure_and_is_told_of_it(by_kfp, tmp_path, capsys):
+def test_the_exit_handler_runs_after_a_failure_and_gets_its_status(by_kfp, tmp_path, capsys):
     arguments = ["replay", "--spec", str(by_kfp), "--root", str(tmp_path / "root")]
     assert main([*arguments, "--parameter", "n=1", "--parameter", "first=fail"]) == 1
-    told = "".join(capsys.readouterr())
-    assert told.count("say: ended with code 7; started again") == 2
-    assert "say failed:\n" in told
-    assert "  says fail calm\n" in told
-    assert "at-exit: done" in told
+    reported = "".join(capsys.readouterr())
+    assert reported.count("say: ended with code 7; started again") == 2
+    assert "say failed:\n" in reported
+    assert "  says fail calm\n" in reported
+    assert "at-exit: done" in reported
     status = json.loads(said_at_exit(tmp_path))
     assert status["state"] == "FAILED"
     assert "say ended with code 7 3 times" in status["error"]["message"]
@@ -148,17 +148,17 @@ def test_optional_arguments_are_left_out_where_their_input_is_not_given(tmp_path
     from kfp import compiler, dsl
 
     @dsl.container_component
-    def tell(word: str, name: Optional[str] = None):  # noqa: UP045
+    def report(word: str, name: Optional[str] = None):  # noqa: UP045
         named = dsl.IfPresentPlaceholder(input_name="name", then=["by", name], else_=["by no one"])
         mark = dsl.IfPresentPlaceholder(input_name="name", then=dsl.ConcatPlaceholder([name, "!"]))
-        told = dsl.ConcatPlaceholder(["says ", word])
+        reported = dsl.ConcatPlaceholder(["says ", word])
         command = ["python", "-c", "import sys; print('|'.join(sys.argv[1:]))"]
-        return dsl.ContainerSpec(image="x:1", command=command, args=[told, named, mark])
+        return dsl.ContainerSpec(image="x:1", command=command, args=[reported, named, mark])
 
     @dsl.pipeline(name="optional")
     def optional(word: str = "hi"):
-        tell(word=word)
-        tell(word=word, name="me")
+        report(word=word)
+        report(word=word, name="me")
 
     path = tmp_path / "optional.yaml"
     compiler.Compiler().compile(optional, str(path))
@@ -173,11 +173,11 @@ def test_optional_arguments_are_left_out_where_their_input_is_not_given(tmp_path
 
 MAKES = """
 import json, os, sys
-told, blessed = json.loads(sys.argv[1]), float(sys.argv[2])
-(place,) = told["outputs"]["artifacts"]["made"]["artifacts"]
+reported, blessed = json.loads(sys.argv[1]), float(sys.argv[2])
+(place,) = reported["outputs"]["artifacts"]["made"]["artifacts"]
 made = {"made": {"artifacts": [{"uri": place["uri"], "metadata": {"blessed": blessed}}]}}
-os.makedirs(os.path.dirname(told["outputs"]["outputFile"]), exist_ok=True)
-with open(told["outputs"]["outputFile"], "w") as stream:
+os.makedirs(os.path.dirname(reported["outputs"]["outputFile"]), exist_ok=True)
+with open(reported["outputs"]["outputFile"], "w") as stream:
     json.dump({"artifacts": made}, stream)
 """
 
@@ -210,8 +210,8 @@ def by_tfx(path, *, blessed=None, has_exit_handler=False):
     )
     # Not of the artifact that the condition is about: TFX 1.16 gives that two names.
     begin = node("Begin", MAKES, "{{$}}", "1", outputs={"made": ModelBlessing})
-    tell = node(
-        *("Tell", "import sys; print('says', sys.argv[1])"),
+    report = node(
+        *("Report", "import sys; print('says', sys.argv[1])"),
         placeholders.InputValuePlaceholder("status"),
         parameters={"status": str},
     )
@@ -228,7 +228,7 @@ def by_tfx(path, *, blessed=None, has_exit_handler=False):
     config = kubeflow.KubeflowV2DagRunnerConfig(default_image="x:1", use_pipeline_spec_2_1=True)
     runner = kubeflow.KubeflowV2DagRunner(config)
     if has_exit_handler:
-        runner.set_exit_handler(tell(status=decorators.FinalStatusStr()))
+        runner.set_exit_handler(report(status=decorators.FinalStatusStr()))
     path.write_text(json.dumps(runner.run(pipeline, write_out=False)))
     return ["replay", "--spec", str(path), "--root", str(path.parent / "root")]
 
@@ -237,17 +237,17 @@ def by_tfx(path, *, blessed=None, has_exit_handler=False):
 def test_what_tfx_makes_conditional_follows_the_artifacts_properties(tmp_path, capsys):
     arguments = by_tfx(tmp_path / "by-tfx.json")
     assert main([*arguments, "--parameter", "blessed=1"]) == 0
-    told = capsys.readouterr().out
-    assert "AfterIt: done" in told
-    assert "WhereNot: skipped, since not !((inputs.artifacts['" in told
+    reported = capsys.readouterr().out
+    assert "AfterIt: done" in reported
+    assert "WhereNot: skipped, since not !((inputs.artifacts['" in reported
     assert main([*arguments, "--parameter", "blessed=0"]) == 0
-    told = capsys.readouterr().out
-    assert "WhereNot: done" in told
-    assert "AfterIt: skipped, since WhereBlessed was skipped" in told
-    # TFX puts all nodes into a graph of their own, below which its exit handler stands.
+    reported = capsys.readouterr().out
+    assert "WhereNot: done" in reported
+    assert "AfterIt: skipped, since WhereBlessed was skipped" in reported
+    # TFX puts all nodes into a separate graph; its exit handler is above it.
     assert main(by_tfx(tmp_path / "ends.json", blessed=0, has_exit_handler=True)) == 0
     assert "WhereNot: done" in capsys.readouterr().out
-    (log,) = tmp_path.glob("root/by-tfx/*/Tell/log.txt")
+    (log,) = tmp_path.glob("root/by-tfx/*/Report/log.txt")
     assert json.loads(log.read_text().removeprefix("says "))["state"] == "SUCCEEDED"
 
 

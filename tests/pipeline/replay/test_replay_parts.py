@@ -17,7 +17,7 @@ from pipeline.targets.long_values import compress, expand
 from pipeline.targets.placeholders import Placeholders
 
 MODEL = {"instanceSchema": "title: tfx.Model\ntype: object\n"}
-TOLD = {
+EXECUTOR_INPUT = {
     "inputs": {
         "artifacts": {"model": {"artifacts": [{"uri": "/m", "metadata": {"id": "7"}}]}},
         "parameterValues": {
@@ -45,17 +45,17 @@ TOLD = {
         ("{{$.inputs.parameters['tiny']}}", "0.0000001"),
         ("{{$.inputs.parameters['flag']}} {{$.inputs.parameters['list']}}", 'true [1,2.5,"a b"]'),
         ("{{$.inputs.artifacts['model'].path}}", "/m"),
-        ("{{$}}", json.dumps(TOLD, separators=(",", ":")).replace("2.0", "2")),
+        ("{{$}}", json.dumps(EXECUTOR_INPUT, separators=(",", ":")).replace("2.0", "2")),
         ("{plain}", "{plain}"),
     ],
 )
 def test_placeholders_are_filled(text, value):
-    assert Placeholders(TOLD).fill(text) == value
+    assert Placeholders(EXECUTOR_INPUT).fill(text) == value
 
 
-def test_a_placeholder_of_nothing_is_told():
+def test_a_placeholder_without_a_value_is_an_error():
     with pytest.raises(ValueError, match=r"parameters\['x'\]}} names nothing: .*'rate', 'name'"):
-        Placeholders(TOLD).fill("{{$.inputs.parameters['x']}}")
+        Placeholders(EXECUTOR_INPUT).fill("{{$.inputs.parameters['x']}}")
 
 
 def test_tasks_run_after_what_they_need_and_an_exit_handler_last():
@@ -123,12 +123,12 @@ def test_tfx_gets_the_declared_artifacts_with_types_and_names():
     )
     assert "--json_serialized_outputs_spec_args" not in found.arguments
     assert "--runner=FnApiRunner" in found.for_tfx()
-    told = json.loads(found.for_tfx()[-1])
-    assert told["inputs"]["artifacts"] == {
+    reported = json.loads(found.for_tfx()[-1])
+    assert reported["inputs"]["artifacts"] == {
         "model": {"artifacts": [{"uri": "s3://b/model", "type": MODEL, "name": "s3://b/model"}]}
     }
-    assert list(told["outputs"]["artifacts"]) == ["run"]
-    assert told["outputs"]["outputFile"] == "/x"
+    assert list(reported["outputs"]["artifacts"]) == ["run"]
+    assert reported["outputs"]["outputFile"] == "/x"
 
 
 def test_an_artifact_that_has_a_type_and_a_name_keeps_them():
@@ -192,16 +192,16 @@ def test_a_long_property_travels_compressed():
 # The platform makes the folders of output parameters and artifacts, not that of its output file.
 SCRIPT = """
 import json, os, sys
-told = json.loads(sys.argv[1])
+reported = json.loads(sys.argv[1])
 print("says", sys.argv[2])
 if sys.argv[2] == "fail":
     sys.exit(7)
-place = told["outputs"]["artifacts"].get("out", {"artifacts": [None]})["artifacts"][0]
+place = reported["outputs"]["artifacts"].get("out", {"artifacts": [None]})["artifacts"][0]
 output = {"parameterValues": {"out": sys.argv[2] + "!"}}
 if place:
     output["artifacts"] = {"out": {"artifacts": [{"uri": place["uri"], "metadata": {"n": 1}}]}}
-os.makedirs(os.path.dirname(told["outputs"]["outputFile"]), exist_ok=True)
-with open(told["outputs"]["outputFile"], "w") as stream:
+os.makedirs(os.path.dirname(reported["outputs"]["outputFile"]), exist_ok=True)
+with open(reported["outputs"]["outputFile"], "w") as stream:
     json.dump(output, stream)
 """
 
@@ -285,7 +285,7 @@ def test_a_node_that_fails_shows_its_words_and_exit_handlers_still_run(tmp_path)
     assert not list((tmp_path / "root" / "small").glob("*/second"))
 
 
-def test_the_command_tells_what_is_wrong_with_a_file(tmp_path, capsys):
+def test_the_command_reports_what_is_wrong_with_a_file(tmp_path, capsys):
     path = tmp_path / "x.yaml"
     path.write_text("a: 1\n")
     assert main(["replay", "--spec", str(path)]) == 2
