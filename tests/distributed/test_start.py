@@ -208,7 +208,7 @@ def test_a_worker_that_is_killed_right_after_all_have_met(milliseconds):
     addresses = local(free_ports(2))
     # TensorFlow is loaded first, which takes its time on a busy machine.
     configs = [config(addresses, index) for index in range(2)]
-    found = ended(configs, f"trains:{milliseconds}", timeout=PATIENT)
+    found = ended(configs, f"trains:{milliseconds}", timeout=120)
     assert found[1][0] == -9
     code, words = found[0]
     assert code == 75, words
