@@ -38,11 +38,11 @@ from trainer_module import (
 )
 from trainer_module.config import DEFAULT_METRICS
 from trainer_module.data.input_pipeline import DataSummary, summarise
+from trainer_module.losses.weighted_loss import weighted_loss
 from trainer_module.model.data_context import TransformedData, model_context
 from trainer_module.model.default_model import default_model
 from trainer_module.model.metrics import create_metric
 from trainer_module.model.optimizers import create_optimizer
-from trainer_module.window.loss import weighted_loss
 
 CONFIG = TrainerConfig()
 EPOCHS = 3

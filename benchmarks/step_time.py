@@ -294,7 +294,7 @@ def passes_alone(workload: Workload, window: int) -> tuple[keras.Model, Contende
             return index + 1, tape.gradient(loss, variables)
 
         first = (tf.constant(0), [tf.zeros_like(v) for v in variables])
-        at_once = passes.LIMITS["CPU"].at_once
+        at_once = passes.LIMITS["CPU"].parallel_passes
         return tf.while_loop(lambda i, _: i < count, body, first, parallel_iterations=at_once)[1]
 
     per_step = window * workload.micro_batch_rows // rows

@@ -41,8 +41,8 @@ FLOORS = {
     ),
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "loop", "baselines", "model", "data"),
-        *("parameter_server", "step", "gradients", "window", "stages", "config", "launch"),
-        *("options", "devices", "common"),
+        *("stages", "parameter_server", "step", "gradients", "window", "checks", "losses"),
+        *("config", "launch", "options", "devices", "common"),
     ),
 }
 # Not part of the library: no package may rest on them.
@@ -148,6 +148,14 @@ def test_every_room_has_a_floor_and_says_what_lives_there(graph: grimp.ImportGra
                 assert ast.get_docstring(ast.Module(body, [])), init
 
 
+def test_the_core_knows_neither_stages_nor_parameter_servers(graph: grimp.ImportGraph):
+    """Also not by way of another room: they plug into the core from above."""
+    exotic = {m for m in graph.modules if room(m) in ("stages", "parameter_server")}
+    for core in ("window", "step"):
+        below = graph.find_upstream_modules(f"trainer_module.{core}", as_package=True)
+        assert not below & exotic, core
+
+
 def test_no_circle_of_modules(graph: grimp.ImportGraph):
     """Neither among rooms, which the floors forbid, nor among the modules of one room."""
     below = {
@@ -177,6 +185,16 @@ def test_no_circle_of_modules(graph: grimp.ImportGraph):
         ("pipeline.graph.build", "tfx", "from tfx import components, v1 as tfx"),
         ("components.trainer.component", "tfx", "import tfx.v1.dsl"),
         ("trainer_module.window.accumulation", "tfx_bsl", "from tfx_bsl.public import tfxio"),
+        (
+            "trainer_module.window.update",
+            "trainer_module.stages.staged_model",
+            "from trainer_module.stages import staged_model",
+        ),
+        (
+            "trainer_module.step.setup",
+            "trainer_module.parameter_server.server_variables",
+            "from trainer_module.parameter_server import server_variables",
+        ),
         (
             "trainer_module.step.train_step",
             "tensorflow_transform",

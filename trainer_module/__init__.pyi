@@ -17,7 +17,9 @@ from .devices.process import prepare_process as prepare_process
 
 # Train a Keras model
 from .step.train_step import TrainStep as TrainStep
-from .window.loss import weighted_loss as weighted_loss
+from .losses.weighted_loss import weighted_loss as weighted_loss
+from .options.step_options import StepOptions as StepOptions
+from .step.protocol import Step as Step
 from .loop.training_loop import TrainingLoop as TrainingLoop
 from .loop.callbacks.callback import FitResult as FitResult
 from .loop.evaluation import Evaluation as Evaluation

@@ -14,6 +14,7 @@ from trainer_module.options.loop_options import RunLength
 from trainer_module.options.model_config import EarlyStoppingConfig
 from trainer_module.options.parse import parse_section
 from trainer_module.options.settings import RUNTIME_ONLY, at_least_one
+from trainer_module.options.step_options import UpdateOptions
 from trainer_module.options.task_options import TaskOptions
 
 DEFAULT_EPOCHS = 10
@@ -24,7 +25,7 @@ DEFAULT_METRICS = {
 }
 
 
-class TrainerConfig(RunLength, ClusterOptions, TaskOptions):
+class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
     """Everything that `run_fn` takes from `custom_config["trainer"]`.
 
     Batch sizes count rows, steps count optimizer steps; nothing is per replica but
@@ -53,20 +54,8 @@ class TrainerConfig(RunLength, ClusterOptions, TaskOptions):
         default=None,
         description='For "auto": keeps what was measured; null: the user\'s cache folder.',
     )
-    clip_norm: float | None = Field(
-        default=None, description="Largest global norm of the gradient."
-    )
-    ema_momentum: float | None = Field(
-        default=None,
-        description="Evaluate and export an exponential moving average of the weights.",
-    )
-    non_finite: Literal["raise", "skip"] = "raise"
-    max_consecutive_skips: int = Field(
-        default=100, description='For non_finite="skip": windows in a row; the next one stops.'
-    )
     early_stopping: EarlyStoppingConfig | None = None
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    jit_compile: bool = Field(default=False, description="Compile micro-batches by XLA.")
     recompute: Annotated[tuple[str, ...], RUNTIME_ONLY] = Field(
         default=(),
         description=(
@@ -108,7 +97,6 @@ class TrainerConfig(RunLength, ClusterOptions, TaskOptions):
         "micro_batch_size",
         "checkpoint_every_steps",
         "keep_checkpoints",
-        "max_consecutive_skips",
         mode="before",
     )
     @classmethod
@@ -126,20 +114,6 @@ class TrainerConfig(RunLength, ClusterOptions, TaskOptions):
     @classmethod
     def _budget(cls, value: Any) -> Any:
         parse_memory_budget(value)
-        return value
-
-    @field_validator("clip_norm")
-    @classmethod
-    def _clip(cls, value: float | None) -> float | None:
-        if value is not None and not value > 0:
-            raise ValueError("use a number above 0, or null for no clipping")
-        return value
-
-    @field_validator("ema_momentum")
-    @classmethod
-    def _momentum(cls, value: float | None) -> float | None:
-        if value is not None and not 0 <= value < 1:
-            raise ValueError("use a number from 0 to below 1, such as 0.99, or null")
         return value
 
     @model_validator(mode="after")

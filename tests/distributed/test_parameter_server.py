@@ -16,7 +16,7 @@ pytestmark = pytest.mark.distributed
 
 
 def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
-    """Windows one at a time, their variables cut in two, against `TrainStep` in one process: 2e-6.
+    """One window at a time, with a transform, variables cut in two, against one process: 2e-6.
 
     Then as many at once as there is room for; a worker is killed in the middle and started again.
     """

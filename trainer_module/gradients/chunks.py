@@ -8,9 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_module.common.tensors import Tensors
+
 
 def map_chunks(
-    function: Callable[[Any], list[tf.Tensor]], data: Any, specs: list[Any], *, chunk_size: int
+    function: Callable[[Any], list[tf.Tensor]], data: Tensors, specs: list[Any], *, chunk_size: int
 ) -> list[tf.Tensor]:
     """Returns the concatenation of `function(rows)` over consecutive chunks of rows.
 

@@ -8,12 +8,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer_module.common.tensors import Tensors
 from trainer_module.gradients.chunks import map_chunks
 
 
 def input_gradients(
     model: keras.Model,
-    features: Any,
+    features: Tensors,
     *,
     chunk_size: int,
     output: Callable[[Any], tf.Tensor] | None = None,
@@ -56,7 +57,7 @@ def input_gradients(
     return tf.nest.map_structure(lambda t: next(found) if t.dtype.is_floating else None, features)
 
 
-def _one_per_row(outputs: Any, *, given: bool) -> tf.Tensor:
+def _one_per_row(outputs: Tensors, *, given: bool) -> tf.Tensor:
     if not isinstance(outputs, tf.Tensor):
         raise ValueError("the model has several outputs: say which by `output`, a function.")
     if outputs.shape.rank == 2 and outputs.shape[-1] == 1:

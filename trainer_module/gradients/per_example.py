@@ -8,20 +8,22 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer_module.checks.batch import check_batch
+from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
+from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.gradients.chunks import map_chunks
-from trainer_module.window.batch_checks import check_batch
-from trainer_module.window.loss import as_loss_function
+from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.micro_batch import micro_batch_gradients
-from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
+from trainer_module.window.spec import Batch, StepInputs, WindowSpec
 from trainer_module.window.trace_bytes import has_loops
 
 
 def per_example_gradients(
     model: keras.Model,
-    loss_fn: Any,
-    features: Any,
-    labels: Any,
-    sample_weight: Any = None,
+    loss_fn: LossLike,
+    features: Tensors,
+    labels: Tensors,
+    sample_weight: Tensors = None,
     *,
     chunk_size: int,
     reduce: Callable[[list[tf.Tensor]], Any] | None = None,
@@ -56,9 +58,9 @@ def per_example_gradients(
             what calls this function.
     """
     check_batch(features, labels, sample_weight)
-    refuse_own_steps(model, ("compute_loss",), by="per_example_gradients")
-    tell_what_compile_said(model, loss_fn)
-    loss_fn = as_loss_function(loss_fn)
+    reject_custom_train_step(model, ("compute_loss",), by="per_example_gradients")
+    warn_compile_args_ignored(model, loss_fn)
+    spec = WindowSpec(model, as_loss_function(loss_fn))
     variables = model.trainable_variables
     data = tf.nest.map_structure(
         lambda t: None if t is None else tf.convert_to_tensor(t), (features, labels, sample_weight)
@@ -66,9 +68,8 @@ def per_example_gradients(
 
     def of_row(row: Any) -> list[tf.Tensor]:
         one = tf.nest.map_structure(lambda t: None if t is None else t[tf.newaxis], row)
-        sums = micro_batch_gradients(
-            model, loss_fn, *one, random_position=(0,), loss_scale=None, separate=False
-        )
+        inputs = StepInputs(random_position=(0,))
+        sums = micro_batch_gradients(spec, Batch(*one), inputs, separate=False)
         gradients = [
             tf.zeros(v.shape, v.dtype) if g is None else tf.cast(tf.convert_to_tensor(g), v.dtype)
             for v, g in zip(variables, sums.gradients, strict=True)

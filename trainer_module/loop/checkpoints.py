@@ -28,7 +28,7 @@ from trainer_module.common.remote import (
 )
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.variable_names import model_paths, optimizer_paths
-from trainer_module.step.train_step import TrainStep
+from trainer_module.step.protocol import Step
 
 Result = TypeVar("Result")
 
@@ -55,7 +55,7 @@ class Checkpoints:
     def __init__(
         self,
         directory: str,
-        train_step: TrainStep,
+        train_step: Step,
         *,
         facts: Mapping[str, Any] | None = None,
         keep: int = 2,

@@ -10,15 +10,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.checks.custom_steps import warn_overrides_ignored
+from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.devices.multi_worker import is_multi_worker
+from trainer_module.losses.labels import zero_where_unweighted
+from trainer_module.losses.nested import Path, leaves, only, part_at, path_name
+from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function, loss_sums
 from trainer_module.model.metrics import check_labels, values_by_name
 from trainer_module.model.undefined import defined_result
-from trainer_module.step.graph_errors import told_plainly
 from trainer_module.step.split import per_replica
-from trainer_module.window.labels import zero_where_unweighted
-from trainer_module.window.loss import WeightedLoss, as_loss_function, loss_sums
-from trainer_module.window.nested import Path, leaves, only, part_at, path_name
-from trainer_module.window.own_steps import tell_what_is_not_called
 
 
 class Evaluation:
@@ -62,7 +62,7 @@ class Evaluation:
         # class_weight is for training, as in Keras.
         is_ours = isinstance(loss, WeightedLoss)
         self.loss_fn = dataclasses.replace(loss, class_weight=None) if is_ours else loss
-        tell_what_is_not_called(model, ("test_step", "compute_loss"), by="Evaluation")
+        warn_overrides_ignored(model, ("test_step", "compute_loss"), by="Evaluation")
         self.batches = batches
         self.data_facts = data_facts
         self._metric_of = _by_result(metrics)
@@ -79,7 +79,7 @@ class Evaluation:
                 be computed from, a metric that no graph can compute, or a class or an id that the
                 model does not have.
         """
-        with told_plainly():
+        with translate_tf_errors():
             if is_multi_worker(self.strategy) and self._total is None:
                 self._make_variables()
             *sums, results = self._results_of(iter(self.batches))

@@ -17,17 +17,17 @@ from trainer_module.data.in_memory import as_arrays
 from trainer_module.loop.callbacks import Callback
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.variable_names import layer_names
-from trainer_module.step.train_step import TrainStep
+from trainer_module.step.protocol import Step
 
 # Numbers of a learning-rate schedule that a program computes from its length.
 _FOLLOW_LENGTH = ("decay_steps", "total_steps", "first_decay_steps")
 # Facts that checkpoints of earlier versions do not have, or that could not be read: a checkpoint
 # without them is continued.
-_LATER = ("steps_per_epoch", "data_holds", "evaluate_holds")
+_LATER = ("added_losses", "steps_per_epoch", "data_holds", "evaluate_holds")
 
 
 def loop_facts(
-    train_step: TrainStep,
+    train_step: Step,
     data: Any,
     data_options: Mapping[str, Any],
     evaluate: Any,
@@ -42,14 +42,11 @@ def loop_facts(
         evaluate: None, or what is called after each epoch.
         callbacks: Those that stop training or change a weight say so by `Callback.facts`.
     """
-    average = train_step._average
     return {
         "model": model_facts(train_step.model),
         "optimizer": to_fingerprint(train_step.optimizer),
         "loss": to_fingerprint(train_step.loss_fn),
-        "clip_norm": train_step.clip_norm,
-        "ema_momentum": None if average is None else average.momentum,
-        "non_finite": train_step.non_finite,
+        **train_step.options.fingerprint(),
         "data": _data(data),
         **{name: value for name, value in data_options.items() if value is not None},
         "evaluate": _evaluation(evaluate),
@@ -61,7 +58,7 @@ def loop_facts(
 
 
 def read_captured_facts(
-    train_step: TrainStep, data: Any, evaluate: Any, first_pass: Callable[[], tf.data.Dataset]
+    train_step: Step, data: Any, evaluate: Any, first_pass: Callable[[], tf.data.Dataset]
 ) -> dict[str, Any]:
     """Returns what the functions of the data captured, and warns of what cannot be read of it.
 

@@ -13,6 +13,7 @@ from absl import logging
 
 from trainer_module.common.differences import summarize_differences
 from trainer_module.common.positive_int import check_positive_int
+from trainer_module.common.several_optimizers import learning_rate_of
 from trainer_module.data.epoch_data import EpochData, as_batches
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.loop.callbacks import (
@@ -28,9 +29,8 @@ from trainer_module.loop.evaluation import Evaluate, Evaluation
 from trainer_module.loop.loop_facts import check_facts, loop_facts, read_captured_facts
 from trainer_module.loop.preemption import Preempted, Preemption
 from trainer_module.parameter_server.parameter_server_step import ServerLost
+from trainer_module.step.protocol import Step
 from trainer_module.step.reports import LoopReport
-from trainer_module.step.train_step import TrainStep
-from trainer_module.window.several_optimizers import learning_rate_of
 
 _SECONDS_PER_LOOP = 0.5
 _MOST_STEPS_PER_LOOP = 10_000
@@ -56,7 +56,7 @@ class TrainingLoop:
 
     def __init__(
         self,
-        train_step: TrainStep,
+        train_step: Step,
         batches: Any,
         *,
         epochs: int | None = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import inspect
 import math
 import os
 import sys
@@ -33,7 +32,7 @@ from trainer_module.memory.micro_batch_search import Choice, DoesNotFit, MemoryN
 from trainer_module.memory.probe import ProbeRequest, StepOption
 from trainer_module.memory.probe_process import measure_in_child
 from trainer_module.memory.request_hash import request_hash
-from trainer_module.step.train_step import TrainStep
+from trainer_module.options.step_options import StepOptions
 
 BuiltStep: TypeAlias = tuple[keras.Model, keras.optimizers.Optimizer, LossLike]
 BuildStep: TypeAlias = Callable[..., BuiltStep]
@@ -225,9 +224,9 @@ def _check(
         parse_memory_budget(memory_budget)
     except ValueError as error:
         raise ValueError(f"memory_budget={memory_budget!r}: {error}.") from None
-    known = inspect.getfullargspec(TrainStep.__init__).kwonlyargs
+    known = StepOptions.model_fields.keys() - {"micro_batch_size"}
     for option in step_options:
-        if option not in known or option in ("micro_batch_size", "strategy"):
+        if option not in known:
             raise ValueError(f"{option!r} is not an argument here; {nearest(option, known)}")
 
 

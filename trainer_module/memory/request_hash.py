@@ -17,9 +17,9 @@ import tensorflow as tf
 from trainer_module.common.code_fingerprint import code_digests
 from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.tensors import LossLike
+from trainer_module.losses.weighted_loss import WeightedLoss
 from trainer_module.memory.probe import ProbeRequest
 from trainer_module.stages.recompute import is_recomputed
-from trainer_module.window.loss import WeightedLoss
 
 # TensorFlow and XLA read them, and they may change the memory that an operation takes.
 _ENVIRONMENT = (

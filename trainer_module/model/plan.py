@@ -23,12 +23,13 @@ from trainer_module.common.improvement import better_mode
 from trainer_module.common.names import import_dotted
 from trainer_module.config import DEFAULT_METRICS, TrainerConfig
 from trainer_module.devices.strategies import check_strategy
+from trainer_module.losses.weighted_loss import LossFunction, WeightedLoss, as_loss_function
 from trainer_module.model.default_model import default_model
 from trainer_module.model.metrics import create_metric, result_name
 from trainer_module.model.model_context import LabelKind, ModelContext
 from trainer_module.model.optimizers import create_optimizer
+from trainer_module.options.step_options import UpdateOptions
 from trainer_module.stages.recompute import recompute_layers
-from trainer_module.window.loss import LossFunction, WeightedLoss, as_loss_function
 
 _DEFAULT_LOSS = {
     "binary": "binary_crossentropy",
@@ -102,8 +103,7 @@ class Plan:
     @property
     def step_options(self) -> dict[str, Any]:
         """The arguments of TrainStep that are settings of the same name."""
-        names = ("clip_norm", "ema_momentum", "non_finite", "max_consecutive_skips", "jit_compile")
-        return {name: getattr(self.config, name) for name in names}
+        return {name: getattr(self.config, name) for name in UpdateOptions.model_fields}
 
     def _model(self, context: ModelContext) -> keras.Model:
         """Returns what `model_fn` builds, or the default model."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -10,14 +11,20 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 from absl import logging
+from typing_extensions import Unpack
 
+from trainer_module.checks.batch import check_batch
+from trainer_module.checks.model import computes_in_float16
+from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.devices.cluster import cluster_of_environment
+from trainer_module.options.step_options import StepKeywords
 from trainer_module.parameter_server.server_variables import Partitioner, ServerVariables
+from trainer_module.step.counters import StepCounters
 from trainer_module.step.reports import LoopReport, StepReport, non_finite_error
-from trainer_module.step.train_step import TrainStep
-from trainer_module.window.accumulation import accumulate_gradients
-from trainer_module.window.batch_checks import check_batch
-from trainer_module.window.update import window_update
+from trainer_module.step.setup import StepSetup
+from trainer_module.step.split import unpack_batch
+from trainer_module.window.describe import Description
+from trainer_module.window.spec import Batch, StepInputs
 
 _UNDER_WAY_PER_WORKER = 3
 
@@ -26,8 +33,8 @@ class ServerLost(RuntimeError):
     """A parameter server has gone, and with it the variables that it had."""
 
 
-class ParameterServerStep(TrainStep):
-    """A `TrainStep` whose windows are taken by workers, each of them by one, while others go on.
+class ParameterServerStep:
+    """A `Step` whose windows are taken by workers, each by one worker, while others go on.
 
         for window k (in no order):  v = the servers' variables, read once
                                      g = the exact gradient of the whole window at v
@@ -52,12 +59,11 @@ class ParameterServerStep(TrainStep):
         self,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        loss_fn: Any,
+        loss_fn: LossLike,
         *,
-        micro_batch_size: int,
         cluster: tf.distribute.ParameterServerStrategy,
         partitioner: Partitioner | None = None,
-        **options: Any,
+        **options: Unpack[StepKeywords],
     ) -> None:
         """Checks the options and creates the variables on the servers.
 
@@ -65,27 +71,35 @@ class ParameterServerStep(TrainStep):
             model: A built Keras model, made outside of the strategy's scope: the chief's.
             optimizer: Made there too.
             loss_fn: See `TrainStep`.
-            micro_batch_size: Rows of one micro-batch on a worker.
             cluster: The strategy of chief, workers and servers.
             partitioner: Which variables are cut by rows and spread over the servers, of
                 tf.distribute.experimental.partitioners; None: those above 256 KiB, one part for
                 each server at most.
-            **options: See `TrainStep`.
+            **options: The fields of `StepOptions`, but ema_momentum.
 
         Raises:
             ValueError: See `TrainStep`; or an option that has no meaning without an order of steps.
         """
-        if options.get("ema_momentum") is not None:
+        momentum = options.get("ema_momentum")
+        if momentum is not None:
             raise ValueError(
-                f"ema_momentum={options['ema_momentum']} with parameter servers: workers update at "
+                f"ema_momentum={momentum} with parameter servers: workers update at "
                 "the same time, and an average of the variables has no steps; leave it out."
             )
-        super().__init__(model, optimizer, loss_fn, micro_batch_size=micro_batch_size, **options)
-        if self.loss_scale is not None:
+        if computes_in_float16(model):
             raise ValueError(
                 "mixed_float16 with parameter servers: a loss scale is one decision per step, and "
                 "steps have no order here; use mixed_bfloat16 or float32."
             )
+        # All that the chief itself computes: evaluation, and the checks of a step.
+        self.strategy = tf.distribute.get_strategy()
+        self._setup = StepSetup(model, optimizer, loss_fn, options, self.strategy)
+        self.model = model
+        self.optimizer = optimizer
+        self.loss_fn = self._setup.spec.loss_fn
+        self.options = self._setup.options
+        self._counters = StepCounters()
+        self.step = self._counters.step
         tasks = cluster_of_environment()
         assert tasks is not None, "the strategy was made from TF_CONFIG"
         self._workers = len(tasks.addresses["worker"])
@@ -102,17 +116,6 @@ class ParameterServerStep(TrainStep):
             ),
         )
         self._functions: dict[Any, Any] = {}
-
-    def __call__(self, batch: Sequence[Any]) -> StepReport:
-        """Refuses: a single step has one worker, and all others wait.
-
-        Raises:
-            ValueError: Always.
-        """
-        raise ValueError(
-            "a ParameterServerStep takes many steps at once: call run(iterator, num_steps), as "
-            "TrainingLoop does."
-        )
 
     def run(
         self,
@@ -133,7 +136,7 @@ class ParameterServerStep(TrainStep):
                 way are done, so that the variables are those of later steps.
             ServerLost: A parameter server has gone.
         """
-        self._check_variables()
+        self._setup.check_variables()
         try:
             self._variables_there.push()
             done, exhausted = self._take(iterator, num_steps)
@@ -141,6 +144,27 @@ class ParameterServerStep(TrainStep):
         except tf.errors.OpError as error:
             raise self._told(error) from error
         return self._count_all(done, exhausted, loss_sums)
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """Windows that updated nothing, by reason."""
+        return self._counters.skipped
+
+    def state(self) -> list[tf.Variable]:
+        """Return the variables of a checkpoint beside those of model and optimizer."""
+        return self._counters.state()
+
+    @property
+    def averages(self) -> Sequence[tf.Variable]:
+        """Empty: updates have no order here, and an average of them no steps."""
+        return ()
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Leave the model as it is."""
+        return contextlib.nullcontext()
+
+    def use_averages(self) -> None:
+        """Leave the model as it is."""
 
     def _take(self, iterator: Any, num_steps: int) -> tuple[list[_Done | None], bool]:
         """Schedules windows, few more than there are workers at a time, and waits for all."""
@@ -162,23 +186,20 @@ class ParameterServerStep(TrainStep):
         self._coordinator.join()
         return done + [_fetched(value) for value in under_way], exhausted
 
-    def _schedule(self, batch: Any, step: int, update: int) -> Any:
-        features, labels, *rest = batch
-        batch = (features, labels, rest[0] if rest else None)
+    def _schedule(self, batch: Tensors, step: int, update: int) -> Any:
+        batch = unpack_batch(batch)
         check_batch(*batch)
         tensors = [tf.convert_to_tensor(t) for t in tf.nest.flatten(batch) if t is not None]
         shapes = tuple((t.dtype, tuple(t.shape[1:])) for t in tensors)
         places = tf.nest.map_structure(lambda tensor: tensor is not None, batch)
         key = (str(places), shapes)
         if key not in self._functions:
-            self._describe(batch)
-            self._functions[key] = self._function(places, tensors)
+            description = self._setup.describe(batch)
+            self._functions[key] = self._function(places, tensors, description)
         numbers = (tf.constant(step, tf.int64), tf.constant(update, tf.int64))
         return self._coordinator.schedule(self._functions[key], args=(*numbers, *tensors))
 
-    def _function(self, places: Any, tensors: list[tf.Tensor]) -> Any:
-        description = self._description
-
+    def _function(self, places: Any, tensors: list[tf.Tensor], description: Description) -> Any:
         def window(step: tf.Tensor, update: tf.Tensor, *tensors: tf.Tensor) -> _Done:
             rest = iter(tensors)
             batch = tf.nest.map_structure(lambda place: next(rest) if place else None, places)
@@ -189,41 +210,25 @@ class ParameterServerStep(TrainStep):
         return tf.function(window, specs, autograph=False)
 
     def _window_on_worker(
-        self, step: tf.Tensor, update_number: tf.Tensor, batch: Any, description: Any
+        self, step: tf.Tensor, update_number: tf.Tensor, batch: Batch, description: Description
     ) -> _Done:
-        values = self._variables_there.values()
-
-        def update_of() -> Any:
-            local = accumulate_gradients(
-                self.model,
-                self.loss_fn,
-                *batch,
-                micro_batch_size=self.micro_batch_size,
-                jit_compile=self.jit_compile,
-                added_losses=self.added_losses,
-                random_position=(step, 0),
-                description=description,
-                values=values,
-            )
-            return window_update(local, self.model, clip_norm=self.clip_norm, values=values)
-
-        update = self._cluster.run(update_of)
-        applied = tf.logical_and(update.is_finite, tf.logical_not(update.is_empty))
+        inputs = StepInputs(random_position=(step, 0), values=self._variables_there.values())
+        update = self._cluster.run(lambda: self._setup.update(batch, inputs, step, description))
+        applied = update.is_applied
 
         def apply() -> tf.Tensor:
             self._cluster.run(self._variables_there.apply, args=(update.gradients, update_number))
             return tf.constant(0)
 
         tf.cond(applied, apply, lambda: tf.constant(0))
-        not_finite = tf.logical_not(tf.logical_or(update.is_finite, update.is_empty))
         return _Done(
             loss=update.loss,
             gradient_norm=update.gradient_norm,
             weight_sum=update.weight_sum,
-            rows=update.rows,
+            rows=update.total.rows,
             applied=applied,
             empty=update.is_empty,
-            failed=tf.logical_and(not_finite, self.non_finite == "raise"),
+            failed=tf.logical_and(update.is_rejected, self.options.non_finite == "raise"),
             finite=update.finite,
         )
 
@@ -243,12 +248,12 @@ class ParameterServerStep(TrainStep):
         steps = len(done) - len(failed)
         not_finite = len(known) - len(applied) - empty - len(failed)
         self.step.assign_add(steps)
-        self.skipped_empty.assign_add(empty)
-        self.skipped_non_finite.assign_add(not_finite)
+        self._counters.empty.assign_add(empty)
+        self._counters.non_finite.assign_add(not_finite)
         self.optimizer.iterations.value.assign_add(steps - empty - not_finite)
         if failed:
             report = failed[0].as_report()
-            raise non_finite_error(report, self._variables, int(self.step.numpy()))
+            raise non_finite_error(report, self._setup.variables, int(self.step.numpy()))
         weights = sum(float(one.weight_sum) for one in applied)
         loss = sum(float(one.loss) * float(one.weight_sum) for one in applied)
         return LoopReport(
@@ -276,10 +281,10 @@ class ParameterServerStep(TrainStep):
 class _Done(NamedTuple):
     """What a window tells of itself, as scalars, and a bool for the loss and each gradient."""
 
-    loss: Any
+    loss: LossLike
     gradient_norm: Any
     weight_sum: Any
-    rows: Any
+    rows: Tensors
     applied: Any
     empty: Any
     failed: Any

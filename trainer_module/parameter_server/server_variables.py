@@ -13,7 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer_module.window.several_optimizers import is_several
+from trainer_module.common.several_optimizers import is_several
+from trainer_module.common.tensors import Gradient, Variable
 
 # Whose update of an element knows no other element of the variable: it may be cut anywhere.
 _BY_ELEMENT = frozenset(
@@ -60,7 +61,7 @@ class ServerVariables:
         trained = {id(variable) for variable in model.trainable_variables}
         by_element = type(optimizer).__name__ in _BY_ELEMENT
 
-        def parts(variable: Any) -> int:
+        def parts(variable: Variable) -> int:
             cut = by_element and id(variable) in trained and variable.constraint is None
             if not cut or not variable.shape:
                 return 1
@@ -91,7 +92,7 @@ class ServerVariables:
         """Returns each of the model's variables with its value, read now, once; in a graph."""
         return [(pair.here, _joined(pair.there)) for pair in self._model]
 
-    def apply(self, gradients: Sequence[Any], iterations: tf.Tensor) -> None:
+    def apply(self, gradients: Sequence[Gradient], iterations: tf.Tensor) -> None:
         """Updates the servers' variables, inside `strategy.run`.
 
         Args:
@@ -153,7 +154,7 @@ def _check(optimizer: keras.optimizers.Optimizer) -> None:
         )
 
 
-def _parts_of(variable: Any, parts: int) -> list[Any]:
+def _parts_of(variable: Variable, parts: int) -> list[Any]:
     values = np.array_split(variable.numpy(), parts) if parts > 1 else [variable.numpy()]
     found = []
     for value in values:
@@ -185,7 +186,7 @@ def _write(pair: _Pair) -> None:
 Slot = tuple[int, Any]
 
 
-def _build(optimizer: Any, variables: list[Any]) -> list[Slot | None]:
+def _build(optimizer: Any, variables: list[Variable]) -> list[Slot | None]:
     """Builds the optimizer; returns which variable each of its own belongs to, and as what."""
     place = {id(variable): i for i, variable in enumerate(variables)}
     found: dict[int, Slot] = {}

@@ -1,4 +1,4 @@
 """A model in stages on several devices, and activations that are computed again.
 
-May use what is below it: `devices` and `common`.
+May use `window` and what is below it.
 """

@@ -9,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
+from trainer_module.common.tensors import Gradient, Variable
 
 
 def stage_strategy(stages: int, devices: Sequence[str] | None = None) -> tf.distribute.Strategy:
@@ -59,7 +60,7 @@ def move(stage: keras.layers.Layer, devices: Sequence[str]) -> None:
                 variable._initialize(value)
 
 
-def update_beside_variables(optimizer: keras.optimizers.Optimizer) -> None:
+def colocate_updates(optimizer: keras.optimizers.Optimizer) -> None:
     """Lets an optimizer compute each variable's update where the variable is.
 
     MirroredStrategy does so by itself; without a strategy, or on one device, TensorFlow would
@@ -67,11 +68,11 @@ def update_beside_variables(optimizer: keras.optimizers.Optimizer) -> None:
     """
     update_step, apply_weight_decay = optimizer.update_step, optimizer._apply_weight_decay
 
-    def update_beside(gradient: Any, variable: Any, learning_rate: Any) -> Any:
+    def update_beside(gradient: Gradient, variable: Variable, learning_rate: Any) -> Any:
         with tf.device(variable.device):
             return update_step(gradient, variable, learning_rate)
 
-    def decay_beside(variables: Sequence[Any]) -> None:
+    def decay_beside(variables: Sequence[Variable]) -> None:
         for variable in variables:
             with tf.device(getattr(variable, "value", variable).device):
                 apply_weight_decay([variable])

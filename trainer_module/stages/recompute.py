@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.stages.own_gradient import own_gradient, takes_own_gradient
+from trainer_module.stages.custom_gradient import custom_gradient, uses_custom_gradient
 
 
 def recompute(layer: keras.layers.Layer) -> keras.layers.Layer:
@@ -28,11 +28,16 @@ def recompute(layer: keras.layers.Layer) -> keras.layers.Layer:
     call = layer.call
 
     def call_again(*args: Any, **kwargs: Any) -> Any:
-        if not takes_own_gradient(layer) or _is_symbolic(args, kwargs):
+        if not uses_custom_gradient(layer) or _is_symbolic(args, kwargs):
             return call(*args, **kwargs)
-        return own_gradient(layer, call, _whole(layer), args, kwargs, again=True)
+        return custom_gradient(layer, call, _whole(layer), args, kwargs, again=True)
 
-    call_again.recomputes = True  # pyright: ignore[reportFunctionMemberAccess]
+    function: Any = call_again
+    function.recomputes = True
+    function.jit_compile_error = (
+        f"XLA decides itself what it keeps, and would keep what layer {layer.name!r} is to compute "
+        "again; leave jit_compile off, or recompute."
+    )
     layer.call = call_again
     return layer
 

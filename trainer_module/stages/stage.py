@@ -7,7 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer_module.stages.own_gradient import own_gradient, takes_own_gradient
+from trainer_module.common.tensors import Tensors
+from trainer_module.stages.custom_gradient import custom_gradient, uses_custom_gradient
 
 
 class Stage(keras.layers.Layer):
@@ -36,12 +37,12 @@ class Stage(keras.layers.Layer):
         """Where it runs on the replica whose graph is being made."""
         return self.devices[_replica()]
 
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
+    def call(self, inputs: Tensors, training: bool | None = None) -> Any:
         """Returns the stage's outputs."""
         if any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
             return self.inner(inputs, training=training)
-        if training and takes_own_gradient(self):
-            return own_gradient(
+        if training and uses_custom_gradient(self):
+            return custom_gradient(
                 self,
                 self._run,
                 self._run,
@@ -53,14 +54,14 @@ class Stage(keras.layers.Layer):
         with tf.device(self.device):
             return self.inner(inputs, training=training)
 
-    def _run(self, inputs: Any) -> Any:
+    def _run(self, inputs: Tensors) -> Any:
         return self.inner(inputs, training=True)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the inner layer's."""
         return self.inner.compute_output_spec(*args, **kwargs)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
+    def compute_mask(self, inputs: Tensors, previous_mask: Any) -> Any:
         """Returns None: the inner layer has put its masks on its outputs."""
         return None
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
+from trainer_module.common.several_optimizers import each_optimizer
 from trainer_module.stages.placement import (
     check_strategy_of_stages,
+    colocate_updates,
     move,
     stage_devices,
 )
-from trainer_module.stages.recompute import is_recomputed
 from trainer_module.stages.stage import Stage
+from trainer_module.window.placement import Placement
 
 
 class StagedModel(keras.Model):
@@ -76,6 +78,19 @@ class StagedModel(keras.Model):
         super().__init__(inputs, outputs, name=name)
 
     @property
+    def placement(self) -> StagePlacement:
+        """Where the sums and updates of the variables are computed."""
+        return StagePlacement(self)
+
+    @property
+    def jit_compile_error(self) -> str:
+        """Why XLA cannot compile the model."""
+        return (
+            f"XLA compiles for one device, and model {self.name!r} has stages on several; leave "
+            "jit_compile off."
+        )
+
+    @property
     def stages(self) -> list[Stage]:
         """The stages, in order."""
         return [layer for layer in self.layers if isinstance(layer, Stage)]
@@ -88,36 +103,36 @@ class StagedModel(keras.Model):
         return keras.Model(inputs, outputs, name=self.name)
 
 
-def stages_of(model: keras.Model) -> int:
-    """Returns how many stages a model has: 1 for one that is no `StagedModel`."""
-    return len(model.stages) if isinstance(model, StagedModel) else 1
+class StagePlacement(Placement):
+    """The placement of a `StagedModel`: sums and updates on the device of the variable's stage."""
 
+    def __init__(self, model: StagedModel) -> None:
+        """Take the model, whose stages know their devices."""
+        self._model = model
 
-def variable_devices(model: keras.Model) -> list[str | None]:
-    """Returns where each trainable variable's sums belong on this replica; None: anywhere."""
-    if not isinstance(model, StagedModel):
-        return [None] * len(model.trainable_variables)
-    device_of = {
-        id(variable): stage.device
-        for stage in model.stages
-        for variable in stage.trainable_variables
-    }
-    return [device_of[id(variable)] for variable in model.trainable_variables]
+    @property
+    def concurrent_passes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The number of stages: while the second has a micro-batch, the first has the next one."""
+        return len(self._model.stages)
 
+    def map(self, function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:
+        """Return the function of each variable's parts, on its stage's device on this replica."""
+        device_of = {
+            id(variable): stage.device
+            for stage in self._model.stages
+            for variable in stage.trainable_variables
+        }
+        found = []
+        for variable, *parts in zip(self._model.trainable_variables, *lists, strict=True):
+            with tf.device(device_of[id(variable)]):
+                found.append(function(*parts))
+        return found
 
-def refuse_xla(model: keras.Model) -> None:
-    """Raises ValueError for a model that XLA cannot compile as it is meant."""
-    if isinstance(model, StagedModel):
-        raise ValueError(
-            f"jit_compile=True: XLA compiles for one device, and model {model.name!r} has stages "
-            "on several; leave jit_compile off."
-        )
-    for layer in model._flatten_layers(include_self=False):
-        if is_recomputed(layer):
-            raise ValueError(
-                f"jit_compile=True: XLA decides itself what it keeps, and would keep what layer "
-                f"{layer.name!r} is to compute again; leave jit_compile off, or recompute."
-            )
+    def prepare_optimizer(self, optimizer: keras.optimizers.Optimizer) -> None:
+        """Colocate the optimizer's updates with the variables."""
+        if len(self._model.stages) > 1:
+            for one in each_optimizer(optimizer):
+                colocate_updates(one)
 
 
 def _inputs_of(model: Any) -> Any:

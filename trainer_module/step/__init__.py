@@ -1,4 +1,4 @@
-"""`TrainStep`: one optimizer step on a strategy, what it refuses and what it reports.
+"""`Step`, what a loop sees; `TrainStep`, one optimizer step on a strategy; and their reports.
 
 May use `window` and what is below it.
 """

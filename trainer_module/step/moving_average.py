@@ -8,7 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_module.window.micro_batch import widened
+from trainer_module.common.tensors import Variable
+from trainer_module.window.micro_batch import upcast_to_float32
 
 
 class MovingAverage:
@@ -19,7 +20,7 @@ class MovingAverage:
             0.999 would be 1.
     """
 
-    def __init__(self, variables: Sequence[Any], momentum: float) -> None:
+    def __init__(self, variables: Sequence[Variable], momentum: float) -> None:
         """Creates its variables: call it in the strategy's scope.
 
         Args:
@@ -32,15 +33,19 @@ class MovingAverage:
         for i, variable in enumerate(self._variables):
             # Each beside its variable, which may be on a stage's device.
             with tf.distribute.get_strategy().extended.colocate_vars_with(variable.value):
-                value = tf.Variable(widened(variable.value), trainable=False, name=f"ema_{i}")
+                value = tf.Variable(
+                    upcast_to_float32(variable.value), trainable=False, name=f"ema_{i}"
+                )
             self.values.append(value)
 
     def update(self, strategy: tf.distribute.Strategy) -> None:
         """Takes the variables' values of now into the average, in cross-replica context."""
 
-        def assign(average: Any, value: Any) -> None:
+        def assign(average: Variable, value: Any) -> None:
             with tf.device(average.device):
-                average.assign(self.momentum * average + (1.0 - self.momentum) * widened(value))
+                average.assign(
+                    self.momentum * average + (1.0 - self.momentum) * upcast_to_float32(value)
+                )
 
         for average, variable in zip(self.values, self._variables, strict=True):
             strategy.extended.update(average, assign, args=(variable.value,), group=False)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
+
+from trainer_module.common.tensors import Variable
 
 
 class StepReport(NamedTuple):
@@ -61,7 +63,7 @@ class NonFiniteError(ArithmeticError):
 
 def non_finite_error(
     report: StepReport,
-    variables: Sequence[Any],
+    variables: Sequence[Variable],
     step: int,
     *,
     replicas: Sequence[int] = (),
@@ -100,7 +102,7 @@ def non_finite_error(
     )
 
 
-def culprits_here(report: StepReport) -> list[int]:
+def local_nonfinite_replicas(report: StepReport) -> list[int]:
     """Returns the numbers of this process' replicas whose own sums are not finite."""
     flags = report.finite_by_replica.numpy()
     numbers = report.replicas.numpy().tolist()

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from trainer_module.common.tensors import Tensors
+from trainer_module.window.spec import Batch
+
 
 class Replicas(NamedTuple):
     """Which of all replicas are in this process: `first` to below `end` of `total`."""
@@ -27,7 +30,7 @@ class Share(NamedTuple):
         rows: Rows of the global batch, int64 scalar.
     """
 
-    batch: Any
+    batch: Tensors
     rows: tf.Tensor
 
 
@@ -46,7 +49,7 @@ def replicas_here(strategy: tf.distribute.Strategy) -> Replicas:
     return Replicas(min(found), max(found) + 1, total)
 
 
-def per_replica(batch: Any, strategy: tf.distribute.Strategy) -> Any:
+def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Any:
     """Returns the batch with each tensor replaced by one part per replica of this process.
 
     Rows stay in order; part sizes differ by at most one row, and are 0 where there are fewer rows
@@ -80,3 +83,20 @@ def per_replica(batch: Any, strategy: tf.distribute.Strategy) -> Any:
         return strategy.experimental_distribute_values_from_function(part)
 
     return tf.nest.map_structure(cut, batch)
+
+
+def unpack_batch(batch: Tensors) -> Batch:
+    """Return the parts of a batch, sample_weight None where it has none.
+
+    Raises:
+        ValueError: It is no (features, labels) or (features, labels, sample_weight).
+    """
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        raise ValueError(
+            f"a batch is (features, labels) or (features, labels, sample_weight), got "
+            f"{type(batch).__name__}"
+            + (f" of {len(batch)}" if isinstance(batch, (tuple, list)) else "")
+            + "."
+        )
+    features, labels, *rest = batch
+    return Batch(features, labels, rest[0] if rest else None)

@@ -8,6 +8,8 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.tensors import Tensors
+
 # A trace takes seconds and keeps its graph: sequences padded to a few lengths get one each, which
 # is a little faster, and those of any length share one.
 MOST_SHAPES = 8
@@ -25,7 +27,7 @@ class StepFunctions:
         self._functions: dict[Any, Any] = {}
         self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
 
-    def __call__(self, batch: Any) -> Any:
+    def __call__(self, batch: Tensors) -> Any:
         """Runs the function of this batch's shapes."""
         tensors = [tf.convert_to_tensor(t) for t in tf.nest.flatten(batch) if t is not None]
         # None is a leaf of tf.nest: the structure also says where there is no weight.

@@ -4,52 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
-import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import tensorflow as tf
+from typing_extensions import Unpack
 
-from trainer_module.common.positive_int import check_positive_int
+from trainer_module.checks.batch import check_batch
+from trainer_module.checks.model import computes_in_float16
+from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.common.tensors import Gradient, LossLike, Tensors
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
-from trainer_module.stages.placement import update_beside_variables
-from trainer_module.stages.staged_model import stages_of
-from trainer_module.step.graph_errors import told_plainly
+from trainer_module.options.step_options import StepKeywords
+from trainer_module.step.counters import StepCounters
 from trainer_module.step.loss_scale import LossScale
 from trainer_module.step.moving_average import MovingAverage
-from trainer_module.step.refusals import check_model, check_optimizer, check_options
 from trainer_module.step.reports import (
     LoopReport,
     NonFiniteError,
     StepReport,
-    culprits_here,
+    local_nonfinite_replicas,
     non_finite_error,
 )
-from trainer_module.step.split import Share, per_replica
+from trainer_module.step.setup import StepSetup
+from trainer_module.step.split import Share, per_replica, unpack_batch
 from trainer_module.step.step_functions import StepFunctions
-from trainer_module.window.accumulation import accumulate_gradients
-from trainer_module.window.batch_checks import check_batch
-from trainer_module.window.describe import Description, describe, describe_shapes
-from trainer_module.window.gradient_sum import AddedLosses, default_added_losses, sum_dtype
-from trainer_module.window.logits import tell_of_logits
-from trainer_module.window.loss import WeightedLoss, as_loss_function
-from trainer_module.window.micro_batch import computes_in_float16
-from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
+from trainer_module.window.describe import Description
+from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.reduction import apply_gradients
-from trainer_module.window.several_optimizers import each_optimizer
-from trainer_module.window.update import Update, window_update
-
-NonFinite = Literal["raise", "skip"]
-MAX_CONSECUTIVE_SKIPS = 100
+from trainer_module.window.spec import Batch, StepInputs
+from trainer_module.window.update import Update
 
 
 class TrainStep:
     """Steps over global batches, each cut into replicas and micro-batches, each exact.
 
-        reduce over replicas -> unscale -> divide and add ∇R -> finite check
+        reduce over replicas -> unscale -> divide -> add ∇R -> transforms -> finite check
             -> clip by global norm -> optimizer.apply -> EMA -> step counter
 
     Example:
@@ -66,19 +58,12 @@ class TrainStep:
         self,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
-        loss_fn: Any,
+        loss_fn: LossLike,
         *,
-        micro_batch_size: int,
         strategy: tf.distribute.Strategy | None = None,
-        clip_norm: float | None = None,
-        ema_momentum: float | None = None,
-        non_finite: NonFinite = "raise",
-        max_consecutive_skips: int = MAX_CONSECUTIVE_SKIPS,
-        added_losses: AddedLosses | None = None,
-        jit_compile: bool = False,
-        expected_rows: int | None = None,
+        **options: Unpack[StepKeywords],
     ) -> None:
-        """Checks every option and creates the step's own variables.
+        """Check every option and create the step's variables.
 
         Args:
             model: A built Keras model, created in the strategy's scope.
@@ -86,18 +71,10 @@ class TrainStep:
                 class takes over.
             loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`, or what
                 `weighted_loss` takes.
-            micro_batch_size: Rows of one micro-batch on one replica.
             strategy: A tf.distribute strategy; None is the current one.
-            clip_norm: Largest global norm of g, that of all replicas and micro-batches together.
-            ema_momentum: Keeps ema = m * ema + (1 - m) * variable after each update (see
-                `averaged`).
-            non_finite: "raise" stops at a window that is not finite, "skip" counts it.
-            max_consecutive_skips: With "skip", how many windows in a row; the next one stops.
-            added_losses: See `accumulate_gradients`.
-            jit_compile: Compile micro-batches by XLA.
-            expected_rows: Rows of most global batches, where the dataset's shapes do not say it (as
-                without drop_remainder): small steps take less time. Batches of any other number of
-                rows are right too.
+            **options: The fields of `StepOptions`: micro_batch_size, clip_norm, ema_momentum,
+                non_finite, max_consecutive_skips, added_losses, transforms, jit_compile,
+                expected_rows.
 
         Raises:
             ValueError: An option out of its range, a model with a `train_step` or `compute_loss` of
@@ -105,47 +82,19 @@ class TrainStep:
                 would act per replica or per micro-batch, or BatchNormalization in training mode.
         """
         self.strategy = strategy or tf.distribute.get_strategy()
+        self._setup = StepSetup(model, optimizer, loss_fn, options, self.strategy)
         self.model = model
         self.optimizer = optimizer
-        check_options(
-            micro_batch_size, clip_norm, ema_momentum, non_finite, added_losses, expected_rows
-        )
-        check_model(model, self.strategy)
-        check_optimizer(optimizer, self.strategy)
-        refuse_own_steps(model, ("compute_loss", "train_step"), by="TrainStep")
-        tell_what_compile_said(model, loss_fn)
-        self.loss_fn = as_loss_function(loss_fn)
-        tell_of_logits(model, self.loss_fn)
-        self.micro_batch_size = int(micro_batch_size)
-        self.clip_norm = clip_norm
-        self.non_finite = non_finite
-        self.max_consecutive_skips = check_positive_int(
-            "max_consecutive_skips", max_consecutive_skips
-        )
-        self.added_losses: AddedLosses = added_losses or default_added_losses(model)
-        self.jit_compile = jit_compile
-        self._expected_rows = expected_rows and math.ceil(
-            expected_rows / self.strategy.num_replicas_in_sync
-        )
-        self._variables = list(model.trainable_variables)
-        self._description: Description | None = None
-        self._described_shapes = ""
+        self.loss_fn = self._setup.spec.loss_fn
+        self.options = self._setup.options
+        self._variables = self._setup.variables
+        momentum = self.options.ema_momentum
         with self.strategy.scope():
-            if not optimizer.built:
-                optimizer.build(self._variables)
-                check_optimizer(optimizer, self.strategy)  # a MultiOptimizer has all of its own now
-            if stages_of(model) > 1 and self.strategy.num_replicas_in_sync == 1:
-                for one in each_optimizer(optimizer):
-                    update_beside_variables(one)
-            self.step = _counter("step")
-            self.skipped_empty = _counter("skipped_empty")
-            self.skipped_non_finite = _counter("skipped_non_finite")
-            self.skipped_loss_scale = _counter("skipped_loss_scale")
-            self._consecutive_skips = _counter("consecutive_skips")
+            self._counters = StepCounters()
+            self.step = self._counters.step
+            self.consecutive_skips = self._counters.consecutive
             self.loss_scale = LossScale() if computes_in_float16(model) else None
-            self._average = (
-                None if ema_momentum is None else MovingAverage(self._variables, ema_momentum)
-            )
+            self._average = None if momentum is None else MovingAverage(self._variables, momentum)
         self._step_functions = StepFunctions(self._window)
         self._distributed_function = tf.function(
             self._window, autograph=False, reduce_retracing=True
@@ -164,9 +113,9 @@ class TrainStep:
             NonFiniteError: The window is not finite and `non_finite` is "raise".
             ValueError: A class or an id that the model does not have (seen on CPU devices).
         """
-        self._check_variables()
-        with told_plainly():
-            report = self._traced(_three(batch))
+        self._setup.check_variables()
+        with translate_tf_errors():
+            report = self._traced(unpack_batch(batch))
         if bool(report.failed):
             raise self._non_finite_error(report)
         return report
@@ -190,8 +139,8 @@ class TrainStep:
             NonFiniteError: As `__call__`.
             ValueError: As `__call__`.
         """
-        self._check_variables()
-        with told_plainly():
+        self._setup.check_variables()
+        with translate_tf_errors():
             last, count, exhausted, loss, weights, rows, sums = self._loop_function(
                 iterator, tf.constant(num_steps, tf.int64), tf.constant(loss_sums, tf.float64)
             )
@@ -209,16 +158,12 @@ class TrainStep:
     @property
     def skipped(self) -> dict[str, int]:
         """Windows that updated nothing, by reason."""
-        return {
-            "empty": int(self.skipped_empty.numpy()),
-            "non_finite": int(self.skipped_non_finite.numpy()),
-            "loss_scale": int(self.skipped_loss_scale.numpy()),
-        }
+        return self._counters.skipped
 
     def state(self) -> list[tf.Variable]:
         """Returns the step's own variables, in a fixed order: counters, EMA, loss scale."""
         scale = self.loss_scale
-        own = [self.step, self.skipped_empty, self.skipped_non_finite, self.skipped_loss_scale]
+        own = self._counters.state()
         return own + self.averages + ([scale.scale, scale.finite_windows] if scale else [])
 
     @property
@@ -236,24 +181,17 @@ class TrainStep:
             self._average.use()
 
     def _non_finite_error(self, report: StepReport) -> NonFiniteError:
-        skipped = int(self._consecutive_skips.numpy())
+        skipped = int(self._counters.consecutive.numpy())
         step = int(self.step.numpy())
         # All workers are here: what is not finite is so in the sums of all.
-        found = worker_group(self.strategy).gather("a window not finite", culprits_here(report))
+        found = worker_group(self.strategy).gather(
+            "a window not finite", local_nonfinite_replicas(report)
+        )
         several = self.strategy.num_replicas_in_sync > 1
         replicas = sorted(itertools.chain.from_iterable(found)) if several else []
         return non_finite_error(report, self._variables, step, replicas=replicas, skipped=skipped)
 
-    def _check_variables(self) -> None:
-        now = self.model.trainable_variables
-        if len(now) != len(self._variables) or any(map(operator.is_not, now, self._variables)):
-            raise ValueError(
-                f"the model has {len(now)} trainable variables, and had others "
-                f"({len(self._variables)}) when TrainStep was made: a layer was frozen, unfrozen "
-                "or added since. Make a new TrainStep (and optimizer) for them."
-            )
-
-    def _traced(self, batch: tuple[Any, Any, Any]) -> StepReport:
+    def _traced(self, batch: Batch) -> StepReport:
         """Runs one window; another number of rows does not trace again."""
         flat = [tensor for tensor in tf.nest.flatten(batch) if tensor is not None]
         if any(isinstance(tensor, tf.distribute.DistributedValues) for tensor in flat):
@@ -287,13 +225,13 @@ class TrainStep:
         def body(
             element: Any,
             count: Any,
-            loss: Any,
+            loss: LossLike,
             weights: Any,
-            rows: Any,
+            rows: Tensors,
             sums: Any,
             last: StepReport,
         ) -> tuple[Any, ...]:
-            report = self._window(_windows_batch(element.get_value()))
+            report = self._window(_unpack_share(element.get_value()))
             took = tf.logical_not(report.failed)
             good = tf.logical_and(took, report.applied)
             weight = tf.where(good, tf.cast(report.weight_sum, dtype), zero)
@@ -322,14 +260,17 @@ class TrainStep:
         exhausted = tf.logical_and(count < num_steps, tf.logical_not(last.failed))
         return last, count, exhausted, loss, weights, rows, sums
 
-    def _window(self, batch: Any) -> StepReport:
+    def _window(self, batch: Tensors) -> StepReport:
         """One window, in cross-replica context; every update of a variable is below this line."""
         parts = per_replica(batch, self.strategy)
-        self._describe(parts)
+        description = self._setup.describe(Batch(*_first_replica(self.strategy, parts)))
         with self.strategy.scope():
             step = self.step.read_value()
             scale = None if self.loss_scale is None else self.loss_scale.scale.read_value()
-            updates, numbers = self.strategy.run(self._update, args=(parts, step, scale))
+            updates, numbers = self.strategy.run(
+                lambda parts, step, scale: self._update(parts, step, scale, description),
+                args=(parts, step, scale),
+            )
             update = _first_replica(self.strategy, updates)
             report = self._report(update, scale)._replace(
                 finite_by_replica=tf.stack(self._results(updates.finite_here)),
@@ -346,34 +287,23 @@ class TrainStep:
     def _results(self, values: Any) -> Sequence[tf.Tensor]:
         return self.strategy.experimental_local_results(values)
 
-    def _update(self, parts: Any, step: tf.Tensor, scale: Any) -> tuple[Update, tf.Tensor]:
+    def _update(
+        self, parts: Tensors, step: tf.Tensor, scale: tf.Tensor | None, description: Description
+    ) -> tuple[Update, tf.Tensor]:
         """Everything from rows to the clipped g, and the replica's number, in replica context."""
         context = tf.distribute.get_replica_context()
         assert context is not None
-        features, labels, sample_weight = parts
-        local = accumulate_gradients(
-            self.model,
-            self.loss_fn,
-            features,
-            labels,
-            sample_weight,
-            micro_batch_size=self.micro_batch_size,
-            jit_compile=self.jit_compile,
-            added_losses=self.added_losses,
-            random_position=(step, context.replica_id_in_sync_group),
-            loss_scale=scale,
-            description=self._description,
-            expected_rows=self._expected_rows,
-        )
-        update = window_update(local, self.model, loss_scale=scale, clip_norm=self.clip_norm)
-        return update, tf.convert_to_tensor(context.replica_id_in_sync_group, tf.int32)
+        replica = context.replica_id_in_sync_group
+        inputs = StepInputs(random_position=(step, replica), loss_scale=scale)
+        update = self._setup.update(Batch(*parts), inputs, step, description)
+        return update, tf.convert_to_tensor(replica, tf.int32)
 
     def _report(self, update: Update, scale: Any) -> StepReport:
         """Whether the update is applied, or fails the run."""
-        failed = tf.logical_not(tf.logical_or(update.is_finite, update.is_empty))
-        if self.non_finite == "skip":
-            skips = self._consecutive_skips.read_value()
-            failed = tf.logical_and(failed, skips >= self.max_consecutive_skips)
+        failed = update.is_rejected
+        if self.options.non_finite == "skip":
+            skips = self._counters.consecutive.read_value()
+            failed = tf.logical_and(failed, skips >= self.options.max_consecutive_skips)
         if scale is not None:
             # float16 overflows by design until the scale fits; at 1 there is nothing to lower.
             failed = tf.logical_and(failed, scale <= 1.0)
@@ -381,15 +311,15 @@ class TrainStep:
             loss=update.loss,
             gradient_norm=update.gradient_norm,
             weight_sum=update.weight_sum,
-            rows=update.rows,
-            applied=tf.logical_and(update.is_finite, tf.logical_not(update.is_empty)),
+            rows=update.total.rows,
+            applied=update.is_applied,
             failed=failed,
             finite=update.finite,
             finite_by_replica=update.finite_here[tf.newaxis],
             replicas=tf.zeros([1], tf.int32),
         )
 
-    def _apply(self, gradients: list[Any]) -> tf.Tensor:
+    def _apply(self, gradients: list[Gradient]) -> tf.Tensor:
         self.strategy.run(
             lambda g: apply_gradients(self.optimizer, g, self._variables), args=(gradients,)
         )
@@ -398,72 +328,30 @@ class TrainStep:
         return tf.constant(0)
 
     def _count(self, report: StepReport, update: Update) -> None:
-        not_finite = tf.logical_not(tf.logical_or(update.is_finite, update.is_empty))
+        counters, not_finite = self._counters, update.is_rejected
         skipped = tf.logical_and(not_finite, tf.logical_not(report.failed))
         by_scale = tf.constant(False)
         if self.loss_scale is not None:
             by_scale = tf.logical_and(skipped, self.loss_scale.scale > 1.0)
         for counter, happened in (
-            (self.skipped_empty, update.is_empty),
-            (self.skipped_loss_scale, by_scale),
-            (self.skipped_non_finite, tf.logical_and(skipped, tf.logical_not(by_scale))),
-            (self.step, tf.logical_not(report.failed)),
+            (counters.empty, update.is_empty),
+            (counters.loss_scale, by_scale),
+            (counters.non_finite, tf.logical_and(skipped, tf.logical_not(by_scale))),
+            (counters.step, tf.logical_not(report.failed)),
         ):
             counter.assign_add(tf.cast(happened, tf.int64))
-        if self.non_finite == "skip":
+        if self.options.non_finite == "skip":
             counted = tf.logical_and(not_finite, tf.logical_not(by_scale))
-            so_far = self._consecutive_skips.read_value()
+            so_far = counters.consecutive.read_value()
             more = so_far + tf.cast(tf.logical_not(report.failed), tf.int64)
             reset = tf.where(update.is_empty, so_far, 0)
-            self._consecutive_skips.assign(tf.where(counted, more, reset))
-
-    def _describe(self, parts: Any) -> None:
-        local = _first_replica(self.strategy, parts)
-        # Several outputs are counted together or each by itself as their shapes are.
-        several = isinstance(self.loss_fn, WeightedLoss) and len(self.loss_fn.terms) > 1
-        shapes = str([t.shape[1:] for t in tf.nest.flatten(local) if t is not None])
-        if self._description is None or (several and shapes != self._described_shapes):
-            self._description = describe(
-                self.model, self.loss_fn, *local, added_losses=self.added_losses
-            )
-        elif shapes != self._described_shapes:
-            # Longer rows take more: the size of a pass is that of the shapes that are traced.
-            self._description = describe_shapes(
-                self._description,
-                self.model,
-                self.loss_fn,
-                *local,
-                added_losses=self.added_losses,
-            )
-        self._described_shapes = shapes
+            counters.consecutive.assign(tf.where(counted, more, reset))
 
 
-def _windows_batch(element: Any) -> Any:
+def _unpack_share(element: Any) -> Any:
     if isinstance(element, Share):
-        return Share(_three(element.batch), element.rows)
-    return _three(element)
-
-
-def _three(batch: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
-        raise ValueError(
-            f"a batch is (features, labels) or (features, labels, sample_weight), got "
-            f"{type(batch).__name__}"
-            + (f" of {len(batch)}" if isinstance(batch, (tuple, list)) else "")
-            + "."
-        )
-    features, labels, *rest = batch
-    return features, labels, rest[0] if rest else None
-
-
-def _counter(name: str) -> tf.Variable:
-    return tf.Variable(
-        0,
-        dtype=tf.int64,
-        trainable=False,
-        name=name,
-        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-    )
+        return Share(unpack_batch(element.batch), element.rows)
+    return unpack_batch(element)
 
 
 def _first_replica(strategy: tf.distribute.Strategy, values: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import tensorflow as tf
 
 from trainer_module.data.feature_layout import LayoutLabel
+from trainer_module.losses.weighted_loss import WeightedLoss
 from trainer_module.model.class_weights import class_names
-from trainer_module.window.loss import WeightedLoss
 
 FILE = "assets.extra/label.json"
 

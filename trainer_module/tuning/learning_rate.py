@@ -22,12 +22,12 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_module.common.positive_int import check_positive_int
+from trainer_module.common.several_optimizers import is_several
 from trainer_module.common.tensors import Tensors
 from trainer_module.data.dataset_steps import has_reshuffle
 from trainer_module.data.epoch_data import BatchSource, as_batches
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.step.train_step import TrainStep
-from trainer_module.window.several_optimizers import is_several
 
 LOWEST, HIGHEST, WINDOWS = 1e-6, 10.0, 200
 _OLDER = 0.9
@@ -193,7 +193,7 @@ class _State:
     def __init__(self, step: TrainStep) -> None:
         self._strategy = step.strategy
         kept = [*step.model.variables, *step.optimizer.variables, *step.state()]
-        kept.append(step._consecutive_skips)
+        kept.append(step.consecutive_skips)
         self._variables = [v.value if isinstance(v, keras.Variable) else v for v in kept]
         self._values = [v.numpy() for v in self._variables]
 

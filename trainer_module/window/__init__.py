@@ -1,4 +1,6 @@
-"""The gradient of one optimizer step: losses as sums, micro-batches, and the checks of their rows.
+"""The gradient and the update of one optimizer step, without a side effect.
 
-May use `devices` and `common`.
+    micro_batch -> accumulation -> update        spec: what they have in common
+
+It knows neither stages nor parameter servers. May use `checks` and what is below it.
 """

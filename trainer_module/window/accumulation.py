@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from trainer_module.checks.batch import check_xla_types, count_rows
+from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
+from trainer_module.checks.model import check_jit_compile
+from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable
 from trainer_module.devices.strategies import replica_kind
-from trainer_module.stages.own_gradient import on_device
-from trainer_module.stages.staged_model import refuse_xla, stages_of, variable_devices
-from trainer_module.window.batch_checks import check_xla_types, count_rows
+from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.describe import Description, describe
 from trainer_module.window.gradient_sum import AddedLosses, GradientSum, default_added_losses
-from trainer_module.window.loss import as_loss_function
-from trainer_module.window.micro_batch import (
-    MicroBatchGradients,
-    Values,
-    micro_batch_gradients,
-)
-from trainer_module.window.own_steps import refuse_own_steps, tell_what_compile_said
+from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.passes import plan_passes
+from trainer_module.window.spec import Batch, StepInputs, VariableValues, WindowSpec
 
 
 def accumulate_gradients(
     model: keras.Model,
-    loss_fn: Any,
-    features: Any,
-    labels: Any,
-    sample_weight: Any = None,
+    loss_fn: LossLike,
+    features: Tensors,
+    labels: Tensors,
+    sample_weight: Tensors = None,
     *,
     micro_batch_size: int,
     jit_compile: bool = False,
@@ -38,13 +36,13 @@ def accumulate_gradients(
     loss_scale: tf.Tensor | None = None,
     description: Description | None = None,
     expected_rows: int | None = None,
-    values: Values = (),
+    values: VariableValues = (),
 ) -> GradientSum:
-    """Returns the sums over all rows, holding one micro-batch's activations at a time.
+    """Return the sums over all rows, holding one micro-batch's activations at a time.
 
-    Small micro-batches are taken together, while they hold less than 128 MiB, on a GPU 256
-    (see `Passes`). Rows are never padded: the last pass is as short as it is, so that no made-up
-    row can bring a NaN or enter an activity regulariser. Call it inside a `tf.function`.
+    Small micro-batches are merged while they hold less than 128 MiB, on a GPU 256 (see `Passes`).
+    Rows are never padded: the last pass is as short as it is, so that no synthetic row can bring a
+    NaN or enter an activity regulariser. Call it inside a `tf.function`.
 
     Args:
         model: A built Keras model.
@@ -54,81 +52,85 @@ def accumulate_gradients(
         labels: Tensor or structure of tensors `[rows, ...]`.
         sample_weight: `[rows]`, at least 0, or None for 1.
         micro_batch_size: Rows of one micro-batch; larger than `rows` is one micro-batch.
-        jit_compile: Compile full micro-batches by XLA, each a pass of its own (the short last one
-            runs without).
-        added_losses: What layers give to `add_loss`: a "mean" over the rows they see (each pass
+        jit_compile: Compile full micro-batches by XLA, each as one pass (the short last one runs
+            without).
+        added_losses: What layers pass to `add_loss`: a "mean" over the rows they see (each pass
             counts by its rows), or a "sum" over them. None is what `default_added_losses` says.
         random_position: Integers that say where in the run the batch stands, such as the step: the
             dropout masks are a function of the model's seeds, of them, and of the pass.
         loss_scale: Factor of all gradients, for float16; the caller divides by it.
-        description: The result of `describe`, when the caller has it already.
+        description: The result of `describe`, if the caller has it already.
         expected_rows: Rows of most batches, where the tensors' shapes do not say it: if they are
             one pass, the graph has a way around the loops. The sums of any other number of rows are
             right too.
-        values: Tensors to take for the values of the model's variables, (variable, tensor) of each,
-            where the variables themselves may change meanwhile; none: they are read.
+        values: (variable, tensor) pairs to use instead of reading the variables; empty: read the
+            variables.
 
     Raises:
         ValueError: micro_batch_size below 1, a layer that updates state when called, text for XLA,
-            or a model with a `compute_loss` of its own. A `train_step` of its own may be what calls
+            or a model that overrides `compute_loss`. An overridden `train_step` may be what calls
             this function.
     """
     if micro_batch_size < 1:
         raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
-    micro_batch_size = int(micro_batch_size)
-    refuse_own_steps(model, ("compute_loss",), by="accumulate_gradients")
-    tell_what_compile_said(model, loss_fn)
-    loss_fn = as_loss_function(loss_fn)
-    added_losses = added_losses or default_added_losses(model)
-    data = (features, labels, sample_weight)
-    rows = count_rows(*data)
-    if description is None:
-        description = describe(
-            model, loss_fn, features, labels, sample_weight, added_losses=added_losses
-        )
+    reject_custom_train_step(model, ("compute_loss",), by="accumulate_gradients")
+    warn_compile_args_ignored(model, loss_fn)
+    spec = WindowSpec(
+        model=model,
+        loss_fn=as_loss_function(loss_fn),
+        added_losses=added_losses or default_added_losses(model),
+        micro_batch_size=int(micro_batch_size),
+        jit_compile=jit_compile,
+        expected_rows=expected_rows,
+    )
+    batch = Batch(features, labels, sample_weight)
+    inputs = StepInputs(random_position, loss_scale, values)
+    return sum_window(spec, batch, inputs, description or describe(spec, batch))
 
-    def micro_batch(index: Any, part: Any) -> MicroBatchGradients:
+
+def sum_window(
+    spec: WindowSpec, batch: Batch, inputs: StepInputs, description: Description
+) -> GradientSum:
+    """Return the sums over all rows of a replica's part of a window: see `accumulate_gradients`."""
+    rows = count_rows(*batch)
+    zeros = _zeros(spec, description)
+
+    def micro_batch(index: Any, part: Batch) -> MicroBatchGradients:
+        position = (*inputs.random_position, index)
         return micro_batch_gradients(
-            model,
-            loss_fn,
-            *part,
-            random_position=(*random_position, index),
-            loss_scale=loss_scale,
-            added_losses=added_losses,
+            spec,
+            Batch(*part),
+            inputs._replace(random_position=position),
             separate=description.separate,
-            values=values,
         )
 
-    zeros = _zeros(model, description)
-    devices = variable_devices(model)
-
-    def add(total: GradientSum, index: Any, part: Any, inner: Any) -> GradientSum:
+    def add(total: GradientSum, index: Any, part: Batch, compute: Any) -> GradientSum:
         count = tf.cast(tf.shape(tf.nest.flatten(part)[0])[0], zeros.rows.dtype)
-        return _add(total, inner(index, part), count, added_losses, devices)
+        return _add(total, compute(index, part), count, spec)
 
-    def slice_of(start: Any, stop: Any, static: int | None) -> Any:
+    def slice_of(start: Any, stop: Any, static: int | None) -> Batch:
         def cut(tensor: Any) -> Any:
             if tensor is None:
                 return None
             part = tensor[start:stop]
             return tf.ensure_shape(part, [static, *tensor.shape[1:]])
 
-        return tf.nest.map_structure(cut, data)
+        return tf.nest.map_structure(cut, batch)
 
-    inner = micro_batch
-    if jit_compile:
-        refuse_xla(model)
-        check_xla_types(features)
-        inner = tf.function(micro_batch, jit_compile=True, autograph=False)
+    full_micro_batch = micro_batch
+    if spec.jit_compile:
+        check_jit_compile(spec.model)
+        check_xla_types(batch.features)
+        full_micro_batch = tf.function(micro_batch, jit_compile=True, autograph=False)
     # XLA compiles one micro-batch: in fours, a window of three would have nothing compiled.
     plan = plan_passes(
-        description.bytes_per_row * micro_batch_size,
+        description.bytes_per_row * spec.micro_batch_size,
         kind=replica_kind(tf.distribute.get_strategy()),
-        together=not jit_compile,
-        turns=description.has_loops,
-        stages=stages_of(model),
+        merge_micro_batches=not spec.jit_compile,
+        has_loops=description.has_loops,
+        concurrent_passes=spec.placement.concurrent_passes,
     )
-    size = micro_batch_size * plan.micro_batches
+    size = spec.micro_batch_size * plan.micro_batches
 
     def many_passes() -> GradientSum:
         # Full passes have a static number of rows, so that the shapes in their loop are constants;
@@ -136,26 +138,28 @@ def accumulate_gradients(
         full = rows // size
         total = _loop(
             full,
-            lambda k, sums: add(sums, k, slice_of(k * size, (k + 1) * size, size), inner),
+            lambda k, sums: add(
+                sums, k, slice_of(k * size, (k + 1) * size, size), full_micro_batch
+            ),
             zeros,
-            at_once=plan.at_once,
+            parallel_passes=plan.parallel_passes,
         )
         rest = tf.cast(rows % size > 0, tf.int32)
         return _loop(
             rest,
             lambda _, sums: add(sums, full, slice_of(full * size, rows, None), micro_batch),
             total,
-            at_once=1,
+            parallel_passes=1,
         )
 
     def one_pass() -> list[Any]:
-        part = _with_tables(micro_batch(0, data), zeros)
-        return _flat(_add(zeros, part, tf.cast(rows, zeros.rows.dtype), added_losses, devices))
+        part = _with_tables(micro_batch(0, batch), zeros)
+        return _flat(_add(zeros, part, tf.cast(rows, zeros.rows.dtype), spec))
 
-    known = next(t for t in tf.nest.flatten(data) if t is not None).shape[0]
-    if not jit_compile and known is not None and 0 < known <= size:
+    known = next(t for t in tf.nest.flatten(batch) if t is not None).shape[0]
+    if not spec.jit_compile and known is not None and 0 < known <= size:
         return _like(zeros, one_pass())
-    if jit_compile or expected_rows is None or expected_rows > size:
+    if spec.jit_compile or spec.expected_rows is None or spec.expected_rows > size:
         return many_passes()
 
     # The branch not taken costs time too: the executor visits each of its operations to find that
@@ -169,19 +173,15 @@ def accumulate_gradients(
     return _like(zeros, tf.cond(is_one, one_pass, otherwise))
 
 
-def _zeros(model: keras.Model, description: Description) -> GradientSum:
+def _zeros(spec: WindowSpec, description: Description) -> GradientSum:
     def zeros(present: Sequence[bool], first: list[int]) -> list[Any]:
-        def zero(variable: Any) -> tf.Tensor:
+        def zero(variable: Variable, has: bool) -> tf.Tensor | None:
+            if not has:
+                return None
             wide = variable.dtype == "float64"
             return tf.zeros([*first, *variable.shape], tf.float64 if wide else tf.float32)
 
-        found = []
-        for variable, device, has in zip(
-            model.trainable_variables, variable_devices(model), present, strict=True
-        ):
-            with on_device(device):
-                found.append(zero(variable) if has else None)
-        return found
+        return spec.placement.map(zero, spec.model.trainable_variables, present)
 
     outputs = [] if description.outputs is None else [description.outputs]
     sums = tf.zeros(outputs, description.accumulator_dtype)
@@ -198,7 +198,7 @@ def _zeros(model: keras.Model, description: Description) -> GradientSum:
     )
 
 
-def _loop(count: Any, body: Any, total: GradientSum, *, at_once: int) -> GradientSum:
+def _loop(count: Any, body: Any, total: GradientSum, *, parallel_passes: int) -> GradientSum:
     """Runs `total = body(k, total)` for k < count, in the graph."""
 
     def step(k: Any, flat: list[Any]) -> tuple[Any, list[Any]]:
@@ -208,7 +208,7 @@ def _loop(count: Any, body: Any, total: GradientSum, *, at_once: int) -> Gradien
         lambda k, _: k < count,
         step,
         (tf.constant(0), _flat(total)),
-        parallel_iterations=at_once,
+        parallel_iterations=parallel_passes,
     )
     return _like(total, flat)
 
@@ -223,19 +223,8 @@ def _like(total: GradientSum, flat: list[Any]) -> GradientSum:
 
 
 def _add(
-    total: GradientSum,
-    part: MicroBatchGradients,
-    rows: tf.Tensor,
-    added_losses: AddedLosses,
-    devices: Sequence[str | None],
+    total: GradientSum, part: MicroBatchGradients, rows: tf.Tensor, spec: WindowSpec
 ) -> GradientSum:
-    def plus(sums: list[Any], gradients: list[Any], factor: Any = None) -> list[Any]:
-        found = []
-        for device, one, gradient in zip(devices, sums, gradients, strict=True):
-            with on_device(device):
-                found.append(_accumulate(one, gradient, factor))
-        return found
-
     dtype = total.numerator.dtype
     added, added_gradients = total.added_loss, total.added_gradients
     added_rows = total.added_rows
@@ -243,22 +232,24 @@ def _add(
         assert part.added_loss is not None
         assert part.added_gradients is not None
         assert added_rows is not None
-        factor = rows if added_losses == "mean" else tf.ones([], dtype)
-        added_rows += rows if added_losses == "mean" else tf.zeros([], dtype)
+        is_mean = spec.added_losses == "mean"
+        factor = rows if is_mean else tf.ones([], dtype)
+        added_rows += rows if is_mean else tf.zeros([], dtype)
         added += tf.cast(part.added_loss, dtype) * factor
-        added_gradients = plus(added_gradients, part.added_gradients, factor)
+        accumulate = functools.partial(_accumulate, factor=factor)
+        added_gradients = spec.placement.map(accumulate, added_gradients, part.added_gradients)
     return GradientSum(
         numerator=total.numerator + tf.cast(part.numerator, dtype),
         denominator=total.denominator + tf.cast(part.denominator, dtype),
         rows=total.rows + rows,
-        gradients=plus(total.gradients, part.gradients),
+        gradients=spec.placement.map(_accumulate, total.gradients, part.gradients),
         added_loss=added,
         added_gradients=added_gradients,
         added_rows=added_rows,
     )
 
 
-def _accumulate(total: Any, gradient: Any, factor: tf.Tensor | None = None) -> Any:
+def _accumulate(total: Any, gradient: Gradient, factor: tf.Tensor | None = None) -> Any:
     if total is None:
         return None
     indexed = isinstance(gradient, tf.IndexedSlices)
@@ -280,7 +271,7 @@ def _accumulate(total: Any, gradient: Any, factor: tf.Tensor | None = None) -> A
     return tf.tensor_scatter_nd_add(total, gradient.indices[:, tf.newaxis], term(gradient.values))
 
 
-def _table(gradient: Any, total: tf.Tensor) -> tf.Tensor:
+def _table(gradient: Gradient, total: tf.Tensor) -> tf.Tensor:
     """Makes the whole table of gradients of looked-up rows, in the dtype of the sums."""
     if not isinstance(gradient, tf.IndexedSlices):
         return tf.cast(gradient, total.dtype)
@@ -291,7 +282,7 @@ def _table(gradient: Any, total: tf.Tensor) -> tf.Tensor:
 def _with_tables(part: MicroBatchGradients, zeros: GradientSum) -> MicroBatchGradients:
     """For a window's only pass: making whole tables is faster than scattering into zeros."""
 
-    def tables(gradients: list[Any], zeros: list[Any]) -> list[Any]:
+    def tables(gradients: list[Gradient], zeros: list[Any]) -> list[Any]:
         pairs = zip(gradients, zeros, strict=True)
         return [None if zero is None else _table(g, zero) for g, zero in pairs]
 

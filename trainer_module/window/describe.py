@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
-import keras
 import tensorflow as tf
 
-from trainer_module.window.batch_checks import check_batch
-from trainer_module.window.gradient_sum import AddedLosses, sum_dtype
-from trainer_module.window.loss import LossFunction
+from trainer_module.checks.batch import check_batch
+from trainer_module.checks.randomness import draws_random_numbers, reject_stateful_draws
+from trainer_module.checks.row_independence import check_rows_are_independent
+from trainer_module.checks.state_updates import reject_assignments
+from trainer_module.common.tensors import Tensors
+from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import (
     MicroBatchGradients,
     micro_batch_gradients,
-    refuse_assignments,
 )
-from trainer_module.window.random_ops import draws_random_numbers, refuse_stateful_draws
-from trainer_module.window.row_independence import check_rows_are_independent
+from trainer_module.window.spec import Batch, StepInputs, WindowSpec
 from trainer_module.window.trace_bytes import bytes_per_row, has_loops
 
 
@@ -48,72 +47,52 @@ class Description(NamedTuple):
         return self.has_added_gradient is not None or self.outputs is not None
 
 
-def describe(
-    model: keras.Model,
-    loss_fn: LossFunction,
-    features: Any,
-    labels: Any,
-    sample_weight: Any = None,
-    *,
-    added_losses: AddedLosses,
-) -> Description:
-    """Returns which sums a model's window has, by tracing one micro-batch of the data's shapes.
+def describe(spec: WindowSpec, batch: Batch) -> Description:
+    """Return which sums a model's window has, by tracing one micro-batch of the batch's shapes.
 
     Raises:
         ValueError: The loss depends on no variable, rows influence each other, or random numbers
             are drawn that no seed decides.
     """
-    check_batch(features, labels, sample_weight)
-    signature = _signature(features, labels, sample_weight)
-    trace = functools.partial(_trace, model, loss_fn, signature, added_losses=added_losses)
-    sums, graph = trace(separate=False)
+    check_batch(*batch)
+    signature = _signature(batch)
+    sums, graph = _trace(spec, signature, separate=False)
     numerator = sums.numerator
     if sums.added_loss is not None or numerator.shape.rank:
-        sums, graph = trace(separate=True)
+        sums, graph = _trace(spec, signature, separate=True)
     gradients, added = sums.gradients, sums.added_gradients
     if all(gradient is None for gradient in (*gradients, *(added or ()))):
         raise ValueError(
             "the loss depends on no trainable variable: check that the model has trainable "
             "layers and that the loss function uses the outputs that it is given."
         )
-    refuse_assignments(graph)
-    refuse_stateful_draws(graph)
+    reject_assignments(graph)
+    reject_stateful_draws(graph)
     check_rows_are_independent(
-        model,
-        loss_fn,
+        spec.model,
+        spec.loss_fn,
         signature,
-        added_losses=added_losses,
+        added_losses=spec.added_losses,
         draws=draws_random_numbers(graph),
     )
     return Description(
         has_gradient=tuple(g is not None for g in gradients),
         has_added_gradient=None if added is None else tuple(g is not None for g in added),
-        accumulator_dtype=sum_dtype(model),
+        accumulator_dtype=sum_dtype(spec.model),
         outputs=numerator.shape[0] if numerator.shape.rank else None,
         bytes_per_row=bytes_per_row(graph),
         has_loops=has_loops(graph),
     )
 
 
-def describe_shapes(
-    description: Description,
-    model: keras.Model,
-    loss_fn: LossFunction,
-    features: Any,
-    labels: Any,
-    sample_weight: Any = None,
-    *,
-    added_losses: AddedLosses,
-) -> Description:
-    """Returns a description for rows of other shapes: what a row of them takes is traced anew.
+def describe_shapes(description: Description, spec: WindowSpec, batch: Batch) -> Description:
+    """Return the description for rows of other shapes: what such a row takes is traced again.
 
-    What does not depend on the shapes is not asked again. Rows of an unknown length, of which a
+    What does not depend on the shapes is not checked again. Rows of unknown length, of which a
     trace counts one element, take no less than those that were described before.
     """
-    signature = _signature(features, labels, sample_weight)
-    _, graph = _trace(
-        model, loss_fn, signature, added_losses=added_losses, separate=description.separate
-    )
+    signature = _signature(batch)
+    _, graph = _trace(spec, signature, separate=description.separate)
     size = bytes_per_row(graph)
     specs = [spec for spec in tf.nest.flatten(signature) if spec is not None]
     if not all(spec.shape[1:].is_fully_defined() for spec in specs):
@@ -121,39 +100,24 @@ def describe_shapes(
     return description._replace(bytes_per_row=size, has_loops=has_loops(graph))
 
 
-def _signature(features: Any, labels: Any, sample_weight: Any) -> Any:
+def _signature(batch: Batch) -> Batch:
     def spec(tensor: Any) -> Any:
         if tensor is None:
             return None
         return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
 
-    return tf.nest.map_structure(spec, (features, labels, sample_weight))
+    return tf.nest.map_structure(spec, batch)
 
 
 def _trace(
-    model: keras.Model,
-    loss_fn: LossFunction,
-    signature: Any,
-    *,
-    added_losses: AddedLosses,
-    separate: bool,
-) -> tuple[MicroBatchGradients, Any]:
-    """Returns the sums of one micro-batch of such tensors, and the graph that makes them."""
+    spec: WindowSpec, signature: Batch, *, separate: bool
+) -> tuple[MicroBatchGradients, tf.Graph]:
+    """Return the sums of one micro-batch of such tensors, and the graph that computes them."""
     found: list[MicroBatchGradients] = []
 
-    def probe(features: Any, labels: Any, sample_weight: Any) -> None:
-        sums = micro_batch_gradients(
-            model,
-            loss_fn,
-            features,
-            labels,
-            sample_weight,
-            random_position=(0,),
-            loss_scale=None,
-            added_losses=added_losses,
-            separate=separate,
-        )
-        found.append(sums)
+    def probe(*batch: Tensors) -> None:
+        inputs = StepInputs(random_position=(0,))
+        found.append(micro_batch_gradients(spec, Batch(*batch), inputs, separate=separate))
 
     traced = tf.function(probe, autograph=False).get_concrete_function(*signature)
     return found[-1], traced.graph

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-AddedLosses = Literal["mean", "sum"]
+from trainer_module.common.tensors import Gradient
+from trainer_module.options.step_options import AddedLosses
 
 
 class GradientSum(NamedTuple):
@@ -36,7 +37,7 @@ class GradientSum(NamedTuple):
     numerator: tf.Tensor
     denominator: tf.Tensor
     rows: tf.Tensor
-    gradients: list[Any]
+    gradients: list[Gradient]
     added_loss: tf.Tensor | None = None
     added_gradients: list[Any] | None = None
     added_rows: tf.Tensor | None = None

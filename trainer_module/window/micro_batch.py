@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from trainer_module.stages.own_gradient import own_gradients
-from trainer_module.window.loss import LossFunction, loss_sums
-
-# What to take for variables' values: a window has one of each, wherever the variables are.
-Values = Sequence[tuple[Any, tf.Tensor]]
+from trainer_module.checks.model import computes_in_float16
+from trainer_module.checks.state_updates import reject_updates
+from trainer_module.common.tensors import Gradient
+from trainer_module.losses.weighted_loss import loss_sums
+from trainer_module.window.forward_pass import window_forward_pass
+from trainer_module.window.spec import Batch, StepInputs, VariableValues, WindowSpec
 
 # One layer may draw this many times within a micro-batch before two micro-batches share a key.
 _DRAWS_PER_MICRO_BATCH = 1024
@@ -33,54 +34,38 @@ class MicroBatchGradients(NamedTuple):
 
     numerator: tf.Tensor
     denominator: tf.Tensor
-    gradients: list[Any]
+    gradients: list[Gradient]
     added_loss: tf.Tensor | None
-    added_gradients: list[Any] | None
+    added_gradients: list[Gradient] | None
 
 
 def micro_batch_gradients(
-    model: keras.Model,
-    loss_fn: LossFunction,
-    features: Any,
-    labels: Any,
-    sample_weight: Any,
-    *,
-    random_position: Sequence[Any],
-    loss_scale: tf.Tensor | None,
-    added_losses: Literal["mean", "sum"] = "mean",
-    separate: bool,
-    values: Values = (),
+    spec: WindowSpec, batch: Batch, inputs: StepInputs, *, separate: bool
 ) -> MicroBatchGradients:
-    """Returns the sums of one micro-batch and their gradients, changing no variable.
+    """Return the sums of one micro-batch and their gradients, without changing a variable.
 
-    In float16, which ends at 65,504, a gradient is that of the micro-batch's mean, as it is in
-    Keras, and becomes a sum in float32: however many rows there are, it overflows no sooner.
+    In float16, which ends at 65,504, the gradient is that of the micro-batch's mean, as in Keras,
+    and becomes a sum in float32: it overflows no sooner, however many rows there are.
 
     Args:
-        model: A built Keras model.
-        loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
-        features: What the model takes, `[micro_batch, ...]` each.
-        labels: `[micro_batch, ...]`, the structure that `loss_fn` expects.
-        sample_weight: `[micro_batch]`, or None.
-        random_position: Integers that say where in the run this micro-batch stands: dropout masks
-            are a function of the model's seeds and of them.
-        loss_scale: Factor of every gradient (not of the returned sums), or None.
-        added_losses: Whether what layers give to `add_loss` is a mean or a sum over rows.
-        separate: Whether to take the gradients of that too, and of each output that has a Σ w_i of
-            its own; else those of all outputs' sum. A loop in the model then keeps all that each
-            turn makes, in place of what one gradient needs.
-        values: Tensors to take for the values of the model's variables, all of them or none: the
-            gradients are those of the tensors then.
+        spec: Model and loss.
+        batch: Rows `[micro_batch, ...]`.
+        inputs: Random position (of this micro-batch), loss scale and values of variables. The loss
+            scale multiplies the gradients, not the returned sums.
+        separate: Whether to return the gradients of added losses too, and of each output that has
+            a Σ w_i; else those of the sum over outputs. A loop in the model then keeps all that
+            each iteration computes, not only what one gradient needs.
 
     Raises:
         ValueError: A layer updates state while it is called, as BatchNormalization does.
     """
+    model, values = spec.model, inputs.values
     given = {id(variable): value for variable, value in values}
     variables = [given.get(id(v), v.value) for v in model.trainable_variables]
     seeds = _seed_states(model)
     mapping = [
         *values,
-        *((s, _seed_at(given.get(id(s), s.value), random_position)) for s in seeds),
+        *((s, _seed_at(given.get(id(s), s.value), inputs.random_position)) for s in seeds),
     ]
     # Seeds come from outside and updates are looked at, not applied: so the loop's body has no
     # side effect, runs under XLA, and is the same on every replica.
@@ -88,26 +73,26 @@ def micro_batch_gradients(
     with tf.GradientTape(persistent=separate) as tape:
         if values:
             tape.watch(variables)
-        with scope, own_gradients():
-            outputs = model(features, training=True)
-        numerator, denominator = loss_sums(loss_fn, labels, outputs, sample_weight)
-        added = _sum([widened(loss) for loss in scope.losses]) if scope.losses else None
+        with scope, window_forward_pass():
+            outputs = model(batch.features, training=True)
+        numerator, denominator = loss_sums(spec.loss_fn, batch.labels, outputs, batch.sample_weight)
+        added = _sum([upcast_to_float32(loss) for loss in scope.losses]) if scope.losses else None
         of_outputs = numerator.shape.rank and separate
         total = numerator if of_outputs else tf.reduce_sum(numerator)
         divisor, added_divisor = None, None
         if computes_in_float16(model):
             count = denominator if of_outputs else tf.reduce_sum(denominator)
             divisor = tf.stop_gradient(_positive(count))
-            if added_losses == "sum":
-                rows = tf.shape(tf.nest.flatten(features)[0])[0]
+            if spec.added_losses == "sum":
+                rows = tf.shape(tf.nest.flatten(batch.features)[0])[0]
                 added_divisor = tf.maximum(tf.cast(rows, tf.float32), 1)
-        scaled = _scaled(total, loss_scale, divisor)
+        scaled = _scaled(total, inputs.loss_scale, divisor)
         targets = tf.unstack(scaled) if of_outputs else []
         if added is not None and separate:
-            scaled_added = _scaled(added, loss_scale, added_divisor)
+            scaled_added = _scaled(added, inputs.loss_scale, added_divisor)
         else:
             scaled_added = None
-    _refuse_updates(model, scope, mapping, seeds)
+    reject_updates(model, scope, mapping, seeds)
 
     def gradients(target: Any, divisor: Any) -> list[Any]:
         return [_times(g, divisor) for g in tape.gradient(target, variables)]
@@ -126,7 +111,7 @@ def micro_batch_gradients(
     )
 
 
-def _stacked(of_outputs: list[list[Any]]) -> list[Any]:
+def _stacked(of_outputs: list[list[Gradient]]) -> list[Any]:
     """Returns the gradients of each output as one tensor `[outputs, ...]` per variable."""
 
     def stack(gradients: tuple[Any, ...]) -> Any:
@@ -141,7 +126,7 @@ def _stacked(of_outputs: list[list[Any]]) -> list[Any]:
 
 
 def regularisation_gradients(
-    model: keras.Model, values: Values = ()
+    model: keras.Model, values: VariableValues = ()
 ) -> tuple[tf.Tensor | None, list[Any]]:
     """Returns R, the sum of the variables' own regularisers, and ∇R; (None, Nones) without any."""
     regularised = [v for v in model.trainable_variables if v.regularizer is not None]
@@ -153,38 +138,11 @@ def regularisation_gradients(
         if values:
             tape.watch(variables)
         with keras.StatelessScope(values, initialize_variables=False):
-            total = _sum([widened(v.regularizer(v)) for v in regularised])
+            total = _sum([upcast_to_float32(v.regularizer(v)) for v in regularised])
     return total, tape.gradient(total, variables)
 
 
-def compute_dtypes(model: keras.Model) -> set[str]:
-    """Returns the dtypes that layers compute in, and a subclassed model itself.
-
-    Inputs, and models that Keras calls layer by layer, have a dtype too but compute nothing.
-    """
-    return {
-        layer.compute_dtype
-        for layer in model._flatten_layers()
-        if not isinstance(layer, keras.layers.InputLayer)
-        and not type(layer).call.__module__.startswith("keras.src.models.")
-    }
-
-
-def computes_in_float16(model: keras.Model) -> bool:
-    """Returns whether anything does: then gradients are scaled."""
-    return "float16" in compute_dtypes(model)
-
-
-def stateful_layers(model: keras.Model) -> list[str]:
-    """Returns the paths of BatchNormalization layers that would run in training mode."""
-    return [
-        layer.path
-        for layer in model._flatten_layers(include_self=False)
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
-    ]
-
-
-def widened(x: Any) -> tf.Tensor:
+def upcast_to_float32(x: Any) -> tf.Tensor:
     """Returns 16-bit floats as float32, all else as it is."""
     x = tf.convert_to_tensor(x)
     return tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
@@ -206,14 +164,14 @@ def _scaled(x: tf.Tensor, factor: Any, divisor: Any) -> tf.Tensor:
     return x if divisor is None else x / tf.cast(divisor, x.dtype)
 
 
-def _times(gradient: Any, factor: Any) -> Any:
+def _times(gradient: Gradient, factor: Any) -> Any:
     """Returns a gradient, dense or of looked-up rows, times a scalar, in at least 32 bits."""
     if gradient is None or factor is None:
         return gradient
     if isinstance(gradient, tf.IndexedSlices):
         values = _times(gradient.values, factor)
         return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    gradient = widened(gradient)
+    gradient = upcast_to_float32(gradient)
     return gradient * tf.cast(factor, gradient.dtype)
 
 
@@ -227,36 +185,3 @@ def _seed_at(state: Any, position: Sequence[Any]) -> tf.Tensor:
     for index in position:
         seed = fold(seed, tf.cast(index, tf.int64) * _DRAWS_PER_MICRO_BATCH)
     return seed
-
-
-def refuse_assignments(graph: Any) -> None:
-    """Raises ValueError if a traced micro-batch assigns to a tf.Variable: Keras does not see it."""
-    handles = {id(inner): outer for outer, inner in graph.captures}
-    for operation in graph.get_operations():
-        if not operation.type.startswith(("Assign", "ResourceScatter")):
-            continue
-        handle = handles.get(id(operation.inputs[0]))
-        names = [v.name for v in graph.variables if v.handle is handle] or [operation.name]
-        raise ValueError(_UPDATES.format(names=names[0]))
-
-
-_UPDATES = (
-    "the model updates {names} while it is called with training=True: state that depends on a "
-    "micro-batch would make the result depend on its size. Use LayerNormalization or "
-    "GroupNormalization in place of BatchNormalization, set layer.trainable = False to freeze its "
-    "statistics, leave metrics and stateful=True out of layers, and give random layers a "
-    "keras.random.SeedGenerator that they own."
-)
-
-
-def _refuse_updates(model: keras.Model, scope: Any, mapping: Values, seeds: Sequence[Any]) -> None:
-    before = {id(variable): value for variable, value in mapping}
-    updated = {k for k, v in scope.state_mapping.items() if v is not before.get(k)}
-    updated -= {id(seed) for seed in seeds}
-    if updated:
-        known = {id(v): v.path for v in model.variables}
-        for layer in model._flatten_layers():
-            states = [*layer.metrics_variables, *tf.nest.flatten(getattr(layer, "states", ()))]
-            known |= {id(v): f"a state of layer {layer.path!r}" for v in states}
-        names = {known.get(key, "a seed or state outside the model") for key in updated}
-        raise ValueError(_UPDATES.format(names=", ".join(sorted(names))))

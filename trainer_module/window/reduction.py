@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
 
+from trainer_module.common.several_optimizers import each_optimizer, is_several
+from trainer_module.common.tensors import Gradient, Variable
 from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.window.gradient_sum import GradientSum
-from trainer_module.window.several_optimizers import each_optimizer, is_several
 
 # Between workers, smaller tensors travel together and larger ones alone: a collective takes about
 # a millisecond however little it carries, and to put 48 MB into one tensor and take them out again
@@ -69,7 +69,9 @@ def buckets(tensors: Sequence[tf.Tensor]) -> list[list[int]]:
 
 
 def apply_gradients(
-    optimizer: keras.optimizers.Optimizer, gradients: Sequence[Any], variables: Sequence[Any]
+    optimizer: keras.optimizers.Optimizer,
+    gradients: Sequence[Gradient],
+    variables: Sequence[Variable],
 ) -> None:
     """Updates variables by g once, also on each of several replicas that have the same g.
 

@@ -1,106 +1,135 @@
-"""The update of docs/design.md §4.1: from the sums of each replica to what is applied on all.
+"""The update of docs/design.md §4.1 as a tuple of small pure functions, called in order.
 
-reduce over replicas -> unscale -> divide and add ∇R -> check what will be applied -> clip
+    reduce_over_replicas -> unscale -> divide -> add_regularisation -> transforms -> check_finite
+        -> clip
+
+Each takes the update so far and its inputs, and returns the update with its part done; none changes
+a variable. A new part is one function here and one line in `update_functions`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from trainer_module.stages.own_gradient import on_device
-from trainer_module.stages.staged_model import variable_devices
+from trainer_module.common.tensors import Gradient
+from trainer_module.options.step_options import GradientTransform, StepOptions
 from trainer_module.window.gradient_sum import GradientSum, sum_dtype
-from trainer_module.window.micro_batch import Values, regularisation_gradients
+from trainer_module.window.micro_batch import regularisation_gradients
+from trainer_module.window.placement import Placement, placement_of
 from trainer_module.window.reduction import sum_over_replicas
+from trainer_module.window.spec import VariableValues
+from trainer_module.window.transforms import apply_transform
 
 
 class Update(NamedTuple):
-    """What one window asks of the variables, equal on all replicas.
+    """The update of one window, equal on all replicas but for `local` and `finite_here`.
 
     Attributes:
-        gradients: g, clipped, one per trainable variable; None where a variable has none.
-        loss: Scalar, with all that regularises.
-        gradient_norm: Global norm of g before it was clipped, scalar.
+        local: Sums over the replica's rows.
+        total: Sums over the rows of all replicas; of `local` until they are reduced.
+        loss: The window's loss, regularisation included, scalar.
+        gradients: g, one per trainable variable; None where a variable has none.
+        gradient_norm: Global norm of g before it is clipped, scalar.
         weight_sum: Σ w_i, scalar; the mean over outputs that have a Σ w_i each.
-        rows: Rows of all replicas, scalar.
         is_finite: Whether loss, sums and g are, scalar bool.
-        is_empty: Whether Σ w_i is 0, scalar bool.
         finite: Bools `[1 + variables]`: the sums of the loss, then each variable's gradients.
-        finite_here: The same of this replica's own sums; all true where g is finite.
+        finite_here: The same of `local`; all true where g is finite.
     """
 
-    gradients: list[Any]
+    local: GradientSum
+    total: GradientSum
     loss: tf.Tensor
+    gradients: list[Gradient]
     gradient_norm: tf.Tensor
     weight_sum: tf.Tensor
-    rows: tf.Tensor
     is_finite: tf.Tensor
-    is_empty: tf.Tensor
     finite: tf.Tensor
     finite_here: tf.Tensor
 
+    @property
+    def is_empty(self) -> tf.Tensor:
+        """Whether Σ w_i is 0, scalar bool."""
+        return tf.equal(self.weight_sum, 0)
+
+    @property
+    def is_applied(self) -> tf.Tensor:
+        """Whether the update changes the variables, scalar bool."""
+        return tf.logical_and(self.is_finite, tf.logical_not(self.is_empty))
+
+    @property
+    def is_rejected(self) -> tf.Tensor:
+        """Whether the window has rows that count and is not finite, scalar bool."""
+        return tf.logical_not(tf.logical_or(self.is_finite, self.is_empty))
+
+
+class UpdateInputs(NamedTuple):
+    """What the functions of an update may use beside the update itself.
+
+    Attributes:
+        model: The model, for its variables and their regularisers.
+        placement: Where the gradients of its variables are computed.
+        step: Number of the optimizer step, int64 scalar.
+        loss_scale: The factor that the gradients of `local` have, or None.
+        values: See `VariableValues`.
+    """
+
+    model: keras.Model
+    placement: Placement
+    step: tf.Tensor | None = None
+    loss_scale: tf.Tensor | None = None
+    values: VariableValues = ()
+
+
+UpdateFunction = Callable[[Update, UpdateInputs], Update]
+
+
+def update_functions(options: StepOptions) -> tuple[UpdateFunction, ...]:
+    """Return the parts of an update, in order.
+
+    The transforms of a user come after the regularisation, because they get the gradient that the
+    optimizer would get; before the check, because what is applied is what is checked; and before
+    the clipping, because `clip_norm` bounds what is applied.
+    """
+    transforms = [functools.partial(transform, function=f) for f in options.transforms]
+    clipping = []
+    if options.clip_norm is not None:
+        clipping = [functools.partial(clip, clip_norm=options.clip_norm)]
+    return (
+        reduce_over_replicas,
+        unscale,
+        divide,
+        add_regularisation,
+        *transforms,
+        check_finite,
+        *clipping,
+    )
+
 
 def window_update(
-    local: GradientSum,
-    model: keras.Model,
-    *,
-    loss_scale: tf.Tensor | None = None,
-    clip_norm: float | None = None,
-    values: Values = (),
+    local: GradientSum, inputs: UpdateInputs, functions: tuple[UpdateFunction, ...]
 ) -> Update:
-    """Returns a window's update; called inside `strategy.run`, and changes no variable.
+    """Return a window's update, without changing a variable; call it inside `strategy.run`.
 
     Args:
         local: Sums over the replica's micro-batches.
-        model: The model, for its variables and their regularisers.
-        loss_scale: The factor that the gradients of `local` have, or None.
-        clip_norm: Largest global norm of g, that of all replicas and micro-batches together.
-        values: See `accumulate_gradients`.
+        inputs: What the functions use.
+        functions: See `update_functions`.
     """
-    dtype = sum_dtype(model)
-    total = _unscaled(sum_over_replicas(local), loss_scale, model)
-    loss, gradients = mean_gradients(total, model, values=values)
-    # The division and the regularisers may overflow too: what is applied is what is checked.
-    norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in gradients if g is not None])
-    numerator, weight_sum = total.numerator, total.denominator
-    if weight_sum.shape.rank:  # one per output
-        numerator, weight_sum = tf.reduce_sum(numerator), tf.reduce_mean(weight_sum)
-    numerator, loss, norm = (tf.cast(x, dtype) for x in (numerator, loss, norm))
-    is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
-    # The norm says whether all elements are finite; which are not is asked for when one is not.
-    finite, finite_here = (
-        tf.cond(
-            is_finite,
-            lambda: tf.ones([1 + len(total.gradients)], tf.bool),
-            functools.partial(_finite_flags, sums),
-        )
-        for sums in (total, local)
-    )
-    if clip_norm is not None:
-        factor = clip_norm / tf.maximum(norm, clip_norm)
-        gradients = _each(model, lambda g: g * tf.cast(factor, g.dtype), gradients)
-    return Update(
-        gradients=gradients,
-        loss=loss,
-        gradient_norm=norm,
-        weight_sum=weight_sum,
-        rows=total.rows,
-        is_finite=is_finite,
-        is_empty=tf.equal(weight_sum, 0),
-        finite=finite,
-        finite_here=finite_here,
-    )
+    update = _begin(local)
+    for function in functions:
+        update = function(update, inputs)
+    return update
 
 
 def mean_gradients(
-    total: GradientSum, model: keras.Model, *, values: Values = ()
-) -> tuple[tf.Tensor, list[Any]]:
-    """Returns the loss and g of docs/design.md §4.1 from sums over the whole global batch.
+    total: GradientSum, model: keras.Model, *, values: VariableValues = ()
+) -> tuple[tf.Tensor, list[Gradient]]:
+    """Return the loss and g of docs/design.md §4.1 from sums over the whole global batch.
 
         g = ( Σ_i w_i ∇l_i ) / ( Σ_i w_i )  +  ∇R
 
@@ -111,45 +140,132 @@ def mean_gradients(
     Args:
         total: Sums over all micro-batches and replicas. With Σ w = 0 the first term is 0.
         model: The model, for its regularisers.
-        values: See `accumulate_gradients`.
+        values: (variable, tensor) pairs to use instead of reading the variables; empty: read the
+            variables.
 
     Returns:
         The scalar loss, and one gradient per trainable variable (None where there is none).
     """
+    inputs = UpdateInputs(model, placement_of(model), values=values)
+    update = add_regularisation(divide(_begin(total), inputs), inputs)
+    return update.loss, update.gradients
+
+
+def _begin(local: GradientSum) -> Update:
+    nothing = tf.zeros([])
+    return Update(
+        local=local,
+        total=local,
+        loss=nothing,
+        gradients=list(local.gradients),
+        gradient_norm=nothing,
+        weight_sum=nothing,
+        is_finite=nothing,
+        finite=nothing,
+        finite_here=nothing,
+    )
+
+
+def reduce_over_replicas(update: Update, inputs: UpdateInputs) -> Update:
+    """Add up the sums of all replicas."""
+    return update._replace(total=sum_over_replicas(update.local))
+
+
+def unscale(update: Update, inputs: UpdateInputs) -> Update:
+    """Divide the sums' gradients by the loss scale."""
+    scale = inputs.loss_scale
+    if scale is None:
+        return update
+
+    def down(gradients: list[Gradient] | None) -> list[Gradient] | None:
+        if gradients is None:
+            return None
+        return _each(inputs, lambda g: g / tf.cast(scale, g.dtype), gradients)
+
+    total = update.total._replace(
+        gradients=down(update.total.gradients), added_gradients=down(update.total.added_gradients)
+    )
+    return update._replace(total=total)
+
+
+def divide(update: Update, inputs: UpdateInputs) -> Update:
+    """Divide by Σ w, what layers gave to `add_loss` by its rows, and add both."""
+    total = update.total
     loss = _quotient(total.numerator, total.denominator)
-    gradients = _each(model, lambda g: _quotient(g, total.denominator), total.gradients)
+    gradients = _each(inputs, lambda g: _quotient(g, total.denominator), total.gradients)
     if total.added_loss is not None and total.added_gradients is not None:
         assert total.added_rows is not None
         rows = tf.maximum(total.added_rows, 1)
         loss += total.added_loss / rows
-        added = _each(model, lambda a: a / tf.cast(rows, a.dtype), total.added_gradients)
-        gradients = _sums(model, gradients, added)
-    regularisation, slopes = regularisation_gradients(model, values)
-    if regularisation is not None:
-        loss += tf.cast(regularisation, loss.dtype)
-        gradients = _sums(model, gradients, slopes)
-    return loss, gradients
+        added = _each(inputs, lambda a: a / tf.cast(rows, a.dtype), total.added_gradients)
+        gradients = inputs.placement.map(_plus, gradients, added)
+    return update._replace(loss=loss, gradients=gradients)
 
 
-def _unscaled(total: GradientSum, scale: tf.Tensor | None, model: keras.Model) -> GradientSum:
-    """Returns the sums with gradients divided by the loss scale."""
-    if scale is None:
-        return total
-
-    def down(gradients: Any) -> Any:
-        if gradients is None:
-            return None
-        return _each(model, lambda g: g / tf.cast(scale, g.dtype), gradients)
-
-    return total._replace(
-        gradients=down(total.gradients), added_gradients=down(total.added_gradients)
+def add_regularisation(update: Update, inputs: UpdateInputs) -> Update:
+    """Add R and ∇R, of the variables' own regularisers."""
+    regularisation, slopes = regularisation_gradients(inputs.model, inputs.values)
+    if regularisation is None:
+        return update
+    return update._replace(
+        loss=update.loss + tf.cast(regularisation, update.loss.dtype),
+        gradients=inputs.placement.map(_plus, update.gradients, slopes),
     )
 
 
-def _finite_flags(total: GradientSum) -> tf.Tensor:
-    """Returns bools [1 + variables]: the sums of the loss, then each variable's gradients."""
+def transform(update: Update, inputs: UpdateInputs, *, function: GradientTransform) -> Update:
+    """Call a function of the user's on g."""
+    gradients = apply_transform(
+        function,
+        update.gradients,
+        inputs.model.trainable_variables,
+        step=inputs.step,
+        values=inputs.values,
+    )
+    return update._replace(gradients=gradients)
 
-    def finite(*tensors: Any) -> tf.Tensor:
+
+def check_finite(update: Update, inputs: UpdateInputs) -> Update:
+    """Compute the norm of g and whether all is finite: what is applied is what is checked."""
+    dtype = sum_dtype(inputs.model)
+    norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in update.gradients if g is not None])
+    total = update.total
+    numerator, weight_sum = total.numerator, total.denominator
+    if weight_sum.shape.rank:  # one per output
+        numerator, weight_sum = tf.reduce_sum(numerator), tf.reduce_mean(weight_sum)
+    numerator, loss, norm = (tf.cast(x, dtype) for x in (numerator, update.loss, norm))
+    is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
+    # The norm says whether all elements are finite; which are not is computed when one is not.
+    finite, finite_here = (
+        tf.cond(
+            is_finite,
+            lambda: tf.ones([1 + len(total.gradients)], tf.bool),
+            functools.partial(_finite_flags, sums),
+        )
+        for sums in (total, update.local)
+    )
+    return update._replace(
+        loss=loss,
+        gradient_norm=norm,
+        weight_sum=weight_sum,
+        is_finite=is_finite,
+        finite=finite,
+        finite_here=finite_here,
+    )
+
+
+def clip(update: Update, inputs: UpdateInputs, *, clip_norm: float) -> Update:
+    """Scale g down to a global norm of at most `clip_norm`."""
+    norm = update.gradient_norm
+    factor = clip_norm / tf.maximum(norm, clip_norm)
+    scaled = _each(inputs, lambda g: g * tf.cast(factor, g.dtype), update.gradients)
+    return update._replace(gradients=scaled)
+
+
+def _finite_flags(total: GradientSum) -> tf.Tensor:
+    """Return bools [1 + variables]: the sums of the loss, then each variable's gradients."""
+
+    def finite(*tensors: tf.Tensor | None) -> tf.Tensor:
         checks = [tf.reduce_all(tf.math.is_finite(t)) for t in tensors if t is not None]
         return tf.reduce_all(tf.stack(checks)) if checks else tf.constant(True)
 
@@ -163,7 +279,7 @@ def _finite_flags(total: GradientSum) -> tf.Tensor:
 
 
 def _quotient(sums: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    """Returns Σ / Σ w, or the sum of those of all outputs; 0 where Σ w is 0."""
+    """Return Σ / Σ w, or the sum of those of all outputs; 0 where Σ w is 0."""
     denominator = tf.cast(denominator, sums.dtype)
     if denominator.shape.rank == 0:
         return tf.math.divide_no_nan(sums, denominator)
@@ -172,25 +288,15 @@ def _quotient(sums: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
 
 
 def _each(
-    model: keras.Model, function: Callable[[Any], Any], gradients: Sequence[Any]
-) -> list[Any]:
-    """Returns the function of each gradient, computed beside its variable; None stays."""
-    found = []
-    for device, gradient in zip(variable_devices(model), gradients, strict=True):
-        with on_device(device):
-            found.append(None if gradient is None else function(gradient))
-    return found
+    inputs: UpdateInputs,
+    function: Callable[[tf.Tensor], tf.Tensor],
+    gradients: list[Gradient],
+) -> list[Gradient]:
+    """Return the function of each gradient; None stays."""
+    return inputs.placement.map(lambda g: None if g is None else function(g), gradients)
 
 
-def _sums(model: keras.Model, first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
-    found = []
-    for device, a, b in zip(variable_devices(model), first, second, strict=True):
-        with on_device(device):
-            found.append(_plus(a, b))
-    return found
-
-
-def _plus(a: Any, b: Any) -> Any:
-    if a is None:
-        return b if b is None else tf.convert_to_tensor(b)
-    return a if b is None else a + tf.cast(tf.convert_to_tensor(b), a.dtype)
+def _plus(first: Gradient, second: Gradient) -> Gradient:
+    if first is None:
+        return second if second is None else tf.convert_to_tensor(second)
+    return first if second is None else first + tf.cast(tf.convert_to_tensor(second), first.dtype)

@@ -15,10 +15,10 @@ import pytest
 import tensorflow as tf
 
 import trainer_module
+from trainer_module.losses.weighted_loss import weighted_loss
 from trainer_module.memory import request_hash as hashing
 from trainer_module.memory.probe import ProbeRequest
 from trainer_module.memory.request_hash import request_hash
-from trainer_module.window.loss import weighted_loss
 
 REQUEST = ProbeRequest(
     build="probe_models.dense",

@@ -14,9 +14,10 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import accumulate_gradients, recompute, weighted_loss
-from trainer_module.stages.own_gradient import own_gradients
 from trainer_module.stages.recompute import recompute_layers
+from trainer_module.window.forward_pass import window_forward_pass
 from trainer_module.window.micro_batch import micro_batch_gradients
+from trainer_module.window.spec import Batch, StepInputs, WindowSpec
 
 L = keras.layers
 
@@ -60,13 +61,9 @@ def sums(model):
     @tf.function(autograph=False)
     def micro_batch():
         return micro_batch_gradients(
-            model,
-            weighted_loss("mse"),
-            tf.constant(ids),
-            tf.constant(labels),
-            None,
-            random_position=(3, 1),
-            loss_scale=None,
+            WindowSpec(model, weighted_loss("mse")),
+            Batch(tf.constant(ids), tf.constant(labels)),
+            StepInputs(random_position=(3, 1)),
             separate=True,
         )
 
@@ -121,7 +118,7 @@ def test_tensorflows_own_way_draws_another_mask():
     theirs = dropout()
     assert shares_that_agree(tf.recompute_grad(lambda x: theirs(x, training=True))) < 0.6
     ours = recompute(dropout())
-    with own_gradients():
+    with window_forward_pass():
         assert shares_that_agree(lambda x: ours(x, training=True)) == 1
     assert int(ours.seed_generator.state[1]) == int(theirs.seed_generator.state[1]) - 1 == 1
 
@@ -134,7 +131,7 @@ def test_activations_are_not_kept():
 
         @tf.function(autograph=False)
         def slopes(x):
-            with tf.GradientTape() as tape, own_gradients():
+            with tf.GradientTape() as tape, window_forward_pass():
                 tape.watch(x)
                 y = layer(x, training=True)
             return tape.gradient(y, x)

@@ -151,7 +151,9 @@ def test_a_stage_has_the_next_micro_batch_while_another_has_this_one():
     step = TrainStep(model, keras.optimizers.SGD(0.0), "mse", micro_batch_size=1)
     step((tf.constant([[1.0], [2.0], [3.0]]), tf.zeros([3, 1])))
     assert last.met
-    assert plan_passes(2.0**40, stages=2) == (1, 2), "no more under way than there are stages"
+    assert plan_passes(2.0**40, concurrent_passes=2) == (1, 2), (
+        "no more under way than there are stages"
+    )
 
 
 def test_it_is_an_ordinary_model_afterwards(tmp_path):

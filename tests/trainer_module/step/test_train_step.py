@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 
 from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.losses.weighted_loss import weighted_loss
 from trainer_module.step.reports import NonFiniteError
 from trainer_module.step.train_step import TrainStep
-from trainer_module.window.loss import weighted_loss
 
 pytestmark = pytest.mark.usefixtures("passes_of_one")
 

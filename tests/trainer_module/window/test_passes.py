@@ -12,6 +12,7 @@ import tensorflow as tf
 from trainer_module import accumulate_gradients, weighted_loss
 from trainer_module.window import accumulation, passes, trace_bytes
 from trainer_module.window.describe import describe
+from trainer_module.window.spec import Batch, WindowSpec
 
 MIB = 2**20
 
@@ -24,13 +25,8 @@ def attention() -> keras.Model:
 
 
 def bytes_per_row(model: keras.Model) -> float:
-    return describe(
-        model,
-        weighted_loss("mse"),
-        tf.zeros([2, *model.input_shape[1:]]),
-        tf.zeros([2, 1]),
-        added_losses="mean",
-    ).bytes_per_row
+    batch = Batch(tf.zeros([2, *model.input_shape[1:]]), tf.zeros([2, 1]))
+    return describe(WindowSpec(model, weighted_loss("mse")), batch).bytes_per_row
 
 
 @pytest.mark.parametrize(
@@ -48,7 +44,7 @@ def bytes_per_row(model: keras.Model) -> float:
 )
 def test_small_micro_batches_are_taken_together_and_large_ones_are_not(size, expected):
     assert passes.plan_passes(size) == expected
-    assert passes.plan_passes(size, together=False) == (1, expected[1])
+    assert passes.plan_passes(size, merge_micro_batches=False) == (1, expected[1])
 
 
 @pytest.mark.parametrize(
@@ -56,7 +52,7 @@ def test_small_micro_batches_are_taken_together_and_large_ones_are_not(size, exp
     [(1, (32, 1)), (8 * MIB, (16, 1)), (129 * MIB, (1, 1)), (math.inf, (1, 1))],
 )
 def test_a_model_with_loops_takes_more_together_and_one_pass_at_a_time(size, expected):
-    assert passes.plan_passes(size, turns=True) == expected
+    assert passes.plan_passes(size, has_loops=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -183,9 +179,9 @@ def test_so_many_passes_are_under_way_and_the_sums_are_the_same_to_the_bit(
     monkeypatch, float64, at_once
 ):
     """Reference: one after the other, bit for bit; 23 rows in passes of 4."""
-    limit_passes(monkeypatch, micro_batches=1, at_once=1)
+    limit_passes(monkeypatch, micro_batches=1, parallel_passes=1)
     expected, _, _ = traced(4)
-    limit_passes(monkeypatch, at_once=at_once)
+    limit_passes(monkeypatch, parallel_passes=at_once)
     found, _, loops = traced(4)
     assert loops == sorted([1, at_once])  # the short last pass is alone
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
@@ -212,7 +208,7 @@ def test_a_window_that_is_one_pass_by_its_shape_or_as_expected_is_no_loop(float6
 @pytest.mark.parametrize(("rows", "passes_of"), [(0, []), (4, [4]), (5, [5]), (12, [2, 5, 5])])
 def test_only_a_window_that_fits_takes_the_way_around_the_loops(monkeypatch, rows, passes_of):
     """A larger one would not fit into memory, and the mean over no rows is not a number."""
-    limit_passes(monkeypatch, micro_batches=1, at_once=1)
+    limit_passes(monkeypatch, micro_batches=1, parallel_passes=1)
     inputs = keras.Input((5,))
     outputs = keras.layers.Dense(1)(inputs)
     model = keras.Model(inputs, MeanLoss()(outputs))

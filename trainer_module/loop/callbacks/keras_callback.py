@@ -15,8 +15,8 @@ import tensorflow as tf
 from shared_core.nearest import nearest
 from trainer_module.common.fingerprint import to_fingerprint
 from trainer_module.common.improvement import better_mode
+from trainer_module.common.several_optimizers import each_optimizer, is_several
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
-from trainer_module.window.several_optimizers import each_optimizer, is_several
 
 # What is of no use here, and what does the same.
 _OTHERS = {

@@ -11,7 +11,8 @@ import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
-from trainer_module.window.labels import align, same_shape, zero_where_unweighted
+from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.losses.labels import align, same_shape, zero_where_unweighted
 
 
 class Values(NamedTuple):
@@ -53,7 +54,7 @@ class OutputLoss:
     probabilities: bool = False
 
 
-def output_loss(loss: Any) -> OutputLoss:
+def output_loss(loss: LossLike) -> OutputLoss:
     """Returns the loss that a name, a Keras loss or a function `(labels, outputs)` stands for.
 
     Raises:
@@ -81,7 +82,9 @@ def output_loss(loss: Any) -> OutputLoss:
     )
 
 
-def values_of(loss: OutputLoss, labels: Any, outputs: Any, sample_weight: Any) -> Values:
+def values_of(
+    loss: OutputLoss, labels: Tensors, outputs: Tensors, sample_weight: Tensors
+) -> Values:
     """Returns losses with their weights and masks.
 
     Args:
@@ -122,7 +125,7 @@ def values_of(loss: OutputLoss, labels: Any, outputs: Any, sample_weight: Any) -
 
 
 def class_weights(
-    loss: OutputLoss, labels: Any, sample_weight: Any, weights: Mapping[int, float]
+    loss: OutputLoss, labels: Tensors, sample_weight: Tensors, weights: Mapping[int, float]
 ) -> tf.Tensor:
     """Returns weights by class, times those given, as `class_weight` of Keras' `fit` makes them.
 
@@ -213,7 +216,7 @@ def _described(call: Callable[[Any, Any], Any], owner: Any) -> OutputLoss:
     )
 
 
-def _called(loss: OutputLoss, labels: Any, outputs: Any) -> tuple[tf.Tensor, Any]:
+def _called(loss: OutputLoss, labels: Tensors, outputs: Tensors) -> tuple[tf.Tensor, Any]:
     """Returns losses, of labels in the rank, shape and dtype that it takes, and their mask."""
     labels, outputs = tf.convert_to_tensor(labels), tf.convert_to_tensor(outputs)
     if outputs.dtype in (tf.float16, tf.bfloat16):

@@ -6,6 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_module.common.tensors import Tensors
+
 
 def align(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns both, labels with the outputs' rank: [batch] against [batch, 1] would broadcast.
@@ -59,7 +61,7 @@ def same_shape(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     return labels, outputs
 
 
-def zero_where_unweighted(labels: Any, weights: Any, *, but: int | None = None) -> Any:
+def zero_where_unweighted(labels: Tensors, weights: Any, *, but: int | None = None) -> Any:
     """Returns labels with 0 wherever the weight is 0, or 1 where 0 is the label `but`.
 
     What stands for "unknown" there, NaN or a class of -1, would otherwise give a NaN gradient

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import keras
 import tensorflow as tf
-from absl import logging
 
-from trainer_module.window.loss import WeightedLoss
-from trainer_module.window.nested import Path, at, only, path_name
+from trainer_module.checks.warn_once import warn_once
+from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.losses.nested import Path, at, only, path_name
+from trainer_module.losses.weighted_loss import WeightedLoss
 
 # What hands on the numbers that it is given.
 _PASSING = (
@@ -23,14 +23,12 @@ _PASSING = (
 
 _ROUNDING = 1e-2  # of probabilities in 16 bits
 
-_told: weakref.WeakSet[Any] = weakref.WeakSet()
 
-
-def tell_of_logits(model: keras.Model, loss_fn: Any) -> None:
+def warn_if_logits(model: keras.Model, loss_fn: LossLike) -> None:
     """Warns, once for a model, where a probability loss is given what has no activation.
 
     Only a model made of Keras' layers (functional or Sequential) says what its outputs are; of
-    others `tell_of_values` sees what they give.
+    others `warn_if_not_probabilities` sees what they give.
 
     Args:
         model: Any.
@@ -41,7 +39,7 @@ def tell_of_logits(model: keras.Model, loss_fn: Any) -> None:
         return
     # A Sequential model has no structure of outputs.
     outputs = getattr(model, "output", None) if len(tensors) > 1 else tensors[0]
-    if outputs is None or not isinstance(loss_fn, WeightedLoss) or model in _told:
+    if outputs is None or not isinstance(loss_fn, WeightedLoss):
         return
     for term in loss_fn.terms:
         if not term.loss.probabilities:
@@ -53,21 +51,21 @@ def tell_of_logits(model: keras.Model, loss_fn: Any) -> None:
         if layer is None:
             continue
         ends = f"ends in layer {layer.name!r} without an activation, which gives logits"
-        _tell(model, loss_fn, term.path, ends)
+        _warn(model, loss_fn, term.path, ends)
 
 
-def tell_of_values(model: keras.Model, loss_fn: Any, outputs: Any) -> None:
+def warn_if_not_probabilities(model: keras.Model, loss_fn: LossLike, outputs: Tensors) -> None:
     """Warns, once for a model, where a probability loss is given what is no probability.
 
     Args:
-        model: Any; one that `tell_of_logits` knows is left alone.
+        model: Any; one that `warn_if_logits` knows is left alone.
         loss_fn: Of `weighted_loss`; others say nothing of what they take.
         outputs: What the model gave for some rows.
     """
     if getattr(model, "outputs", None) or not isinstance(loss_fn, WeightedLoss):
         return
     for term in loss_fn.terms:
-        if not term.loss.probabilities or model in _told:
+        if not term.loss.probabilities:
             continue
         try:
             values = tf.cast(at(outputs, term.path) if term.path else only(outputs), tf.float64)
@@ -75,21 +73,19 @@ def tell_of_values(model: keras.Model, loss_fn: Any, outputs: Any) -> None:
             continue
         low, high = float(tf.reduce_min(values)), float(tf.reduce_max(values))
         if low < -_ROUNDING or high > 1 + _ROUNDING:
-            _tell(model, loss_fn, term.path, f"gave {low:.3g} to {high:.3g} for made-up rows")
+            _warn(model, loss_fn, term.path, f"gave {low:.3g} to {high:.3g} for made-up rows")
 
 
-def _tell(model: keras.Model, loss_fn: WeightedLoss, path: Path, gives: str) -> None:
-    _told.add(model)
+def _warn(model: keras.Model, loss_fn: WeightedLoss, path: Path, gives: str) -> None:
     loss = loss_fn.loss if not path else at(loss_fn.loss, path)
-    logging.warning(
-        "%smodel %r %s, and loss %r takes probabilities: it clips them to 0 and 1 and hardly "
-        "trains. Give the last layer activation='sigmoid' (or 'softmax'), or take "
-        "keras.losses.%s(from_logits=True).",
-        f"output {path_name(path)!r} of " if path else "",
-        model.name,
-        gives,
-        loss if isinstance(loss, str) else getattr(loss, "name", loss),
-        _class_name(loss),
+    name = loss if isinstance(loss, str) else getattr(loss, "name", loss)
+    output = f"output {path_name(path)!r} of " if path else ""
+    warn_once(
+        f"{output}model {model.name!r} {gives}, and loss {name!r} takes probabilities: it clips "
+        "them to 0 and 1 and hardly trains. Give the last layer activation='sigmoid' (or "
+        f"'softmax'), or use keras.losses.{_class_name(loss)}(from_logits=True).",
+        about=model,
+        topic="logits",
     )
 
 
@@ -111,7 +107,7 @@ def _linear_layer(tensor: Any) -> Any:
         (tensor,) = keras.tree.flatten(layer.input)
 
 
-def _class_name(loss: Any) -> str:
+def _class_name(loss: LossLike) -> str:
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__)
     for found, kind in vars(keras.losses).items():
         if isinstance(kind, type) and found.lower() == name.lower().replace("_", ""):

@@ -7,13 +7,14 @@ from typing import Any, Literal, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
-from trainer_module.window.logits import tell_of_values
-from trainer_module.window.loss import LossFunction, loss_sums
-from trainer_module.window.made_up import ROWS, made_up_rows, made_up_weights, rows_of
-from trainer_module.window.micro_batch import compute_dtypes
-from trainer_module.window.random_ops import draws_random_numbers
+from trainer_module.checks.logits import warn_if_not_probabilities
+from trainer_module.checks.model import compute_dtypes
+from trainer_module.checks.randomness import draws_random_numbers
+from trainer_module.checks.synthetic_rows import ROWS, random_weights, rows_of, synthetic_rows
+from trainer_module.checks.warn_once import warn_once
+from trainer_module.common.tensors import Tensors
+from trainer_module.losses.weighted_loss import LossFunction, loss_sums
 
 # By the fewest bits that a layer computes with. A row beside another number of rows takes another
 # way through the device's kernels and is rounded otherwise (on GPUs to the 10 bits of TF32).
@@ -23,13 +24,11 @@ _OTHER_SHAPE_ON_GPU = {**_OTHER_SHAPE, "float64": 1e-3, "float32": 1e-3}
 _SAME_SHAPE = {"float64": 1e-15, "float32": 5e-7, "float16": 4e-3, "bfloat16": 3e-2}
 _FEWEST_BITS_FIRST = ("bfloat16", "float16", "float32", "float64")
 
-_told: set[str] = set()
 
-
-class _Answer(NamedTuple):
+class _Output(NamedTuple):
     """What a model says about some rows: tensors, and the sum of what went to add_loss."""
 
-    outputs: Any
+    outputs: Tensors
     added: float | None
 
     def arrays(self) -> list[np.ndarray]:
@@ -39,7 +38,7 @@ class _Answer(NamedTuple):
 def check_rows_are_independent(
     model: keras.Model,
     loss_fn: LossFunction,
-    data: tuple[Any, Any, Any],
+    data: tuple[Tensors, Tensors, Tensors],
     *,
     added_losses: Literal["mean", "sum"],
     draws: bool = False,
@@ -54,7 +53,7 @@ def check_rows_are_independent(
     The model is asked with random weights too: those it has may be zero, and hide a layer. Random
     numbers are other ones for another number of rows, so a model that draws them in training is
     asked the second and the last line in inference mode. What cannot be asked, because made-up rows
-    mean nothing to it, is told as a warning, once. No variable and no seed changes.
+    mean nothing to it, is logged as a warning, once. No variable and no seed changes.
 
     Args:
         model: A built Keras model.
@@ -69,32 +68,32 @@ def check_rows_are_independent(
     """
     # All that made-up rows may raise comes from other people's code, and says nothing of real rows.
     with tf.init_scope():
-        rows, changed = made_up_rows(data)
+        rows, changed = synthetic_rows(data)
         try:
-            asked = _ask_model(model, rows[0], changed[0], draws=draws)
+            results = _probe_model(model, rows[0], changed[0], draws=draws)
         except Exception as error:
-            _tell(f"the model {model.name!r}", error)
+            _warn_not_checked(f"the model {model.name!r}", error)
             return
-        tell_of_values(model, loss_fn, asked.same_shape[-1][0].outputs)
+        warn_if_not_probabilities(model, loss_fn, results.same_shape[-1][0].outputs)
         bits = _fewest_bits(model)
-        for whole, again, other in asked.same_shape:
+        for whole, again, other in results.same_shape:
             _check_same_shape(whole, again, other, bits)
-        whole, first, last = asked.outputs
-        if asked.other_shape:
+        whole, first, last = results.outputs
+        if results.other_shape:
             _check_outputs(whole, first, last, bits)
             _check_added(whole.added, first.added, last.added, bits, added_losses)
         try:
             sums = [
-                _ask_loss(loss_fn, part[1], answer.outputs, part[2])
-                for part, answer in zip((rows, *_parts(rows)), asked.outputs, strict=True)
+                _loss_sums(loss_fn, part[1], answer.outputs, part[2])
+                for part, answer in zip((rows, *_parts(rows)), results.outputs, strict=True)
             ]
         except Exception as error:
-            _tell("the loss function", error)
+            _warn_not_checked("the loss function", error)
             return
         _check_sums(sums[0], sums[1], sums[2], bits)
 
 
-class _Asked(NamedTuple):
+class _ProbeResults(NamedTuple):
     """All answers of a model.
 
     Attributes:
@@ -103,37 +102,37 @@ class _Asked(NamedTuple):
         other_shape: Whether the last two were asked for, or cut from the first.
     """
 
-    same_shape: list[list[_Answer]]
-    outputs: list[_Answer]
+    same_shape: list[list[_Output]]
+    outputs: list[_Output]
     other_shape: bool
 
 
-def _ask_model(model: keras.Model, rows: Any, changed: Any, *, draws: bool) -> _Asked:
-    weights = made_up_weights(model)
+def _probe_model(model: keras.Model, rows: Tensors, changed: Any, *, draws: bool) -> _ProbeResults:
+    weights = random_weights(model)
     try:
-        _ask(model, rows, training=True, weights=weights)
+        _forward(model, rows, training=True, weights=weights)
     except ValueError:
         weights = []  # such as one that has to be above 0: then those that the model has
     same_shape = [
-        [_ask(model, r, training=True, weights=w) for r in (rows, rows, changed)]
+        [_forward(model, r, training=True, weights=w) for r in (rows, rows, changed)]
         for w in ([weights, []] if weights else [[]])
     ]
     if draws and _draws_in_inference(model, rows):
-        whole = _ask(model, rows, training=False, weights=weights)
-        parts = [_Answer(part, whole.added) for part in _parts(whole.outputs)]
-        return _Asked(same_shape, [whole, *parts], other_shape=False)
+        whole = _forward(model, rows, training=False, weights=weights)
+        parts = [_Output(part, whole.added) for part in _parts(whole.outputs)]
+        return _ProbeResults(same_shape, [whole, *parts], other_shape=False)
     answers = [
-        _ask(model, part, training=not draws, weights=weights) for part in (rows, *_parts(rows))
+        _forward(model, part, training=not draws, weights=weights) for part in (rows, *_parts(rows))
     ]
-    return _Asked(same_shape, answers, other_shape=True)
+    return _ProbeResults(same_shape, answers, other_shape=True)
 
 
-def _parts(rows: Any) -> tuple[Any, Any]:
+def _parts(rows: Tensors) -> tuple[Any, Any]:
     return rows_of(rows, [0, 1, 2]), rows_of(rows, [3])
 
 
-def _draws_in_inference(model: keras.Model, features: Any) -> bool:
-    def call(features: Any) -> Any:
+def _draws_in_inference(model: keras.Model, features: Tensors) -> bool:
+    def call(features: Tensors) -> Any:
         with keras.StatelessScope(initialize_variables=False):
             return tf.nest.flatten(model(features, training=False))
 
@@ -151,30 +150,30 @@ def _other_shape_tolerance(bits: str) -> float:
     return (_OTHER_SHAPE_ON_GPU if gpu else _OTHER_SHAPE)[bits]
 
 
-def _tell(who: str, error: Exception) -> None:
+def _warn_not_checked(who: str, error: Exception) -> None:
     reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
     message = (
         f"{who} cannot be asked whether rows of a batch influence each other: made-up rows do not "
         f"work ({reason[:300]}). If rows do, the result depends on micro_batch_size."
     )
-    if message not in _told:
-        _told.add(message)
-        logging.warning("%s", message[0].upper() + message[1:])
+    warn_once(message[0].upper() + message[1:])
 
 
-def _ask(model: keras.Model, rows: Any, *, training: bool, weights: Any) -> _Answer:
+def _forward(model: keras.Model, rows: Tensors, *, training: bool, weights: Any) -> _Output:
     # Each answer starts from the same seeds: what is read and assigned here is never stored.
     scope = keras.StatelessScope(weights, collect_losses=True, initialize_variables=False)
     with scope:
         outputs = model(rows, training=training)
     added = float(sum(map(float, scope.losses))) if scope.losses else None
-    answer = _Answer(outputs, added)
+    answer = _Output(outputs, added)
     if not all(np.all(np.isfinite(x)) for x in (*answer.arrays(), added or 0.0)):
         raise ValueError("its outputs for them are not finite")
     return answer
 
 
-def _ask_loss(loss_fn: LossFunction, labels: Any, outputs: Any, weights: Any) -> np.ndarray:
+def _loss_sums(
+    loss_fn: LossFunction, labels: Tensors, outputs: Tensors, weights: Any
+) -> np.ndarray:
     """Returns numerator and denominator, `[2, outputs]`."""
     sums = loss_sums(loss_fn, labels, outputs, weights)
     found = np.stack([np.atleast_1d(value.numpy()) for value in sums]).astype("float64")
@@ -183,15 +182,15 @@ def _ask_loss(loss_fn: LossFunction, labels: Any, outputs: Any, weights: Any) ->
     return found
 
 
-_MIXED = (
+_ROWS_DEPEND = (
     "the model's output for a row depends on the other rows of its batch (asked with made-up "
     "rows), so it would depend on micro_batch_size: look for a layer that takes a mean, a softmax "
-    "or a product over axis 0, in training or always, and let it work on each row by itself. "
+    "or a product over axis 0, in training or always, and let it work on each row alone. "
     "Statistics over rows belong before the training, as Transform's are."
 )
 
 
-def _check_same_shape(whole: _Answer, again: _Answer, other: _Answer, bits: str) -> None:
+def _check_same_shape(whole: _Output, again: _Output, other: _Output, bits: str) -> None:
     for one, repeated, changed in zip(whole.arrays(), again.arrays(), other.arrays(), strict=True):
         if not one.ndim or {len(one), len(changed)} != {ROWS} or one.shape != changed.shape:
             continue  # not one value per row
@@ -199,10 +198,10 @@ def _check_same_shape(whole: _Answer, again: _Answer, other: _Answer, bits: str)
         largest = max(np.abs(one).max(initial=0), np.abs(changed).max(initial=0))
         by_itself = np.abs(one - repeated).max(initial=0)
         if np.abs(one - changed)[:2].max(initial=0) > _SAME_SHAPE[bits] * largest + 10 * by_itself:
-            raise ValueError(_MIXED)
+            raise ValueError(_ROWS_DEPEND)
 
 
-def _check_outputs(whole: _Answer, first: _Answer, last: _Answer, bits: str) -> None:
+def _check_outputs(whole: _Output, first: _Output, last: _Output, bits: str) -> None:
     tolerance = _other_shape_tolerance(bits)
     answers = (whole.arrays(), first.arrays(), last.arrays())
     for all_rows, *parts in zip(*answers, strict=True):
@@ -212,7 +211,7 @@ def _check_outputs(whole: _Answer, first: _Answer, last: _Answer, bits: str) -> 
         if any(x.shape[1:] != all_rows.shape[1:] for x in parts) or not np.allclose(
             wide[0], np.concatenate(wide[1:]), rtol=0, atol=tolerance * np.abs(wide[0]).max()
         ):
-            raise ValueError(_MIXED)
+            raise ValueError(_ROWS_DEPEND)
 
 
 def _check_sums(whole: Any, first: Any, last: Any, bits: str) -> None:

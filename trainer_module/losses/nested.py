@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainer_module.common.tensors import Tensors
+
 Path = tuple[Any, ...]
 
 
-def is_nested(structure: Any) -> bool:
+def is_nested(structure: Tensors) -> bool:
     """Returns whether it is a dict, a list or a tuple."""
     return isinstance(structure, (Mapping, list, tuple))
 
 
-def leaves(structure: Any, path: Path = ()) -> dict[Path, Any]:
+def leaves(structure: Tensors, path: Path = ()) -> dict[Path, Any]:
     """Returns what is no dict, list or tuple, by path; () alone for a single thing."""
     if not is_nested(structure):
         return {path: structure}
@@ -24,7 +26,7 @@ def leaves(structure: Any, path: Path = ()) -> dict[Path, Any]:
     }
 
 
-def at(structure: Any, path: Path) -> Any:
+def at(structure: Tensors, path: Path) -> Any:
     """Returns the part at a path.
 
     Raises:
@@ -40,7 +42,7 @@ def at(structure: Any, path: Path) -> Any:
     return structure
 
 
-def only(structure: Any) -> Any:
+def only(structure: Tensors) -> Any:
     """Returns the single tensor of a structure of one, as Keras takes it; others as they are."""
     if not is_nested(structure):
         return structure
@@ -49,7 +51,7 @@ def only(structure: Any) -> Any:
     return found[0] if len(found) == 1 and getattr(found[0], "shape", ()) else structure
 
 
-def part_at(structure: Any, path: Path, what: str, *, of: str) -> Any:
+def part_at(structure: Tensors, path: Path, what: str, *, of: str) -> Any:
     """Returns the part of labels, outputs or weights that belongs to an output.
 
     Args:
@@ -78,5 +80,5 @@ def path_name(path: Path) -> str:
     return "/".join(map(str, path))
 
 
-def _items(structure: Any) -> list[tuple[Any, Any]]:
+def _items(structure: Tensors) -> list[tuple[Any, Any]]:
     return list(structure.items() if isinstance(structure, Mapping) else enumerate(structure))

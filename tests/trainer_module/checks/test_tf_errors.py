@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import TrainStep, create_strategy
+from trainer_module.checks.tf_errors import explain_tf_error, translate_tf_errors
 from trainer_module.loop.evaluation import Evaluation
-from trainer_module.step.graph_errors import told_plainly, words_for
 
 
 def classes(label):
@@ -74,9 +74,12 @@ def test_the_layer_is_named_without_the_loops_around_it():
     text = (
         "indices[0,3] = 9 is not in [0, 5)\n\t [[{{node while/cond/while_1/net/zones_1/Gather}}]]"
     )
-    assert "the table in 'net/zones_1' has 5 rows" in (words_for(text) or "")
+    assert "the table in 'net/zones_1' has 5 rows" in (explain_tf_error(text) or "")
 
 
 def test_other_errors_pass_as_they_are():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Input to reshape"), told_plainly():
+    with (
+        pytest.raises(tf.errors.InvalidArgumentError, match="Input to reshape"),
+        translate_tf_errors(),
+    ):
         tf.reshape(tf.ones(2), [1])

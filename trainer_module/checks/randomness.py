@@ -1,9 +1,11 @@
-"""Random numbers that no seed decides: refused, since no run could be repeated or continued."""
+"""Find random numbers that no seed decides: such a run could not be repeated or continued."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+
+import tensorflow as tf
 
 # Each draws from a state of the kernel's or of a tf.random.Generator: what a micro-batch gets
 # depends on how often anybody drew before. Keras' own draws are stateless operations.
@@ -45,23 +47,33 @@ _DRAWS = frozenset(
 _STATELESS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMulti")
 
 
-def draws_random_numbers(graph: Any) -> bool:
+def draws_random_numbers(graph: tf.Graph) -> bool:
     """Returns whether a traced function draws random numbers, as a function of seeds."""
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
     return any(node.op.startswith(_STATELESS) for node in nodes)
 
 
-def refuse_stateful_draws(graph: Any) -> None:
-    """Looks through a traced micro-batch and the functions that it calls.
+def find_stateful_draw(graph: tf.Graph) -> tuple[str, str] | None:
+    """Return operation and name of a draw that is no function of seeds, or None.
+
+    It looks through a traced function and the functions that it calls.
+    """
+    definition = graph.as_graph_def()
+    functions = {function.signature.name: function for function in definition.library.function}
+    return next(_draws(definition.node, "", functions, set()), None)
+
+
+def reject_stateful_draws(graph: tf.Graph) -> None:
+    """Check the graph of a traced micro-batch.
 
     Raises:
         ValueError: It draws random numbers other than as a function of seeds, as tf.random.normal
             and tf.nn.dropout do.
     """
-    definition = graph.as_graph_def()
-    functions = {function.signature.name: function for function in definition.library.function}
-    for kind, name in _draws(definition.node, "", functions, set()):
+    draw = find_stateful_draw(graph)
+    if draw is not None:
+        kind, name = draw
         raise ValueError(
             f"the model or its loss draws random numbers by {kind} at {name!r}, from a state that "
             "neither the seed nor a checkpoint decides: no run could be repeated, or continued as "

@@ -1,4 +1,4 @@
-"""A layer whose gradient is taken by itself: on a device of its own, or from what is made anew.
+"""A layer with a custom gradient: on its own device, or from recomputed activations.
 
     forward    outputs = layer(inputs)
     backward   (`again`: forward once more,) gradient of the inputs = ∂layer · that of the outputs
@@ -18,29 +18,19 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-# Layers that are being called by `own_gradient`; None outside of a window.
-_under_way: contextvars.ContextVar[frozenset[int] | None] = contextvars.ContextVar(
-    "layers with a gradient of their own that are under way", default=None
+from trainer_module.common.tensors import Gradient, Tensors
+from trainer_module.losses.loss_values import mask_of
+from trainer_module.window.forward_pass import in_window_forward_pass, window_forward_pass
+
+# Layers that are being called by `custom_gradient`.
+_under_way: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
+    "layers with a custom gradient that are being called", default=frozenset()
 )
 
 
-@contextlib.contextmanager
-def own_gradients() -> Iterator[None]:
-    """Lets layers take their gradient by themselves: a window's forward pass is within it.
-
-    Elsewhere (`fit`, evaluation, export) such layers are like any other.
-    """
-    token = _under_way.set(frozenset())
-    try:
-        yield
-    finally:
-        _under_way.reset(token)
-
-
-def takes_own_gradient(layer: keras.layers.Layer) -> bool:
-    """Returns whether a call of the layer, here and now, is to be one of `own_gradient`."""
-    under_way = _under_way.get()
-    return under_way is not None and id(layer) not in under_way
+def uses_custom_gradient(layer: keras.layers.Layer) -> bool:
+    """Return whether a call of the layer, here and now, is to go through `custom_gradient`."""
+    return in_window_forward_pass() and id(layer) not in _under_way.get()
 
 
 def on_device(device: str | None) -> contextlib.AbstractContextManager[Any]:
@@ -58,7 +48,7 @@ class _Ran(NamedTuple):
         updates: New values of variables that are not trained, seeds among them, or None.
     """
 
-    outputs: Any
+    outputs: Tensors
     masks: list[Any]
     losses: list[Any]
     updates: list[Any]
@@ -82,7 +72,7 @@ class _Ran(NamedTuple):
         return _Ran(outputs, next_of(self.masks), next_of(self.losses), next_of(self.updates))
 
 
-def own_gradient(
+def custom_gradient(
     layer: keras.layers.Layer,
     call: Callable[..., Any],
     again_call: Callable[..., Any],
@@ -118,7 +108,7 @@ def own_gradient(
         *(mask for mask in masks if mask is not None),
     ]
     shape: list[_Ran] = []
-    under_way = (_under_way.get() or frozenset()) | {id(layer)}
+    under_way = _under_way.get() | {id(layer)}
 
     def run(call: Callable[..., Any], inputs: Sequence[tf.Tensor]) -> _Ran:
         rest = iter(inputs)
@@ -133,7 +123,8 @@ def own_gradient(
         scope = keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
         token = _under_way.set(under_way)
         try:
-            with scope:
+            # The backward pass is traced outside of the window's forward pass.
+            with scope, window_forward_pass():
                 outputs = call(*args_, **kwargs_)
         finally:
             _under_way.reset(token)
@@ -194,7 +185,7 @@ def _tape(inputs: Sequence[tf.Tensor], unless: bool = False) -> Iterator[Any]:
 
 
 def _gradients(
-    tape: Any, outputs: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor], slopes: Sequence[Any]
+    tape: Any, outputs: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor], slopes: Sequence[Gradient]
 ) -> list[Any]:
     pairs = [
         (output, tf.convert_to_tensor(slope))
@@ -209,8 +200,3 @@ def _gradients(
 
 def _is_real(tensor: tf.Tensor) -> bool:
     return tensor.dtype.is_floating
-
-
-def mask_of(tensor: Any) -> Any:
-    """Returns Keras' mask of a tensor, or None."""
-    return getattr(tensor, "_keras_mask", None)

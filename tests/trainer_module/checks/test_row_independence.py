@@ -11,9 +11,10 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import TrainStep, weighted_loss
+from trainer_module.checks.row_independence import check_rows_are_independent
+from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.describe import describe
-from trainer_module.window.loss import as_loss_function
-from trainer_module.window.row_independence import check_rows_are_independent
+from trainer_module.window.spec import Batch, WindowSpec
 
 
 class Layer(keras.layers.Layer):
@@ -195,7 +196,7 @@ def test_rows_that_mix_where_it_is_not_seen_at_once_are_refused(build):
     before = [v.numpy() for v in model.variables]
     data = tf.zeros([4, 5], model.inputs[0].dtype), tf.zeros([4, 2])
     with pytest.raises(ValueError, match="depends on the other rows"):
-        describe(model, as_loss_function("mse"), *data, added_losses="mean")
+        describe(WindowSpec(model, as_loss_function("mse")), Batch(*data))
     for variable, value in zip(model.variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)  # seeds too
 
@@ -212,12 +213,11 @@ def test_rows_that_mix_where_it_is_not_seen_at_once_are_refused(build):
 def test_noise_is_not_taken_for_rows_that_mix(build, caplog):
     model = build()
     data = tf.zeros([4, 5]), tf.zeros([4, 2])
-    describe(model, as_loss_function("mse"), *data, added_losses="mean")
+    describe(WindowSpec(model, as_loss_function("mse")), Batch(*data))
     assert not caplog.records
+    constant = WindowSpec(model, lambda y, p, w: (tf.reduce_sum(p), tf.constant(1.0)))
     with pytest.raises(ValueError, match="loss function's denominator does not add up"):
-        describe(
-            model, lambda y, p, w: (tf.reduce_sum(p), tf.constant(1.0)), *data, added_losses="mean"
-        )
+        describe(constant, Batch(*data))
 
 
 def test_text_is_made_up_as_text():

@@ -1,4 +1,4 @@
-"""Errors that rows cause inside a graph, told by the value, the thing and the fix."""
+"""Translate errors that rows cause inside a graph: the value, the thing and the fix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_A_COLLECTIVE = (
 
 
 @contextlib.contextmanager
-def told_plainly() -> Iterator[None]:
+def translate_tf_errors() -> Iterator[None]:
     """Raises ValueError where TensorFlow found a class or an id that the model does not have.
 
     And WorkerLost where a collective was broken off because a worker has gone. TensorFlow's own
@@ -37,18 +37,18 @@ def told_plainly() -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        explanation = words_for(error.message)
+        explanation = explain_tf_error(error.message)
         if explanation is None:
             raise
         raise ValueError(explanation) from error
     except _OF_A_COLLECTIVE as error:
-        told = current_workers().as_worker_lost(error)
-        if told is error:
+        worker_lost = current_workers().as_worker_lost(error)
+        if worker_lost is error:
             raise
-        raise told from error
+        raise worker_lost from error
 
 
-def words_for(message: str) -> str | None:
+def explain_tf_error(message: str) -> str | None:
     """Returns what TensorFlow's message means for the data, or None if that is not known."""
     if found := _LABEL.search(message):
         value, count = map(int, found.groups())

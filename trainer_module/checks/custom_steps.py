@@ -1,13 +1,13 @@
-"""What a model brings for Keras' `fit` and nobody here calls: refused, or told once."""
+"""Methods that a model overrides for Keras' `fit` and that are not called here."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
-from typing import Any
 
 import keras
-from absl import logging
+
+from trainer_module.checks.warn_once import warn_once
+from trainer_module.common.tensors import LossLike
 
 _INSTEAD = {
     "compute_loss": (
@@ -20,11 +20,9 @@ _INSTEAD = {
     ),
 }
 
-_told: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
-
-def refuse_own_steps(model: keras.Model, names: Sequence[str], *, by: str) -> None:
-    """Raises ValueError for a `compute_loss` or `train_step` of the model's own.
+def reject_custom_train_step(model: keras.Model, names: Sequence[str], *, by: str) -> None:
+    """Raise ValueError for a model that overrides `compute_loss` or `train_step`.
 
     Args:
         model: Any.
@@ -33,39 +31,39 @@ def refuse_own_steps(model: keras.Model, names: Sequence[str], *, by: str) -> No
     """
     for name in _own(model, names):
         raise ValueError(
-            f"model {model.name!r} ({type(model).__name__}) has a {name} of its own, which {by} "
+            f"model {model.name!r} ({type(model).__name__}) overrides {name}, which {by} "
             f"does not call, so that what it does would be left out: {_INSTEAD[name]}."
         )
 
 
-def tell_what_is_not_called(model: keras.Model, names: Sequence[str], *, by: str) -> None:
-    """Warns, once for a model, of methods of its own that are not called."""
+def warn_overrides_ignored(model: keras.Model, names: Sequence[str], *, by: str) -> None:
+    """Warn, once for a model, of overridden methods that are not called."""
     for name in _own(model, names):
-        _tell_once(
-            model,
-            name,
-            f"model {model.name!r} ({type(model).__name__}) has a {name} of its own, which {by} "
+        warn_once(
+            f"model {model.name!r} ({type(model).__name__}) overrides {name}, which {by} "
             "does not call: what it does is left out.",
+            about=model,
+            topic=name,
         )
 
 
-def tell_what_compile_said(model: keras.Model, loss: Any = None) -> None:
+def warn_compile_args_ignored(model: keras.Model, loss: LossLike = None) -> None:
     """Warns, once for a model, that what `compile` was given has no say.
 
     Args:
         model: Any; one may be compiled for `evaluate`.
-        loss: What is used; nothing is told of a model that was compiled with the same.
+        loss: What is used; a model that was compiled with the same gives no warning.
     """
     theirs = getattr(model, "loss", None)
     loss = getattr(loss, "loss", loss)  # what a weighted_loss was made of
     if not model.compiled or theirs is None or theirs is loss or theirs == loss:
         return
-    _tell_once(
-        model,
-        "compile",
+    warn_once(
         f"model {model.name!r} was compiled with loss={theirs!r}: its optimizer, loss and metrics "
         "are not used, but those given here are (trainer.optimizer, trainer.loss and "
         "trainer.metrics in a pipeline). Leave out model.compile, or give the same.",
+        about=model,
+        topic="compile",
     )
 
 
@@ -75,10 +73,3 @@ def _own(model: keras.Model, names: Sequence[str]) -> list[str]:
         for name in names
         if not (getattr(getattr(model, name), "__module__", None) or "").startswith("keras.")
     ]
-
-
-def _tell_once(model: keras.Model, what: str, message: str) -> None:
-    told = _told.setdefault(model, set())
-    if what not in told:
-        told.add(what)
-        logging.warning("%s", message)

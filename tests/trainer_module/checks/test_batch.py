@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import TrainStep, accumulate_gradients, per_example_gradients
-from trainer_module.window.batch_checks import check_batch, count_rows
+from trainer_module.checks.batch import check_batch, count_rows
 
 X, Y, W = np.zeros((4, 5)), np.zeros((4, 1)), np.zeros(4)
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import TrainStep, weighted_loss
-from trainer_module.window.labels import zero_where_unweighted
+from trainer_module.losses.labels import zero_where_unweighted
 
 random = np.random.default_rng(0)
 FEATURES = random.normal(size=(6, 5)).astype("float32")

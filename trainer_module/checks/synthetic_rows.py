@@ -10,11 +10,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer_module.common.tensors import Tensors, Variable
+
 ROWS = 4
 _UNKNOWN_AXIS = 8
 
 
-def made_up_rows(specs: Any) -> tuple[Any, Any]:
+def synthetic_rows(specs: Tensors) -> tuple[Any, Any]:
     """Returns rows a, b, c, d and rows a, b, e, f of a structure of specs `[rows, ...]`.
 
     Each e differs from c and each f from d. Floats lie between 0 and 1, those of e and f outside of
@@ -49,7 +51,7 @@ def made_up_rows(specs: Any) -> tuple[Any, Any]:
     return rows_of(every, [0, 1, 2, 3]), rows_of(every, [0, 1, 4, 5])
 
 
-def rows_of(structure: Any, rows: Sequence[int]) -> Any:
+def rows_of(structure: Tensors, rows: Sequence[int]) -> Any:
     """Returns some rows of each tensor, with the mask that Keras puts on it; None passes."""
 
     def cut(tensor: Any) -> Any:
@@ -64,15 +66,15 @@ def rows_of(structure: Any, rows: Sequence[int]) -> Any:
     return tf.nest.map_structure(cut, structure)
 
 
-def made_up_weights(model: keras.Model) -> list[tuple[Any, Any]]:
+def random_weights(model: keras.Model) -> list[tuple[Any, Any]]:
     """Returns (variable, value) per trainable variable: no weight is 0, no layer is silent.
 
-    Matrices are drawn anew, as wide as their inputs ask for; vectors and scalars, which may be
+    Matrices are drawn again, as wide as their inputs ask for; vectors and scalars, which may be
     scales around 1, are moved.
     """
     random = np.random.default_rng(1)
 
-    def value(variable: Any) -> tf.Tensor:
+    def value(variable: Variable) -> tf.Tensor:
         shape = tuple(variable.shape)
         if len(shape) > 1:
             fan_in = math.prod(shape[:-1])

@@ -11,14 +11,15 @@ from typing import Any, Literal, NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.window.loss_values import (
+from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.losses.loss_values import (
     OutputLoss,
     Values,
     class_weights,
     output_loss,
     values_of,
 )
-from trainer_module.window.nested import Path, is_nested, leaves, only, part_at, path_name
+from trainer_module.losses.nested import Path, is_nested, leaves, only, part_at, path_name
 
 Reduction = Literal["weighted_mean", "mean"]
 
@@ -38,7 +39,7 @@ LossFunction = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 
 
 def weighted_loss(
-    loss: Any,
+    loss: LossLike,
     *,
     loss_weights: Any = None,
     reduction: Reduction = "weighted_mean",
@@ -69,7 +70,7 @@ def weighted_loss(
 
     Of several outputs each is divided by its own Σ w_i. Weights are one tensor for all of them, or
     have the structure of the losses (None for an output without weights). Where the sums of weights
-    differ, by masks or weights of their own, gradients are kept per output: a window takes the
+    differ, by their masks or weights, gradients are kept per output: a window takes the
     memory of one more set of gradients, and the time of one more backward pass, for each.
 
     Raises:
@@ -131,13 +132,15 @@ class WeightedLoss:
         terms: One per output with a loss.
     """
 
-    loss: Any
+    loss: LossLike
     loss_weights: Any
     reduction: Reduction
     class_weight: Mapping[int, float] | None
     terms: tuple[OutputTerm, ...] = dataclasses.field(repr=False)
 
-    def __call__(self, labels: Any, outputs: Any, sample_weight: Any = None) -> LossSums:
+    def __call__(
+        self, labels: Tensors, outputs: Tensors, sample_weight: Tensors = None
+    ) -> LossSums:
         """Returns Σ w_i l_i and Σ w_i.
 
         Args:
@@ -176,7 +179,7 @@ class WeightedLoss:
         means = [numerator / size for numerator, size in zip(numerators, sizes, strict=True)]
         return LossSums(tf.add_n(means), denominators[0] / sizes[0])
 
-    def _count_the_same(self, found: list[Values], sample_weight: Any) -> bool:
+    def _count_the_same(self, found: list[Values], sample_weight: Tensors) -> bool:
         """Returns whether the sums of weights of all outputs are those of one of them."""
         if any(values.counted is not None for values in found):
             return False
@@ -196,7 +199,7 @@ class WeightedLoss:
         return LossSums(numerator, tf.reduce_sum(counted))
 
 
-def _part(structure: Any, path: Path, what: str, *, alone: bool) -> Any:
+def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Any:
     """Returns what an output's loss is given of labels, outputs or weights."""
     if alone and (not path or not is_nested(structure)):
         structure = only(structure)
@@ -219,7 +222,7 @@ def _sum_of_weights(weights: tf.Tensor, *, given: bool) -> tf.Tensor:
     return tf.where(tf.reduce_any(weights < 0), nan, total)
 
 
-def as_loss_function(loss: Any) -> LossFunction:
+def as_loss_function(loss: LossLike) -> LossFunction:
     """Returns `loss` itself when it already is a function of three arguments, else its sums.
 
     A function `(labels, outputs)` gives one loss per row, as one that Keras takes; so does one with
@@ -273,7 +276,9 @@ def _takes_weights(loss: Callable[..., Any]) -> bool:
     )
 
 
-def loss_sums(loss_fn: LossFunction, labels: Any, outputs: Any, sample_weight: Any) -> LossSums:
+def loss_sums(
+    loss_fn: LossFunction, labels: Tensors, outputs: Tensors, sample_weight: Tensors
+) -> LossSums:
     """Returns the two sums of a loss function that somebody else may have written.
 
     Scalars, or `[outputs]` each from `weighted_loss`.

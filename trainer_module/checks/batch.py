@@ -7,10 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_module.common.tensors import Tensors
+
 _PARTS = ("features", "labels", "sample_weight")
 
 
-def check_batch(features: Any, labels: Any, sample_weight: Any = None) -> None:
+def check_batch(features: Tensors, labels: Tensors, sample_weight: Tensors = None) -> None:
     """Looks at what is known without values.
 
     Args:
@@ -35,7 +37,7 @@ def check_batch(features: Any, labels: Any, sample_weight: Any = None) -> None:
             found = rows if found is None else found
 
 
-def check_xla_types(features: Any) -> None:
+def check_xla_types(features: Tensors) -> None:
     """Looks for what XLA cannot compile.
 
     Args:
@@ -55,7 +57,7 @@ def check_xla_types(features: Any) -> None:
             )
 
 
-def count_rows(features: Any, labels: Any, sample_weight: Any = None) -> tf.Tensor:
+def count_rows(features: Tensors, labels: Tensors, sample_weight: Tensors = None) -> tf.Tensor:
     """Returns the number of rows, a scalar int32 tensor, after `check_batch`.
 
     Raises:

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_module import weighted_loss
-from trainer_module.window.loss import as_loss_function, loss_sums
+from trainer_module.losses.weighted_loss import as_loss_function, loss_sums
 
 random = np.random.default_rng(0)
 CASES = {

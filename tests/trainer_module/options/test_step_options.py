@@ -1,0 +1,99 @@
+"""StepOptions: self-validating, and the one list of what TrainStep takes."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainer_module.config import TrainerConfig
+from trainer_module.options.step_options import StepKeywords, StepOptions, UpdateOptions
+
+
+def test_the_keywords_are_the_fields():
+    assert set(StepKeywords.__annotations__) == set(StepOptions.model_fields)
+    assert issubclass(TrainerConfig, UpdateOptions)
+
+
+def centralise(gradients, variables):
+    return gradients
+
+
+def test_the_fingerprint_has_each_option_that_affects_the_result():
+    """Reference: written down here, so that another mark is a decision."""
+    options = StepOptions(micro_batch_size=4, clip_norm=0.5)
+    assert options.fingerprint() == {
+        "clip_norm": 0.5,
+        "ema_momentum": None,
+        "non_finite": "raise",
+        "added_losses": None,
+        "transforms": [],
+    }
+
+
+def noise(gradients, variables, step, scale=0.1):
+    return gradients
+
+
+def keyword(gradients, variables, *, step):
+    return gradients
+
+
+def test_the_fingerprint_knows_the_code_and_the_values_of_transforms():
+    found = [
+        StepOptions(micro_batch_size=1, transforms=tuple(given)).fingerprint()["transforms"]
+        for given in (
+            [],
+            [centralise],
+            [noise],
+            [functools.partial(noise, scale=1.0)],
+            [functools.partial(noise, scale=2.0)],
+            [noise, centralise],
+            [centralise, noise],
+        )
+    ]
+    assert all(one not in found[:place] for place, one in enumerate(found))
+    again = StepOptions(micro_batch_size=9, transforms=(centralise,)).fingerprint()
+    assert again["transforms"] == found[1]
+
+
+def one(gradients):
+    return gradients
+
+
+def three(gradients, variables, scale):
+    return gradients
+
+
+@pytest.mark.parametrize(
+    "transforms", [centralise, "centralise", [one], [three], [None], {1: one}, {centralise}]
+)
+def test_what_is_no_transform_is_rejected(transforms):
+    with pytest.raises(ValueError, match=r"transforms.*gradients, variables"):
+        StepOptions.parse({"micro_batch_size": 1, "transforms": transforms})
+
+
+def test_transforms_may_take_the_step_and_have_defaults():
+    given = [noise, keyword, centralise, lambda *lists: lists[0]]
+    options = StepOptions.parse({"micro_batch_size": 1, "transforms": given})
+    assert options.transforms == tuple(given)
+
+
+def test_numbers_of_numpy_are_numbers():
+    given: Any = {
+        "micro_batch_size": np.int64(4),
+        "clip_norm": np.float32(0.5),
+        "ema_momentum": np.float64(0.5),
+        "expected_rows": np.int32(7),
+    }
+    options = StepOptions.parse(given)
+    assert options == StepOptions(
+        micro_batch_size=4, clip_norm=0.5, ema_momentum=0.5, expected_rows=7
+    )
+
+
+def test_an_unknown_option_names_the_nearest_one():
+    with pytest.raises(ValueError, match=r"clip_nrom.*clip_norm"):
+        StepOptions.parse({"micro_batch_size": 1, "clip_nrom": 1.0})  # pyright: ignore

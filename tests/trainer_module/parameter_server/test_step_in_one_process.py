@@ -1,0 +1,84 @@
+"""ParameterServerStep against TrainStep, with a worker and a server inside one child process.
+
+Reference: TrainStep on the same batches; equal to 2e-6 of each variable's largest value, since one
+worker takes one window at a time. tests/distributed has processes, and what the loss of one does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+PROGRAM = """
+import json, os, socket
+import keras, numpy as np, tensorflow as tf
+from trainer_module import ParameterServerStep, Step, TrainStep
+
+def free():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{s.getsockname()[1]}"
+
+tasks = {"worker": [free()], "ps": [free()], "chief": [free()]}
+spec = tf.train.ClusterSpec({k: v for k, v in tasks.items() if k != "chief"})
+servers = [tf.distribute.Server(spec, job_name=k, task_index=0, protocol="grpc")
+           for k in ("worker", "ps")]
+os.environ["TF_CONFIG"] = json.dumps({"cluster": tasks, "task": {"type": "chief", "index": 0}})
+cluster = tf.distribute.ParameterServerStrategy(
+    tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
+)
+
+def pull(gradients, variables, step):
+    share = 0.1 / (1.0 + tf.cast(step, tf.float32))
+    return [g + share * v.value for g, v in zip(gradients, variables, strict=True)]
+
+def made():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([
+        keras.Input((5,)),
+        keras.layers.Dense(16, activation="tanh", kernel_regularizer="l2"),
+        keras.layers.Dropout(0.2, seed=1),
+        keras.layers.Dense(1),
+    ])
+    return model, keras.optimizers.AdamW(0.02)
+
+def batches():
+    random = np.random.default_rng(0)
+    for rows in (12, 7, 11, 1):
+        x = random.normal(size=(rows, 5)).astype("float32")
+        yield x, x.sum(1, keepdims=True), random.uniform(size=rows).astype("float32")
+
+specs = tuple(tf.TensorSpec([None, *axes], tf.float32) for axes in ((5,), (1,), ()))
+data = tf.data.Dataset.from_generator(batches, output_signature=specs)
+options = {"micro_batch_size": 4, "clip_norm": 0.5, "transforms": [pull]}
+step = ParameterServerStep(*made(), "mse", cluster=cluster, **options)
+alone = TrainStep(*made(), "mse", **options)
+ours, theirs = iter(data), iter(data)
+for _ in range(4):
+    found, expected = step.run(ours, 1), alone.run(theirs, 1)
+    np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-5)
+errors = [
+    float(np.abs(a - b).max() / np.abs(b).max())
+    for a, b in zip(step.model.get_weights(), alone.model.get_weights(), strict=True)
+]
+print(json.dumps({
+    "error": max(errors),
+    "steps": [int(step.step.numpy()), int(alone.step.numpy())],
+    "are_steps": [isinstance(step, Step), isinstance(alone, Step)],
+    "state": [len(step.state()), len(alone.state())],
+}), flush=True)
+os._exit(0)  # the servers have no end
+"""
+
+
+def test_windows_and_transforms_are_those_of_one_process():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["error"] < 2e-6
+    assert found["steps"] == [4, 4]
+    assert found["are_steps"] == [True, True]
+    assert found["state"] == [4, 4]

@@ -1,0 +1,81 @@
+"""Check a model before it is trained: that windows of it are exact."""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+
+def compute_dtypes(model: keras.Model) -> set[str]:
+    """Returns the dtypes that layers compute in, and a subclassed model itself.
+
+    Inputs, and models that Keras calls layer by layer, have a dtype too but compute nothing.
+    """
+    return {
+        layer.compute_dtype
+        for layer in model._flatten_layers()
+        if not isinstance(layer, keras.layers.InputLayer)
+        and not type(layer).call.__module__.startswith("keras.src.models.")
+    }
+
+
+def computes_in_float16(model: keras.Model) -> bool:
+    """Returns whether anything does: then gradients are scaled."""
+    return "float16" in compute_dtypes(model)
+
+
+def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+    """Raises ValueError for a model of another library, or strategy, or with no exact window."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"model={type(model).__module__}.{type(model).__name__} is not a Keras 3 model: build "
+            "it with `import keras`. Where TF_USE_LEGACY_KERAS is not 0, as TFX leaves it, "
+            "tf.keras is another library."
+        )
+    if not model.built or not model.variables:
+        raise ValueError(
+            f"model {model.name!r} is not built: give it an Input, or call model.build(shape) in "
+            "the strategy's scope, before TrainStep."
+        )
+    if not model.trainable_variables:
+        raise ValueError(f"model {model.name!r} has no trainable variables: nothing to train.")
+    for variable in model.trainable_variables:
+        if not getattr(variable, "overwrite_with_gradient", False):
+            continue
+        raise ValueError(
+            f"variable {variable.path!r} takes its gradient for its new value, as float8 "
+            "quantisation does: such values do not add up over micro-batches. Train in "
+            "mixed_bfloat16 and quantise afterwards."
+        )
+    for path in _stateful_layers(model):
+        raise ValueError(
+            f"layer {path!r} is a BatchNormalization in training mode, whose statistics would be "
+            "those of one micro-batch on one replica: use LayerNormalization or "
+            "GroupNormalization, or freeze it with layer.trainable = False."
+        )
+    if not strategy.extended.variable_created_in_scope(model.trainable_variables[0].value):
+        raise ValueError(
+            f"model {model.name!r} was not created under this strategy: build it inside `with "
+            "strategy.scope():`."
+        )
+
+
+def _stateful_layers(model: keras.Model) -> list[str]:
+    """Returns the paths of BatchNormalization layers that would run in training mode."""
+    return [
+        layer.path
+        for layer in model._flatten_layers(include_self=False)
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+    ]
+
+
+def check_jit_compile(model: keras.Model) -> None:
+    """Raise ValueError for a model that XLA cannot compile as it is meant.
+
+    Such a model, a layer in it, or the layer's `call` has the reason as `jit_compile_error`.
+    """
+    for layer in model._flatten_layers():
+        for thing in (layer, getattr(layer, "call", None)):
+            reason = getattr(thing, "jit_compile_error", None)
+            if reason is not None:
+                raise ValueError(f"jit_compile=True: {reason}")

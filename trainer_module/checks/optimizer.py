@@ -1,0 +1,45 @@
+"""Check an optimizer: no option of it may act per replica or per micro-batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer_module.common.several_optimizers import each_optimizer
+
+_TAKEN_OVER = {
+    "clipnorm": "it would clip each variable separately",
+    "global_clipnorm": "use clip_norm of TrainStep, which clips the reduced gradient once",
+    "clipvalue": "it would change the direction of the window's gradient",
+    "use_ema": "use ema_momentum of TrainStep",
+    "gradient_accumulation_steps": "use micro_batch_size of TrainStep: windows are exact there",
+    "loss_scale_factor": "TrainStep scales losses itself for float16 models",
+}
+
+
+def check_optimizer(optimizer: Any, strategy: tf.distribute.Strategy) -> None:
+    """Raises ValueError for options that would act per replica or per micro-batch."""
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        raise ValueError(
+            "LossScaleOptimizer decides per replica whether gradients are finite: pass its inner "
+            "optimizer; TrainStep scales losses itself for float16 models."
+        )
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise ValueError(
+            f"optimizer={optimizer!r} is not a Keras 3 optimizer: give one, such as "
+            "keras.optimizers.Adam(1e-3)."
+        )
+    for one in each_optimizer(optimizer):
+        for option, instead in _TAKEN_OVER.items():
+            value = getattr(one, option, None)
+            if value:
+                raise ValueError(
+                    f"optimizer {one.name!r} has {option}={value!r}: leave it out; {instead}."
+                )
+    if not strategy.extended.variable_created_in_scope(optimizer.iterations.value):
+        raise ValueError(
+            f"optimizer {optimizer.name!r} was not created under this strategy: create it inside "
+            "`with strategy.scope():`."
+        )

@@ -1,0 +1,59 @@
+"""Reject a model that changes state while it is called: a window has many calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+def find_assignment(graph: tf.Graph) -> str | None:
+    """Return the name of a tf.Variable that a traced function assigns to, or None."""
+    handles = {id(inner): outer for outer, inner in graph.captures}
+    for operation in graph.get_operations():
+        if operation.type.startswith(("Assign", "ResourceScatter")):
+            handle = handles.get(id(operation.inputs[0]))
+            names = [v.name for v in graph.variables if v.handle is handle]
+            return names[0] if names else operation.name
+    return None
+
+
+def reject_assignments(graph: tf.Graph) -> None:
+    """Raise ValueError if a traced micro-batch assigns to a tf.Variable: Keras does not see it."""
+    name = find_assignment(graph)
+    if name is not None:
+        raise ValueError(_UPDATES.format(names=name))
+
+
+_UPDATES = (
+    "the model updates {names} while it is called with training=True: state that depends on a "
+    "micro-batch would make the result depend on its size. Use LayerNormalization or "
+    "GroupNormalization in place of BatchNormalization, set layer.trainable = False to freeze its "
+    "statistics, leave metrics and stateful=True out of layers, and give random layers a "
+    "keras.random.SeedGenerator that they own."
+)
+
+
+def reject_updates(
+    model: keras.Model, scope: Any, mapping: Sequence[tuple[Any, Any]], seeds: Sequence[Any]
+) -> None:
+    """Raise ValueError if a call of the model updated a variable that Keras knows.
+
+    Args:
+        model: The model that was called.
+        scope: The `keras.StatelessScope` around the call.
+        mapping: The values that the scope began with.
+        seeds: Seed states, which may move on.
+    """
+    before = {id(variable): value for variable, value in mapping}
+    updated = {k for k, v in scope.state_mapping.items() if v is not before.get(k)}
+    updated -= {id(seed) for seed in seeds}
+    if updated:
+        known = {id(v): v.path for v in model.variables}
+        for layer in model._flatten_layers():
+            states = [*layer.metrics_variables, *tf.nest.flatten(getattr(layer, "states", ()))]
+            known |= {id(v): f"a state of layer {layer.path!r}" for v in states}
+        names = {known.get(key, "a seed or state outside the model") for key in updated}
+        raise ValueError(_UPDATES.format(names=", ".join(sorted(names))))

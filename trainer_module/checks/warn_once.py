@@ -1,0 +1,27 @@
+"""Log a warning once: for a text, or for a text and the object that it is about."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from absl import logging
+
+_logged: set[str] = set()
+_logged_about: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+
+
+def warn_once(message: str, *, about: Any = None, topic: str | None = None) -> None:
+    """Log a warning unless it was logged before.
+
+    Args:
+        message: The text.
+        about: An object, such as a model: each one gets its own warning. None: the text is logged
+            once per process.
+        topic: What counts as the same warning; None: the same text.
+    """
+    logged = _logged if about is None else _logged_about.setdefault(about, set())
+    key = topic or message
+    if key not in logged:
+        logged.add(key)
+        logging.warning("%s", message)

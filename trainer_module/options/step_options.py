@@ -1,0 +1,157 @@
+"""The options of one optimizer step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_serializer, field_validator
+from typing_extensions import Required, TypedDict
+
+from trainer_module.options.parse import parse_section
+from trainer_module.options.settings import RUNTIME_ONLY, Settings, at_least_one
+
+NonFinite = Literal["raise", "skip"]
+AddedLosses = Literal["mean", "sum"]
+# (gradients, variables[, step=...]) -> gradients; see `StepOptions.transforms`.
+GradientTransform = Callable[..., Sequence[Any]]
+
+
+class UpdateOptions(Settings):
+    """How the gradient of a window becomes an update."""
+
+    clip_norm: float | None = Field(
+        default=None, description="Largest global norm of the gradient."
+    )
+    ema_momentum: float | None = Field(
+        default=None,
+        description="Evaluate and export an exponential moving average of the weights.",
+    )
+    non_finite: NonFinite = "raise"
+    max_consecutive_skips: int = Field(
+        default=100, description='For non_finite="skip": windows in a row; the next one stops.'
+    )
+    jit_compile: bool = Field(default=False, description="Compile micro-batches by XLA.")
+
+    @field_validator("max_consecutive_skips", mode="before")
+    @classmethod
+    def _check_update_counts(cls, value: Any) -> Any:
+        return at_least_one(value)
+
+    @field_validator("clip_norm")
+    @classmethod
+    def _clip(cls, value: float | None) -> float | None:
+        if value is not None and not value > 0:
+            raise ValueError("use a number above 0, or null for no clipping")
+        return value
+
+    @field_validator("ema_momentum")
+    @classmethod
+    def _momentum(cls, value: float | None) -> float | None:
+        if value is not None and not 0 <= value < 1:
+            raise ValueError("use a number from 0 to below 1, such as 0.99, or null")
+        return value
+
+
+class StepOptions(UpdateOptions):
+    """What `TrainStep` takes beside model, optimizer, loss and strategy.
+
+    Attributes:
+        micro_batch_size: Rows of one micro-batch on one replica.
+        clip_norm: Largest global norm of the gradient, that of all replicas and micro-batches
+            together; None: no clipping.
+        ema_momentum: Keep ema = m * ema + (1 - m) * variable after each update; None: no average.
+        non_finite: "raise" stops at a window that is not finite, "skip" leaves it out.
+        max_consecutive_skips: With "skip", the number of windows in a row that may be left out; the
+            next one stops.
+        added_losses: Whether what layers pass to `add_loss` is a "mean" or a "sum" over rows; None:
+            what this version of Keras makes of its activity regularisers.
+        transforms: Functions of the window's gradient, called in order. Each takes (gradients,
+            variables): two lists of equal length, the dense mean gradient (regularisation
+            included) of each variable that has one, and the Keras variables. It returns the new
+            gradients, of the same shapes. A function with a parameter `step` also gets the number
+            of the optimizer step, an int64 scalar.
+        jit_compile: Compile micro-batches by XLA.
+        expected_rows: Rows of most global batches, where the dataset's shapes do not say it (as
+            without drop_remainder): small steps take less time. Batches of any other number of
+            rows are right too.
+    """
+
+    micro_batch_size: Annotated[int, RUNTIME_ONLY]
+    added_losses: AddedLosses | None = None
+    transforms: tuple[Any, ...] = ()
+    expected_rows: Annotated[int | None, RUNTIME_ONLY] = None
+    # A run whose windows fail too often is continued with a larger number.
+    max_consecutive_skips: Annotated[int, RUNTIME_ONLY] = 100
+    jit_compile: Annotated[bool, RUNTIME_ONLY] = False
+
+    @classmethod
+    def parse(cls, options: StepKeywords) -> StepOptions:
+        """Return the options.
+
+        Raises:
+            ValueError: Every wrong option with its value and what would be right.
+        """
+        return parse_section(cls, options, section="")
+
+    @field_validator("micro_batch_size", "expected_rows", mode="before")
+    @classmethod
+    def _check_rows(cls, value: Any) -> Any:
+        return at_least_one(value)
+
+    @field_validator("transforms", mode="before")
+    @classmethod
+    def _check_transforms(cls, value: Any) -> tuple[GradientTransform, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise ValueError("give a list of functions (gradients, variables) -> gradients")
+        for transform in value:
+            if not callable(transform) or not _takes_gradients(transform):
+                raise ValueError(
+                    f"{transform!r} does not take (gradients, variables); give a function of two "
+                    "lists that returns the new gradients, with a third parameter named `step` if "
+                    "it needs the number of the step"
+                )
+        return tuple(value)
+
+    @field_serializer("transforms", when_used="json")
+    def _transforms_as_code(self, value: tuple[GradientTransform, ...]) -> Any:
+        # Keras and TensorFlow, which it imports, are there where a step is.
+        from trainer_module.common.fingerprint import to_fingerprint
+
+        return to_fingerprint(list(value))
+
+
+class StepKeywords(TypedDict, total=False):
+    """The fields of `StepOptions` as keyword arguments, for type checkers and editors."""
+
+    micro_batch_size: Required[int]
+    clip_norm: float | None
+    ema_momentum: float | None
+    non_finite: NonFinite
+    max_consecutive_skips: int
+    added_losses: AddedLosses | None
+    transforms: Sequence[GradientTransform]
+    jit_compile: bool
+    expected_rows: int | None
+
+
+def takes_step(transform: Callable[..., Any]) -> bool:
+    """Return whether a transform has a parameter `step`."""
+    try:
+        return "step" in inspect.signature(transform).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _takes_gradients(transform: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(transform)
+    except (TypeError, ValueError):
+        return True  # written in C: it has no signature to look at
+    step = {"step": None} if "step" in signature.parameters else {}
+    try:
+        signature.bind(None, None, **step)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,48 @@
+"""The variables in which a step counts its windows."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+class StepCounters:
+    """Counters of windows, int64, which are part of a checkpoint.
+
+    Attributes:
+        step: Windows, but for one that failed.
+        empty: Windows without a weight, which updated nothing.
+        non_finite: Windows left out because they were not finite.
+        loss_scale: Windows left out because the loss scale was too large.
+        consecutive: Windows in a row that were left out as not finite; not in checkpoints.
+    """
+
+    def __init__(self) -> None:
+        """Create the variables: call it in the strategy's scope."""
+        self.step = _counter("step")
+        self.empty = _counter("skipped_empty")
+        self.non_finite = _counter("skipped_non_finite")
+        self.loss_scale = _counter("skipped_loss_scale")
+        self.consecutive = _counter("consecutive_skips")
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """Windows that updated nothing, by reason."""
+        return {
+            "empty": int(self.empty.numpy()),
+            "non_finite": int(self.non_finite.numpy()),
+            "loss_scale": int(self.loss_scale.numpy()),
+        }
+
+    def state(self) -> list[tf.Variable]:
+        """Return the variables of a checkpoint, in a fixed order."""
+        return [self.step, self.empty, self.non_finite, self.loss_scale]
+
+
+def _counter(name: str) -> tf.Variable:
+    return tf.Variable(
+        0,
+        dtype=tf.int64,
+        trainable=False,
+        name=name,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )

@@ -1,0 +1,122 @@
+"""What every kind of step has: model, optimizer, loss and options, checked; and its window."""
+
+from __future__ import annotations
+
+import operator
+
+import keras
+import tensorflow as tf
+
+from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
+from trainer_module.checks.logits import warn_if_logits
+from trainer_module.checks.model import check_model
+from trainer_module.checks.optimizer import check_optimizer
+from trainer_module.common.tensors import LossLike
+from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function
+from trainer_module.options.step_options import StepKeywords, StepOptions
+from trainer_module.window.accumulation import sum_window
+from trainer_module.window.describe import Description, describe, describe_shapes
+from trainer_module.window.gradient_sum import default_added_losses
+from trainer_module.window.spec import Batch, StepInputs, WindowSpec
+from trainer_module.window.transforms import check_transforms
+from trainer_module.window.update import Update, UpdateInputs, update_functions, window_update
+
+
+class StepSetup:
+    """A checked model, optimizer, loss and options, and the update that follows from them.
+
+    Attributes:
+        options: With `added_losses` filled in.
+        spec: How a window is cut.
+        variables: The trainable variables, as they were at first.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        loss_fn: LossLike,
+        options: StepKeywords,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        """Check all of them, and build the optimizer in the strategy's scope.
+
+        Raises:
+            ValueError: See `TrainStep`.
+        """
+        given = StepOptions.parse(options)
+        check_model(model, strategy)
+        check_optimizer(optimizer, strategy)
+        reject_custom_train_step(model, ("compute_loss", "train_step"), by="TrainStep")
+        warn_compile_args_ignored(model, loss_fn)
+        loss_fn = as_loss_function(loss_fn)
+        warn_if_logits(model, loss_fn)
+        check_transforms(given.transforms, model)
+        added_losses = given.added_losses or default_added_losses(model)
+        self.options = given.model_copy(update={"added_losses": added_losses})
+        expected_rows = given.expected_rows
+        if expected_rows is not None:
+            expected_rows = -(-expected_rows // strategy.num_replicas_in_sync)
+        self.spec = WindowSpec(
+            model=model,
+            loss_fn=loss_fn,
+            added_losses=added_losses,
+            micro_batch_size=given.micro_batch_size,
+            jit_compile=given.jit_compile,
+            expected_rows=expected_rows,
+        )
+        self.optimizer = optimizer
+        self.variables = list(model.trainable_variables)
+        self._functions = update_functions(self.options)
+        self._description: Description | None = None
+        self._described_shapes = ""
+        with strategy.scope():
+            if not optimizer.built:
+                optimizer.build(self.variables)
+                check_optimizer(optimizer, strategy)  # a MultiOptimizer has all of its own now
+            if strategy.num_replicas_in_sync == 1:
+                self.spec.placement.prepare_optimizer(optimizer)
+
+    def check_variables(self) -> None:
+        """Raise ValueError if the model has other trainable variables than at first."""
+        now = self.spec.model.trainable_variables
+        if len(now) != len(self.variables) or any(map(operator.is_not, now, self.variables)):
+            raise ValueError(
+                f"the model has {len(now)} trainable variables, and had others "
+                f"({len(self.variables)}) when TrainStep was made: a layer was frozen, unfrozen "
+                "or added since. Make a new TrainStep (and optimizer) for them."
+            )
+
+    def describe(self, batch: Batch) -> Description:
+        """Return what a trace says about windows of the batch's shapes.
+
+        Args:
+            batch: The part of one replica; only shapes and dtypes count.
+        """
+        # Several outputs are counted together or separately, as their shapes are.
+        loss_fn = self.spec.loss_fn
+        several = isinstance(loss_fn, WeightedLoss) and len(loss_fn.terms) > 1
+        shapes = str([t.shape[1:] for t in tf.nest.flatten(batch) if t is not None])
+        if self._description is None or (several and shapes != self._described_shapes):
+            self._description = describe(self.spec, batch)
+        elif shapes != self._described_shapes:
+            # Longer rows take more: the size of a pass is that of the shapes that are traced.
+            self._description = describe_shapes(self._description, self.spec, batch)
+        self._described_shapes = shapes
+        return self._description
+
+    def update(
+        self, batch: Batch, inputs: StepInputs, step: tf.Tensor, description: Description
+    ) -> Update:
+        """Return the update of a replica's rows, from rows to the clipped g.
+
+        Args:
+            batch: The replica's part of the global batch.
+            inputs: Random position, loss scale and values of variables.
+            step: Number of the optimizer step.
+            description: What `describe` returned for the batch.
+        """
+        local = sum_window(self.spec, batch, inputs, description)
+        model, placement = self.spec.model, self.spec.placement
+        of_update = UpdateInputs(model, placement, step, inputs.loss_scale, inputs.values)
+        return window_update(local, of_update, self._functions)
