@@ -59,7 +59,7 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
     recompute: Annotated[tuple[str, ...], RUNTIME_ONLY] = Field(
         default=(),
         description=(
-            "Names of layers whose activations are made anew for the gradient, not kept: less "
+            "Names of layers whose activations are recomputed for the gradient, not kept: less "
             "memory for one more forward pass through them."
         ),
     )
@@ -129,7 +129,7 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
 
     @classmethod
     def parse(cls, values: Any, *, section: str = "trainer") -> TrainerConfig:
-        """Returns the configuration, or one readable error.
+        """Return the configuration, or one readable error.
 
         Args:
             values: What `custom_config["trainer"]` holds: a dict of JSON values, or None.
@@ -142,7 +142,7 @@ class TrainerConfig(RunLength, UpdateOptions, ClusterOptions, TaskOptions):
 
 
 def trainer_settings(custom_config: Mapping[str, Any] | None) -> Any:
-    """Returns `custom_config["trainer"]`, None where there is none.
+    """Return `custom_config["trainer"]`, None where there is none.
 
     Raises:
         ValueError: Settings lie beside the key in place of under it.

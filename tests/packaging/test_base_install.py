@@ -181,7 +181,7 @@ def test_ten_windows_are_trained_and_exported(installed, seen):
     if BASE == "1.21":
         assert seen["tensorboard"] == (
             "TensorBoardScalars needs tensorboard, which is not installed: pip install "
-            "'tfx-largebatch[tensorboard]', or leave it out (trainer.tensorboard: false)."
+            "'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars."
         )
 
 

@@ -4,51 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
-import itertools
 import json
 import math
-import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
-from shared_core.atomic_files import atomic_write_text
 from trainer_module.common.differences import differences, summarize_differences
 from trainer_module.common.positive_int import check_positive_int
-from trainer_module.common.remote import (
-    PATIENCE_SECONDS,
-    error_reason,
-    is_transient,
-    with_retries,
-)
+from trainer_module.common.remote import PATIENCE_SECONDS, error_reason, is_transient
 from trainer_module.devices.multi_worker import worker_group
+from trainer_module.loop.checkpoint_folder import CheckpointFolder
 from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.protocol import Step
-
-Result = TypeVar("Result")
 
 _POSITION = "position"
 # What saving is taken to last before the first: by default the first second needs no checkpoint.
 _FIRST_GUESS_SECONDS = 0.01
-_NAME = re.compile(r"ckpt-(\d+)(?:-\d+)?")
-_FILE = re.compile(rf"({_NAME.pattern})\.(index|data-).*")
 
 
 class Checkpoints:
-    """Saves and restores model, optimizer, EMA, loss scale, counters and data position.
+    """Save and restore model, optimizer, EMA, loss scale, counters and data position.
 
     It is only ever called between optimizer steps, where gradients do not outlive their window.
-    Dropout needs no state of its own: its masks are a function of seeds and step. Of several
+    Dropout needs no state: its masks are a function of seeds and step. Of several
     workers the chief saves; all restore what it names, from a folder that all see.
 
     The files are TensorFlow's (`tf.train.load_checkpoint` reads them), with the variables by their
     place (`model/0`): how Keras tracks them changes from version to version. They are written
-    without `tf.train.Checkpoint`, which walks over all objects anew at each save: with a small
+    without `tf.train.Checkpoint`, which walks over all objects at each save: with a small
     model that takes several times as long as writing.
     """
 
@@ -97,14 +84,14 @@ class Checkpoints:
             raise ValueError(
                 f"share_of_time={share_of_time}: use a number above 0 and at most 1, or None."
             )
-        self.directory = directory
+        self._folder = CheckpointFolder(
+            directory, keep=check_positive_int("keep", keep), patience_seconds=patience_seconds
+        )
         self._workers = worker_group(train_step.strategy)
         self.every_steps = (
             None if every_steps is None else check_positive_int("every_steps", every_steps)
         )
         self.facts = dict(facts or {})
-        self._keep = check_positive_int("keep", keep)
-        self._patience_seconds = patience_seconds
         self._every_seconds = None if every_minutes is None else 60 * every_minutes
         self._saved_at = time.monotonic()
         self._pause_per_second = 0.0 if share_of_time is None else 1 / share_of_time
@@ -119,7 +106,6 @@ class Checkpoints:
             **_by_place("model", model_paths(model)),
             **_by_place("optimizer", optimizer_paths(optimizer, model)),
         }
-        self._kept = self._patiently(lambda: self._recorded() or self._whole(), "looking into")
 
     def hold_callbacks(self, variables: Sequence[tf.Variable]) -> None:
         """From now on also saves and restores what a loop's callbacks have to remember."""
@@ -127,22 +113,27 @@ class Checkpoints:
         self._variables = {**others, **_by_place("actions", variables)}
 
     def due(self) -> bool:
-        """Returns whether enough time went by to save at the end of an epoch."""
+        """Return whether enough time went by to save at the end of an epoch."""
         return time.monotonic() >= self._due_at or self.is_overdue()
 
     def is_overdue(self) -> bool:
-        """Returns whether `every_minutes` went by since the last save, or since the beginning."""
+        """Return whether `every_minutes` went by since the last save, or since the beginning."""
         if self._every_seconds is None:
             return False
         return time.monotonic() - self._saved_at >= self._every_seconds
 
     @property
+    def directory(self) -> str:
+        """The folder."""
+        return self._folder.directory
+
+    @property
     def latest(self) -> str | None:
         """The path of the latest checkpoint that is whole; None before the first."""
-        return self._kept[-1] if self._kept else None
+        return self._folder.kept[-1] if self._folder.kept else None
 
     def save(self, position: dict[str, Any], step: int) -> None:
-        """Writes one checkpoint; until it is whole, the one before it is the latest.
+        """Write one checkpoint; until it is whole, the one before it is the latest.
 
         Each of several workers calls it: to read a variable that replicas add up takes all.
 
@@ -155,70 +146,42 @@ class Checkpoints:
             tensors = [tf.convert_to_tensor(variable) for variable in self._variables.values()]
         if not self._workers.is_chief:
             return
+        text = json.dumps({**position, "variables": self._described()})
+        values = dict(zip(self._variables, tensors, strict=True))
         try:
-            prefix = self._write(position, step, tensors)
+            self._folder.write(step, {**values, _POSITION: tf.constant(text)})
         except tf.errors.OpError as error:
             raise self._not_written(step, error) from error
-        self._kept = [*self._kept, prefix][-self._keep :]
-        try:
-            self._patiently(self._delete_others, "deleting earlier checkpoints in")
-        except tf.errors.OpError as error:  # the next save tries again
-            logging.warning(
-                "Earlier checkpoints in %s stay: %s", self.directory, error_reason(error)
-            )
         ended = time.monotonic()
         self._saved_at = ended
         self._due_at = ended + (ended - started) * self._pause_per_second
 
-    def _write(self, position: dict[str, Any], step: int, tensors: list[tf.Tensor]) -> str:
-        self._patiently(lambda: tf.io.gfile.makedirs(self.directory), "making the folder")
-        prefix = self._new_prefix(step)
-        text = json.dumps({**position, "variables": self._described()})
-
-        def write() -> None:
-            with tf.device("/cpu:0"):
-                tf.raw_ops.SaveV2(
-                    prefix=prefix,
-                    tensor_names=[*self._variables, _POSITION],
-                    shape_and_slices=[""] * (len(self._variables) + 1),
-                    tensors=[*tensors, text],
-                )
-
-        self._patiently(write, f"writing the checkpoint of step {step} to")
-        self._patiently(lambda: self._record([*self._kept, prefix][-self._keep :]), "recording in")
-        return prefix
-
-    def _patiently(self, operation: Callable[[], Result], what: str) -> Result:
-        return with_retries(
-            operation, what=f"{what} {self.directory}", patience_seconds=self._patience_seconds
-        )
-
     def _not_written(self, step: int, error: tf.errors.OpError) -> OSError:
-        """Returns what to say; takes away what there is of the checkpoint, to leave room."""
+        """Return what to say; takes away what there is of the checkpoint, to leave room."""
         is_full = isinstance(error, tf.errors.ResourceExhaustedError)
         with contextlib.suppress(tf.errors.OpError):
-            self._delete_others()
-        kept = self._kept[-1] if self._kept else None
+            self._folder.delete_others()
+        kept = self._folder.kept[-1] if self._folder.kept else None
         return OSError(
             errno.ENOSPC if is_full else errno.EIO,
             f"the checkpoint of step {step} cannot be written to {self.directory} "
             f"({error_reason(error)}): "
             + ("free space there" if is_full else "see to it that the folder can be written")
-            + ", or give another folder for checkpoints (trainer.checkpoint_dir), then start "
+            + ", or give another directory for checkpoints, then start "
             + (
                 f"again: training continues from {kept}, which is whole."
                 if kept
-                else "again: training begins anew, since there was no checkpoint yet."
+                else "again: training starts from its beginning, since there is no checkpoint yet."
             ),
         )
 
     def restore(
         self, check: Callable[[dict[str, Any]], None] = lambda position: None
     ) -> dict[str, Any] | None:
-        """Restores the latest checkpoint and returns its position, or None when there is none.
+        """Restore the latest checkpoint and return its position, or None when there is none.
 
-        One that is damaged is told in the log, and the one before it restored. On several workers
-        the chief says which.
+        A damaged checkpoint is logged as an error, and the one before it is restored. On several
+        workers the chief chooses.
 
         Args:
             check: Called with the position before a variable changes; may raise.
@@ -242,22 +205,20 @@ class Checkpoints:
 
     def _of_chief(self, path: str, check: Callable[[dict[str, Any]], None]) -> Any:
         try:
-            return self._patiently(functools.partial(self._read, path, check), "reading from")
+            return self._read(path, check)
         except tf.errors.OpError as error:
             raise ValueError(
                 f"this worker cannot read the checkpoint {path}, from which the chief continues "
-                f"({error_reason(error)}): the folder for checkpoints (trainer.checkpoint_dir) has "
+                f"({error_reason(error)}): the directory for checkpoints has "
                 "to be one that all workers see."
             ) from error
 
     def _latest(self, check: Callable[[dict[str, Any]], None]) -> tuple[str, Any] | None:
-        """Returns path and content of the latest checkpoint that can be read."""
-        while self._kept:
-            latest = self._kept[-1]
+        """Return path and content of the latest checkpoint that can be read."""
+        while self._folder.kept:
+            latest = self._folder.kept[-1]
             try:
-                return latest, self._patiently(
-                    functools.partial(self._read, latest, check), "reading from"
-                )
+                return latest, self._read(latest, check)
             except tf.errors.OpError as error:
                 reason = error_reason(error)
                 if is_transient(
@@ -268,100 +229,46 @@ class Checkpoints:
                         f"the checkpoint {latest} cannot be read now ({reason}): start again when "
                         "its file system answers.",
                     ) from error
-                if len(self._kept) == 1:
+                if len(self._folder.kept) == 1:
                     raise ValueError(
                         f"the checkpoint {latest} cannot be read ({reason}) and there is none "
-                        "before it: give another folder for checkpoints (trainer.checkpoint_dir), "
+                        "before it: give another directory for checkpoints, "
                         f"or delete {self.directory} to start over."
                     ) from error
                 logging.error(
                     "The checkpoint %s is damaged (%s): continuing from the one before it, %s",
                     latest,
                     reason,
-                    self._kept[-2],
+                    self._folder.kept[-2],
                 )
-                self._kept.pop()
+                self._folder.kept.pop()
         return None
 
     def _read(self, path: str, check: Callable[[dict[str, Any]], None]) -> tuple[Any, list[Any]]:
         types = {name: variable.dtype for name, variable in self._variables.items()}
-        with tf.device("/cpu:0"):
-            (text,) = _tensors(path, {_POSITION: tf.string})
-            position = json.loads(text.numpy())
-            check(position)
-            self._check(path, position.get("variables", {}))
-            return position, _tensors(path, types)
+        (text,) = self._folder.read(path, {_POSITION: tf.string})
+        position = json.loads(text.numpy())
+        check(position)
+        self._check(path, position.get("variables", {}))
+        return position, self._folder.read(path, types)
 
     def _check(self, path: str, there: dict[str, str]) -> None:
-        """Raises ValueError where a checkpoint's variables are not ours."""
+        """Raise ValueError where a checkpoint's variables are not ours."""
         found = differences(there, self._described(), missing="none")
         if found:
             raise ValueError(
                 f"the checkpoint {path} is of another model, optimizer or callbacks "
-                f"({summarize_differences(found)}): give another folder for checkpoints "
-                f"(trainer.checkpoint_dir), or delete {self.directory} to start over."
+                f"({summarize_differences(found)}): give another directory for "
+                f"checkpoints, or delete {self.directory} to start over."
             )
 
     def _described(self) -> dict[str, str]:
-        """Returns each variable by its place: path (where it has one), type and shape."""
+        """Return each variable by its place: path (where it has one), type and shape."""
         return {
             name: f"{self._paths.get(name, '')} {v.dtype.name}{v.shape.as_list()}".strip()
             for name, v in self._variables.items()
         }
 
-    def _new_prefix(self, step: int) -> str:
-        """Returns a name that no kept checkpoint has: a kill must not leave one half overwritten.
-
-        The last step of an epoch may be one after which a checkpoint is due, too.
-        """
-        names = (f"ckpt-{step}" + (f"-{n}" if n else "") for n in itertools.count())
-        prefixes = (os.path.join(self.directory, name) for name in names)
-        return next(prefix for prefix in prefixes if prefix not in self._kept)
-
-    def _recorded(self) -> list[str]:
-        """Returns the kept checkpoints, or none where the file that names them cannot be read."""
-        try:
-            state = tf.train.get_checkpoint_state(self.directory)
-        except ValueError:  # it names none, or is no text
-            state = None
-        return [] if state is None else list(state.all_model_checkpoint_paths)
-
-    def _whole(self) -> list[str]:
-        """Returns what is there without being recorded: the index of a checkpoint is written last.
-
-        The file of names may be damaged or not copied with the rest, or the first save was killed
-        right before it.
-        """
-        found = []
-        for path in tf.io.gfile.glob(os.path.join(self.directory, "ckpt-*.index")):
-            name = os.path.basename(path).removesuffix(".index")
-            if numbers := _NAME.fullmatch(name):
-                written = tf.io.gfile.stat(path).mtime_nsec
-                found.append((int(numbers[1]), written, os.path.join(self.directory, name)))
-        return [path for *_, path in sorted(found)]
-
-    def _record(self, kept: Sequence[str]) -> None:
-        """Makes the last of these the latest, for us and for `tf.train.latest_checkpoint`."""
-        names = [os.path.basename(path) for path in kept]  # so that a folder can be moved
-        state = tf.compat.v1.train.generate_checkpoint_state_proto("", names[-1], names)
-        atomic_write_text(os.path.join(self.directory, "checkpoint"), str(state))
-
-    def _delete_others(self) -> None:
-        """Deletes the checkpoints that are not kept, and what a kill may have left of one."""
-        for path in tf.io.gfile.glob(os.path.join(self.directory, "ckpt-*")):
-            file = _FILE.fullmatch(os.path.basename(path))
-            if file and os.path.join(self.directory, file[1]) not in self._kept:
-                tf.io.gfile.remove(path)
-
 
 def _by_place(group: str, values: Sequence[Any]) -> dict[str, Any]:
     return {f"{group}/{i}": value for i, value in enumerate(values)}
-
-
-def _tensors(path: str, types: Mapping[str, Any]) -> list[Any]:
-    return tf.raw_ops.RestoreV2(
-        prefix=path,
-        tensor_names=list(types),
-        shape_and_slices=[""] * len(types),
-        dtypes=list(types.values()),
-    )

@@ -38,7 +38,7 @@ class Evaluation:
         strategy: tf.distribute.Strategy | None = None,
         data_facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Creates its variables.
+        """Create its variables.
 
         Args:
             model: The model, created in the strategy's scope.
@@ -51,7 +51,7 @@ class Evaluation:
                 output (or lists within lists, as the outputs are): such a metric is called
                 `{output}_{name}`. Rows of weight 0 may have any label.
             strategy: None is the current one.
-            data_facts: Names and JSON values that tell the rows from others, for checkpoints; None:
+            data_facts: Names and JSON values that identify the rows, for checkpoints; None:
                 the steps, arrays and files of the dataset.
 
         Raises:
@@ -72,7 +72,7 @@ class Evaluation:
         self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
-        """Returns the split's loss and metrics; NaN where its rows do not define a metric.
+        """Return the split's loss and metrics; NaN where its rows do not define a metric.
 
         Raises:
             ValueError: The split has no row, weights that add up to 0, labels that a metric cannot
@@ -95,7 +95,7 @@ class Evaluation:
         return values
 
     def _make_variables(self) -> None:
-        """Lets metrics that make their variables at the first update do so outside of a graph.
+        """Let metrics that make their variables at the first update do so outside of a graph.
 
         A graph would be prepared without them, and with several workers cannot: their first values
         are sent from the chief by collectives. And makes one for the loss, so that it is reduced
@@ -115,7 +115,7 @@ class Evaluation:
             )
 
     def _results(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor, list[Any]]:
-        """Starts the metrics, updates them and reads them in one graph: each costs little there."""
+        """Start, update and read the metrics in one graph: each costs little there."""
         with self.strategy.scope():
             for metric in self.metrics:
                 metric.reset_state()
@@ -141,7 +141,7 @@ class Evaluation:
         return sums
 
     def _batch(self, batch: Any) -> tf.Tensor:
-        """Returns numerator and denominator `[2, outputs]` of all replicas, float64.
+        """Return numerator and denominator `[2, outputs]` of all replicas, float64.
 
         On several workers it adds them to what each replica has, and returns zeros.
         """
@@ -184,7 +184,7 @@ class Evaluation:
 
 
 def _by_result(metrics: Any) -> dict[str, tuple[Path, keras.metrics.Metric]]:
-    """Returns where each metric looks, by the name of its result."""
+    """Return where each metric looks, by the name of its result."""
     if isinstance(metrics, Mapping):
         # What holds metrics is a list: its place is none of the outputs'.
         found = [

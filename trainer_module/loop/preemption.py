@@ -17,19 +17,19 @@ class Preempted(SystemExit):
     """
 
     def __init__(self, words: str) -> None:
-        """Takes what was saved."""
+        """Take what was saved."""
         super().__init__(EXIT_PREEMPTED)
         self.words = words
 
     def __str__(self) -> str:
-        """Returns what was saved."""
+        """Return what was saved."""
         return self.words
 
 
 class Preemption:
-    """Notes SIGTERM for the length of a `with` block, where nothing else listens to it.
+    """Note SIGTERM for the length of a `with` block, where nothing else listens to it.
 
-    Outside of the main thread, or where the program has a handler of its own, it notes nothing.
+    Outside the main thread, or if the program has its own handler, it notes nothing.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Preemption:
         self._listens = False
 
     def __enter__(self) -> Preemption:
-        """Begins to listen."""
+        """Begin to listen."""
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._note)
@@ -51,7 +51,7 @@ class Preemption:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leaves the signal to the system again; one that came too late for a boundary counts."""
+        """Leave the signal to the system again; one that came too late for a boundary counts."""
         if self._listens:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._listens = False

@@ -1,4 +1,4 @@
-"""A folder of its own for each run that differs in what decides where it ends."""
+"""One folder for the checkpoints of each run, named by the run's fingerprint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TAIL_BYTES = 64 << 10
 
 
 def run_folder(parent: str, facts: Mapping[str, Any], *, makes: bool = True) -> str:
-    """Returns the folder below `parent` of the run with these facts; makes it, if `makes`.
+    """Return the folder below `parent` of the run with these facts; makes it, if `makes`.
 
     Where other runs have been there and this one not, the log says how it differs from the last of
     them: it will train from its beginning.
@@ -36,7 +36,7 @@ def run_folder(parent: str, facts: Mapping[str, Any], *, makes: bool = True) -> 
             others = tf.io.gfile.glob(os.path.join(parent, "*", _FACTS))
             if others:
                 last = max(others, key=lambda path: tf.io.gfile.stat(path).mtime_nsec)
-                _tell(last, facts, folder)
+                _log_difference(last, facts, folder)
             atomic_write_text(record, f"{text}\n")
 
     with_retries(make, what=f"making the folder {folder}")
@@ -44,7 +44,7 @@ def run_folder(parent: str, facts: Mapping[str, Any], *, makes: bool = True) -> 
 
 
 def files_identity(files: Sequence[str]) -> list[str]:
-    """Returns size and digest of each file, whatever its name.
+    """Return size and digest of each file, whatever its name.
 
     A `.gz` file ends with the checksum of its content: of it the end is read; others are read
     whole.
@@ -64,7 +64,7 @@ def _identity(path: str, size: int, mtime_nsec: int) -> str:
     return f"{size} bytes {digest.hexdigest()[:16]}"
 
 
-def _tell(record: str, facts: Mapping[str, Any], folder: str) -> None:
+def _log_difference(record: str, facts: Mapping[str, Any], folder: str) -> None:
     try:
         with tf.io.gfile.GFile(record) as stream:
             found = summarize_differences(differences(json.loads(stream.read()), facts))

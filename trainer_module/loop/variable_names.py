@@ -1,6 +1,6 @@
 """Names of a model's layers and variables that are the same in each process.
 
-Keras counts the layers without a name of their own up over all models of a process: the `dense` of
+Keras numbers the layers without a name over all models of a process: the `dense` of
 a first model is the `dense_2` of a second, equal one.
 """
 
@@ -17,7 +17,7 @@ _SEEDS = re.compile(r"seed_generator(_\d+)?")
 
 
 def layer_names(model: keras.Model) -> dict[str, str]:
-    """Returns layer's name -> the name that it has where no other model was made before it."""
+    """Return layer's name -> the name that it has where no other model was made before it."""
     names: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for layer in model._flatten_layers(include_self=True, recursive=True):
@@ -30,13 +30,13 @@ def layer_names(model: keras.Model) -> dict[str, str]:
 
 
 def model_paths(model: keras.Model) -> list[str]:
-    """Returns the path of each of `model.variables`, in their order, each once."""
+    """Return the path of each of `model.variables`, in their order, each once."""
     names = layer_names(model)
     return _each_once(_renamed(variable.path, names) for variable in model.variables)
 
 
 def optimizer_paths(optimizer: Any, model: keras.Model) -> list[str]:
-    """Returns the path of each of `optimizer.variables`, in their order, each once."""
+    """Return the path of each of `optimizer.variables`, in their order, each once."""
     flat = {
         variable.path.replace("/", "_"): path.replace("/", "_")
         for variable, path in zip(model.variables, model_paths(model), strict=True)

@@ -68,7 +68,7 @@ class ClusterOptions(Settings):
     def _check_workers(self) -> ClusterOptions:
         if (self.workers or 1) > 1 and self.strategy not in SEVERAL_WORKERS:
             raise ValueError(
-                f"workers={self.workers} with strategy={self.strategy!r}: each would train a model "
-                'of its own; use strategy "multi_worker", or leave workers out'
+                f"workers={self.workers} with strategy={self.strategy!r}: each would train a "
+                'separate model; use strategy "multi_worker", or leave workers out'
             )
         return self

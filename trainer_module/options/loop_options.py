@@ -48,6 +48,11 @@ class LoopOptions(RunLength):
     def _check_rows_and_steps(cls, value: Any) -> Any:
         return at_least_one(value)
 
+    @field_validator("shuffle", "seed", mode="before")
+    @classmethod
+    def _from_numpy(cls, value: Any) -> Any:
+        return value.item() if hasattr(value, "item") else value
+
     @model_validator(mode="after")
     def _check_a_length(self) -> LoopOptions:
         if self.epochs is None and self.steps is None:

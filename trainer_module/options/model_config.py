@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from trainer_module.options.settings import Settings
+from trainer_module.options.settings import NEWER_OPTION, Settings
 
 
 class ModelConfig(Settings):
@@ -33,7 +33,7 @@ class ModelConfig(Settings):
             "itself: about 8 where the label bends with it; 0 for none."
         ),
     )
-    linear: bool = Field(
+    linear: Annotated[bool, NEWER_OPTION] = Field(
         default=False,
         description=(
             "Add a linear model of the same inputs to the dense layers' output. It starts at a "

@@ -10,7 +10,7 @@ Section = TypeVar("Section", bound=BaseModel)
 
 
 def parse_section(model: type[Section], values: Any, *, section: str) -> Section:
-    """Returns a configuration, or one readable error.
+    """Return a configuration, or one readable error.
 
     Args:
         model: What it is.

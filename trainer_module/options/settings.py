@@ -20,10 +20,13 @@ class Role:
         affects_result: Whether another value makes another run. A run's length does not: it may
             grow.
         untunable: Why a search cannot vary it; None where it can.
+        omit_default: Whether the default is left out of the fingerprint: of an option that is newer
+            than checkpoints that shall continue.
     """
 
     affects_result: bool = True
     untunable: str | None = None
+    omit_default: bool = False
 
 
 RUNTIME_ONLY = Role(affects_result=False, untunable="it does not change what is learned")
@@ -31,6 +34,7 @@ RUN_LENGTH = Role(
     affects_result=False, untunable="give a trial's length as epochs or steps beside search"
 )
 SELECTION_CRITERION = Role(untunable="trials that differ in it cannot be compared")
+NEWER_OPTION = Role(omit_default=True)
 
 
 class Settings(BaseModel):
@@ -48,8 +52,14 @@ class Settings(BaseModel):
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings that affect the result, as JSON values by name."""
-        names = {name for name, role in self.roles().items() if role.affects_result}
-        return self.model_dump(mode="json", include=names)
+        values = self.model_dump(mode="json")
+        found: dict[str, Any] = {}
+        for name, role in self.roles().items():
+            value = getattr(self, name)
+            is_omitted = role.omit_default and value == type(self).model_fields[name].default
+            if role.affects_result and not is_omitted:
+                found[name] = value.fingerprint() if isinstance(value, Settings) else values[name]
+        return found
 
 
 def at_least_one(value: Any) -> Any:

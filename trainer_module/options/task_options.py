@@ -31,7 +31,7 @@ class TaskOptions(Settings):
         description=(
             "Scale that a regression is trained on; metrics and the exported model keep the "
             "label's own unit, the loss does not. auto: z_score, or log where the label is skewed; "
-            "none for a model_fn of your own, and for losses that are not of differences."
+            "none with a model_fn, and for losses that are not of differences."
         ),
     )
     loss: str | None = Field(

@@ -1,4 +1,4 @@
-"""What the signatures of a classifier tell beside its outputs: classes, a probability for each."""
+"""Extra outputs of a classifier's signatures: its classes and a probability for each."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from trainer_module.model.data_context import TransformedData
 
 
 def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
-    """Returns the transformed files of both splits and what they hold.
+    """Return the transformed files of both splits and what they hold.
 
     Args:
         fn_args: TFX's FnArgs: transform_output or transform_graph_path, train_files, eval_files.
@@ -77,7 +77,7 @@ def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
 
 
 def split_files(fn_args: Any, split: str) -> tuple[str, ...]:
-    """Returns the files of a split of the transformed examples; TFX hands over two alone.
+    """Return the files of a split of the transformed examples; TFX hands over two alone.
 
     Raises:
         ValueError: There are none.

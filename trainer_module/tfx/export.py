@@ -26,7 +26,7 @@ def export_model(
     label_scale: LabelScale | None = None,
     names: LabelNames | None = None,
 ) -> None:
-    """Writes a SavedModel that takes raw rows, readable by session-style loaders too.
+    """Write a SavedModel that takes raw rows, readable by session-style loaders too.
 
     - `serving_default`: `examples`, serialized tf.Examples `[rows]` of the columns that the model's
       inputs are computed from, to `outputs` `[rows, k]` (or one tensor per name, for a model that
@@ -92,7 +92,7 @@ def _resources(layer: Any) -> list[Any]:
     """The vocabulary tables of the transform layer, which the signatures need beside variables.
 
     The layer is a tf_keras model. As an attribute of the Keras 3 model, session-style loaders would
-    not find its tables; tracked whole, it is traced once more with a signature of its own, which
+    not find its tables; tracked whole, it is traced once more with another signature, which
     takes longer than all the rest of the export.
     """
     found = tf.train.TrackableView(layer).descendants()
@@ -132,10 +132,10 @@ def _write_raw_columns(
 def unused_columns(
     layer: Any, raw_spec: Mapping[str, Any], needed: Sequence[str]
 ) -> tuple[str, ...]:
-    """Returns the raw columns that no needed feature is computed from.
+    """Return the raw columns that no needed feature is computed from.
 
     The layer knows what each of its outputs is computed from, since it leaves out those that an
-    absent column makes impossible. It tells so only by being traced without that column, which
+    absent column makes impossible. It shows this only by being traced without that column, which
     takes a second for each: hence the private names, the same in TFT 1.16 to 1.21.
     """
     loader = layer._saved_model_loader
@@ -173,7 +173,7 @@ def _raw_tensor_spec(name: str, spec: Any, argument: str) -> tf.TensorSpec:
 
 
 def _as_parsed(tensor: tf.Tensor, spec: Any) -> Any:
-    """Returns what parse_example would have given for the same values."""
+    """Return what parse_example would have given for the same values."""
     if isinstance(spec, tf.io.FixedLenFeature):
         return tensor
     if tensor.dtype.is_floating:

@@ -66,7 +66,7 @@ def label_names(
 
 
 def write_label(directory: str, names: LabelNames) -> None:
-    """Writes `assets.extra/label.json` beside a SavedModel, for `predict`."""
+    """Write `assets.extra/label.json` beside a SavedModel, for `predict`."""
     written = {"version": 1, **names._asdict()}
     with tf.io.gfile.GFile(f"{directory}/{FILE}", "w") as stream:
         stream.write(json.dumps(written, indent=1))

@@ -1,7 +1,7 @@
 """Several workers on this machine for one Trainer node, tried before a cluster is paid for.
 
 `run_fn` comes here where `trainer.workers` asks for several and TF_CONFIG names none: each worker
-is a process of its own that calls `run_fn` with the same arguments and, now, a TF_CONFIG. On a
+is a separate process that calls `run_fn` with the same arguments and, now, a TF_CONFIG. On a
 cluster the platform sets TF_CONFIG, and `workers` starts nothing.
 """
 
@@ -30,7 +30,7 @@ _ARGUMENTS = (
 
 
 def train_on_local_workers(fn_args: Any, config: TrainerConfig, *, log_dir: str) -> FitResult:
-    """Trains by `run_fn` in so many processes of this machine, and returns what the chief does.
+    """Train by `run_fn` in several processes of this machine; return what the chief does.
 
     The chief's progress becomes this process' progress; all that the workers write is in a file
     each.
@@ -64,7 +64,7 @@ def train_on_local_workers(fn_args: Any, config: TrainerConfig, *, log_dir: str)
                 parameter_servers=servers,
                 log_dir=logs,
                 env=_environment(),
-                on_line=functools.partial(_tell, "chief" if servers else "worker 0"),
+                on_line=functools.partial(_relay, "chief" if servers else "worker 0"),
             )
         except WorkersFailed as error:
             raise RuntimeError(f"training on {workers} workers of this machine: {error}") from None
@@ -77,8 +77,8 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *here])}
 
 
-def _tell(chief: str, name: str, line: str) -> None:
-    """Tells in this process' log what a worker wrote; the chief's progress as what it is."""
+def _relay(chief: str, name: str, line: str) -> None:
+    """Log what a worker wrote; the chief's progress as records."""
     is_chief = name == chief
     if record := decoded(line):
         if is_chief:

@@ -21,17 +21,20 @@ from trainer_module.devices.worker_group import WorkerGroup
 from trainer_module.loop.callbacks import FitResult
 from trainer_module.model.data_context import TransformedData, unsized_ids
 from trainer_module.model.plan import resolve
+from trainer_module.options.setting_names import setting_names
 from trainer_module.tfx.data import open_data, split_files
 from trainer_module.tfx.export import export_model
 from trainer_module.tfx.input_checks import write_input_checks
 from trainer_module.tfx.label_names import label_names, write_label
 from trainer_module.tfx.local_workers import train_on_local_workers
-from trainer_module.training import Trained, check_rows, keras_set_up, train
+from trainer_module.training.prepare import Folders, check_rows
+from trainer_module.training.train import Trained, keras_set_up, train
 from trainer_module.tuning.hyperparameters import with_hyperparameters
 
 
+@setting_names()
 def run_fn(fn_args: Any) -> FitResult | None:
-    """Trains on Transform's output and exports a SavedModel.
+    """Train on Transform's output and exports a SavedModel.
 
     Everything comes from `fn_args.custom_config["trainer"]`, a `TrainerConfig` as JSON. TFX's own
     `train_args.num_steps` counts only if it is above 0 and the configuration gives neither steps
@@ -96,7 +99,7 @@ def run_fn(fn_args: Any) -> FitResult | None:
 
 
 def _serve(cluster: Cluster, config: TrainerConfig, serving_model_dir: str) -> None:
-    """Returns when the chief's export is complete, which TFX looks for in each process."""
+    """Return when the chief's export is complete, which TFX looks for in each process."""
     exported = os.path.join(serving_model_dir, "saved_model.pb")
     if tf.io.gfile.exists(exported):  # of a run before: only the chief's end counts
         serve_until_chief_exits(cluster, start_timeout_seconds=config.start_timeout_seconds)
@@ -121,7 +124,7 @@ def _run(
             data,
             summary,
             strategy,
-            run_dir=_run_dir(fn_args),
+            folders=Folders(run=_run_dir(fn_args)),
             train_steps=getattr(fn_args, "train_steps", None),
         )
         if not workers.is_chief:

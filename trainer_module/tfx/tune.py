@@ -16,8 +16,10 @@ from trainer_module.devices.strategies import create_strategy
 from trainer_module.loop.callbacks import Callback
 from trainer_module.model.data_context import model_context, unsized_ids
 from trainer_module.model.plan import resolve, resolve_all
+from trainer_module.options.setting_names import setting_names
 from trainer_module.tfx.data import open_data
-from trainer_module.training import check_rows, keras_set_up, train
+from trainer_module.training.prepare import Folders, check_rows
+from trainer_module.training.train import keras_set_up, train
 from trainer_module.tuning.tuner_config import TunerConfig, check_objective
 
 
@@ -28,8 +30,9 @@ class TunerFnResult(NamedTuple):
     fit_kwargs: dict[str, Any]
 
 
+@setting_names()
 def tuner_fn(fn_args: Any) -> TunerFnResult:
-    """Returns a search over the settings of a training on Transform's output.
+    """Return a search over the settings of a training on Transform's output.
 
     Everything comes from `fn_args.custom_config`: `["trainer"]` is the `TrainerConfig` of the
     training, as the Trainer has it, and `["tuner"]` the `TunerConfig`, both as JSON. A Trainer that
@@ -80,7 +83,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
                 strategy,
                 # Trials that need the same memory get the same size, whatever this process has
                 # kept of the memory of those before (on GPUs, all that they had at most).
-                record_dir=os.path.join(directory, "micro_batch_size"),
+                folders=Folders(record=os.path.join(directory, "micro_batch_size")),
                 train_steps=steps,
                 progress=progress,
             )
@@ -93,7 +96,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
 
 
 def _strategy_name(config: TrainerConfig) -> str:
-    """Returns the strategy of the trials, which are on one machine: the result is the same.
+    """Return the strategy of the trials, which are on one machine: the result is the same.
 
     Raises:
         ValueError: TF_CONFIG has several workers.

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.loop import loop_facts
+from trainer_module.loop import run_fingerprint
 from trainer_module.loop.checkpoints import Checkpoints
 from trainer_module.loop.evaluation import Evaluation
 from trainer_module.loop.training_loop import TrainingLoop
@@ -123,7 +123,7 @@ def test_a_dataset_that_cannot_be_described_is_trained_on_with_a_warning(
         raise KeyError("a private name")
 
     loop(tmp_path, centred(1.0)).fit()
-    monkeypatch.setattr(loop_facts, "captured_facts", fails)
+    monkeypatch.setattr(run_fingerprint, "captured_facts", fails)
     assert loop(tmp_path, centred(1.0), epochs=2).fit().epochs == 2
     assert any("KeyError: 'a private name'" in line for line in warned)
 

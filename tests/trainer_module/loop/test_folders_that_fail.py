@@ -68,7 +68,9 @@ def test_a_full_disk_ends_training_in_words_and_loses_nothing(small_disk, tmp_pa
     assert 2 * one_kb < DISK_KB < 4 * one_kb
     folder, filler = small_disk / "saved", small_disk / "filler"
     filler.write_bytes(bytes((DISK_KB - kept * one_kb - one_kb // 2) << 10))
-    what_now = f"continues from {folder}/ckpt-1, which is whole" if kept else "begins anew"
+    what_now = (
+        f"continues from {folder}/ckpt-1, which is whole" if kept else "starts from its beginning"
+    )
     with pytest.raises(OSError, match=f"step {kept + 1} cannot.*{folder} .*No space.*{what_now}"):
         loop(str(folder), units=2000).fit()
     assert not list(folder.glob("*.tempstate*"))

@@ -169,7 +169,7 @@ def test_arrays_and_lists_train_as_keras_fit_does():
     ("data", "options", "message"),
     [
         ((FEATURES, LABELS), {}, "batch_size=None: arrays need the rows of a global batch"),
-        ((FEATURES, LABELS), {"batch_size": 0}, "batch_size=0: use at least 1"),
+        ((FEATURES, LABELS), {"batch_size": 0}, "batch_size=0: use a whole number of at least 1"),
         ((FEATURES, LABELS[:5]), {"batch_size": 6}, "the arrays of the training data have 5, 24"),
         (FEATURES, {}, "the training data is a ndarray: give a tf.data.Dataset of global batches"),
         (

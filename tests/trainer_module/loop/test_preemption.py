@@ -21,10 +21,10 @@ from trainer_module.loop.preemption import Preempted, Preemption
 class TerminateAt(Callback):
     def __init__(self, step):
         self.step = step
-        self.told = []
+        self.steps = []
 
     def on_loop(self, progress):
-        self.told.append(progress.step)
+        self.steps.append(progress.step)
         if progress.step == self.step:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -37,11 +37,11 @@ def test_a_loop_saves_at_once_and_goes_on_as_if_never_stopped(tmp_path, step):
     folder.mkdir()
     loop = killed_loop.build(str(folder), epochs=3)
     ends = TerminateAt(step)
-    loop.callbacks.append(ends)
-    loop._called.append(ends)
-    with pytest.raises(Preempted, match=f"SIGTERM: step {step} is saved in .*training goes on"):
+    loop.callbacks.all.append(ends)
+    loop.callbacks.called.append(ends)
+    with pytest.raises(Preempted, match=f"SIGTERM: step {step} is saved in .*again to continue"):
         loop.fit()
-    assert ends.told[-1] == step
+    assert ends.steps[-1] == step
     assert (folder / "saved" / f"ckpt-{step}.index").exists()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     _, found = killed_loop.run(str(folder), epochs=3)

@@ -245,7 +245,7 @@ def test_an_error_in_a_run_loses_no_batch_of_the_stream(kind):
     made = loop(kinds[kind](10), {"epochs": 3}, steps_per_epoch=4, callbacks=[note, Killed(7)])
     with pytest.raises(KeyboardInterrupt):
         made.fit()
-    made.callbacks[1].at = 100
+    made.callbacks.all[1].at = 100
     made.fit()
     assert note.epochs == {1: [0, 1, 2, 3], 2: [4, 5, 6, 7], 3: [8, 9]}
 

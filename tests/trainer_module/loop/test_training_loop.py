@@ -111,12 +111,16 @@ def test_ends_of_epochs_are_saved_as_often_as_the_share_of_time_allows(
             epochs.append(position["epoch"])
             super().save(position, step)
 
-        def _record(self, kept):
-            now[0] += 0.75
-            super()._record(kept)
-
     loop = build(strategies["one_device"], callbacks=[Second()], epochs=8)
-    loop.checkpoints = Slow(str(tmp_path), loop.train_step, share_of_time=0.25)
+    slow = Slow(str(tmp_path), loop.train_step, share_of_time=0.25)
+    record = slow._folder._record
+
+    def slow_record(kept):
+        now[0] += 0.75
+        record(kept)
+
+    monkeypatch.setattr(slow._folder, "_record", slow_record)
+    loop._run.checkpoints = slow
     loop.fit()
     assert epochs == [1, 4, 7, 8]  # the last is always saved
 
@@ -127,7 +131,9 @@ def test_epochs_of_a_moment_are_saved_one_by_one_only_if_asked(
 ):
     monkeypatch.setattr(checkpoints, "time", types.SimpleNamespace(monotonic=lambda: 0.0))
     loop = build(strategies["one_device"])
-    loop.checkpoints = checkpoints.Checkpoints(str(tmp_path), loop.train_step, keep=9, **options)
+    loop._run.checkpoints = checkpoints.Checkpoints(
+        str(tmp_path), loop.train_step, keep=9, **options
+    )
     assert loop.fit().steps == 15
     assert {path.stem for path in tmp_path.glob("*.index")} == {f"ckpt-{n}" for n in steps}
 
@@ -158,7 +164,7 @@ def test_a_checkpoint_is_saved_when_the_minutes_since_the_last_one_are_over(
     strategies, tmp_path, monkeypatch, minutes, saved
 ):
     loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch)])
-    loop.checkpoints = checkpoints.Checkpoints(
+    loop._run.checkpoints = checkpoints.Checkpoints(
         str(tmp_path), loop.train_step, keep=99, every_minutes=minutes, share_of_time=1e-9
     )
     assert loop.fit().steps == 15
@@ -172,7 +178,7 @@ def test_a_checkpoint_of_the_end_of_an_epoch_that_was_due_by_time_holds_its_eval
     ends = KillAt(6)
     loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch), ends])
     options = {"every_minutes": 5, "share_of_time": 1e-9}
-    loop.checkpoints = checkpoints.Checkpoints(str(tmp_path), loop.train_step, **options)
+    loop._run.checkpoints = checkpoints.Checkpoints(str(tmp_path), loop.train_step, **options)
     with pytest.raises(Killed):
         loop.fit()
     assert [path.stem for path in tmp_path.glob("*.index")] == ["ckpt-5"]
@@ -209,8 +215,8 @@ def test_the_chiefs_clock_decides_when_several_workers_save(strategies, tmp_path
             steps.append(step)
 
     loop = build(strategies["one_device"], callbacks=[Minute(monkeypatch)], epochs=1)
-    loop.checkpoints = Noted(str(tmp_path), loop.train_step, every_minutes=0.1)
-    loop._workers = SecondOfTwo(overdue_at={2, 3})
+    loop._run.checkpoints = Noted(str(tmp_path), loop.train_step, every_minutes=0.1)
+    loop._run.sync.workers = SecondOfTwo(overdue_at={2, 3})
     loop.fit()
     assert steps == [2, 3, 5]  # the last step is always saved
 
@@ -281,9 +287,9 @@ def test_training_data_without_a_batch_is_an_error():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "epochs=None and steps=None: give exactly one"),
+        ({}, "epochs and steps are both None: give one"),
         ({"epochs": 1, "steps": 1}, "epochs=1 and steps=1"),
-        ({"epochs": 0}, "epochs=0: use at least 1"),
+        ({"epochs": 0}, "epochs=0: use a whole number of at least 1"),
         ({"epochs": 1, "steps_per_loop": 0}, "steps_per_loop=0"),
         ({"epochs": 1, "steps_per_loop": "many"}, "steps_per_loop='many'"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Annotated
 
 import numpy as np
@@ -54,6 +56,18 @@ def test_the_fingerprint_of_a_configuration_is_that_of_version_0_1():
     assert set(TrainerConfig().fingerprint()) == FINGERPRINT_0_1
 
 
+def test_the_digest_of_a_configuration_is_that_of_version_0_1():
+    """The name of the folder of a run's checkpoints is a digest of these values."""
+    given = {"optimizer": "sgd", "early_stopping": {"patience_epochs": 2}, "micro_batch_size": 8}
+    text = json.dumps(TrainerConfig.parse(given).fingerprint(), sort_keys=True)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "83ce464db70f6933"
+
+
+def test_a_newer_option_is_in_the_fingerprint_unless_it_has_its_default():
+    assert "linear" not in TrainerConfig().fingerprint()["model"]
+    assert TrainerConfig.parse({"model": {"linear": True}}).fingerprint()["model"]["linear"] is True
+
+
 def test_cluster_and_length_do_not_affect_the_result():
     assert ClusterOptions(strategy="mirrored", workers=1).fingerprint() == {}
     assert RunLength(epochs=3, steps_per_loop=5).fingerprint() == {}
@@ -80,6 +94,11 @@ def test_all_wrong_fields_are_named_at_once():
         TrainerConfig.parse(wrong)
     lines = str(error.value).splitlines()
     assert sorted(line.partition("=")[0] for line in lines) == sorted(f"trainer.{n}" for n in wrong)
+
+
+def test_options_of_the_loop_take_numbers_of_numpy():
+    options = LoopOptions(steps=np.int32(2), seed=np.int64(3), shuffle=np.bool_(False))
+    assert (options.steps, options.seed, options.shuffle) == (2, 3, False)
 
 
 def test_without_a_section_a_message_begins_with_the_argument():

@@ -1,4 +1,4 @@
-"""What a callback is told, and when."""
+"""The base class of callbacks, and the records that they receive."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class EpochEnd(NamedTuple):
     logs: dict[str, float]
 
     def metric(self, name: str, *, field: str) -> float:
-        """Returns a metric of the eval split.
+        """Return a metric of the eval split.
 
         Args:
             name: "loss" or a metric's name.
@@ -95,7 +95,7 @@ class FitResult(NamedTuple):
 
 
 class Callback:
-    """Called by the training loop between calls of the graph; does nothing by itself.
+    """Called by the training loop between calls of the graph; the base class does nothing.
 
     On several workers each has the same callbacks, so that all decide alike, and those that write
     are called on the chief alone.
@@ -142,4 +142,4 @@ class Callback:
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes back what `state` returned."""
+        """Take back what `state` returned."""

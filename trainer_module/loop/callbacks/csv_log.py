@@ -11,7 +11,7 @@ from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
 class CsvLog(Callback):
-    """Writes one row per epoch: epoch, step, loss, and each metric of the eval split.
+    """Write one row per epoch: epoch, step, loss, and each metric of the eval split.
 
         epoch,step,loss,eval_loss,eval_auc
         1,19,0.6931,0.6520,0.7123
@@ -23,12 +23,12 @@ class CsvLog(Callback):
     on_chief_only = True
 
     def __init__(self, path: str) -> None:
-        """Creates the callback; the file is written after the first epoch."""
+        """Create the callback; the file is written after the first epoch."""
         self.path = path
         self._rows: list[dict[str, Any]] = []
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Adds the epoch's row."""
+        """Add the epoch's row."""
         metrics = {f"eval_{name}": value for name, value in end.metrics.items()}
         self._rows.append({"epoch": end.epoch, "step": end.step, "loss": end.loss, **metrics})
         table = io.StringIO()
@@ -39,9 +39,9 @@ class CsvLog(Callback):
         return False
 
     def state(self) -> dict[str, Any]:
-        """Returns the rows so far."""
+        """Return the rows so far."""
         return {"rows": self._rows}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continues after the rows that `state` returned."""
+        """Continue after the rows that `state` returned."""
         self._rows = list(state["rows"])

@@ -15,7 +15,7 @@ from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
 class EarlyStopping(Callback):
-    """Stops when a metric of the eval split has not improved for some epochs."""
+    """Stop when a metric of the eval split has not improved for some epochs."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class EarlyStopping(Callback):
         min_delta: float = 0.0,
         restore_best: bool = True,
     ) -> None:
-        """Creates copies of the weights; call it in the strategy's scope.
+        """Create copies of the weights; call it in the strategy's scope.
 
         Args:
             model: Whose weights are kept, as they are while `on_epoch` is called.
@@ -39,7 +39,7 @@ class EarlyStopping(Callback):
                 end; costs the memory of the weights once more.
 
         Raises:
-            ValueError: `mode` is "auto" and the metric's name does not tell.
+            ValueError: `mode` is "auto" and the metric's name does not show it.
         """
         self.monitor = monitor
         self.patience_epochs = patience_epochs
@@ -52,14 +52,14 @@ class EarlyStopping(Callback):
         self._best = math.nan
         self._best_metrics: dict[str, float] = {}
         self._waited = 0
-        self._has_told = False
+        self._has_warned = False
 
     def on_begin(self) -> None:
-        """Waits as many epochs again where `fit` is called once more."""
+        """Wait as many epochs again where `fit` is called once more."""
         self._waited = 0
 
     def facts(self) -> dict[str, Any]:
-        """Returns the options."""
+        """Return the options."""
         return {
             "monitor": self.monitor,
             "patience_epochs": self.patience_epochs,
@@ -69,14 +69,14 @@ class EarlyStopping(Callback):
         }
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Compares with the best; True after `patience_epochs` without improvement.
+        """Compare with the best; True after `patience_epochs` without improvement.
 
         An undefined metric (NaN) is no improvement; while it has not been defined once, there is
-        nothing to judge by, and training goes on.
+        nothing to compare with, and training continues.
         """
         value = end.metric(self.monitor, field="early_stopping.monitor")
         if math.isnan(value) and math.isnan(self._best):
-            self._tell_undefined(end)
+            self._warn_undefined(end)
             return False
         if is_better(value, self._best, mode=self.mode, min_delta=self.min_delta):
             self._best, self._best_metrics, self._waited = value, dict(end.metrics), 0
@@ -86,18 +86,18 @@ class EarlyStopping(Callback):
         self._waited += 1
         return self._waited >= self.patience_epochs
 
-    def _tell_undefined(self, end: EpochEnd) -> None:
-        if not self._has_told:
+    def _warn_undefined(self, end: EpochEnd) -> None:
+        if not self._has_warned:
             logging.warning(
                 "Early stopping cannot judge epoch %d: %s is undefined (NaN) of the eval rows, as "
-                "where all of their labels are of one class. Training goes on until it is defined.",
+                "if all of their labels are of one class. Training continues until it is defined.",
                 end.epoch,
                 self.monitor,
             )
-        self._has_told = True
+        self._has_warned = True
 
     def before_export(self) -> dict[str, float] | None:
-        """Puts the best epoch's weights into the model."""
+        """Put the best epoch's weights into the model."""
         if not self._best_weights or not self._best_metrics:
             return None
         for best, weight in zip(self._best_weights, self._weights, strict=True):
@@ -105,15 +105,15 @@ class EarlyStopping(Callback):
         return self._best_metrics
 
     def variables(self) -> Sequence[tf.Variable]:
-        """Returns the best weights."""
+        """Return the best weights."""
         return self._best_weights
 
     def state(self) -> dict[str, Any]:
-        """Returns the best value and how long ago it was."""
+        """Return the best value and how long ago it was."""
         best = None if math.isnan(self._best) else self._best
         return {"best": best, "metrics": self._best_metrics, "waited": self._waited}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continues where `state` was taken."""
+        """Continue where `state` was taken."""
         self._best = math.nan if state["best"] is None else state["best"]
         self._best_metrics, self._waited = state["metrics"], state["waited"]

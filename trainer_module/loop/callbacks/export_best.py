@@ -1,4 +1,4 @@
-"""The best model so far, on disk while training goes on."""
+"""Keep the best model so far on disk during training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
 class ExportBest(Callback):
-    """Writes the model after each epoch that is the best so far, averaged weights if there are.
+    """Write the model after each epoch that is the best so far, averaged weights if there are.
 
     A path that ends with `.keras` becomes a Keras file (`keras.saving.load_model`), any other a
     SavedModel (`tf.saved_model.load`, TensorFlow Serving). The best so far stays in its place until
@@ -33,7 +33,7 @@ class ExportBest(Callback):
         mode: str = "auto",
         min_delta: float = 0.0,
     ) -> None:
-        """Creates the callback; nothing is written yet.
+        """Create the callback; nothing is written yet.
 
         Args:
             model: Written as it is while `on_epoch` is called.
@@ -43,7 +43,7 @@ class ExportBest(Callback):
             min_delta: A smaller change is no improvement.
 
         Raises:
-            ValueError: `mode` is "auto" and the metric's name does not tell.
+            ValueError: `mode` is "auto" and the metric's name does not show it.
         """
         self.model = model
         self.path = path.rstrip("/")
@@ -53,7 +53,7 @@ class ExportBest(Callback):
         self._best = math.nan
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Compares with the best, and writes the model if it is better."""
+        """Compare with the best; write the model if it is better."""
         value = end.metric(self.monitor, field="ExportBest: monitor")
         if is_better(value, self._best, mode=self.mode, min_delta=self.min_delta):
             self._write()
@@ -85,9 +85,9 @@ class ExportBest(Callback):
             gfile.rmtree(before)
 
     def state(self) -> dict[str, Any]:
-        """Returns the best value."""
+        """Return the best value."""
         return {"best": None if math.isnan(self._best) else self._best}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continues where `state` was taken."""
+        """Continue where `state` was taken."""
         self._best = math.nan if state["best"] is None else state["best"]

@@ -48,7 +48,7 @@ class KerasCallback(Callback):
     of the graph takes: `steps_per_loop` optimizer steps, as with Keras' steps_per_execution.
 
     Checkpoints hold those of the callback's attributes that are numbers, texts, None, or lists
-    of these, and the best weights of `EarlyStopping`: a run that was killed goes on with them.
+    of these, and the best weights of `EarlyStopping`: a run that was killed continues with them.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class KerasCallback(Callback):
         metrics: Sequence[str] | None,
         epochs: int | None = None,
     ) -> None:
-        """Gives the callback its model.
+        """Give the callback its model.
 
         Args:
             callback: Any but those that have a counterpart here or listen to evaluation.
@@ -99,29 +99,29 @@ class KerasCallback(Callback):
         self._table = ""
 
     def on_begin(self) -> None:
-        """Begins training; a stop that was asked for is over."""
+        """Begin training; a stop that was asked for is over."""
         self._model.stop_training = False
         self._best_metrics, self._is_over = None, False
         self._table = _table_of(self.callback)
         self.callback.on_train_begin({})
 
     def on_epoch_begin(self, epoch: int) -> None:
-        """Begins an epoch, for the callback from 0."""
+        """Begin an epoch, for the callback from 0."""
         self._batch = 0
         self.callback.on_epoch_begin(epoch - 1, {})
 
     def on_loop_begin(self) -> None:
-        """Begins a batch."""
+        """Begin a batch."""
         self.callback.on_train_batch_begin(self._batch, {})
 
     def on_loop(self, progress: LoopProgress) -> bool:
-        """Ends a batch: its number is that of its last step."""
+        """End a batch: its number is that of its last step."""
         self._batch += progress.steps
         self.callback.on_train_batch_end(self._batch - 1, {"loss": progress.loss})
         return self._model.stop_training
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Ends an epoch."""
+        """End an epoch."""
         before = getattr(self.callback, "best_weights", None)
         self._ended = end.epoch
         self.callback.on_epoch_end(end.epoch - 1, end.logs)
@@ -131,27 +131,27 @@ class KerasCallback(Callback):
         return self._model.stop_training
 
     def before_export(self) -> dict[str, float] | None:
-        """Ends training for an EarlyStopping that puts the best weights back."""
+        """End training for an EarlyStopping that puts the best weights back."""
         if getattr(self.callback, "best_weights", None) is None or self._best_metrics is None:
             return None
         self._end()
         return self._best_metrics
 
     def on_end(self, result: FitResult) -> None:
-        """Ends training."""
+        """End training."""
         if not self._is_over:
             self._end()
 
     def facts(self) -> dict[str, Any]:
-        """Returns the options: the plain attributes as they were at first; none of who looks on."""
+        """Return the options: the plain attributes as they were at first; none of who looks on."""
         return {} if isinstance(self.callback, _LOOKS_ON) else self._facts
 
     def variables(self) -> Sequence[tf.Variable]:
-        """Returns where the best weights of EarlyStopping are kept for a checkpoint."""
+        """Return where the best weights of EarlyStopping are kept for a checkpoint."""
         return self._best
 
     def state(self) -> dict[str, Any]:
-        """Returns the callback's plain attributes."""
+        """Return the callback's plain attributes."""
         weights = getattr(self.callback, "best_weights", None)
         for variable, weight in zip(self._best, weights or (), strict=False):
             variable.assign(weight)
@@ -166,7 +166,7 @@ class KerasCallback(Callback):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Gives the callback its attributes back."""
+        """Give the callback its attributes back."""
         for name, value in state["attributes"].items():
             setattr(self.callback, name, value)
         self._batch, self._ended = state["batch"], state["ended"]
@@ -247,7 +247,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _table_of(callback: Any) -> str:
-    """Returns what a CSVLogger has written, and will begin anew."""
+    """Return what a CSVLogger has written; it will start an empty file."""
     is_table = isinstance(callback, keras.callbacks.CSVLogger) and not callback.append
     if not is_table or not tf.io.gfile.exists(callback.filename):
         return ""
@@ -256,7 +256,7 @@ def _table_of(callback: Any) -> str:
 
 
 def _go_on(callback: Any, table: str, ended: int) -> None:
-    """Writes the rows of the epochs that a checkpoint knows into a table that was begun anew."""
+    """Write the rows of the epochs that a checkpoint knows into a table that was started again."""
     header, *rows = csv.reader(io.StringIO(table), delimiter=callback.sep)
     place = header.index("epoch")
     kept = io.StringIO()

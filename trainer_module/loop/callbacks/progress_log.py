@@ -23,7 +23,7 @@ from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult
 
 
 class ProgressLog(Callback):
-    """Writes one line about every second, with the same as a record for programs to read.
+    """Write one line about every second, with the same as a record for programs to read.
 
         step 1200/5000 epoch 3/10 loss 0.2841 81250 examples/s, 0:47 left
 
@@ -37,7 +37,7 @@ class ProgressLog(Callback):
     def __init__(
         self, every_seconds: float = 1.0, *, trial: tuple[int, int | None] | None = None
     ) -> None:
-        """Creates the callback.
+        """Create the callback.
 
         Args:
             every_seconds: Least time between two lines.
@@ -50,7 +50,7 @@ class ProgressLog(Callback):
         self._steps, self._rows, self._seconds = 0, 0, 0.0
 
     def on_loop(self, progress: LoopProgress) -> None:
-        """Logs step, loss, rows per second and time left.
+        """Log step, loss, rows per second and time left.
 
         The first loop also traces the graph: its time says nothing of what the rest will take.
         """
@@ -89,7 +89,7 @@ class ProgressLog(Callback):
         )
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Logs the evaluation."""
+        """Log the evaluation."""
         shown = "  ".join(f"{name} {metric_text(value)}" for name, value in end.metrics.items())
         if end.metrics:
             record = EvaluationEnded(end.epoch, end.metrics, self._trial)
@@ -97,16 +97,16 @@ class ProgressLog(Callback):
         return False
 
     def on_end(self, result: FitResult) -> None:
-        """Logs how training ended."""
+        """Log how training ended."""
         skipped = {reason: count for reason, count in result.skipped.items() if count}
         record = TrainingEnded(result.stopped, result.steps, result.skipped, self._trial)
-        told = f"training ended by {result.stopped} after {result.steps} steps"
+        ended = f"training ended by {result.stopped} after {result.steps} steps"
         left_out = f", windows skipped: {skipped}" if skipped else ""
-        _say(f"{self._prefix}{told}{left_out}", record)
+        _say(f"{self._prefix}{ended}{left_out}", record)
 
 
 def _say(text: str, record: Progress, *, passes: bool = False) -> None:
-    """Logs a line, or writes it where no handler would show it.
+    """Log a line, or writes it where no handler would show it.
 
     Args:
         text: The line.

@@ -15,12 +15,12 @@ _SECONDS_UNTIL_SEEN = 10
 
 
 class TensorBoardScalars(Callback):
-    """Writes scalars to `<directory>/train` and `<directory>/eval`."""
+    """Write scalars to `<directory>/train` and `<directory>/eval`."""
 
     on_chief_only = True
 
     def __init__(self, directory: str) -> None:
-        """Creates the writers.
+        """Create the writers.
 
         Raises:
             ModuleNotFoundError: The package tensorboard is not installed.
@@ -30,8 +30,7 @@ class TensorBoardScalars(Callback):
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
                 f"TensorBoardScalars needs {error.name}, which is not installed: "
-                "pip install 'tfx-largebatch[tensorboard]', or leave it out (trainer.tensorboard: "
-                "false).",
+                "pip install 'tfx-largebatch[tensorboard]', or leave out TensorBoardScalars.",
                 name=error.name,
             ) from error
         self._train, self._eval = (
@@ -40,7 +39,7 @@ class TensorBoardScalars(Callback):
         )
 
     def on_loop(self, progress: LoopProgress) -> None:
-        """Writes loss, gradient norm, learning rate and rows per second."""
+        """Write loss, gradient norm, learning rate and rows per second."""
         values = {
             "loss": progress.loss,
             "gradient_norm": progress.gradient_norm,
@@ -50,18 +49,18 @@ class TensorBoardScalars(Callback):
         _write(self._train, progress.step, values)
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Writes the evaluation."""
+        """Write the evaluation."""
         _write(self._eval, end.step, end.metrics)
         return False
 
     def on_end(self, result: FitResult) -> None:
-        """Closes the files."""
+        """Close the files."""
         self._train.close()
         self._eval.close()
 
 
 def _write(writer: EventFileWriter, step: int, values: dict[str, float]) -> None:
-    """Leaves all values to the writer's thread as one event; tf.summary takes far longer.
+    """Leave all values to the writer's thread as one event; tf.summary takes far longer.
 
     `simple_value` is the shortest way to write a scalar, a few bytes; TensorBoard reads both.
     """

@@ -1,0 +1,57 @@
+"""What makes another run: derived from the fields of option records."""
+
+from __future__ import annotations
+
+import full_batch
+import keras
+import pytest
+
+from trainer_module import TrainStep
+from trainer_module.loop.run_fingerprint import check_fingerprint, program_fingerprint
+from trainer_module.options.loop_options import LoopOptions
+
+
+class WithSmoothing(LoopOptions):
+    smoothing: float = 0.5
+
+
+@pytest.fixture(scope="module")
+def fingerprint():
+    """Returns a function that makes the fingerprint of a small program."""
+    step = TrainStep(full_batch.mlp(), keras.optimizers.SGD(0.1), "mse", micro_batch_size=4)
+    rows = full_batch.batch("mlp", 8)[:2]
+
+    def make(options):
+        return program_fingerprint(step, rows, options, None, [], first_pass=lambda: None)
+
+    return make
+
+
+def check(there, here):
+    return check_fingerprint(there, here, path="run", longer=False)
+
+
+def test_a_new_option_of_the_loop_makes_another_run(fingerprint):
+    there = fingerprint(WithSmoothing(epochs=1))
+    assert there["smoothing"] == 0.5
+    assert check(there, fingerprint(WithSmoothing(epochs=9))) == []  # a run may grow
+    with pytest.raises(ValueError, match=r"smoothing was 0\.5 and is 0\.25"):
+        check(there, fingerprint(WithSmoothing(epochs=1, smoothing=0.25)))
+
+
+def test_an_option_that_a_checkpoint_lacks_had_its_default(fingerprint):
+    here = fingerprint(LoopOptions(epochs=1, batch_size=4))
+    there = {name: value for name, value in here.items() if name not in ("shuffle", "seed")}
+    assert check(there, here) == []
+    with pytest.raises(ValueError, match="seed was None and is 3"):
+        check(there, fingerprint(LoopOptions(epochs=1, batch_size=4, seed=3)))
+
+
+def test_a_module_of_this_package_may_move(fingerprint):
+    """The loss of a checkpoint of version 0.1; only its module has another name."""
+    here = fingerprint(LoopOptions(epochs=1))
+    name = here["loss"]["class"].rpartition(".")[2]
+    moved = {**here["loss"], "class": f"trainer_module.another_room.of_losses.{name}"}
+    assert check({**here, "loss": moved}, here) == []
+    with pytest.raises(ValueError, match=r"loss\.class was trainer_module\.Other and is"):
+        check({**here, "loss": {**moved, "class": "trainer_module.window.loss.Other"}}, here)

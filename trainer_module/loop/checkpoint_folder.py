@@ -1,0 +1,138 @@
+"""The files of a run's checkpoints: whole or not there, the latest few of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import tensorflow as tf
+from absl import logging
+
+from shared_core.atomic_files import atomic_write_text
+from trainer_module.common.remote import error_reason, with_retries
+
+Result = TypeVar("Result")
+
+_NAME = re.compile(r"ckpt-(\d+)(?:-\d+)?")
+_FILE = re.compile(rf"({_NAME.pattern})\.(index|data-).*")
+
+
+class CheckpointFolder:
+    """A folder of checkpoints, as TensorFlow writes them.
+
+    Attributes:
+        directory: The folder; made when the first checkpoint is written.
+        kept: Paths of the checkpoints that are whole, the latest last.
+    """
+
+    def __init__(self, directory: str, *, keep: int, patience_seconds: float) -> None:
+        """Look for checkpoints.
+
+        Args:
+            directory: The folder.
+            keep: How many of the latest to keep.
+            patience_seconds: How long an operation is retried while the file system does not
+                answer.
+        """
+        self.directory = directory
+        self._keep = keep
+        self._patience_seconds = patience_seconds
+        self.kept = self._retrying(lambda: self._recorded() or self._whole(), "looking into")
+
+    def write(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
+        """Write a checkpoint; until it is whole, the one before it is the latest.
+
+        Raises:
+            tf.errors.OpError: It cannot be written.
+        """
+        self._retrying(lambda: tf.io.gfile.makedirs(self.directory), "making the folder")
+        prefix = self._new_prefix(step)
+
+        def write() -> None:
+            with tf.device("/cpu:0"):
+                tf.raw_ops.SaveV2(
+                    prefix=prefix,
+                    tensor_names=list(tensors),
+                    shape_and_slices=[""] * len(tensors),
+                    tensors=list(tensors.values()),
+                )
+
+        self._retrying(write, f"writing the checkpoint of step {step} to")
+        kept = [*self.kept, prefix][-self._keep :]
+        self._retrying(lambda: self._record(kept), "recording in")
+        self.kept = kept
+        try:
+            self._retrying(self.delete_others, "deleting earlier checkpoints in")
+        except tf.errors.OpError as error:  # the next write tries again
+            reason = error_reason(error)
+            logging.warning("Earlier checkpoints in %s stay: %s", self.directory, reason)
+
+    def read(self, path: str, types: Mapping[str, tf.DType]) -> list[tf.Tensor]:
+        """Return tensors of a checkpoint by their names.
+
+        Raises:
+            tf.errors.OpError: It cannot be read.
+        """
+
+        def read() -> list[tf.Tensor]:
+            with tf.device("/cpu:0"):
+                return tf.raw_ops.RestoreV2(
+                    prefix=path,
+                    tensor_names=list(types),
+                    shape_and_slices=[""] * len(types),
+                    dtypes=list(types.values()),
+                )
+
+        return self._retrying(read, "reading from")
+
+    def _retrying(self, operation: Callable[[], Result], what: str) -> Result:
+        return with_retries(
+            operation, what=f"{what} {self.directory}", patience_seconds=self._patience_seconds
+        )
+
+    def _new_prefix(self, step: int) -> str:
+        """Return a name that no kept checkpoint has: a kill must not leave one half overwritten.
+
+        The last step of an epoch may be one after which a checkpoint is due, too.
+        """
+        names = (f"ckpt-{step}" + (f"-{n}" if n else "") for n in itertools.count())
+        prefixes = (os.path.join(self.directory, name) for name in names)
+        return next(prefix for prefix in prefixes if prefix not in self.kept)
+
+    def _recorded(self) -> list[str]:
+        """Return the kept checkpoints, or none where the file that names them cannot be read."""
+        try:
+            state = tf.train.get_checkpoint_state(self.directory)
+        except ValueError:  # it names none, or is no text
+            state = None
+        return [] if state is None else list(state.all_model_checkpoint_paths)
+
+    def _whole(self) -> list[str]:
+        """Return what is there without being recorded: the index of a checkpoint is written last.
+
+        The file of names may be damaged or not copied with the rest, or the first save was killed
+        right before it.
+        """
+        found = []
+        for path in tf.io.gfile.glob(os.path.join(self.directory, "ckpt-*.index")):
+            name = os.path.basename(path).removesuffix(".index")
+            if numbers := _NAME.fullmatch(name):
+                written = tf.io.gfile.stat(path).mtime_nsec
+                found.append((int(numbers[1]), written, os.path.join(self.directory, name)))
+        return [path for *_, path in sorted(found)]
+
+    def _record(self, kept: Sequence[str]) -> None:
+        """Make the last of these the latest, for us and for `tf.train.latest_checkpoint`."""
+        names = [os.path.basename(path) for path in kept]  # so that a folder can be moved
+        state = tf.compat.v1.train.generate_checkpoint_state_proto("", names[-1], names)
+        atomic_write_text(os.path.join(self.directory, "checkpoint"), str(state))
+
+    def delete_others(self) -> None:
+        """Delete the checkpoints that are not kept, and what a kill may have left of one."""
+        for path in tf.io.gfile.glob(os.path.join(self.directory, "ckpt-*")):
+            file = _FILE.fullmatch(os.path.basename(path))
+            if file and os.path.join(self.directory, file[1]) not in self.kept:
+                tf.io.gfile.remove(path)

@@ -1,0 +1,163 @@
+"""One epoch of a run: calls of the graph, checkpoints that are due, evaluation."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from trainer_module.common.several_optimizers import learning_rate_of
+from trainer_module.loop.callbacks import EpochEnd, LoopProgress
+from trainer_module.loop.evaluation import Evaluate
+from trainer_module.loop.run import Run
+from trainer_module.options.loop_options import LoopOptions
+from trainer_module.parameter_server.parameter_server_step import ServerLost
+from trainer_module.step.reports import LoopReport
+
+_SECONDS_PER_LOOP = 0.5
+_MOST_STEPS_PER_LOOP = 10_000
+
+
+class EpochRunner:
+    """Run a training from where it stands to the end of an epoch, or of the training."""
+
+    def __init__(self, run: Run, options: LoopOptions, evaluate: Evaluate | None) -> None:
+        """Begin with the first epoch."""
+        self.run = run
+        self._evaluate = evaluate
+        self._is_auto = options.steps_per_loop == "auto"
+        self._loop_size = 1 if options.steps_per_loop == "auto" else options.steps_per_loop
+        self._iterator: Iterator[Any] | None = None
+
+    def forget_iterator(self) -> None:
+        """Read the data from where the run stands, not from where the iterator does."""
+        self._iterator = None
+
+    def run_epoch(self) -> None:
+        """Run the rest of the epoch.
+
+        Raises:
+            ValueError: The data has no batch.
+            Preempted: SIGTERM came, and a checkpoint was saved.
+        """
+        run = self.run
+        epoch = run.state.epoch
+        if self._iterator is None:
+            self._iterator = run.data.begin(epoch, run.state.step_in_epoch)
+            if run.state.step_in_epoch == 0:
+                run.callbacks.on_epoch_begin(epoch + 1)
+        stop, exhausted = False, False
+        while not (stop or exhausted) and (wanted := self._steps_of_next_loop()):
+            try:
+                report, stop = self._run_loop(self._iterator, wanted)
+            except BaseException as error:
+                self._iterator = None  # it may have given batches that were not trained on
+                run.data.forget_iterator()
+                if isinstance(error, ServerLost):
+                    raise ServerLost(f"{error}: {run.restart_hint()}") from error
+                raise
+            exhausted = report.exhausted
+            # The epoch before ended where the data did, which only shows when more is asked for.
+            if exhausted and run.state.step_in_epoch == 0 and run.data.start_next_pass():
+                self._iterator, exhausted = run.data.begin(epoch, 0), False
+        steps = run.state.step_in_epoch
+        if steps == 0:
+            raise ValueError("the training data has no batch: check the split and its files.")
+        ended = exhausted or steps >= (run.data.steps or math.inf)
+        if ended:
+            run.data.end(epoch, steps, exhausted=exhausted)
+        self._end_epoch(whole=ended, stop=stop)
+
+    def _steps_of_next_loop(self) -> int:
+        """Return how many steps to take before something else is due; 0 ends the epoch."""
+        run = self.run
+        wanted = self._loop_size
+        last_step = run.history.call.last("steps")
+        if last_step is not None:
+            wanted = min(wanted, last_step - run.step)
+        if run.data.steps is not None:
+            wanted = min(wanted, run.data.steps - run.state.step_in_epoch)
+        every = run.checkpoints.every_steps if run.checkpoints is not None else None
+        if every is not None:
+            wanted = min(wanted, every - run.step % every)
+        return max(0, wanted)
+
+    def _run_loop(self, iterator: Iterator[Any], wanted: int) -> tuple[LoopReport, bool]:
+        run = self.run
+        run.callbacks.on_loop_begin()
+        started = time.monotonic()
+        report = run.train_step.run(iterator, wanted, loss_sums=run.state.epoch_loss)
+        seconds = time.monotonic() - started
+        run.state = run.state.after_call(report)
+        run.data.took(report.steps)
+        stop = False
+        if report.steps:
+            if self._is_auto:
+                fitting = _SECONDS_PER_LOOP * report.steps / max(seconds, 1e-9)
+                # At most ten times as many: the first call's time is mostly tracing.
+                most = min(10 * self._loop_size, _MOST_STEPS_PER_LOOP)
+                self._loop_size = int(max(1, min(fitting, most)))
+            stop = run.callbacks.on_loop(self._progress(report, seconds))
+        saved = run.checkpoints
+        overdue = saved is not None and saved.is_overdue()
+        decision = run.sync.decide(run.step, stop=stop, value=[self._loop_size, overdue])
+        self._loop_size, overdue = decision.value
+        # At the end of an epoch it is evaluated first: the checkpoint of its end holds that.
+        if report.exhausted or decision.stop or not self._steps_of_next_loop():
+            overdue = preempted = False
+        else:
+            preempted = decision.preempted
+        every = None if saved is None else saved.every_steps
+        due = report.steps > 0 and every is not None and run.step % every == 0
+        if saved is not None and (due or overdue or preempted):
+            run.save(preempted=preempted)
+        return report, decision.stop
+
+    def _progress(self, report: LoopReport, seconds: float) -> LoopProgress:
+        run = self.run
+        return LoopProgress(
+            step=run.step,
+            steps=report.steps,
+            total_steps=run.total_steps,
+            epoch=run.state.epoch + 1,
+            epochs=run.history.call.last("epochs"),
+            loss=report.loss,
+            gradient_norm=report.gradient_norm,
+            learning_rate=learning_rate_of(run.train_step.optimizer),
+            rows=report.rows,
+            seconds=seconds,
+        )
+
+    def _end_epoch(self, *, whole: bool, stop: bool) -> None:
+        """Evaluate and call the callbacks; an unfinished epoch continues if training does."""
+        run = self.run
+        number, loss = run.state.epoch + 1, run.state.mean_epoch_loss
+        if whole:
+            run.state, self._iterator = run.state.after_epoch(), None
+        if run.state.unevaluated_steps:
+            stop = self._evaluate_epoch(number, loss) or stop
+        saved = run.checkpoints
+        due = saved is not None and saved.due()
+        decision = run.sync.decide(run.step, stop=stop, value=due)
+        call = run.history.call
+        for kind, reached in (("steps", run.step), ("epochs", run.state.epoch)):
+            last = call.last(kind)
+            if last is not None and reached >= last:
+                run.state = run.state.replace(stopped=kind)
+        if decision.stop and run.state.stopped is None:
+            run.state = run.state.replace(stopped="early_stopping")
+        ended = run.state.stopped is not None
+        if saved is not None and (ended or decision.value or decision.preempted):
+            run.save(preempted=decision.preempted)
+
+    def _evaluate_epoch(self, number: int, loss: float) -> bool:
+        run = self.run
+        with run.train_step.averaged():
+            found = self._evaluate() if self._evaluate is not None else {}
+            metrics = run.sync.workers.broadcast_from_chief("evaluation", found)
+            run.state = run.state.replace(metrics=metrics, unevaluated_steps=0)
+            logs = {"loss": loss, **{f"val_{name}": value for name, value in metrics.items()}}
+            stop = run.callbacks.on_epoch(EpochEnd(run.step, number, loss, metrics, logs))
+        run.history.add_epoch(logs)
+        return stop

@@ -1,0 +1,72 @@
+"""Where a training stands between two calls of the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from trainer_module.step.reports import LoopReport
+
+# The name in a checkpoint, where it is not that of the field.
+_STORED_AS = {"unevaluated_steps": "steps_untold"}
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopState:
+    """Where a training stands; each change makes a new record.
+
+    Attributes:
+        epoch: Epochs that have ended.
+        step_in_epoch: Steps of the epoch that has not.
+        unevaluated_steps: Steps since the last evaluation.
+        epoch_loss: Σ loss · Σ w and Σ w of the windows of the epoch so far.
+        metrics: Of the last evaluation.
+        stopped: Why training has ended ("epochs", "steps", "early_stopping"); None while it runs.
+    """
+
+    epoch: int = 0
+    step_in_epoch: int = 0
+    unevaluated_steps: int = 0
+    epoch_loss: tuple[float, float] = (0.0, 0.0)
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    stopped: str | None = None
+
+    def replace(self, **changes: Any) -> LoopState:
+        """Return the state with other values."""
+        return dataclasses.replace(self, **changes)
+
+    def after_call(self, report: LoopReport) -> LoopState:
+        """Return the state after a call of the graph."""
+        return self.replace(
+            step_in_epoch=self.step_in_epoch + report.steps,
+            unevaluated_steps=self.unevaluated_steps + report.steps,
+            epoch_loss=report.loss_sums if report.steps else self.epoch_loss,
+        )
+
+    def after_epoch(self) -> LoopState:
+        """Return the state at the start of the next epoch."""
+        return self.replace(epoch=self.epoch + 1, step_in_epoch=0, epoch_loss=(0.0, 0.0))
+
+    @property
+    def epochs_begun(self) -> int:
+        """Epochs of which at least one step was taken."""
+        return self.epoch + bool(self.step_in_epoch)
+
+    @property
+    def mean_epoch_loss(self) -> float:
+        """Mean loss of the epoch so far; NaN if its weights add up to 0."""
+        total, weights = self.epoch_loss
+        return total / weights if weights else math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as a checkpoint holds them."""
+        return {_STORED_AS.get(k, k): value for k, value in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> LoopState:
+        """Return the state that `to_json` wrote."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        values = {name: stored[_STORED_AS.get(name, name)] for name in names}
+        return cls(**{**values, "epoch_loss": tuple(values["epoch_loss"])})

@@ -1,0 +1,160 @@
+"""A training under way: its parts, where it stands, and how that is saved and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
+
+from trainer_module.common.differences import summarize_differences
+from trainer_module.data.epoch_data import EpochData
+from trainer_module.loop.callbacks import FitResult
+from trainer_module.loop.callbacks.callback_list import CallbackList
+from trainer_module.loop.checkpoints import Checkpoints
+from trainer_module.loop.loop_state import LoopState
+from trainer_module.loop.run_fingerprint import Fingerprint, check_fingerprint
+from trainer_module.loop.run_history import Length, RunHistory
+from trainer_module.loop.worker_sync import WorkerSync
+from trainer_module.step.protocol import Step
+
+
+class Run:
+    """A training under way.
+
+    Attributes:
+        train_step: Takes the steps.
+        data: The batches of one epoch after another.
+        callbacks: Called between calls of the graph.
+        checkpoints: Where the run is saved; None for nowhere.
+        sync: What all workers do next.
+        state: Where the run stands.
+        history: Its calls of `fit`.
+        fingerprint: What decides where it ends.
+    """
+
+    def __init__(
+        self,
+        train_step: Step,
+        data: EpochData,
+        callbacks: CallbackList,
+        checkpoints: Checkpoints | None,
+        sync: WorkerSync,
+    ) -> None:
+        """Begin before the first step."""
+        self.train_step = train_step
+        self.data = data
+        self.callbacks = callbacks
+        self.checkpoints = checkpoints
+        self.sync = sync
+        self.state = LoopState()
+        self.history = RunHistory()
+        self.fingerprint: Fingerprint = {}
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps taken in all."""
+        return int(self.train_step.step.numpy())
+
+    @property
+    def total_steps(self) -> int | None:
+        """Steps at the end of this call of `fit`; None if the number of rows is not known."""
+        call, done = self.history.call, self.state.step_in_epoch
+        last_epoch = call.last("epochs")
+        if last_epoch is None:
+            return call.last("steps")
+        left = self.data.total_steps(last_epoch - self.state.epoch, done)
+        return None if left is None else self.step - done + left
+
+    def result(self) -> FitResult:
+        """Return how the training ended."""
+        assert self.state.stopped is not None
+        return FitResult(
+            stopped=self.state.stopped,
+            steps=self.step,
+            epochs=self.state.epochs_begun,
+            metrics=dict(self.state.metrics),
+            skipped=self.train_step.skipped,
+            history={name: list(values) for name, values in self.history.logs.items()},
+        )
+
+    def save(self, *, preempted: bool) -> None:
+        """Save a checkpoint.
+
+        Raises:
+            Preempted: `preempted`, once it is saved.
+        """
+        checkpoints = self.checkpoints
+        assert checkpoints is not None
+        if self.state.stopped is not None:
+            self.history.set_result(self.result())
+        position = {
+            **self.state.to_json(),
+            **self.history.to_json(),
+            "data": self.data.place,
+            "facts": self.fingerprint,
+            "actions": self.callbacks.states(),
+        }
+        checkpoints.save(position, self.step)
+        if preempted:
+            self.sync.exit_preempted(self.step, checkpoints.directory)
+
+    def restore(self, program: Fingerprint, length: Length) -> None:
+        """Restore the latest checkpoint, if there is one.
+
+        Args:
+            program: The fingerprint of this program.
+            length: Of the call of `fit`.
+
+        Raises:
+            ValueError: The checkpoint is of another run.
+        """
+        checkpoints = self.checkpoints
+        assert checkpoints is not None
+        if not self.fingerprint:
+            self.fingerprint = {**program, **checkpoints.facts}
+        grown: list[str] = []
+
+        def check(position: Mapping[str, Any]) -> None:
+            before = Length(*position["calls"][-1]["length"])
+            longer = before.kind != length.kind or length.amount > before.amount
+            grown[:] = check_fingerprint(
+                position["facts"], self.fingerprint, path=checkpoints.directory, longer=longer
+            )
+            there = [name for name, _ in position["actions"]]
+            here = self.callbacks.stateful_names()
+            if there != here:
+                raise ValueError(
+                    f"the checkpoint is of a loop with the callbacks {there}, this one has {here}: "
+                    "give the same, or another folder for checkpoints to start over."
+                )
+
+        position = checkpoints.restore(check)
+        if position is None:
+            return
+        self.state = LoopState.from_json(position)
+        self.history.restore(position)
+        self.data.restore(
+            position.get("data"),
+            epoch=self.state.epoch,
+            step_in_epoch=self.state.step_in_epoch,
+            step=self.step,
+        )
+        self.callbacks.restore(position["actions"])
+        if grown:
+            logging.warning(
+                "The learning-rate schedule grows with the run: %s. From step %d on it is the "
+                "longer one; the steps before followed the shorter. Delete %s to train all of them "
+                "by the longer one.",
+                summarize_differences(grown),
+                self.step,
+                checkpoints.directory,
+            )
+        logging.info("Continuing at step %d, epoch %d", self.step, self.state.epoch + 1)
+
+    def restart_hint(self) -> str:
+        """Return what a new start of the program would continue from."""
+        latest = None if self.checkpoints is None else self.checkpoints.latest
+        if latest is None:
+            return "there is no checkpoint, so that a new start trains from the beginning."
+        return f"the last checkpoint is {latest}; start again, and training continues from it."

@@ -1,0 +1,228 @@
+"""The fingerprint of a training: all that decides where it ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+from trainer_module.common.differences import differences, flat, summarize_differences
+from trainer_module.common.fingerprint import to_fingerprint
+from trainer_module.data.captured import captured_facts
+from trainer_module.data.dataset_steps import dataset_facts
+from trainer_module.data.in_memory import as_arrays
+from trainer_module.loop.callbacks import Callback
+from trainer_module.loop.evaluation import Evaluate, Evaluation
+from trainer_module.loop.variable_names import layer_names
+from trainer_module.options.loop_options import LoopOptions
+from trainer_module.options.step_options import StepOptions
+from trainer_module.step.protocol import Step
+
+# Numbers of a learning-rate schedule that a program computes from its length.
+_FOLLOW_LENGTH = ("decay_steps", "total_steps", "first_decay_steps")
+# What checkpoints of earlier versions do not have, or what could not be read: a checkpoint without
+# them is continued.
+_LATER = ("added_losses", "steps_per_epoch", "data_holds", "evaluate_holds")
+_OWN_MODULE = re.compile(r"\btrainer_module\.(?:[a-z0-9_]+\.)+")
+
+# JSON values by name.
+Fingerprint = dict[str, Any]
+
+
+def program_fingerprint(
+    train_step: Step,
+    data: Any,
+    options: LoopOptions,
+    evaluate: Evaluate | None,
+    callbacks: Sequence[Callback],
+    *,
+    first_pass: Callable[[], tf.data.Dataset],
+) -> Fingerprint:
+    """Return what decides where a training ends, as JSON values by name.
+
+    The options are those that their records mark as affecting the result.
+
+    Args:
+        train_step: Model, optimizer, loss and options.
+        data: As `TrainingLoop` takes it.
+        options: Of the loop.
+        evaluate: None, or what is called after each epoch.
+        callbacks: Those that stop training or change a weight return their options by `facts`.
+        first_pass: Returns the dataset of a function's first epoch.
+    """
+    deciding = [each for each in callbacks if each.facts()]
+    return {
+        "model": model_fingerprint(train_step.model),
+        "optimizer": to_fingerprint(train_step.optimizer),
+        "loss": to_fingerprint(train_step.loss_fn),
+        **train_step.options.fingerprint(),
+        "data": _data(data),
+        **options.fingerprint(),
+        "evaluate": _evaluation(evaluate),
+        "actions": {
+            f"{place} {getattr(each, 'name', type(each).__name__)}": to_fingerprint(each.facts())
+            for place, each in enumerate(deciding)
+        },
+        **_captured(train_step, data, evaluate, first_pass),
+    }
+
+
+def model_fingerprint(model: keras.Model) -> Fingerprint:
+    """Return class, code and configuration of each layer, by the name it has in a new process."""
+    names = layer_names(model)
+    facts: Fingerprint = {}
+    for layer in model._flatten_layers(include_self=True, recursive=True):
+        name = names.get(layer.name, str(layer.name))
+        if isinstance(layer, keras.layers.InputLayer):
+            continue
+        facts[name if layer is not model else "itself"] = _renamed(_layer(layer), names)
+    return facts
+
+
+def check_fingerprint(
+    there: Mapping[str, Any], here: Mapping[str, Any], *, path: str, longer: bool
+) -> list[str]:
+    """Check that a checkpoint's run is this one.
+
+    Args:
+        there: The fingerprint in the checkpoint.
+        here: This run's.
+        path: Folder of the checkpoints.
+        longer: Whether this run is longer than the checkpoint's was to be.
+
+    Returns:
+        What differs because the run is longer: numbers of the learning-rate schedule.
+
+    Raises:
+        ValueError: Something else differs; all of it is named.
+    """
+    unknown = {name for name in _LATER if name not in there or name not in here}
+    was, now = (
+        flat({name: _moved(value) for name, value in facts.items() if name not in unknown})
+        for facts in ({**_defaults(), **there}, here)
+    )
+    grown = [
+        name
+        for name in now
+        if longer and name.startswith("optimizer.") and name.endswith(_FOLLOW_LENGTH)
+    ]
+    found = differences(
+        {name: value for name, value in was.items() if name not in grown},
+        {name: value for name, value in now.items() if name not in grown},
+    )
+    if found:
+        raise ValueError(
+            f"the checkpoint in {path} is of a run that was not the same as this one: "
+            f"{summarize_differences(found)}. Give Checkpoints another folder to train this one "
+            f"from its beginning, or delete {path} to do so there, or undo the change to continue."
+        )
+    return differences(
+        {name: was[name] for name in grown if name in was},
+        {name: now[name] for name in grown if name in was},
+    )
+
+
+def _defaults() -> Fingerprint:
+    """Return the value that an option had in a checkpoint that is older than the option."""
+    options = (StepOptions(micro_batch_size=1), LoopOptions(epochs=1))
+    return {name: value for each in options for name, value in each.fingerprint().items()}
+
+
+def _moved(value: Any) -> Any:
+    """Return a value of a fingerprint without the modules of this package, which may move."""
+    if isinstance(value, Mapping):
+        return {name: _moved(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_moved(each) for each in value]
+    return _OWN_MODULE.sub("trainer_module.", value) if isinstance(value, str) else value
+
+
+def _captured(
+    train_step: Step,
+    data: Any,
+    evaluate: Evaluate | None,
+    first_pass: Callable[[], tf.data.Dataset],
+) -> Fingerprint:
+    """Return what the functions of the data captured; warn of what cannot be read.
+
+    Variables of the step are restored from the checkpoint: their values do not count.
+    """
+    datasets: dict[str, Any] = {}
+    if isinstance(data, tf.data.Dataset):
+        datasets["data_holds"] = data
+    elif callable(data) and not hasattr(data, "get_config"):
+        try:
+            datasets["data_holds"] = first_pass()
+        except Exception as error:  # a later epoch may be there all the same
+            logging.warning("The data of the first epoch is not compared: %s", error)
+    if isinstance(evaluate, Evaluation) and evaluate.data_facts is None:
+        datasets["evaluate_holds"] = evaluate.batches
+    step = train_step
+    restored = [*step.model.variables, *step.optimizer.variables, *step.state()]
+    facts: Fingerprint = {}
+    unreadable: set[str] = set()
+    for name, dataset in datasets.items():
+        if not isinstance(dataset, tf.data.Dataset):
+            continue
+        try:
+            facts[name], found = captured_facts(dataset, restored=restored)
+        except Exception as error:  # what TensorFlow keeps of a dataset changes: train all the same
+            logging.info("What the data holds cannot be read", exc_info=True)
+            found = {f"what this TensorFlow does not show ({type(error).__name__}: {error})"}
+        unreadable |= found
+    if unreadable:
+        logging.warning(
+            "The data uses %s, which cannot be compared with that of a checkpoint or of other "
+            "workers: make sure that it stays the same.",
+            ", ".join(sorted(unreadable)),
+        )
+    return facts
+
+
+def _layer(layer: Any) -> Any:
+    if isinstance(layer, keras.layers.Lambda):
+        # Its configuration is the function's bytes, with file and line number.
+        return {"class": "Lambda", "function": to_fingerprint(layer.function)}
+    facts = to_fingerprint(layer)
+    if layer._layers and "layers" in facts:  # each of them has its own entry
+        facts["layers"] = [_wiring(inner) for inner in facts["layers"]]
+    for key in ("build_input_shape", "build_config"):
+        facts.pop(key, None)
+    return facts
+
+
+def _wiring(layer: Any) -> Any:
+    if not isinstance(layer, Mapping):
+        return layer
+    name = layer.get("config", {}).get("name")
+    return [layer.get("class_name"), name, layer.get("inbound_nodes")]
+
+
+def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(node, Mapping):
+        return {key: _renamed(value, names) for key, value in node.items() if key != "build_config"}
+    if isinstance(node, list):
+        return [_renamed(value, names) for value in node]
+    return names.get(node, node) if isinstance(node, str) else node
+
+
+def _data(data: Any) -> Any:
+    if isinstance(data, tf.data.Dataset):
+        return dataset_facts(data)
+    if isinstance(data, list):
+        return [_data(batch) for batch in data]
+    return to_fingerprint([as_arrays(part) for part in data] if isinstance(data, tuple) else data)
+
+
+def _evaluation(evaluate: Any) -> Any:
+    if not isinstance(evaluate, Evaluation):
+        return to_fingerprint(evaluate)
+    return {
+        "loss": to_fingerprint(evaluate.loss_fn),
+        "metrics": {metric.name: to_fingerprint(metric) for metric in evaluate.metrics},
+        "data": _data(evaluate.batches) if evaluate.data_facts is None else evaluate.data_facts,
+    }

@@ -1,0 +1,195 @@
+"""What is known of a training before its model is built."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from trainer_module.baselines.linear_start import LinearStart, find_linear_start
+from trainer_module.config import DEFAULT_EPOCHS, TrainerConfig
+from trainer_module.data.input_pipeline import DataSummary
+from trainer_module.data.label_scale import LabelScale
+from trainer_module.devices.multi_worker import worker_group
+from trainer_module.devices.worker_group import WorkerGroup
+from trainer_module.memory.micro_batch_rows import micro_batch_rows
+from trainer_module.model.class_weights import find_class_weights
+from trainer_module.model.data_context import TransformedData, model_context
+from trainer_module.model.model_context import ModelContext
+from trainer_module.model.plan import Plan
+from trainer_module.training.label_scales import label_scales
+from trainer_module.training.run_fingerprint import run_fingerprint
+
+
+class Folders(NamedTuple):
+    """Where a training writes.
+
+    Attributes:
+        run: Checkpoints and TensorBoard; None for neither. Of several workers the chief alone
+            writes, and the others read the checkpoints.
+        record: Keeps the micro-batch size that "auto" finds; None: the folder of the checkpoints.
+    """
+
+    run: str | None = None
+    record: str | None = None
+
+    def checkpoints(self, config: TrainerConfig) -> str | None:
+        """Return the folder above those of the runs' checkpoints."""
+        if self.run is None:
+            return None
+        return config.checkpoint_dir or os.path.join(self.run, "checkpoints")
+
+
+class RunLength(NamedTuple):
+    """How long a training is: epochs or steps, and what they come to."""
+
+    epochs: int | None
+    steps: int | None
+    steps_per_epoch: int
+    total_steps: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What is known of a training before its model is built.
+
+    Attributes:
+        plan: For the label's kind and the weights of its classes.
+        context: What the model is built from.
+        data: The transformed rows.
+        summary: Of the training rows.
+        strategy: Of this process; with parameter servers the one without.
+        servers: The strategy with parameter servers; None without.
+        workers: Of the training.
+        folders: Where to write.
+        length: Of the training.
+        micro_batch_size: Rows of a micro-batch on one replica.
+        start: Weights that the model starts with; None for random ones.
+        label_scale: The scale that a regression is trained on; None for the label's own.
+    """
+
+    plan: Plan
+    context: ModelContext
+    data: TransformedData
+    summary: DataSummary
+    strategy: tf.distribute.Strategy
+    servers: tf.distribute.ParameterServerStrategy | None
+    workers: WorkerGroup
+    folders: Folders
+    length: RunLength
+    micro_batch_size: int
+    start: LinearStart | None
+    label_scale: LabelScale | None
+
+    @property
+    def config(self) -> TrainerConfig:
+        """The settings."""
+        return self.plan.config
+
+    @property
+    def shuffle_buffer_rows(self) -> int:
+        """Rows shuffled among each other: no more than there are."""
+        return min(self.config.shuffle_buffer_rows, self.summary.rows)
+
+
+def prepare(
+    plan: Plan,
+    data: TransformedData,
+    summary: DataSummary,
+    strategy: tf.distribute.Strategy,
+    *,
+    folders: Folders | None = None,
+    train_steps: int | None = None,
+) -> Prepared:
+    """Return what is known before the model is built; see `train` for the arguments."""
+    folders = folders or Folders()
+    workers = worker_group(strategy)
+    servers = strategy if isinstance(strategy, tf.distribute.ParameterServerStrategy) else None
+    if servers is not None:
+        check_for_servers(plan.config)
+        strategy = tf.distribute.get_strategy()  # all that the chief itself computes
+    if workers.size > 1:
+        workers.assert_same_on_all_workers(
+            "settings, code and data", run_fingerprint(plan.config, data.train, summary)
+        )
+    plan, context = _plan_for_data(plan, data, summary)
+    check_early_stopping(plan.config, data)
+    length = _length(plan.config, train_steps, summary.rows)
+    micro_batch = micro_batch_rows(
+        plan,
+        context,
+        data.train,
+        length.total_steps,
+        strategy,
+        run_dir=folders.run,
+        record_dir=folders.record or folders.checkpoints(plan.config),
+    )
+    scales = label_scales(context, summary)
+    start = find_linear_start(context, data.train, summary.rows, scales, workers)
+    return Prepared(
+        plan=plan,
+        context=context,
+        data=data,
+        summary=summary,
+        strategy=strategy,
+        servers=servers,
+        workers=workers,
+        folders=folders,
+        length=length,
+        micro_batch_size=micro_batch,
+        start=start,
+        label_scale=scales[start.scale if start is not None else 0],
+    )
+
+
+def _plan_for_data(
+    plan: Plan, data: TransformedData, summary: DataSummary
+) -> tuple[Plan, ModelContext]:
+    """Return the plan with the weights of the classes and the defaults of the label's kind."""
+    context = model_context(plan.config, data, summary)
+    class_weight = find_class_weights(context, data, summary)
+    if class_weight != plan.config.class_weight:
+        config = plan.config.model_copy(update={"class_weight": class_weight})
+        context = dataclasses.replace(context, config=config)
+        plan = dataclasses.replace(plan, config=config)
+    return plan.of_label(context.label_kind), context
+
+
+def _length(config: TrainerConfig, train_steps: int | None, rows: int) -> RunLength:
+    epochs, steps = config.epochs, config.steps
+    if epochs is None and steps is None:
+        has_steps = train_steps is not None and train_steps > 0
+        epochs, steps = (None, train_steps) if has_steps else (DEFAULT_EPOCHS, None)
+    steps_per_epoch = math.ceil(rows / config.global_batch_size)
+    total_steps = steps if steps is not None else (epochs or 1) * steps_per_epoch
+    return RunLength(epochs, steps, steps_per_epoch, total_steps)
+
+
+def check_for_servers(config: TrainerConfig) -> None:
+    """Raise ValueError for a setting that has no meaning with parameter servers."""
+    if config.micro_batch_size == "auto":
+        raise ValueError(
+            'trainer.micro_batch_size="auto" measures the devices of this process, and with '
+            "trainer.strategy='parameter_server' workers take the windows: give a number of rows."
+        )
+
+
+def check_early_stopping(config: TrainerConfig, data: TransformedData) -> None:
+    """Raise ValueError for early stopping without rows to evaluate."""
+    if config.early_stopping is not None and not data.eval_files:
+        raise ValueError(
+            "trainer.early_stopping needs an eval split, and the examples have none: leave it "
+            "out, or split the data."
+        )
+
+
+def check_rows(config: TrainerConfig, summary: DataSummary) -> None:
+    """Raise ValueError for a global batch that the training data cannot fill."""
+    if config.global_batch_size > summary.rows:
+        raise ValueError(
+            f"trainer.global_batch_size={config.global_batch_size} exceeds the {summary.rows} "
+            f"training rows: use {summary.rows} or less."
+        )

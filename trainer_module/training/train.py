@@ -1,0 +1,109 @@
+"""A plan and data -> a trained model: prepare, build, fit."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+from absl import logging
+
+from trainer_module.config import TrainerConfig
+from trainer_module.data.input_pipeline import DataSummary
+from trainer_module.data.label_scale import LabelScale
+from trainer_module.loop.callbacks import Callback, FitResult, ProgressLog
+from trainer_module.loop.training_loop import TrainingLoop
+from trainer_module.model.data_context import TransformedData
+from trainer_module.model.plan import Plan
+from trainer_module.training.build import Built, build
+from trainer_module.training.prepare import Folders, Prepared, prepare
+
+
+class Trained(NamedTuple):
+    """A training that ended.
+
+    Attributes:
+        result: Of its loop.
+        model: What was trained; its outputs are on the label's scale.
+        inputs: The transformed features that it takes.
+        label_scale: The scale that the label was trained on; None for its own.
+    """
+
+    result: FitResult
+    model: keras.Model
+    inputs: list[str]
+    label_scale: LabelScale | None
+
+
+def train(
+    plan: Plan,
+    data: TransformedData,
+    summary: DataSummary,
+    strategy: tf.distribute.Strategy,
+    *,
+    folders: Folders | None = None,
+    train_steps: int | None = None,
+    progress: Callback | None = None,
+) -> Trained:
+    """Train as planned, within `keras_set_up(plan.config)`.
+
+    Args:
+        plan: What `resolve` returned.
+        data: The transformed rows.
+        summary: Of the training rows.
+        strategy: Where to train.
+        folders: Where to write; None for nowhere.
+        train_steps: TFX's number of steps, used if the configuration gives none.
+        progress: Shows the progress; None for a `ProgressLog`.
+
+    Raises:
+        ValueError: A setting does not fit the data.
+        NonFiniteError: See `run_fn`.
+        Disagreement: Workers have other settings, code or data.
+    """
+    prepared = prepare(plan, data, summary, strategy, folders=folders, train_steps=train_steps)
+    built = build(prepared)
+    result = fit(prepared, built, progress or ProgressLog())
+    return Trained(result, built.model, built.inputs, prepared.label_scale)
+
+
+def fit(prepared: Prepared, built: Built, progress: Callback) -> FitResult:
+    """Train what was built, from its latest checkpoint if there is one."""
+    config, length = prepared.config, prepared.length
+    logging.info(
+        "Training on %s rows: %d steps of %d rows, on %d replica(s) in micro-batches of %d rows",
+        f"{prepared.summary.rows:,}",
+        length.total_steps,
+        config.global_batch_size,
+        prepared.strategy.num_replicas_in_sync,
+        prepared.micro_batch_size,
+    )
+    return TrainingLoop(
+        built.step,
+        built.examples.shuffled_batches(
+            config.global_batch_size,
+            shuffle_buffer_rows=prepared.shuffle_buffer_rows,
+            seed=config.seed,
+        ),
+        epochs=length.epochs,
+        steps=length.steps,
+        steps_per_epoch=length.steps_per_epoch,
+        steps_per_loop=config.steps_per_loop,
+        evaluate=built.evaluate,
+        callbacks=[progress, *built.callbacks],
+        checkpoints=built.checkpoints,
+    ).fit()
+
+
+@contextlib.contextmanager
+def keras_set_up(config: TrainerConfig) -> Iterator[None]:
+    """Set Keras' precision and the seed of its random numbers as configured."""
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(config.precision)
+    keras.utils.set_random_seed(config.seed)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(policy)
