@@ -1,6 +1,7 @@
-"""The gradient and the update of one optimizer step, without a side effect.
+"""Compute the gradient and the update of one optimizer step, without side effects.
 
-    micro_batch -> accumulation -> update        spec: what they have in common
+    micro_batch -> accumulation -> update        spec: the types that they share
 
-It knows neither stages nor parameter servers. May use `checks` and what is below it.
+This package does not depend on stages or parameter servers. It may import `checks` and the
+packages below it.
 """

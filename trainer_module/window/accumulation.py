@@ -1,4 +1,4 @@
-"""The window: gradients of many micro-batches, summed in one loop inside the graph."""
+"""Accumulate the gradients of a window's micro-batches in one loop inside the graph."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def accumulate_gradients(
     expected_rows: int | None = None,
     values: VariableValues = (),
 ) -> GradientSum:
-    """Return the sums over all rows, holding one micro-batch's activations at a time.
+    """Return the sums over all rows, with the activations of one micro-batch in memory at a time.
 
-    Small micro-batches are merged while they hold less than 128 MiB, on a GPU 256 (see `Passes`).
-    Rows are never padded: the last pass is as short as it is, so that no synthetic row can bring a
-    NaN or enter an activity regulariser. Call it inside a `tf.function`.
+    Small micro-batches are merged up to 128 MiB, on a GPU up to 256 MiB (see `Passes`). Rows are
+    never padded: the last pass has the remaining rows only, so that no synthetic row causes a NaN
+    or counts in an activity regulariser. Call it inside a `tf.function`.
 
     Args:
         model: A built Keras model.
@@ -50,26 +50,28 @@ def accumulate_gradients(
             name (see `weighted_loss`).
         features: Tensor or structure of tensors `[rows, ...]`; rows may be 0.
         labels: Tensor or structure of tensors `[rows, ...]`.
-        sample_weight: `[rows]`, at least 0, or None for 1.
-        micro_batch_size: Rows of one micro-batch; larger than `rows` is one micro-batch.
-        jit_compile: Compile full micro-batches by XLA, each as one pass (the short last one runs
-            without).
-        added_losses: What layers pass to `add_loss`: a "mean" over the rows they see (each pass
-            counts by its rows), or a "sum" over them. None is what `default_added_losses` says.
-        random_position: Integers that say where in the run the batch stands, such as the step: the
-            dropout masks are a function of the model's seeds, of them, and of the pass.
+        sample_weight: `[rows]`, at least 0; None: 1 for each row.
+        micro_batch_size: Number of rows of one micro-batch. If it is larger than `rows`, there is
+            one micro-batch.
+        jit_compile: Whether to compile full micro-batches with XLA, each as one pass. A shorter
+            last micro-batch runs without XLA.
+        added_losses: "mean" if the losses that layers pass to `add_loss` are means over rows, each
+            pass then weighted by its number of rows; "sum" if they are sums over rows. None: the
+            result of `default_added_losses`.
+        random_position: Integers that identify the batch's position in the run, such as the step.
+            Dropout masks are a function of the model's seeds, these integers and the pass.
         loss_scale: Factor of all gradients, for float16; the caller divides by it.
         description: The result of `describe`, if the caller has it already.
-        expected_rows: Rows of most batches, where the tensors' shapes do not say it: if they are
-            one pass, the graph has a way around the loops. The sums of any other number of rows are
-            right too.
+        expected_rows: Number of rows of most batches, if the shapes of the tensors do not have it.
+            If one pass takes that many rows, the graph has a branch without the loops. The sums are
+            also correct for any other number of rows.
         values: (variable, tensor) pairs to use instead of reading the variables; empty: read the
             variables.
 
     Raises:
-        ValueError: micro_batch_size below 1, a layer that updates state when called, text for XLA,
-            or a model that overrides `compute_loss`. An overridden `train_step` may be what calls
-            this function.
+        ValueError: micro_batch_size is below 1, a layer updates state when called, a feature is
+            text and jit_compile is on, or the model overrides `compute_loss`. A model that
+            overrides `train_step` is accepted, because its `train_step` may call this function.
     """
     if micro_batch_size < 1:
         raise ValueError(f"micro_batch_size={micro_batch_size}: use at least 1 row.")
@@ -91,7 +93,7 @@ def accumulate_gradients(
 def sum_window(
     spec: WindowSpec, batch: Batch, inputs: StepInputs, description: Description
 ) -> GradientSum:
-    """Return the sums over all rows of a replica's part of a window: see `accumulate_gradients`."""
+    """Return the sums over one replica's rows of a window; see `accumulate_gradients`."""
     rows = count_rows(*batch)
     zeros = _zeros(spec, description)
 
@@ -122,7 +124,8 @@ def sum_window(
         check_jit_compile(spec.model)
         check_xla_types(batch.features)
         full_micro_batch = tf.function(micro_batch, jit_compile=True, autograph=False)
-    # XLA compiles one micro-batch: in fours, a window of three would have nothing compiled.
+    # XLA compiles single micro-batches: if four were merged, nothing in a window of three
+    # micro-batches would be compiled.
     plan = plan_passes(
         description.bytes_per_row * spec.micro_batch_size,
         kind=replica_kind(tf.distribute.get_strategy()),
@@ -133,8 +136,8 @@ def sum_window(
     size = spec.micro_batch_size * plan.micro_batches
 
     def many_passes() -> GradientSum:
-        # Full passes have a static number of rows, so that the shapes in their loop are constants;
-        # the short last one, if any, is a loop of its own with one iteration.
+        # Full passes have a static number of rows, so that the shapes in their loop are constants.
+        # The shorter last pass, if any, is a separate loop with one iteration.
         full = rows // size
         total = _loop(
             full,
@@ -162,8 +165,8 @@ def sum_window(
     if spec.jit_compile or spec.expected_rows is None or spec.expected_rows > size:
         return many_passes()
 
-    # The branch not taken costs time too: the executor visits each of its operations to find that
-    # there is nothing to do. A function that is not inlined is one operation.
+    # A branch that is not taken costs time too, because the executor visits each of its operations.
+    # A function that is not inlined is one operation.
     otherwise = tf.function(
         lambda: _flat(many_passes()),
         autograph=False,
@@ -199,7 +202,7 @@ def _zeros(spec: WindowSpec, description: Description) -> GradientSum:
 
 
 def _loop(count: Any, body: Any, total: GradientSum, *, parallel_passes: int) -> GradientSum:
-    """Runs `total = body(k, total)` for k < count, in the graph."""
+    """Run `total = body(k, total)` for k < count in a graph loop."""
 
     def step(k: Any, flat: list[Any]) -> tuple[Any, list[Any]]:
         return k + 1, _flat(body(k, _like(total, flat)))
@@ -257,7 +260,7 @@ def _accumulate(total: Any, gradient: Gradient, factor: tf.Tensor | None = None)
     def term(values: tf.Tensor) -> tf.Tensor:
         values = tf.cast(values, total.dtype)
         if values.shape.rank == total.shape.rank and not indexed:
-            # The trace forgets axes of 1 of a kernel that was multiplied with rows of sequences.
+            # The trace loses axes of size 1 of a kernel that was multiplied with rows of sequences.
             values.set_shape(total.shape)
         return values if factor is None else values * tf.cast(factor, total.dtype)
 
@@ -265,14 +268,14 @@ def _accumulate(total: Any, gradient: Gradient, factor: tf.Tensor | None = None)
         return total + term(tf.convert_to_tensor(gradient))
     table, looked_up = total.shape[0], gradient.indices.shape[0]
     if looked_up is not None and table <= looked_up:
-        # A small table: adding all of it is several times as fast as scattering into it.
+        # For a small table, adding the whole table is several times as fast as a scatter.
         return total + term(_table(gradient, total))
-    # Only the rows that the micro-batch looked up: the table may be far larger than they are.
+    # Add only the rows that the micro-batch looked up: the table may be far larger.
     return tf.tensor_scatter_nd_add(total, gradient.indices[:, tf.newaxis], term(gradient.values))
 
 
 def _table(gradient: Gradient, total: tf.Tensor) -> tf.Tensor:
-    """Makes the whole table of gradients of looked-up rows, in the dtype of the sums."""
+    """Return the gradients of looked-up rows as a dense table in the dtype of the sums."""
     if not isinstance(gradient, tf.IndexedSlices):
         return tf.cast(gradient, total.dtype)
     values = tf.cast(gradient.values, total.dtype)
@@ -280,7 +283,7 @@ def _table(gradient: Gradient, total: tf.Tensor) -> tf.Tensor:
 
 
 def _with_tables(part: MicroBatchGradients, zeros: GradientSum) -> MicroBatchGradients:
-    """For a window's only pass: making whole tables is faster than scattering into zeros."""
+    """Return a window's only pass with dense gradients: faster than a scatter into zeros."""
 
     def tables(gradients: list[Gradient], zeros: list[Any]) -> list[Any]:
         pairs = zip(gradients, zeros, strict=True)

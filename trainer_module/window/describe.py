@@ -1,4 +1,4 @@
-"""What tracing one micro-batch says about a model, before the loop over them is built."""
+"""Trace one micro-batch of a model, to learn what the loop over micro-batches needs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from trainer_module.window.trace_bytes import bytes_per_row, has_loops
 
 
 class Description(NamedTuple):
-    """What tracing one micro-batch says about a model, before the loop is built.
+    """Properties of a model that a trace of one micro-batch shows.
 
     Attributes:
         has_gradient: Per trainable variable, whether the loss depends on it.
-        has_added_gradient: The same for what layers give to `add_loss`; None without any.
-        accumulator_dtype: Of the scalar sums.
-        outputs: How many outputs have a Σ w_i each; None where one is that of all.
-        bytes_per_row: At most what a row's activations and their gradients take; infinite where
-            the trace does not tell, as with loops that turn as often as the data says.
-            An axis of unknown length counts as 1.
-        has_loops: Whether there are loops in the model, as in recurrent layers.
+        has_added_gradient: The same for the losses that layers pass to `add_loss`; None for a model
+            without such losses.
+        accumulator_dtype: Dtype of the scalar sums.
+        outputs: Number of outputs if each has a separate Σ w_i; None if all share one.
+        bytes_per_row: Upper bound of the memory of one row's activations and their gradients, in
+            bytes. It is infinite if the trace does not show it, such as for loops whose number of
+            iterations depends on the data. An axis of unknown length counts as 1.
+        has_loops: Whether the model has loops, as recurrent layers do.
     """
 
     has_gradient: tuple[bool, ...]
@@ -43,16 +44,20 @@ class Description(NamedTuple):
 
     @property
     def separate(self) -> bool:
-        """Whether a micro-batch has several gradients."""
+        """Whether a micro-batch has more than one gradient per variable."""
         return self.has_added_gradient is not None or self.outputs is not None
 
 
 def describe(spec: WindowSpec, batch: Batch) -> Description:
-    """Return which sums a model's window has, by tracing one micro-batch of the batch's shapes.
+    """Trace one micro-batch of the batch's shapes, check it, and return its description.
+
+    Args:
+        spec: Model and loss.
+        batch: Tensors or specs `[rows, ...]`; only shapes and dtypes count.
 
     Raises:
-        ValueError: The loss depends on no variable, rows influence each other, or random numbers
-            are drawn that no seed decides.
+        ValueError: The loss depends on no trainable variable, the model assigns to a variable, rows
+            influence each other, or the model draws random numbers that no seed determines.
     """
     check_batch(*batch)
     signature = _signature(batch)
@@ -86,10 +91,10 @@ def describe(spec: WindowSpec, batch: Batch) -> Description:
 
 
 def describe_shapes(description: Description, spec: WindowSpec, batch: Batch) -> Description:
-    """Return the description for rows of other shapes: what such a row takes is traced again.
+    """Return the description for rows of other shapes, after tracing their memory again.
 
-    What does not depend on the shapes is not checked again. Rows of unknown length, of which a
-    trace counts one element, take no less than those that were described before.
+    Properties that do not depend on the shapes are not checked again. A trace counts an axis of
+    unknown length as one element, so for such rows `bytes_per_row` is at least the previous value.
     """
     signature = _signature(batch)
     _, graph = _trace(spec, signature, separate=description.separate)
@@ -112,7 +117,7 @@ def _signature(batch: Batch) -> Batch:
 def _trace(
     spec: WindowSpec, signature: Batch, *, separate: bool
 ) -> tuple[MicroBatchGradients, tf.Graph]:
-    """Return the sums of one micro-batch of such tensors, and the graph that computes them."""
+    """Return the sums of one micro-batch of these specs, and the graph that computes them."""
     found: list[MicroBatchGradients] = []
 
     def probe(*batch: Tensors) -> None:

@@ -1,4 +1,4 @@
-"""Whether the code that runs is the forward pass of a window, which some layers need to know."""
+"""Mark the forward pass of a window, so that layers can detect it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _active: contextvars.ContextVar[bool] = contextvars.ContextVar("window_forward_p
 
 @contextlib.contextmanager
 def window_forward_pass() -> Iterator[None]:
-    """Mark the block as a window's forward pass: layers may take their gradient themselves.
+    """Mark a `with` block as a window's forward pass: layers may then use a custom gradient.
 
-    In `fit`, evaluation and export such layers are like any other.
+    In `fit`, evaluation and export these layers behave as any other layer.
     """
     token = _active.set(True)
     try:

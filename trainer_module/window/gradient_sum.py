@@ -1,4 +1,4 @@
-"""Sums over rows, from which the loss and the gradient of a window follow."""
+"""Sums over rows: the loss and the gradient of a window are computed from them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from trainer_module.options.step_options import AddedLosses
 
 
 class GradientSum(NamedTuple):
-    """Sums over rows i of a batch; `first + second` is that of the rows of both.
+    """Sums over the rows i of a batch; `first + second` are the sums over the rows of both.
 
         g = gradients / denominator + ∇R + ∇A          (see `mean_gradients`)
         A = added_loss / max(added_rows, 1)
 
-    Where outputs have a Σ w_i each (see `weighted_loss`), numerator, denominator and gradients have
-    a first axis `[outputs]`, and the quotients are summed over it.
+    If each output has a separate Σ w_i (see `weighted_loss`), numerator, denominator and gradients
+    have a first axis `[outputs]`, and the quotients are summed over it.
 
     Attributes:
-        numerator: Σ w_i l_i, scalar, float32 (float64 for a float64 model), as are all others.
+        numerator: Σ w_i l_i, scalar. All sums are float32, or float64 for a float64 model.
         denominator: Σ w_i, scalar.
-        rows: Number of rows, whatever their weights, scalar.
-        gradients: Σ w_i ∇l_i, one dense tensor per trainable variable; None where the loss does
-            not depend on the variable.
-        added_loss: What layers gave to `add_loss` (activity regularisers among them), of each pass
-            times its rows if it is a mean over rows; None for a model without.
-        added_gradients: Its gradients, one per trainable variable; None for a model without.
-        added_rows: The rows that `added_loss` is to be divided by, 0 if it is a sum over rows; None
-            for a model without.
+        rows: Number of rows regardless of their weights, scalar.
+        gradients: Σ w_i ∇l_i, one dense tensor per trainable variable; None if the loss does not
+            depend on the variable.
+        added_loss: Sum of the losses that layers pass to `add_loss`, including activity
+            regularisers, scalar. If they are means over rows, the losses of each pass are
+            multiplied by its number of rows. None for a model without such losses.
+        added_gradients: Gradients of `added_loss`, one per trainable variable; None for a model
+            without such losses.
+        added_rows: Number of rows to divide `added_loss` by, 0 if it is a sum over rows; None for a
+            model without such losses.
     """
 
     numerator: tf.Tensor
@@ -43,21 +45,22 @@ class GradientSum(NamedTuple):
     added_rows: tf.Tensor | None = None
 
     def __add__(self, other: GradientSum) -> GradientSum:  # pyright: ignore
-        """Returns the sums over the rows of both, of the same model and loss."""
+        """Return the sums over the rows of both operands, of the same model and loss."""
         return tf.nest.map_structure(lambda a, b: None if a is None else a + b, self, other)
 
 
 def sum_dtype(model: keras.Model) -> tf.DType:
-    """Returns the dtype of a window's sums: float64 where a trainable variable is, else float32."""
+    """Return float64 if a trainable variable is float64, else float32: the dtype of the sums."""
     wide = any(variable.dtype == "float64" for variable in model.trainable_variables)
     return tf.float64 if wide else tf.float32
 
 
 def default_added_losses(model: keras.Model) -> AddedLosses:
-    """Returns what Keras' own activity regularisers are, a mean or a sum over the rows they see.
+    """Return whether activity regularisers are a mean or a sum over rows in this Keras release.
 
-    Keras 3 summed at first and divides by the rows in later releases: this version is asked. A
-    model without them has "mean", which is also exact for losses that do not depend on the batch.
+    The first releases of Keras 3 sum over rows; later ones divide by the number of rows. For a
+    model without activity regularisers the result is "mean", which is also exact for losses that
+    do not depend on the batch.
     """
     layers = model._flatten_layers()
     if not any(layer.activity_regularizer is not None for layer in layers):

@@ -1,4 +1,4 @@
-"""The gradient of one micro-batch, as a pure function of the model's variables."""
+"""Compute the gradient of one micro-batch as a pure function of the model's variables."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from trainer_module.losses.weighted_loss import loss_sums
 from trainer_module.window.forward_pass import window_forward_pass
 from trainer_module.window.spec import Batch, StepInputs, VariableValues, WindowSpec
 
-# One layer may draw this many times within a micro-batch before two micro-batches share a key.
+# Number of draws of one layer in a micro-batch before two micro-batches share a key.
 _DRAWS_PER_MICRO_BATCH = 1024
 
 
 class MicroBatchGradients(NamedTuple):
-    """What one micro-batch adds to its window.
+    """The sums of one micro-batch and their gradients.
 
     Attributes:
-        numerator: Σ w_i l_i, scalar, or `[outputs]` where outputs have a Σ w_i each.
+        numerator: Σ w_i l_i, scalar; `[outputs]` if each output has a separate Σ w_i.
         denominator: Σ w_i, of the same shape.
-        gradients: Σ w_i ∇l_i per trainable variable; None where the loss does not depend on it.
-            `[outputs, *variable.shape]` where outputs have a Σ w_i each and that was asked for. Of
-            a model that computes in float16 these are float32.
-        added_loss: What layers gave to `add_loss` (activity regularisers among them), or None.
-        added_gradients: The gradient of `added_loss`, or None; also if it was not asked for.
+        gradients: Σ w_i ∇l_i per trainable variable; None if the loss does not depend on it. The
+            shape is `[outputs, *variable.shape]` if each output has a separate Σ w_i and `separate`
+            is true. For a model that computes in float16 the dtype is float32.
+        added_loss: Sum of the losses that layers pass to `add_loss`, including activity
+            regularisers, scalar; None without such losses.
+        added_gradients: Gradients of `added_loss`; None without such losses or if `separate` is
+            false.
     """
 
     numerator: tf.Tensor
@@ -44,20 +46,22 @@ def micro_batch_gradients(
 ) -> MicroBatchGradients:
     """Return the sums of one micro-batch and their gradients, without changing a variable.
 
-    In float16, which ends at 65,504, the gradient is that of the micro-batch's mean, as in Keras,
-    and becomes a sum in float32: it overflows no sooner, however many rows there are.
+    The largest float16 number is 65,504. For models that compute in float16, the gradient of the
+    micro-batch's mean is computed, as in Keras, and multiplied to a sum in float32. So overflow
+    does not depend on the number of rows.
 
     Args:
         spec: Model and loss.
         batch: Rows `[micro_batch, ...]`.
-        inputs: Random position (of this micro-batch), loss scale and values of variables. The loss
+        inputs: Random position of this micro-batch, loss scale and values of variables. The loss
             scale multiplies the gradients, not the returned sums.
-        separate: Whether to return the gradients of added losses too, and of each output that has
-            a Σ w_i; else those of the sum over outputs. A loop in the model then keeps all that
-            each iteration computes, not only what one gradient needs.
+        separate: Whether to return the gradients of added losses too, and separate gradients for
+            each output that has a separate Σ w_i. If false, the gradients are those of the sum over
+            outputs. If true, a loop in the model keeps everything that each iteration computes, not
+            only what one gradient needs.
 
     Raises:
-        ValueError: A layer updates state while it is called, as BatchNormalization does.
+        ValueError: A layer updates state when called, as BatchNormalization does.
     """
     model, values = spec.model, inputs.values
     given = {id(variable): value for variable, value in values}
@@ -67,8 +71,8 @@ def micro_batch_gradients(
         *values,
         *((s, _seed_at(given.get(id(s), s.value), inputs.random_position)) for s in seeds),
     ]
-    # Seeds come from outside and updates are looked at, not applied: so the loop's body has no
-    # side effect, runs under XLA, and is the same on every replica.
+    # Seeds are inputs, and updates are checked but not applied. So the loop's body has no side
+    # effect, runs under XLA, and is the same on every replica.
     scope = keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
     with tf.GradientTape(persistent=separate) as tape:
         if values:
@@ -112,7 +116,7 @@ def micro_batch_gradients(
 
 
 def _stacked(of_outputs: list[list[Gradient]]) -> list[Any]:
-    """Returns the gradients of each output as one tensor `[outputs, ...]` per variable."""
+    """Return the gradients of each output as one tensor `[outputs, ...]` per variable."""
 
     def stack(gradients: tuple[Any, ...]) -> Any:
         present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
@@ -128,7 +132,16 @@ def _stacked(of_outputs: list[list[Gradient]]) -> list[Any]:
 def regularisation_gradients(
     model: keras.Model, values: VariableValues = ()
 ) -> tuple[tf.Tensor | None, list[Any]]:
-    """Returns R, the sum of the variables' own regularisers, and ∇R; (None, Nones) without any."""
+    """Return the sum of the variables' regularisers and its gradients.
+
+    Args:
+        model: The model.
+        values: See `VariableValues`.
+
+    Returns:
+        R, scalar, and ∇R, one gradient per trainable variable. Without regularisers R and all
+        gradients are None.
+    """
     regularised = [v for v in model.trainable_variables if v.regularizer is not None]
     if not regularised:
         return None, [None] * len(model.trainable_variables)
@@ -143,13 +156,13 @@ def regularisation_gradients(
 
 
 def upcast_to_float32(x: Any) -> tf.Tensor:
-    """Returns 16-bit floats as float32, all else as it is."""
+    """Return a tensor, cast to float32 if its dtype is float16 or bfloat16."""
     x = tf.convert_to_tensor(x)
     return tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
 
 
 def _sum(scalars: list[tf.Tensor]) -> tf.Tensor:
-    """Returns the sum of scalars, float64 where one of them is."""
+    """Return the sum of scalars, in float64 if one of them is float64."""
     wide = any(scalar.dtype == tf.float64 for scalar in scalars)
     return tf.add_n([tf.cast(s, tf.float64) if wide else s for s in scalars])
 
@@ -165,7 +178,7 @@ def _scaled(x: tf.Tensor, factor: Any, divisor: Any) -> tf.Tensor:
 
 
 def _times(gradient: Gradient, factor: Any) -> Any:
-    """Returns a gradient, dense or of looked-up rows, times a scalar, in at least 32 bits."""
+    """Return a gradient (dense or IndexedSlices) times a scalar, in at least 32 bits."""
     if gradient is None or factor is None:
         return gradient
     if isinstance(gradient, tf.IndexedSlices):

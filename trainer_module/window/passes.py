@@ -1,4 +1,4 @@
-"""How a window's micro-batches pass through the model: small ones together, and two at once."""
+"""Plan the passes of a window: merge small micro-batches, and run several passes in parallel."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from trainer_module.devices.strategies import DeviceKind
 
 
 class Limits(NamedTuple):
-    """How far a kind of device goes beyond one micro-batch at a time.
+    """Limits of a device kind for processing more than one micro-batch at a time.
 
     Attributes:
-        bytes_at_once: What all passes under way may hold where they are more than one micro-batch.
-        micro_batches: At most so many in a pass; a power of two.
-        parallel_passes: At most so many passes.
+        bytes_at_once: Largest total size of all running passes, in bytes. A single micro-batch may
+            be larger.
+        micro_batches: Largest number of micro-batches per pass; a power of two.
+        parallel_passes: Largest number of passes that run in parallel.
     """
 
     bytes_at_once: int
@@ -22,25 +23,26 @@ class Limits(NamedTuple):
     parallel_passes: int
 
 
-# What they gain: `ours, one by one` of benchmarks/step_time.py.
+# Measured gain: compare with `ours, one by one` of benchmarks/step_time.py.
 LIMITS: dict[DeviceKind, Limits] = {
     "CPU": Limits(128 * 2**20, micro_batches=4, parallel_passes=2),
-    # A GPU takes one kernel after another: several passes at once gain little.
+    # A GPU runs one kernel after another, so parallel passes gain little.
     "GPU": Limits(256 * 2**20, micro_batches=32, parallel_passes=1),
 }
 
 
 class Passes(NamedTuple):
-    """How the micro-batches of a window pass through the model.
+    """How many micro-batches one pass takes, and how many passes run in parallel.
 
-    The size of a micro-batch is there to bound memory. Where several hold next to nothing, one by
-    one they bound nothing and leave cores idle.
+    The micro-batch size bounds memory. If micro-batches need little memory, processing them one by
+    one saves nothing and leaves cores idle.
 
     Attributes:
-        micro_batches: So many are rows of one pass: a power of two. The window's sums are the same
-            to rounding.
-        parallel_passes: So many passes may be under way, since their gradients do not depend on
-            each other. The sums are the same to the bit: they are added in the passes' order.
+        micro_batches: Number of micro-batches that one pass takes; a power of two. The window's
+            sums are the same up to rounding.
+        parallel_passes: Number of passes that run in parallel; their gradients do not depend on
+            each other. The sums are bit-identical, because they are added in the order of the
+            passes.
     """
 
     micro_batches: int
@@ -55,17 +57,17 @@ def plan_passes(
     has_loops: bool = False,
     concurrent_passes: int = 1,
 ) -> Passes:
-    """Return how micro-batches of a size pass through the model.
+    """Return the passes for micro-batches of a given size.
 
     Args:
-        size: Bytes that one micro-batch may hold (see `Description`).
+        size: Upper bound of the memory of one micro-batch, in bytes (see `Description`).
         kind: Kind of the replica's device.
-        merge_micro_batches: Whether one pass may take several.
-        has_loops: Whether the model has loops. Their iterations wait for each other, so that few
-            rows leave cores idle: one pass then takes eight times as many micro-batches, if memory
-            allows.
-        concurrent_passes: The placement's; above 1, so many passes of one micro-batch each are
-            under way, whatever they hold.
+        merge_micro_batches: Whether one pass may take several micro-batches.
+        has_loops: Whether the model has loops. Iterations of a loop wait for each other, so that
+            few rows leave cores idle. One pass then takes up to eight times as many micro-batches,
+            within the memory limit.
+        concurrent_passes: Of the placement. If above 1, this many passes of one micro-batch each
+            run in parallel, regardless of their size.
     """
     if concurrent_passes > 1:
         return Passes(1, concurrent_passes)

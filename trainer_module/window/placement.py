@@ -1,4 +1,4 @@
-"""Where the sums and the update of a model are computed: anywhere, unless the model says so."""
+"""Choose the devices that compute a model's sums and updates."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ import keras
 
 
 class Placement:
-    """The placement of a model on one device: TensorFlow decides.
+    """The placement of a model on one device: TensorFlow chooses it.
 
-    A model whose variables are on several devices has a subclass as its attribute `placement`.
+    A model with variables on several devices has an instance of a subclass as its attribute
+    `placement`.
 
     Attributes:
-        concurrent_passes: How many passes of a window are under way at once, each of one
-            micro-batch; 1: as `plan_passes` decides.
+        concurrent_passes: Number of passes of a window that run in parallel, each with one
+            micro-batch; 1: `plan_passes` decides.
     """
 
     concurrent_passes: int = 1
 
     def map(self, function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:
-        """Return the function of each trainable variable's part of the lists.
+        """Return the function's results, one per trainable variable.
 
         Args:
             function: Called with one element of each list, on the variable's device.
-            *lists: One element per trainable variable each, in the model's order.
+            *lists: Lists with one element per trainable variable, in the model's order.
         """
         return [function(*parts) for parts in zip(*lists, strict=True)]
 
     def prepare_optimizer(self, optimizer: keras.optimizers.Optimizer) -> None:
-        """Let a built optimizer compute each update on the variable's device."""
+        """Make a built optimizer compute each update on the variable's device."""
 
 
 def placement_of(model: keras.Model) -> Placement:
-    """Return the model's own placement, or that of a model on one device."""
+    """Return the model's `placement`, or the default placement if it has none."""
     found = getattr(model, "placement", None)
     return found if isinstance(found, Placement) else Placement()

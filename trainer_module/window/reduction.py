@@ -1,4 +1,4 @@
-"""Sums over replicas, and one update by them on all."""
+"""Reduce sums over replicas, and apply one update on all replicas."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from trainer_module.common.tensors import Gradient, Variable
 from trainer_module.devices.multi_worker import is_multi_worker
 from trainer_module.window.gradient_sum import GradientSum
 
-# Between workers, smaller tensors travel together and larger ones alone: a collective takes about
-# a millisecond however little it carries, and to put 48 MB into one tensor and take them out again
-# took as long as sending them (docs/distributed.md).
+# Between workers, small tensors share a collective and each large tensor has a separate one. A
+# collective takes about 1 ms even for little data, and packing 48 MB into one tensor and unpacking
+# it took as long as sending it (docs/distributed.md).
 _ALONE_BYTES = 1 << 20
 _BUCKET_BYTES = 4 << 20
-# Keras' name, in all releases that are allowed, for what sums over replicas inside `apply`.
+# The Keras method that sums over replicas inside `apply`, in all supported releases.
 _SUM_OF_KERAS = "_all_reduce_sum_gradients"
 
 
 def sum_over_replicas(local: GradientSum) -> GradientSum:
-    """Returns the sums of all replicas, on each; called inside `strategy.run`.
+    """Return the sums over all replicas, on each replica.
+
+    Call it inside `strategy.run`.
+
+    Args:
+        local: Sums over the rows of this replica.
 
     Raises:
-        ValueError: Called outside.
+        ValueError: The call is in cross-replica context.
     """
     context = tf.distribute.get_replica_context()
     if context is None:
@@ -47,9 +52,9 @@ def sum_over_replicas(local: GradientSum) -> GradientSum:
 
 
 def buckets(tensors: Sequence[tf.Tensor]) -> list[list[int]]:
-    """Returns the places of tensors that one collective takes together, each place once.
+    """Return the indices of the tensors of each collective; each index occurs once.
 
-    TensorFlow makes one tensor of all that it is given at a time, which have to be of one dtype.
+    TensorFlow concatenates the tensors of one collective, so all of them have the same dtype.
     """
     found: list[list[int]] = []
     open_ones: dict[tf.DType, tuple[list[int], int]] = {}
@@ -73,14 +78,14 @@ def apply_gradients(
     gradients: Sequence[Gradient],
     variables: Sequence[Variable],
 ) -> None:
-    """Updates variables by g once, also on each of several replicas that have the same g.
+    """Update the variables by g once, also where several replicas have the same g.
 
-    Inside `strategy.run` Keras' own `apply` sums over replicas: given the g of `mean_gradients` on
-    N replicas, which is that of all rows already, it would apply N times g.
+    Inside `strategy.run`, `apply` of Keras sums over replicas. The g of `mean_gradients` is the
+    gradient of all rows already, so on N replicas Keras would apply N times g.
 
     Args:
         optimizer: Built on all trainable variables, in the strategy's scope.
-        gradients: One per variable, equal on all replicas; None for a variable to leave alone.
+        gradients: One per variable, equal on all replicas; None leaves the variable unchanged.
         variables: The model's trainable variables.
     """
     pairs = [
@@ -92,13 +97,13 @@ def apply_gradients(
     takes_sums = all(hasattr(type(each), _SUM_OF_KERAS) for each in optimizers)
     several_replicas = context is not None and context.num_replicas_in_sync > 1
     if context is not None and several_replicas and not takes_sums:
-        # One replica gives g and the others 0, which is exact; g / replicas would round.
+        # One replica contributes g and the others 0, which is exact; g / replicas would round.
         is_first = tf.equal(context.replica_id_in_sync_group, 0)
         pairs = [
             (None if g is None else tf.where(is_first, g, tf.zeros_like(g)), v) for g, v in pairs
         ]
     if not is_several(optimizer):
-        pairs = [(g, v) for g, v in pairs if g is not None]  # a MultiOptimizer leaves them out
+        pairs = [(g, v) for g, v in pairs if g is not None]  # a MultiOptimizer skips None
     with contextlib.ExitStack() as stack:
         if several_replicas and takes_sums:
             stack.enter_context(_summed_already(optimizers))
@@ -107,11 +112,11 @@ def apply_gradients(
 
 @contextlib.contextmanager
 def _summed_already(optimizers: Sequence[keras.optimizers.Optimizer]) -> Iterator[None]:
-    """Lets optimizers take gradients as they are, where they would sum them over replicas.
+    """Prevent optimizers from summing gradients over replicas.
 
-    Between workers that would send all gradients a second time. Replicas run in turns until all
-    are at the same merge, and the last merge of `apply` is after its last sum: so none of them
-    leaves this block while another one is still to sum.
+    Between workers, summing would send all gradients a second time. Replicas run in turns until
+    all are at the same merge, and the last merge of `apply` is after its last sum. So no replica
+    leaves this block before the others have reached their last sum.
     """
     for each in optimizers:
         vars(each)[_SUM_OF_KERAS] = list

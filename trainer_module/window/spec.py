@@ -1,4 +1,4 @@
-"""What the micro-batches of a window have in common."""
+"""Types that the micro-batches of a window share."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ VariableValues = Sequence[tuple[Any, tf.Tensor]]
 
 
 class Batch(NamedTuple):
-    """Rows of a batch, or of a micro-batch.
+    """Rows of a batch or of a micro-batch.
 
     Attributes:
         features: Tensor or structure of tensors `[rows, ...]`.
-        labels: Tensor or structure of tensors `[rows, ...]`, as the loss takes them.
-        sample_weight: `[rows]` or a structure, or None.
+        labels: Tensor or structure of tensors `[rows, ...]`, as the loss expects them.
+        sample_weight: Tensor or structure of tensors `[rows]`, or None.
     """
 
     features: Tensors
@@ -34,15 +34,15 @@ class Batch(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WindowSpec:
-    """A model, its loss, and how a window is cut: the same for all windows of a training.
+    """The model, the loss and the micro-batch size; the same for all windows of a training run.
 
     Attributes:
         model: A built Keras model.
         loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
         added_losses: Whether what layers pass to `add_loss` is a mean or a sum over rows.
-        micro_batch_size: Rows of one micro-batch.
-        jit_compile: Compile full micro-batches by XLA.
-        expected_rows: Rows of most batches on one replica, or None.
+        micro_batch_size: Number of rows of one micro-batch.
+        jit_compile: Whether to compile full micro-batches with XLA.
+        expected_rows: Number of rows of most batches on one replica, or None.
     """
 
     model: keras.Model
@@ -54,16 +54,16 @@ class WindowSpec:
 
     @property
     def placement(self) -> Placement:
-        """Where the model's sums are computed."""
+        """The placement of the model's sums."""
         return placement_of(self.model)
 
 
 class StepInputs(NamedTuple):
-    """What one optimizer step gives to its window.
+    """The inputs of a window that change from step to step.
 
     Attributes:
-        random_position: Integers that say where in the run the step stands. Dropout masks are a
-            function of the model's seeds and of them.
+        random_position: Integers that identify the position in the run, such as the step number.
+            Dropout masks are a function of the model's seeds and these integers.
         loss_scale: Factor of all gradients, for float16; None: 1.
         values: See `VariableValues`.
     """

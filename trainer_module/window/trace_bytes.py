@@ -1,4 +1,4 @@
-"""What a row's activations and their gradients take, read from a trace."""
+"""Estimate the memory of one row's activations and their gradients from a trace."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 import tensorflow as tf
 
 _LOOPS = ("While", "StatelessWhile")
-# What carries tensors from one turn of a loop to another, or to the gradient's loop.
+# Operations that pass tensors between iterations of a loop, or to the gradient's loop.
 _LISTS = (*_LOOPS, "EmptyTensorList", "TensorList", "Identity", "ZerosLike", "Placeholder")
 _STORES = ("TensorListPushBack", "TensorListSetItem")
 
 
 def bytes_per_row(graph: Any) -> float:
-    """Returns the bytes of all tensors of a trace that have a dimension of rows, at one row.
+    """Return the size of all tensors of a trace that have a dimension of rows, in bytes per row.
 
-    Of a loop that is what each of its turns keeps for a later one or for the gradient, as many
-    times as it turns, and twice what one turn makes. Infinite where the trace does not tell how
-    often a loop turns, or has tensors inside of which nothing is known.
+    A loop counts as the tensors that one iteration stores for a later one or for the gradient,
+    times the number of iterations, plus twice the tensors that one iteration makes. The result is
+    infinite if the trace does not show the number of iterations, or has variant tensors of unknown
+    content.
     """
     sizes: dict[str, float] = {}
     total = 0.0
     for operation in graph.get_operations():
-        # Gradients of broadcasts are sums of a rank that the trace does not know: none is larger
-        # than what it sums.
+        # Gradients of broadcasts are sums of unknown rank: none is larger than its largest input.
         largest_input = max((sizes.get(tensor.name, 0) for tensor in operation.inputs), default=0)
         for tensor in operation.outputs:
             if tensor.dtype == tf.variant:
@@ -45,7 +45,7 @@ def bytes_per_row(graph: Any) -> float:
 
 
 def has_loops(graph: Any) -> bool:
-    """Returns whether a trace, or a function that it calls, has a loop."""
+    """Return whether a trace or a function that it calls has a loop."""
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
     return any(node.op in _LOOPS for node in nodes)
@@ -67,7 +67,7 @@ def _bytes_of_loop(operation: Any) -> float:
 
 
 def _turns(loop: Any) -> int | None:
-    """Returns at most how often a loop turns, its `maximum_iterations`; None where not known."""
+    """Return a loop's `maximum_iterations`; None if unknown."""
     found = _known(loop.inputs[1])
     return found if found is not None and found >= 0 else None
 
@@ -76,14 +76,14 @@ def _known(tensor: Any) -> int | None:
     value = tf.get_static_value(tensor)
     if value is not None:
         return int(value.max())
-    # Keras' RNN takes the largest of one number.
+    # The RNN layer of Keras takes the maximum of one number.
     if tensor.op.type in ("Max", "Identity", "Cast"):
         return _known(tensor.op.inputs[0])
     return None
 
 
 def _called(operation: Any) -> Iterator[Any]:
-    """The graphs of functions that an operation calls: branches, and functions not inlined."""
+    """Yield the graphs of the functions that an operation calls, such as branches."""
     for value in operation.node_def.attr.values():
         names = [value.func.name] if value.HasField("func") else []
         for name in (*names, *(function.name for function in value.list.func)):

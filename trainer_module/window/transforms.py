@@ -1,4 +1,4 @@
-"""Functions of the user's on the mean gradient: how they are called, and what they may not do."""
+"""Call and check gradient transforms: user functions on the mean gradient."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ def apply_transform(
     step: tf.Tensor | None,
     values: VariableValues = (),
 ) -> list[Gradient]:
-    """Return what a transform makes of the gradients.
+    """Return the transformed gradients.
 
     Args:
         transform: See `StepOptions.transforms`; it is called with the variables that have a
             gradient.
-        gradients: Dense, one per variable; None where a variable has none, and stays None.
+        gradients: Dense, one per variable; None for a variable without a gradient, which stays
+            None.
         variables: Keras variables.
         step: Number of the optimizer step.
         values: See `VariableValues`.
 
     Raises:
-        ValueError: It returns something else than one gradient per gradient, of the same shape, or
+        ValueError: The transform does not return one gradient of the same shape per gradient, or
             it updates a Keras variable.
     """
     pairs = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
     given = [g for g, _ in pairs]
     options = {"step": step} if takes_step(transform) else {}
-    # Reads of variables see `values`, and an assignment goes nowhere: it is rejected.
+    # Reads of variables see `values`. Assignments are not stored; they are detected and rejected.
     scope = keras.StatelessScope(list(values), initialize_variables=False)
     with scope:
         returned = transform(list(given), [v for _, v in pairs], **options)
@@ -55,9 +56,9 @@ def check_transforms(transforms: Sequence[GradientTransform], model: keras.Model
     """Trace each transform once, with a gradient for each trainable variable.
 
     Raises:
-        ValueError: See `apply_transform`; or it assigns to a variable, which neither a checkpoint
-            nor a skipped window would know of, or draws random numbers from TensorFlow's state,
-            which differ between replicas.
+        ValueError: See `apply_transform`. Also, a transform assigns to a variable, which is in no
+            checkpoint and which a skipped window does not undo, or draws random numbers from
+            TensorFlow's state, which differ between replicas.
     """
     variables = model.trainable_variables
     specs = [tf.TensorSpec(v.shape, _gradient_dtype(v)) for v in variables]
@@ -94,7 +95,7 @@ def _checked(
     variables: Sequence[Variable],
     returned: Any,
 ) -> list[tf.Tensor]:
-    """Return the new gradients as tensors of the old ones' dtypes."""
+    """Return the new gradients, each cast to the dtype of the given one."""
     if not isinstance(returned, (list, tuple)) or len(returned) != len(given):
         count = f" of {len(returned)}" if isinstance(returned, (list, tuple)) else ""
         raise ValueError(

@@ -1,10 +1,10 @@
-"""The update of docs/design.md §4.1 as a tuple of small pure functions, called in order.
+"""Compute the update of docs/design.md §4.1 by a sequence of small pure functions.
 
     reduce_over_replicas -> unscale -> divide -> add_regularisation -> transforms -> check_finite
         -> clip
 
-Each takes the update so far and its inputs, and returns the update with its part done; none changes
-a variable. A new part is one function here and one line in `update_functions`.
+Each function takes the update so far and the inputs, and returns the next update. No function
+changes a variable. To add a part, add one function here and one line in `update_functions`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from trainer_module.window.transforms import apply_transform
 
 
 class Update(NamedTuple):
-    """The update of one window, equal on all replicas but for `local` and `finite_here`.
+    """The update of one window; equal on all replicas except for `local` and `finite_here`.
 
     Attributes:
         local: Sums over the replica's rows.
-        total: Sums over the rows of all replicas; of `local` until they are reduced.
-        loss: The window's loss, regularisation included, scalar.
-        gradients: g, one per trainable variable; None where a variable has none.
-        gradient_norm: Global norm of g before it is clipped, scalar.
-        weight_sum: Σ w_i, scalar; the mean over outputs that have a Σ w_i each.
-        is_finite: Whether loss, sums and g are, scalar bool.
-        finite: Bools `[1 + variables]`: the sums of the loss, then each variable's gradients.
-        finite_here: The same of `local`; all true where g is finite.
+        total: Sums over the rows of all replicas; equal to `local` before the reduction.
+        loss: The window's loss including regularisation, scalar.
+        gradients: g, one per trainable variable; None for a variable without a gradient.
+        gradient_norm: Global norm of g before clipping, scalar.
+        weight_sum: Σ w_i, scalar; if each output has a separate Σ w_i, their mean.
+        is_finite: Whether the loss, the numerator and the norm of g are finite, scalar bool.
+        finite: Whether the sums in `total` are finite, bool `[1 + variables]`: the sums of the
+            loss, then the gradients of each variable. All true if `is_finite`.
+        finite_here: The same for `local`.
     """
 
     local: GradientSum
@@ -63,18 +64,18 @@ class Update(NamedTuple):
 
     @property
     def is_rejected(self) -> tf.Tensor:
-        """Whether the window has rows that count and is not finite, scalar bool."""
+        """Whether the window is not finite and Σ w_i is not 0, scalar bool."""
         return tf.logical_not(tf.logical_or(self.is_finite, self.is_empty))
 
 
 class UpdateInputs(NamedTuple):
-    """What the functions of an update may use beside the update itself.
+    """The inputs of the update functions, in addition to the update.
 
     Attributes:
         model: The model, for its variables and their regularisers.
-        placement: Where the gradients of its variables are computed.
+        placement: The placement of the variables' gradients.
         step: Number of the optimizer step, int64 scalar.
-        loss_scale: The factor that the gradients of `local` have, or None.
+        loss_scale: The factor of the gradients in `local`, scalar; None: 1.
         values: See `VariableValues`.
     """
 
@@ -89,11 +90,11 @@ UpdateFunction = Callable[[Update, UpdateInputs], Update]
 
 
 def update_functions(options: StepOptions) -> tuple[UpdateFunction, ...]:
-    """Return the parts of an update, in order.
+    """Return the functions of an update, in order.
 
-    The transforms of a user come after the regularisation, because they get the gradient that the
-    optimizer would get; before the check, because what is applied is what is checked; and before
-    the clipping, because `clip_norm` bounds what is applied.
+    User transforms run after the regularisation, so that they get the gradient that the optimizer
+    would get. They run before the finite check, so that the applied gradient is checked, and before
+    the clipping, so that `clip_norm` bounds the applied gradient.
     """
     transforms = [functools.partial(transform, function=f) for f in options.transforms]
     clipping = []
@@ -113,12 +114,12 @@ def update_functions(options: StepOptions) -> tuple[UpdateFunction, ...]:
 def window_update(
     local: GradientSum, inputs: UpdateInputs, functions: tuple[UpdateFunction, ...]
 ) -> Update:
-    """Return a window's update, without changing a variable; call it inside `strategy.run`.
+    """Return the update of one window without changing a variable; call it inside `strategy.run`.
 
     Args:
         local: Sums over the replica's micro-batches.
-        inputs: What the functions use.
-        functions: See `update_functions`.
+        inputs: Inputs of the functions.
+        functions: The result of `update_functions`.
     """
     update = _begin(local)
     for function in functions:
@@ -129,22 +130,22 @@ def window_update(
 def mean_gradients(
     total: GradientSum, model: keras.Model, *, values: VariableValues = ()
 ) -> tuple[tf.Tensor, list[Gradient]]:
-    """Return the loss and g of docs/design.md §4.1 from sums over the whole global batch.
+    """Return the loss and g of docs/design.md §4.1, given sums over the whole global batch.
 
         g = ( Σ_i w_i ∇l_i ) / ( Σ_i w_i )  +  ∇R
 
-    R are the variables' regularisers and what layers gave to `add_loss`, each counted once. On a
-    replica of several, `total` comes from `sum_over_replicas`, and what follows is an update by
-    `apply_gradients`: Keras' own `apply` would add the equal g of all replicas up.
+    R is the sum of the variables' regularisers and the losses that layers pass to `add_loss`, each
+    counted once. With several replicas, get `total` from `sum_over_replicas` and apply g with
+    `apply_gradients`: `apply` of Keras would sum the equal g of all replicas.
 
     Args:
-        total: Sums over all micro-batches and replicas. With Σ w = 0 the first term is 0.
+        total: Sums over all micro-batches and replicas. If Σ w is 0, the first term is 0.
         model: The model, for its regularisers.
         values: (variable, tensor) pairs to use instead of reading the variables; empty: read the
             variables.
 
     Returns:
-        The scalar loss, and one gradient per trainable variable (None where there is none).
+        The scalar loss, and one gradient per trainable variable (None for a variable without one).
     """
     inputs = UpdateInputs(model, placement_of(model), values=values)
     update = add_regularisation(divide(_begin(total), inputs), inputs)
@@ -167,12 +168,12 @@ def _begin(local: GradientSum) -> Update:
 
 
 def reduce_over_replicas(update: Update, inputs: UpdateInputs) -> Update:
-    """Add up the sums of all replicas."""
+    """Sum over all replicas."""
     return update._replace(total=sum_over_replicas(update.local))
 
 
 def unscale(update: Update, inputs: UpdateInputs) -> Update:
-    """Divide the sums' gradients by the loss scale."""
+    """Divide the gradients of the sums by the loss scale."""
     scale = inputs.loss_scale
     if scale is None:
         return update
@@ -189,7 +190,7 @@ def unscale(update: Update, inputs: UpdateInputs) -> Update:
 
 
 def divide(update: Update, inputs: UpdateInputs) -> Update:
-    """Divide by Σ w, what layers gave to `add_loss` by its rows, and add both."""
+    """Divide the weighted sums by Σ w and the added losses by their rows, and add the quotients."""
     total = update.total
     loss = _quotient(total.numerator, total.denominator)
     gradients = _each(inputs, lambda g: _quotient(g, total.denominator), total.gradients)
@@ -203,7 +204,7 @@ def divide(update: Update, inputs: UpdateInputs) -> Update:
 
 
 def add_regularisation(update: Update, inputs: UpdateInputs) -> Update:
-    """Add R and ∇R, of the variables' own regularisers."""
+    """Add the variables' regularisers to the loss and their gradients to g."""
     regularisation, slopes = regularisation_gradients(inputs.model, inputs.values)
     if regularisation is None:
         return update
@@ -214,7 +215,7 @@ def add_regularisation(update: Update, inputs: UpdateInputs) -> Update:
 
 
 def transform(update: Update, inputs: UpdateInputs, *, function: GradientTransform) -> Update:
-    """Call a function of the user's on g."""
+    """Apply a user transform to g."""
     gradients = apply_transform(
         function,
         update.gradients,
@@ -226,7 +227,7 @@ def transform(update: Update, inputs: UpdateInputs, *, function: GradientTransfo
 
 
 def check_finite(update: Update, inputs: UpdateInputs) -> Update:
-    """Compute the norm of g and whether all is finite: what is applied is what is checked."""
+    """Compute the norm of g and whether the loss, the sums and g are finite."""
     dtype = sum_dtype(inputs.model)
     norm = tf.linalg.global_norm([tf.cast(g, dtype) for g in update.gradients if g is not None])
     total = update.total
@@ -235,7 +236,7 @@ def check_finite(update: Update, inputs: UpdateInputs) -> Update:
         numerator, weight_sum = tf.reduce_sum(numerator), tf.reduce_mean(weight_sum)
     numerator, loss, norm = (tf.cast(x, dtype) for x in (numerator, update.loss, norm))
     is_finite = tf.reduce_all(tf.math.is_finite([numerator, loss, norm]))
-    # The norm says whether all elements are finite; which are not is computed when one is not.
+    # A finite norm means that all elements are finite. The flags are computed only if it is not.
     finite, finite_here = (
         tf.cond(
             is_finite,
@@ -263,7 +264,7 @@ def clip(update: Update, inputs: UpdateInputs, *, clip_norm: float) -> Update:
 
 
 def _finite_flags(total: GradientSum) -> tf.Tensor:
-    """Return bools [1 + variables]: the sums of the loss, then each variable's gradients."""
+    """Return which sums are finite, bool `[1 + variables]`: the loss, then each variable."""
 
     def finite(*tensors: tf.Tensor | None) -> tf.Tensor:
         checks = [tf.reduce_all(tf.math.is_finite(t)) for t in tensors if t is not None]
@@ -279,7 +280,7 @@ def _finite_flags(total: GradientSum) -> tf.Tensor:
 
 
 def _quotient(sums: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    """Return Σ / Σ w, or the sum of those of all outputs; 0 where Σ w is 0."""
+    """Return Σ / Σ w, summed over outputs if each has a separate Σ w; 0 where Σ w is 0."""
     denominator = tf.cast(denominator, sums.dtype)
     if denominator.shape.rank == 0:
         return tf.math.divide_no_nan(sums, denominator)
@@ -292,7 +293,7 @@ def _each(
     function: Callable[[tf.Tensor], tf.Tensor],
     gradients: list[Gradient],
 ) -> list[Gradient]:
-    """Return the function of each gradient; None stays."""
+    """Return the function's result for each gradient; None stays None."""
     return inputs.placement.map(lambda g: None if g is None else function(g), gradients)
 
 
