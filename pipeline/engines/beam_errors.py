@@ -16,13 +16,16 @@ def error_message(error: BaseException) -> str:
 
     Beam repeats the whole traceback inside the message of the exception that it raises, followed
     by `[while running '<step>']`.
+
+    Args:
+        error: The exception that Beam raised.
     """
     while error.__cause__ is not None and "[while running" not in str(error):
         error = error.__cause__
     text = str(error).strip()
     if "Traceback (most recent call last)" in text:
         last = text.rpartition("\n  File ")[2]
-        # Below the last frame: its source line (indented), then the message, to the end.
+        # Below the last frame: its source line (indented), then the message up to the end.
         lines = last.splitlines()[1:]
         while lines and (lines[0].startswith("    ") or not lines[0].strip()):
             lines.pop(0)

@@ -62,7 +62,7 @@ class Dataflow(Engine):
         return self
 
     def options(self) -> tuple[Option, ...]:
-        """Returns who pays, where the workers are, and their image."""
+        """Return the options for the project, the location of the workers, and their image."""
         options = [
             Option("runner", "DataflowRunner", "submits to Google Cloud Dataflow"),
             Option("project", self.project, "beam.project: who runs and pays for the jobs"),
@@ -83,7 +83,7 @@ class Dataflow(Engine):
         return tuple(options)
 
     def objections(self, validator: Any, options: Any) -> list[str]:
-        """Lets Beam's validator judge project, `gs://` paths, region and number of workers."""
+        """Return Beam's objections to project, `gs://` paths, region and number of workers."""
         from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
 
         google, workers = options.view_as(GoogleCloudOptions), options.view_as(WorkerOptions)
@@ -96,7 +96,11 @@ class Dataflow(Engine):
         ]
 
     def check(self, folders: Folders) -> None:
-        """Refuses folders on this machine."""
+        """Raise if the run has folders on this machine.
+
+        Raises:
+            ConfigError: A folder is local. Workers in Google Cloud cannot see it.
+        """
         if folders.local:
             named = " and ".join(f"{name}={path}" for name, path in folders.local)
             raise ConfigError(

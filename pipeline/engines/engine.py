@@ -24,15 +24,15 @@ class Option(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        """Return it as on a command line."""
+        """Return the option as a command-line argument."""
         return f"--{self.name}={self.value}"
 
 
 class Diagnosis(NamedTuple):
-    """What is wrong with an engine.
+    """The cause of an engine failure.
 
     Attributes:
-        words: What has ended or which option to raise, in one or two sentences.
+        words: Which process ended or which option to raise, in one or two sentences.
         fix: The command that fixes it on this machine; "" if there is none.
     """
 
@@ -54,8 +54,8 @@ class Folders(NamedTuple):
     local: tuple[tuple[str, str], ...]
 
 
-# base_beam_executor.py of TFX: with neither an image nor packages among its options, every Beam
-# node copies TFX into a new source distribution for the workers.
+# TFX's base_beam_executor.py: if the options have neither an image nor packages, every Beam node
+# copies TFX into a new source distribution for the workers.
 WORKERS_HAVE_TFX = Option(
     "sdk_container_image",
     "unused",
@@ -64,10 +64,10 @@ WORKERS_HAVE_TFX = Option(
 
 
 def address(text: str) -> str:
-    """Return a text that is `host:port`; for pydantic.
+    """Return the text if it is `host:port`; used as a pydantic validator.
 
     Raises:
-        ValueError: It is not.
+        ValueError: The text is not `host:port`.
     """
     host, _, port = text.rpartition(":")
     if not re.fullmatch(r"[\w.-]+", host) or not port.isdigit() or not 0 < int(port) < 65536:
@@ -114,20 +114,20 @@ class Engine(BaseModel, abc.ABC):
 
     @property
     def name(self) -> str:
-        """The engine as the YAML calls it."""
+        """The name of the engine in the YAML."""
         return type(self).model_fields["engine"].default
 
     @abc.abstractmethod
     def options(self) -> tuple[Option, ...]:
-        """The pipeline options of this engine, without `extra_args`."""
+        """Return the pipeline options of this engine, without `extra_args`."""
 
     def pipeline_args(self) -> list[str]:
-        """Beam's command line: what TFX calls `beam_pipeline_args`."""
+        """Return the Beam command line, which TFX calls `beam_pipeline_args`."""
         return [*map(str, self.options()), *self.extra_args]
 
     @property
     def job_server(self) -> str | None:
-        """`host:port` of a job server outside of this process, which may have further options."""
+        """`host:port` of a job server outside this process, which may define further options."""
         return None
 
     def objections(self, validator: Any, options: Any) -> list[str]:
@@ -142,12 +142,15 @@ class Engine(BaseModel, abc.ABC):
     def check(self, folders: Folders) -> None:
         """Check what a run needs. Each check has a time limit.
 
+        Args:
+            folders: The folders that workers read and write.
+
         Raises:
             ConfigError: Names what is missing and how to get it.
         """
 
     def diagnose(self, error: BaseException) -> Diagnosis | None:
-        """Find out what is wrong with the engine after a job failed.
+        """Find the cause in the engine after a job failed.
 
         Args:
             error: The exception that Beam raised.

@@ -1,4 +1,4 @@
-"""`beam: {engine: flink}`: Apache Flink, of `make flink` on this machine or a cluster of yours."""
+"""`beam: {engine: flink}`: Apache Flink, started by `make flink` or on your cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_MORE = (
     "your own, or another engine (beam.engine: in_memory)."
 )
 
-# What Flink says -> the setting of a cluster of one's own.
+# Pattern in Flink's message -> the setting to raise on a cluster that `make flink` did not start.
 _MEMORY = {
     r"exceeds the maximum size of a sort buffer|Record too large|Too few memory segments"
     r"|Could not allocate \d+ pages|too small memory": "taskmanager.memory.managed.size",
@@ -63,7 +63,7 @@ class Flink(JobServerEngine):
     )
 
     def options(self) -> tuple[Option, ...]:
-        """Return those of a job server and the parallelism."""
+        """Return the options of a job server and the parallelism."""
         return (
             *super().options(),
             Option("parallelism", str(self.parallelism), "beam.parallelism: slots of the job"),
@@ -71,16 +71,16 @@ class Flink(JobServerEngine):
 
     @property
     def tasks(self) -> int:
-        """`parallelism`."""
+        """The parallelism."""
         return self.parallelism
 
     def check(self, folders: Folders) -> None:
-        """Check the processes of `make flink`, then what any job server needs."""
+        """Check the processes of `make flink`, then everything that a job server needs."""
         self.check_processes()
         super().check(folders)
 
     def check_processes(self) -> None:
-        """Raise if a process of a cluster on this machine has ended, whatever slots are left."""
+        """Raise if a process of a cluster on this machine has ended, even if free slots remain."""
         cluster = find_cluster(self.job_endpoint)
         dead = [each.name for each in cluster.dead()] if cluster else []
         if cluster and dead and not (dead == ["worker-pool"] and self.environment != "external"):
@@ -155,11 +155,11 @@ class Flink(JobServerEngine):
         return super().cancel(job)
 
     def log_hint(self) -> str:
-        """Name Flink's web page first."""
+        """Return the hint of the base class, after a pointer to Flink's web page."""
         return f"Flink's web page shows what the job waits for. {super().log_hint()}"
 
     def start_hint(self) -> str:
-        """Name `make flink`."""
+        """Return that `make flink` starts a job server."""
         return "`make flink` starts one"
 
     def describe(self, error: BaseException) -> str:
@@ -171,7 +171,7 @@ class Flink(JobServerEngine):
         return f"{error_message(first)}\nFlink started the job again. It ended in: {last}"
 
     def first_error(self, error: BaseException) -> BaseException:
-        """Return the error of the first attempt; `error` if Flink keeps no other."""
+        """Return the error of the first attempt, or `error` if Flink stores no other."""
         found = NAMED_JOB_FAILED.match(str(error))
         if not (found and self.rest):
             return error
@@ -207,7 +207,7 @@ class Flink(JobServerEngine):
         return None
 
     def meaning(self, text: str) -> Diagnosis | None:
-        """Return which memory is too small for the data."""
+        """Return a diagnosis that names the memory that is too small for the data, or None."""
         for pattern, setting in _MEMORY.items():
             if found := re.search(pattern, text):
                 line = next(line for line in text.splitlines() if found[0] in line).strip()
@@ -223,7 +223,6 @@ class Flink(JobServerEngine):
 
 
 def _ended(cluster: Cluster) -> str:
-    """The processes of a cluster of this machine that have ended, and why; or nothing."""
     return " ".join(
         f"{each.name} of the Flink cluster in {cluster.folder} ended: {each.last_line()} "
         f"(log: {each.log})."

@@ -26,7 +26,7 @@ class InMemory(Engine):
         return self
 
     def options(self) -> tuple[Option, ...]:
-        """Returns Beam's own runner."""
+        """Return the options of Beam's FnApiRunner."""
         return (
             Option("runner", "FnApiRunner", "Beam's own runner, in this process"),
             WORKERS_HAVE_TFX,

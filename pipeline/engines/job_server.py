@@ -1,4 +1,4 @@
-"""Engines behind a Beam job server: where Python workers come from, and the checks before a run."""
+"""Engines behind a Beam job server: environment of the Python workers, checks before a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EMBED = "embed"
 
 CONNECT_SECONDS = 5.0
 
-# Errors of gRPC and Java if the engine calls a worker pool and nobody answers.
+# Errors of gRPC and Java if the engine calls a worker pool and nothing answers.
 _NO_POOL = re.compile(
     r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker|finishConnect|ConnectException"
 )
@@ -111,21 +111,21 @@ class JobServerEngine(Engine):
 
     @property
     def job_server(self) -> str | None:
-        """The job endpoint, unless Beam's embedded one."""
+        """The job endpoint; None if Beam's embedded job server is used."""
         return None if self.job_endpoint == EMBED else self.job_endpoint
 
     @property
     def leaves_this_process(self) -> bool:
-        """Whether Python code runs in other processes, maybe with other packages and folders."""
+        """Whether Python code runs in other processes, possibly with other packages and folders."""
         return self.job_server is not None or self.environment != "loopback"
 
     @property
     def tasks(self) -> int:
-        """Number of tasks of a step that run in parallel, as far as known here."""
+        """The number of tasks of a step that run in parallel, if known here; otherwise 1."""
         return 1
 
     def check(self, folders: Folders) -> None:
-        """Check the options with the job server, the engine's machines, and the worker pool."""
+        """Check the options against the job server, the engine's machines, and the worker pool."""
         if self.job_server:
             check_options(self, self._ask_job_server(self.job_server))
         self.check_cluster()
@@ -136,15 +136,15 @@ class JobServerEngine(Engine):
         """Check the engine's machines behind the job server.
 
         Raises:
-            ConfigError: They are missing or do not suffice for a job.
+            ConfigError: Machines are missing, or too few for a job.
         """
 
     def cancel(self, job: str) -> str:
-        """Cancel a job that nobody waits for, if possible; return a sentence about the result."""
+        """Cancel an abandoned job if possible, and return a sentence about the result."""
         return f"The engine may still have the job {job}: cancel it there."
 
     def log_hint(self) -> str:
-        """Return what may keep a job from ending, and where to look."""
+        """Return what may prevent a job from ending, and where to look."""
         if self.environment == "loopback":
             return (
                 "The engine's machines must reach this process: environment: loopback is for an "
@@ -201,7 +201,7 @@ class JobServerEngine(Engine):
         )
 
     def _ask_job_server(self, address: str) -> Mapping[str, str]:
-        """Return the options that it knows: name -> type."""
+        """Return the options that the job server knows: name -> type."""
         import grpc
         from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
@@ -222,10 +222,10 @@ class JobServerEngine(Engine):
         return {option.name: kinds.Name(option.type) for option in answer.options}
 
     def _check_pool(self) -> None:
-        """Check that a worker pool of this machine listens."""
+        """Check that the worker pool listens, if it is on this machine."""
         host, _, _ = self.worker_pool.rpartition(":")
         if not is_this_machine(host) or not is_loopback(host):
-            return  # the engine's machines must reach it, this one need not
+            return  # the engine's machines must reach the pool; this machine need not
         if reason := unreachable(self.worker_pool, CONNECT_SECONDS):
             raise ConfigError(
                 f"beam.worker_pool={self.worker_pool}: no worker pool there ({reason}). Start one "

@@ -16,7 +16,7 @@ class MultiProcessing(Engine):
     workers: int = Field(default=1, ge=1, description="Number of worker processes.")
 
     def options(self) -> tuple[Option, ...]:
-        """Returns Beam's own runner with processes as workers."""
+        """Return the options of Beam's FnApiRunner with processes as workers."""
         return (
             Option("runner", "FnApiRunner", "Beam's own runner, with worker processes"),
             Option("direct_running_mode", "multi_processing", "a process for each worker"),

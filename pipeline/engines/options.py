@@ -1,6 +1,6 @@
-"""An engine's pipeline options, checked by Beam's own parser and validator, and explained.
+"""An engine's pipeline options, checked by Beam's parser and validator, with explanations.
 
-Beam drops an option that it does not know with a line in the log, and runs. Here it is refused.
+Beam logs a line about an unknown option, drops it, and runs. This module raises an error instead.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from pipeline.engines.engine import Engine
 def check_options(
     engine: Engine, job_server_options: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Lets Beam parse and validate the options of an engine.
+    """Parse and validate the options of an engine with Beam.
 
     Args:
-        engine: the `beam:` section.
-        job_server_options: those that its job server knows beside Beam's Python SDK: name -> type;
-            None where it was not asked. What only it could know then passes.
+        engine: The `beam:` section.
+        job_server_options: Options that the job server knows in addition to Beam's Python SDK:
+            name -> type. None: the job server was not queried, and options that only it could know
+            are accepted.
 
     Returns:
-        What Beam understood: option -> value, only those that differ from Beam's defaults.
+        The options that Beam parsed: option -> value, only those that differ from Beam's defaults.
 
     Raises:
-        ConfigError: an option that neither Beam nor the engine's job server knows, a value of the
-            wrong type, or what Beam's own PipelineOptionsValidator objects to.
+        ConfigError: Neither Beam nor the engine's job server knows an option, a value has the
+            wrong type, or Beam's PipelineOptionsValidator objects.
     """
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -41,7 +42,7 @@ def check_options(
     options = PipelineOptions(engine.pipeline_args())
     printed = io.StringIO()
     logger = logging.getLogger("apache_beam.options.pipeline_options")
-    logger.addFilter(_nothing)  # it would warn of what is refused below
+    logger.addFilter(_nothing)  # it would warn about an option that is refused below
     try:
         with contextlib.redirect_stderr(printed):
             everything = options.get_all_options(
@@ -61,10 +62,10 @@ def check_options(
 
 
 def options_text(engine: Engine) -> str:
-    """The checked options, one a line, each with what it is for.
+    """Return the checked options, one per line, each with its purpose.
 
     Raises:
-        ConfigError: as `check_options`.
+        ConfigError: As in `check_options`.
     """
     check_options(engine)
     lines = [(str(option), option.why) for option in engine.options()]
@@ -74,7 +75,7 @@ def options_text(engine: Engine) -> str:
 
 
 def _add_options(options: Mapping[str, str], parser: Any) -> None:
-    """Adds a job server's options to Beam's parser, as Beam's PortableRunner does."""
+    """Add a job server's options to Beam's parser, as Beam's PortableRunner does."""
     for name, kind in options.items():
         keywords: dict[str, Any] = {"action": "store"}
         if kind == "BOOLEAN":
@@ -85,7 +86,7 @@ def _add_options(options: Mapping[str, str], parser: Any) -> None:
             keywords["type"] = int
         elif kind == "NUMBER":
             keywords["type"] = float
-        # What Beam's Python SDK has under the same name stays.
+        # An option of the same name in Beam's Python SDK takes precedence.
         with contextlib.suppress(Exception):
             parser.add_argument(f"--{name}", **keywords)
 
@@ -102,7 +103,7 @@ def _unknown_option(name: str, engine: Engine, own: Mapping[str, str]) -> str:
 def _validate(engine: Engine, options: Any) -> None:
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
-    # Not given Dataflow's runner, which would make it create a bucket where temp_location is wrong.
+    # With Dataflow's runner, the validator would create a bucket if temp_location is wrong.
     validator = PipelineOptionsValidator(options, runner=None)
     errors = [*validator.validate(), *engine.objections(validator, options)]
     if errors:

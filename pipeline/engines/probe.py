@@ -1,8 +1,8 @@
 """One small job before a run: do workers start, match this process and see its folders?
 
-Each worker that the job reaches writes a description of itself into a folder that this process
-made, so that a folder that is not shared is noticed, too. The job has a time limit, because an
-engine may wait forever for a worker that cannot start.
+Each worker that the job reaches writes its description into a folder that this process created, so
+a folder that is not shared is detected too. The job has a time limit, because an engine may wait
+forever for a worker that cannot start.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _ELEMENTS_PER_WORKER = 4
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a process runs on.
+    """The host, packages and sources of a process.
 
     Attributes:
         host: Host name.
-        python: major.minor, on which pickled code depends.
+        python: Python version as major.minor; pickled code depends on it.
         packages: Version by package, "none" if it is not installed.
         project: Fingerprint of this project's sources.
-        unseen: Paths that were asked for and do not exist there.
+        unseen: Requested paths that do not exist on the host.
     """
 
     host: str
@@ -67,7 +67,7 @@ class WorkerInfo:
 
 
 def job_name(seconds: float) -> str:
-    """Return a new name; it holds the time limit, after which nobody waits for the job."""
+    """Return a new job name that contains the time limit, after which the job is abandoned."""
     return f"{NAME}-{seconds:.0f}s-{secrets.token_hex(4)}"
 
 
@@ -80,7 +80,7 @@ def run_probe(
     workers: int,
     seconds: float,
 ) -> list[WorkerInfo]:
-    """Run the job.
+    """Run the probe job.
 
     Args:
         name: Name of the job.
@@ -88,14 +88,15 @@ def run_probe(
         folder: An existing folder that workers should see.
         paths: Further files and folders that workers should see.
         workers: Number of workers that the job should reach.
-        seconds: Time limit. Beam is asked to cancel the job if it is exceeded, and on Ctrl-C.
+        seconds: Time limit in seconds. When it passes, and on Ctrl-C, Beam is asked to cancel the
+            job.
 
     Returns:
         The description of each worker that wrote into the folder.
 
     Raises:
         TimeoutError: The job did not end in time.
-        Exception: What Beam raises if the job cannot be submitted or fails.
+        Exception: Any error that Beam raises if the job cannot be submitted or fails.
     """
     meeting = folder / f".{name}"
     meeting.mkdir()
@@ -110,7 +111,11 @@ def run_probe(
 
 
 def collect_worker_info(element: int, folder: str, paths: Sequence[str]) -> None:
-    """Write the description of this worker; runs in a worker."""
+    """Write the description of this worker into the folder; runs in a worker.
+
+    Raises:
+        FileNotFoundError: The worker does not see the folder.
+    """
     if not Path(folder, _TOKEN).exists():
         raise FileNotFoundError(f"{MISSING_PATH} {Path(folder).parent} (host {platform.node()})")
     text = json.dumps(asdict(WorkerInfo.current(paths)))
@@ -141,14 +146,14 @@ def _run_job(
         except BaseException as error:
             errors.append(error)
 
-    # A thread, because submitting may hang as well as running.
+    # In a thread, because submitting may hang as well as running.
     thread = threading.Thread(target=submit_and_wait, daemon=True, name="preflight")
     thread.start()
     try:
         thread.join(seconds)
     finally:
         if thread.is_alive():
-            with contextlib.suppress(Exception):  # the job server may be what does not answer
+            with contextlib.suppress(Exception):  # the job server may not answer
                 for result in results:
                     result.cancel()
     if thread.is_alive():

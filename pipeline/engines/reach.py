@@ -1,4 +1,4 @@
-"""Whether somebody listens at an address, and whose it is."""
+"""Check who listens at an address, and whether the address is on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ _LOOPBACK_NET = 127
 
 
 def unreachable(address: str, seconds: float) -> str:
-    """Why nobody answers at `host:port` within some seconds, or nothing when somebody does."""
+    """Return why nothing answers at `host:port`, or "" if something answers.
+
+    Args:
+        address: `host:port`.
+        seconds: Time limit in seconds.
+    """
     host, _, port = address.rpartition(":")
     try:
         with contextlib.closing(socket.create_connection((host, int(port)), seconds)):
@@ -22,7 +27,7 @@ def unreachable(address: str, seconds: float) -> str:
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host name or address is one of this machine's own."""
+    """Return whether a host name or address belongs to this machine."""
     try:
         addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
     except OSError:
@@ -41,7 +46,7 @@ def _can_bind(address: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name stands for this machine alone."""
+    """Return whether a host name resolves to loopback addresses only."""
     try:
         return all(
             str(info[4][0]).startswith(("127.", "::1")) for info in socket.getaddrinfo(host, None)
@@ -51,9 +56,9 @@ def is_loopback(host: str) -> bool:
 
 
 def names_own_machine(host: str) -> bool:
-    """Return whether a name or an address means, on every machine, that machine itself.
+    """Return whether a name or an address means the local machine on every machine.
 
-    No name is looked up: localhost, 127.0.0.1 in any notation, 0.0.0.0.
+    Runs without DNS: localhost, 127.0.0.1 in any notation, 0.0.0.0.
     """
     host = host.lower().rstrip(".")
     if host in _OWN_NAMES or host.endswith(".localhost"):

@@ -1,4 +1,4 @@
-"""`beam: {engine: spark, job_endpoint: "spark-gateway:8099"}`: a Spark cluster of yours."""
+"""`beam: {engine: spark, job_endpoint: "spark-gateway:8099"}`: your Spark cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engines that `beam.engine` names, and those of Beam that are not offered.
+"""The engines that `beam.engine` names, and Beam's engines that are not offered.
 
 beam: {engine: in_memory}                                     # one process (the default)
 beam: {engine: multi_processing, workers: 4}                  # processes on this machine
@@ -41,7 +41,7 @@ NOT_OFFERED = {
 
 
 def _name_the_engine(value: Any) -> Any:
-    """Fills in the default engine; refuses the ones that are not offered, with the reason."""
+    """Insert the default engine; raise with the reason if the engine is not offered."""
     if not isinstance(value, dict):
         return value
     engine = value.get("engine", "in_memory")

@@ -1,4 +1,4 @@
-"""Check an engine's workers by one small job: do they match this process and see its folders?"""
+"""Check an engine's workers with one small job: do they match this process and see its folders?"""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pipeline.engines.probe import MISSING_PATH, WorkerInfo, job_name, run_probe
 
 
 def check_workers(engine: JobServerEngine, folders: Folders) -> None:
-    """Run the small job and compare its workers with this process.
+    """Run the probe job and compare its workers with this process.
 
     Raises:
-        ConfigError: The job timed out or failed, a worker has other packages than this process, or
-            does not see a folder.
+        ConfigError: The job timed out or failed, or a worker has other packages than this process
+            or does not see a folder.
     """
     root = Path(folders.root)
     root.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def check_workers(engine: JobServerEngine, folders: Folders) -> None:
         raise
     except ConfigError:
         raise
-    except Exception as error:  # of any type: what Beam makes of the engine's answer
+    except Exception as error:  # any type: Beam decides how it reports the engine's answer
         raise ConfigError(f"{name}: {_explain_failure(error, engine, folders)}") from None
     if not found:
         raise ConfigError(
@@ -55,9 +55,9 @@ def compare(worker: WorkerInfo, folders: Folders, name: str) -> None:
     """Raise if a worker has other packages than this process or does not see a folder.
 
     Args:
-        worker: Its description.
-        folders: What the run reads and writes.
-        name: The fields of the YAML that decide where it runs.
+        worker: The description of the worker.
+        folders: The folders that the run reads and writes.
+        name: The YAML fields that decide where the worker runs, for the message.
 
     Raises:
         ConfigError: Names what differs.

@@ -1,12 +1,12 @@
 """Python workers for `environment: external`: one process for each that the engine requests.
 
-    python -m pipeline worker-pool --port 50000     # beside each of the engine's machines
+    python -m pipeline worker-pool --port 50000     # on each of the engine's machines
 
-Beam's own `apache_beam.runners.worker.worker_pool_main` speaks the same protocol and has two
-traps: it starts whatever `python` is first on PATH, and where that one lacks Beam the job waits for
-ever without a message; and it never reads the pipe that it gives a worker as standard output, which
-stops a worker that prints 64 KiB. This pool starts the Python that it runs on, and lets workers
-write where it writes.
+Beam's `apache_beam.runners.worker.worker_pool_main` speaks the same protocol and has two problems.
+It starts the first `python` on PATH; if that Python lacks Beam, the job waits forever without a
+message. It also never reads the pipe that it gives a worker as standard output, so a worker that
+prints 64 KiB blocks. This pool starts the Python that it runs on, and its workers inherit its
+standard output.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _STOP_SECONDS = 5.0
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Starts and stops one process per worker."""
+    """The servicer that starts and stops one process per worker."""
 
     def __init__(self) -> None:
-        """Start without workers."""
+        """Create a pool without workers."""
         self._workers: dict[str, subprocess.Popen] = {}
         self._lock = threading.Lock()
 
     def StartWorker(self, request: Any, context: Any) -> Any:
-        """Called by the engine; the worker then connects to the endpoint that it is given."""
+        """Start a worker, which connects to the endpoint in the request; called by the engine."""
         command = [
             *(sys.executable, "-m", "pipeline.engines.worker_pool"),
             *(request.worker_id, request.control_endpoint.url),
@@ -49,7 +49,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, context: Any) -> Any:
-        """Called by the engine when a worker is no longer needed."""
+        """Stop a worker that is no longer needed; called by the engine."""
         with self._lock:
             process = self._workers.pop(request.worker_id, None)
         if process:
@@ -74,13 +74,13 @@ def serve(host: str, port: int) -> None:
         port: Port; 0 selects a free one, which the log names.
 
     Raises:
-        OSError: The port is taken.
+        OSError: The port is taken, or the address is not one of this machine.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
     pool = WorkerPool()
     server = grpc.server(
         futures.ThreadPoolExecutor(max_workers=16),
-        options=[("grpc.so_reuseport", 0)],  # a second pool on the same port is a mistake
+        options=[("grpc.so_reuseport", 0)],  # refuse a second pool on the same port
     )
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     try:
