@@ -1,4 +1,4 @@
-"""`python -m pipeline image build`: the build context, the build with progress, a summary."""
+"""`python -m pipeline image build`: write the context, build with progress, print a summary."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def build_image(
         tags: Names of the image; a name without a tag gets this package's version.
         packages: Folders or wheels of the user.
         builder: docker, podman or buildah; None: the first that works.
-        base: Base image instead of the stack's.
-        dataflow: Whether it is for Dataflow's workers.
-        cuda: Whether it gets NVIDIA's CUDA libraries; None: not specified, it gets none.
+        base: Base image to use instead of the stack's.
+        dataflow: Whether the image is for Dataflow's workers.
+        cuda: Whether to install NVIDIA's CUDA libraries; None: not specified, none are installed.
         sbom: File for a CycloneDX document of the contents; None: none is written.
         fresh: Whether to ignore layers of earlier builds.
         verbose: Whether to print all output of the builder.
@@ -105,14 +105,14 @@ def write_context(
     base: str | None = None,
     cuda: bool | None = None,
 ) -> None:
-    """Write the build context with its `Containerfile`; `docker build folder` does the same.
+    """Write the build context with its `Containerfile`, for `docker build folder`.
 
     Args:
         folder: A missing or empty folder.
         stack: Contents of the image.
         packages: Folders or wheels of the user.
-        base: Base image instead of the stack's.
-        cuda: Whether it gets NVIDIA's CUDA libraries; None: not specified, it gets none.
+        base: Base image to use instead of the stack's.
+        cuda: Whether to install NVIDIA's CUDA libraries; None: not specified, none are installed.
 
     Raises:
         ConfigError: The folder is not empty, or a package cannot be built.
@@ -145,7 +145,7 @@ def write_context(
 
 
 def checked_name(tag: str) -> str:
-    """Return a name with a tag.
+    """Return the name with a tag; without one, this package's version is appended.
 
     Raises:
         ConfigError: No registry accepts the name.

@@ -1,4 +1,4 @@
-"""docker, podman and buildah: which of them works here, and the same commands for each."""
+"""docker, podman and buildah: find a tool that works here, and run the same commands with each."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Name = Literal["docker", "podman", "buildah"]
 NAMES: tuple[Name, ...] = ("docker", "podman", "buildah")
 """In order of preference."""
 
-# It needs neither namespaces nor a daemon, so it works in containers and on CI machines.
+# Needs neither namespaces nor a daemon, so it works in containers and on CI machines.
 CHROOT = "--isolation=chroot"
 
 
 class Facts(NamedTuple):
-    """Size of an image, with a unit, and the number of its layers."""
+    """Size of an image as text with its unit, and its number of layers."""
 
     size: str
     layers: int
 
 
 class Builder(NamedTuple):
-    """A tool that builds images and runs what is in them."""
+    """A tool that builds images and runs commands in them."""
 
     name: Name
 
     def answer(self) -> str:
-        """Return "" if it works, else the reason: a client may have no engine."""
+        """Return "" if the tool works, else the reason; a client may have no engine."""
         if shutil.which(self.name) is None:
             return "not installed"
         done = subprocess.run(
@@ -75,13 +75,13 @@ class Builder(NamedTuple):
         return [*command, f"--file={context / 'Containerfile'}", str(context)]
 
     def has(self, image: str) -> bool:
-        """Whether this tool has the image on this machine."""
+        """Return whether this tool has the image on this machine."""
         kind = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
         done = subprocess.run([self.name, *kind, image], capture_output=True, check=False)
         return done.returncode == 0
 
     def facts(self, image: str) -> Facts:
-        """Return size and layers of an image on this machine."""
+        """Return the size and the number of layers of an image on this machine."""
         if self.name == "buildah":
             layers = "{{len .OCIv1.RootFS.DiffIDs}}"
             counted = self._output("inspect", "--type", "image", "--format", layers, image)
@@ -94,7 +94,7 @@ class Builder(NamedTuple):
         return Facts(f"{int(size) / 1e9:.1f} GB", int(layers))
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of its commands."""
+        """Return the environment for the tool's commands."""
         return {**os.environ, "DOCKER_BUILDKIT": "1"}
 
     def _output(self, *words: str) -> str:
@@ -104,10 +104,11 @@ class Builder(NamedTuple):
 
 
 def find_builder(name: str | None = None) -> Builder:
-    """Return the tool of that name, or the first that works.
+    """Return the named tool, or the first that works.
 
     Raises:
-        ConfigError: It does not work, or none does; names the command that installs one.
+        ConfigError: The named tool does not work, or none does. Names the command that installs
+            one.
     """
     if name is not None:
         builder = Builder(next(each for each in NAMES if each == name))
@@ -127,7 +128,7 @@ def builder_with(image: str, name: str | None = None) -> Builder:
     """Return the tool that has an image on this machine.
 
     Raises:
-        ConfigError: None has it.
+        ConfigError: No tool has the image.
     """
     builders = [Builder(each) for each in NAMES if not Builder(each).answer()]
     builders = [find_builder(name)] if name else builders or [find_builder()]

@@ -1,4 +1,4 @@
-"""The Containerfile beside this module with its arguments' values: an image's contents as text."""
+"""Fill in the arguments of the Containerfile next to this module."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _CUDA_PART = re.compile(r"^# \[cuda\n(.*?)^# cuda\]\n", re.MULTILINE | re.DOTALL
 
 
 class Contents(NamedTuple):
-    """What an image is made of.
+    """The contents of an image.
 
     Attributes:
-        stack: its TFX, TensorFlow and Python.
-        base: the image below.
-        version: of this package.
-        dependencies, code: digests of what is installed.
-        cuda: value of the label `tfx-largebatch.cuda`, see `image_labels.py`.
-        cuda_dependencies: digest of the CUDA packages; None: an image without them.
+        stack: Its TFX, TensorFlow and Python.
+        base: The base image.
+        version: Version of this package.
+        dependencies: Digest of the dependencies.
+        code: Digest of the packages.
+        cuda: Value of the label `tfx-largebatch.cuda`, see `image_labels.py`.
+        cuda_dependencies: Digest of the CUDA packages; None: an image without them.
     """
 
     stack: ImageStack
@@ -41,7 +42,7 @@ class Contents(NamedTuple):
 
 
 def containerfile(contents: Contents) -> str:
-    """Returns the text; docker (BuildKit), podman and buildah take it without an argument."""
+    """Return the text; docker (BuildKit), podman and buildah build it without build arguments."""
     stack = contents.stack
     values = {
         "BASE": contents.base,

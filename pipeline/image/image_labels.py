@@ -1,7 +1,7 @@
-"""The labels of an image on this machine: whether a GPU node can run in it.
+"""The labels of an image on this machine: can a GPU node run in it?
 
-The label `tfx-largebatch.cuda` of an image that `image build` made is "true" if the image has
-NVIDIA's CUDA libraries, "false" if not, and "base" if they are left to the image below.
+In an image that `image build` made, the label `tfx-largebatch.cuda` is "true" if the image has
+NVIDIA's CUDA libraries, "false" if not, and "base" if the base image must provide them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SECONDS = 3.0
 
 
 def cuda_label(cuda: bool | None, base: str | None) -> CudaLabel:
-    """Return the label of an image.
+    """Return the CUDA label of an image.
 
     Args:
-        cuda: Whether it gets the CUDA packages; None: nobody said, and it does not.
-        base: The image below, if another than the stack's own was given.
+        cuda: Whether the image gets the CUDA packages; None: not specified, it gets none.
+        base: The base image, if one other than the stack's was specified.
     """
     if cuda:
         return "true"
@@ -40,7 +40,7 @@ def cuda_label(cuda: bool | None, base: str | None) -> CudaLabel:
 
 
 def has_no_cuda(image: str) -> bool:
-    """Return whether an image is on this machine, is one of ours, and has no CUDA libraries.
+    """Return whether an image is on this machine, is built by this project, and has no CUDA.
 
     False if nothing is known: no builder has the image, or none answers within seconds.
     """
@@ -52,20 +52,20 @@ def has_no_cuda(image: str) -> bool:
 
 
 def image_labels(image: str, *, seconds: float = _SECONDS) -> list[Mapping[str, str]]:
-    """Return the labels of an image, of each builder on this machine that has it.
+    """Return the labels of an image from each builder on this machine that has it.
 
-    Nothing is pulled, and a builder that is broken, slow or not installed is ignored.
+    No image is pulled. A builder that is broken, slow or not installed is ignored.
 
     Args:
         image: Name of the image.
-        seconds: How long all builders together may take.
+        seconds: Time limit in seconds for all builders together.
     """
     asked: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
     with contextlib.ExitStack() as stack:
         for name in NAMES:
             if shutil.which(name) is None:
                 continue
-            # A file: a child of a builder that is killed would keep a pipe open.
+            # A file, because a child of a killed builder would keep a pipe open.
             output = stack.enter_context(tempfile.TemporaryFile())
             with contextlib.suppress(OSError):
                 asked.append((_start(_inspect(name, image), output), output))
@@ -91,7 +91,7 @@ def _start(command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]
 
 
 def _output(process: subprocess.Popen[bytes], output: IO[bytes], deadline: float) -> bytes:
-    """Return what a builder wrote; nothing if it failed or was too slow."""
+    """Return what a builder wrote; b"" if it failed or exceeded the deadline."""
     try:
         code = process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -104,7 +104,7 @@ def _output(process: subprocess.Popen[bytes], output: IO[bytes], deadline: float
 
 
 def _labels(text: bytes) -> Mapping[str, str] | None:
-    """Return the labels in what `inspect` printed; None if there is no image in it."""
+    """Return the labels in the output of `inspect`; None if it has no image."""
     try:
         said: Any = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is installed here, as JSON: `python -m pipeline.image.inventory`, run inside an image."""
+"""List what is installed, as JSON: `python -m pipeline.image.inventory`, run inside an image."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def inventory() -> dict[str, Any]:
 
 
 def _distributions() -> list[dict[str, Any]]:
-    """Return each distribution once: the first on the path is the one that Python imports."""
+    """Return each distribution once: the first on the path, which Python imports."""
     found: dict[str, metadata.Distribution] = {}
     for each in metadata.distributions():
         found.setdefault(_normalized(each.metadata["Name"]), each)
@@ -43,14 +43,14 @@ def _distributions() -> list[dict[str, Any]]:
 
 
 def _required(distribution: metadata.Distribution) -> set[str]:
-    """Return names of what a distribution needs here, without its extras."""
+    """Return the names of a distribution's requirements here, without its extras."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     names = set()
     for text in distribution.requires or ():
         try:
             needed = Requirement(text)
-        except InvalidRequirement:  # of packages older than PEP 508
+        except InvalidRequirement:  # packages older than PEP 508 have it
             continue
         if needed.marker is None or needed.marker.evaluate({"extra": ""}):
             names.add(_normalized(needed.name))
@@ -58,7 +58,7 @@ def _required(distribution: metadata.Distribution) -> set[str]:
 
 
 def _license(distribution: metadata.Distribution) -> dict[str, str] | None:
-    """Return the SPDX expression of a distribution, else the name of its license."""
+    """Return the SPDX expression of a distribution, or else the name of its license."""
     said = distribution.metadata
     for expression in said.get_all("License-Expression") or ():
         return {"expression": expression}

@@ -1,10 +1,10 @@
-"""Run one command in a container of an image, pass signals on, and remove the container.
+"""Run one command in a container of an image, forward signals, and remove the container.
 
     python -m pipeline.image.run --builder buildah --image NAME --write FOLDER --read FOLDER \
         --env NAME=VALUE -- python -m ...
 
-Paths are the same inside and outside. SIGTERM and Ctrl-C are passed on to the command, which ends
-in its own time; the exit code is the command's.
+Paths are the same inside and outside. SIGTERM and Ctrl-C are forwarded to the command, which has
+unlimited time to end. The exit code is that of the command.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _INHERITED = "TF_CONFIG"
 
 
 class Run(NamedTuple):
-    """What to run.
+    """A command and its container.
 
     Attributes:
-        image: its name.
-        words: the command, in the entry point's place.
-        write: folders of this machine that it may write to.
-        read: folders and files that it only reads.
-        env: variables beside the image's own.
+        image: Name of the image.
+        words: The command, which replaces the entry point.
+        write: Folders of this machine that the command may write to.
+        read: Folders and files that the command only reads.
+        env: Variables in addition to those of the image.
     """
 
     image: str
@@ -48,7 +48,8 @@ class Run(NamedTuple):
     def command_line(self, builder: Builder) -> list[str]:
         """Return the command that starts it; `env` must be in that process's environment.
 
-        Values may be credentials, and everyone on a machine can read the arguments of a process.
+        Only names of variables are arguments. Values may be credentials, and every user of a
+        machine can read the arguments of a process.
         """
         given = [f"--write={each}" for each in self.write]
         given += [f"--read={each}" for each in self.read]
@@ -58,7 +59,7 @@ class Run(NamedTuple):
 
 
 def run(builder: Builder, wanted: Run) -> int:
-    """Run it and return its exit code."""
+    """Run the command in a container and return its exit code."""
     owner = Owner.here()
     for folder in wanted.write:
         owner.hand_over(Path(folder))
@@ -81,9 +82,9 @@ def run(builder: Builder, wanted: Run) -> int:
 
 
 class Owner(NamedTuple):
-    """The user of the command: the image's user for root, else the current user.
+    """The user of the command: the image's user if this process is root, else the current user.
 
-    So nothing runs as root, and its files can be read and removed outside.
+    So nothing runs as root, and the command's files can be read and removed outside.
     """
 
     user: str
@@ -91,13 +92,13 @@ class Owner(NamedTuple):
 
     @classmethod
     def here(cls) -> Owner:
-        """Return it for this process."""
+        """Return the owner for this process."""
         if os.geteuid() == 0:
             return cls(f"{USER_ID}:0", {})
         return cls(f"{os.geteuid()}:{os.getegid()}", {"HOME": "/tmp"})
 
     def hand_over(self, folder: Path) -> None:
-        """Let it write to folders and files that root created."""
+        """Let the user write to folders and files that root created."""
         if os.geteuid():
             return
         for path in (folder, *folder.rglob("*")):
@@ -106,7 +107,7 @@ class Owner(NamedTuple):
 
 
 def _with_buildah(wanted: Run, options: Sequence[str]) -> int:
-    """Buildah has separate commands to create and remove a container."""
+    """Run the command with buildah, which has separate commands to create and remove containers."""
     done = subprocess.run(
         ["buildah", "from", "--pull=never", wanted.image],
         capture_output=True,
@@ -139,7 +140,7 @@ def _run_with_signals(
 
 
 def _signal_the_command(process: subprocess.Popen[bytes], number: int) -> None:
-    """The command has no PID namespace, so it gets the signal here; buildah would kill it."""
+    """Send the signal to the command, which has no PID namespace; buildah would kill it."""
     try:
         below = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -156,7 +157,7 @@ def _signal_the_command(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command of the arguments."""
+    """Run the command that the arguments describe."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.image.run")
     parser.add_argument("--builder", required=True, choices=("docker", "podman", "buildah"))
     parser.add_argument("--image", required=True)

@@ -1,8 +1,8 @@
-"""`image build --sbom FILE`: what an image holds as a CycloneDX document.
+"""`image build --sbom FILE`: the contents of an image as a CycloneDX document.
 
-The list comes from the image itself (`inventory.py`, run inside it), so that it has Debian's
-packages and what the user's packages need beyond the lock file. Scanners find known
-vulnerabilities by the package URLs.
+The list comes from the image (`inventory.py`, run inside it), so it includes Debian's packages and
+the requirements of the user's packages beyond the lock file. Scanners find known vulnerabilities by
+the package URLs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IMAGE = "image"
 
 
 def check_sbom_path(path: Path) -> None:
-    """Check that a document can be written there, before minutes of a build.
+    """Check that a document can be written to the path, before a build that takes minutes.
 
     Raises:
         ConfigError: The path is a folder.
@@ -37,15 +37,15 @@ def check_sbom_path(path: Path) -> None:
 
 
 def write_sbom(builder: Builder, image: str, path: Path) -> int:
-    """Write the document of an image; return the number of its packages.
+    """Write the document of an image and return its number of packages.
 
     Args:
-        builder: Has the image.
-        image: Its name.
-        path: The file.
+        builder: A tool that has the image.
+        image: Name of the image.
+        path: The file to write.
 
     Raises:
-        RuntimeError: The image cannot be run; with what it printed last.
+        RuntimeError: The image cannot be run; contains its last line of output.
     """
     words = ("python", "-m", "pipeline.image.inventory")
     done = subprocess.run(
@@ -67,8 +67,8 @@ def sbom(image: str, found: Mapping[str, Any], *, written: datetime) -> dict[str
     """Return the CycloneDX document of an image.
 
     Args:
-        image: Its name, with a tag.
-        found: What `inventory` returned inside of it.
+        image: Name of the image, with a tag.
+        found: The result of `inventory` inside the image.
         written: The time of the document.
     """
     python = [_python_component(each) for each in found["distributions"]]

@@ -1,7 +1,7 @@
-"""How this machine reaches package indexes, for the commands of a build and for no layer.
+"""How this machine reaches package indexes, for the commands of a build but not in any layer.
 
-A build gets two secrets: a file of `export` lines, and certificates. An index's address may hold a
-password; neither file is in an image, nor in its history.
+A build gets two secrets: a file of `export` lines, and certificates. An index's address may contain
+a password; neither file is in an image, nor in its history.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 _CERTIFICATES_THERE = "/run/secrets/certificates"
 _CERTIFICATE_NAMES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-# Of pip's settings those that say where packages are; a folder of this machine is not there.
+# The settings of pip that locate packages. A folder of this machine does not exist in the build.
 _FOR_BOTH = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_EXTRA_INDEX_URL"}
 _HANDED_ON = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
 _HANDED_ON += ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
@@ -26,17 +26,17 @@ _HANDED_ON += ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_pro
 
 
 class Secrets(NamedTuple):
-    """Files for `--secret`; None: nothing to say."""
+    """Files for `--secret`; None: no such secret."""
 
     settings: Path | None
     certificates: Path | None
 
 
 def write_secrets(folder: Path) -> Secrets:
-    """Writes them, for this user alone.
+    """Write the settings with read permission for the current user only.
 
     Args:
-        folder: gets the settings; the certificates stay where they are.
+        folder: Folder for the settings. The certificates are not copied.
     """
     configured = _pip_config()
     variables = {name: os.environ[name] for name in _HANDED_ON if os.environ.get(name)}
@@ -64,7 +64,7 @@ def _certificates(environment: Mapping[str, str], configured: Mapping[str, str])
 
 
 def _pip_config() -> dict[str, str]:
-    """Returns what pip's files say; uv reads none of them."""
+    """Return the settings in pip's files; uv reads none of them."""
     done = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The packages in an image besides its dependencies: this one and those of the user."""
+"""The packages in an image in addition to its dependencies: this one and those of the user."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NOT_OF_A_PROJECT = ("build", "dist", "output")
 
 
 def add_this_package(folder: Path) -> None:
-    """Add this package: the sources of a checkout, else the installed wheel.
+    """Add this package: the sources of a checkout, or else the installed wheel.
 
     Args:
-        folder: Folder of packages to build.
+        folder: Folder of the packages to build.
     """
     root = _checkout()
     if root is None:
@@ -47,7 +47,7 @@ def check_packages(given: Sequence[Path]) -> None:
     """Check that the packages can be built.
 
     Raises:
-        ConfigError: The folder is missing or has no build file.
+        ConfigError: A folder is missing or has no build file.
     """
     for path in given:
         if path.is_file() and path.suffix == ".whl":
@@ -77,7 +77,7 @@ def version() -> str:
 
 
 def digest(folder: Path, files: str = "**/*") -> str:
-    """Return a digest of names and contents of a folder's files."""
+    """Return a SHA-256 digest of the names and contents of a folder's files."""
     found = hashlib.sha256()
     for path in sorted(each for each in folder.glob(files) if each.is_file()):
         found.update(str(path.relative_to(folder)).encode() + b"\0")
@@ -108,7 +108,7 @@ def _no_build_file(path: Path) -> str:
 
 
 def _tracked(root: Path) -> list[Path]:
-    """Return the files that git has or would add; none outside of a repository."""
+    """Return the files that git tracks or would add; none outside a repository."""
     try:
         done = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -141,7 +141,11 @@ def _copy(source: Path, target: Path, files: Iterator[Path] | list[Path]) -> Non
 
 
 def _pack_installed(distribution: metadata.Distribution, folder: Path) -> None:
-    """Write the wheel that a package was installed from."""
+    """Write the wheel that a package was installed from.
+
+    Raises:
+        ConfigError: The package is installed from an incomplete checkout in editable mode.
+    """
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")
     if origin.get("dir_info", {}).get("editable"):
         where = unquote(urlparse(origin["url"]).path)

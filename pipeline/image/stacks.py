@@ -1,4 +1,4 @@
-"""The stacks that an image can hold: a base whose Python and C library fit, and what is locked."""
+"""The stacks that an image can hold: lock files, and a base image with matching Python and libc."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ImageStack(NamedTuple):
     """One stack as an image.
 
     Attributes:
-        name: of TFX, `1.16`.
-        base: the image that it stands on when no other is named: Debian's own Python in it.
-        python: what `image.txt` is resolved for.
+        name: The version of TFX, such as `1.16`.
+        base: The default base image, which has Debian's Python.
+        python: The Python version that `image.txt` is resolved for.
     """
 
     name: str
@@ -30,21 +30,25 @@ class ImageStack(NamedTuple):
 
     @property
     def constraints(self) -> Path:
-        """Every pin of the stack, tools included: what the user's packages are resolved by."""
+        """The file with every pin of the stack, tools included; constrains the user's packages."""
         return _requirements() / f"stack-{self.name}" / "lock.txt"
 
     @property
     def dependencies(self) -> Path:
-        """What an image holds, with hashes: those pins that the pipeline needs."""
+        """The file with the pins, with hashes, that the pipeline needs: what an image contains."""
         return _requirements() / f"stack-{self.name}" / "image.txt"
 
     @property
     def cuda(self) -> Path:
-        """NVIDIA's CUDA libraries, with hashes: what TensorFlow's extra `and-cuda` names."""
+        """The file with NVIDIA's CUDA libraries, with hashes: TensorFlow's extra `and-cuda`."""
         return _requirements() / f"stack-{self.name}" / "cuda.txt"
 
     def pin(self, package: str) -> str:
-        """Returns the version of a package in the lock file."""
+        """Return the version of a package in the lock file.
+
+        Raises:
+            LookupError: The lock file does not pin the package.
+        """
         text = self.constraints.read_text(encoding="utf-8")
         found = re.search(rf"^{re.escape(package)}==([^\s;]+)", text, re.MULTILINE)
         if found is None:
@@ -59,10 +63,10 @@ STACKS = {
 
 
 def stack_named(name: str | None) -> ImageStack:
-    """Returns a stack; of no name, that of this machine, so that it runs what is compiled here.
+    """Return the named stack; by default this machine's, so that it runs what is compiled here.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: No stack has this name.
     """
     found = STACKS.get(name or ".".join(metadata.version("tfx").split(".")[:2]))
     if found is None:
@@ -74,7 +78,7 @@ def stack_named(name: str | None) -> ImageStack:
 
 
 def split_dependencies(text: str) -> tuple[str, str]:
-    """Returns the pins that have wheels, and those that are compiled (with their hashes)."""
+    """Return the pins that have wheels, and the pins to compile, both with their hashes."""
     wheels, compiled = [], []
     for entry in re.split(r"^(?=[a-zA-Z0-9])", text, flags=re.MULTILINE):
         name = entry.partition("==")[0]
