@@ -1,4 +1,4 @@
-"""What a run does and has done: its progress, its records, its trials, its summary.
+"""What a run reports: its progress, its records, its trials, its summary.
 
-May use `config` and `common`.
+May import `config` and `common`.
 """

@@ -1,4 +1,4 @@
-"""What the Evaluator found of the model beside the best constant on the same rows."""
+"""The Evaluator's comparison of the model with the best constant on the same rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _OFF = "set evaluation.require_better_than_constant: false to bless it all the s
 
 
 class Comparison(NamedTuple):
-    """The comparison, as `components.evaluator_metrics.better_than_constant` explains it.
+    """The comparison; see `components.evaluator_metrics.better_than_constant`.
 
     Attributes:
-        model: The judged metric of the model.
-        constant: The judged metric of the best constant.
+        model: The selection metric of the model.
+        constant: The selection metric of the best constant.
         chance: Share of random orders of the predictions that reach the model's value.
-        rows: Rows that were compared.
+        rows: Number of rows that were compared.
     """
 
     model: float
@@ -28,17 +28,17 @@ class Comparison(NamedTuple):
 
 
 def comparison_of(metrics: Mapping[str, Any]) -> Comparison | None:
-    """The comparison among TFMA's metrics of a slice as JSON has them; None if there is none."""
+    """Return the comparison in TFMA's metrics of a slice (as JSON); None if there is none."""
     values = metrics.get(AGAINST_CONSTANT, {}).get("arrayValue", {}).get("float64Values", [])
     return Comparison(*map(float, values)) if values else None
 
 
 def explain_refusal(found: Comparison | None, metric: str) -> str:
-    """Why a model that is not better than a constant is not blessed.
+    """Return why a model that is not better than a constant is not blessed.
 
     Args:
-        found: the comparison.
-        metric: the judged one.
+        found: The comparison; None if there is none.
+        metric: The selection metric.
     """
     if found is None or not math.isfinite(found.constant):
         return (
@@ -55,7 +55,7 @@ def explain_refusal(found: Comparison | None, metric: str) -> str:
 
 
 def format_bound(found: Comparison | None, metric: str) -> str:
-    """The constant's value as a bound, for a table; empty if there is none."""
+    """Return the constant's value as a bound, for a table; "" if there is none."""
     if found is None or not math.isfinite(found.constant):
         return ""
     return f"{'>' if METRICS[metric].higher_is_better else '<'} {found.constant:.4g}"

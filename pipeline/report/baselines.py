@@ -1,4 +1,4 @@
-"""What the Trainer wrote of baselines, and where the model is behind them."""
+"""The baselines that the Trainer wrote, and the metrics in which the model is worse."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SHOWN_DIFFERENCE = 1e-3
 
 
 def read(records: Mapping[str, NodeRecord]) -> tuple[Baseline, ...]:
-    """Returns the baselines of a run; none where its Trainer wrote none."""
+    """Return the baselines of a run; empty if its Trainer wrote none."""
     found = read_all(records)
     return found.baselines if found else ()
 
 
 def read_all(records: Mapping[str, NodeRecord]) -> Baselines | None:
-    """Return all that the Trainer wrote of baselines; None if it wrote nothing."""
+    """Return everything that the Trainer wrote about baselines; None if it wrote nothing."""
     run = find_output(records, NodeName.TRAINER, "model_run")
     file = Path(run.uri) / FILE if run else None
     if file is None or not file.is_file():
@@ -31,12 +31,12 @@ def read_all(records: Mapping[str, NodeRecord]) -> Baselines | None:
 
 
 def shown_name(baseline: Baseline) -> str:
-    """Returns its name in a table."""
+    """Return the name of a baseline in a table."""
     return _SHOWN.get(baseline.name, baseline.name)
 
 
 def worse_than_a_constant(values: Mapping[str, float], baselines: Sequence[Baseline]) -> list[str]:
-    """Returns a sentence per metric in which the model is behind the same answer for each row."""
+    """Return a sentence for each metric in which the model is worse than a constant prediction."""
     found = []
     for baseline in baselines:
         for name, value in values.items():
@@ -55,7 +55,7 @@ def worse_than_a_constant(values: Mapping[str, float], baselines: Sequence[Basel
 def worse_than_linear(
     metric: str, values: Mapping[str, float], baselines: Sequence[Baseline]
 ) -> list[str]:
-    """Return a sentence if a linear model is better than the model by the judged metric."""
+    """Return a sentence if a linear model is better than the model in the selection metric."""
     for baseline in baselines:
         reference, value = baseline.metrics.get(metric), values.get(metric)
         if baseline.name != "linear" or reference is None or value is None:

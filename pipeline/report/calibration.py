@@ -1,4 +1,4 @@
-"""What probabilities are worth: of the rows that were given one, in how many it came so."""
+"""Calibration: for the rows with a predicted probability, how often the prediction came true."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from trainer_module.common.progress import metric_text
 
 
 class Bin(NamedTuple):
-    """Rows whose probability is in one range.
+    """The rows whose probability is in one range.
 
     Attributes:
-        low, high: The range.
-        rows: Their weight.
-        predicted: Their mean probability.
-        observed: The share of them in which what was predicted came.
+        low: Lower end of the range.
+        high: Upper end of the range.
+        rows: Total weight of the rows.
+        predicted: Mean probability of the rows.
+        observed: Share of the rows in which the predicted event occurred.
     """
 
     low: float
@@ -30,7 +31,7 @@ class Bin(NamedTuple):
 
 
 def bins_of(metrics: Mapping[str, Any]) -> list[Bin]:
-    """The bins that hold rows, of TFMA's metrics of a slice as JSON has them."""
+    """Return the nonempty bins in TFMA's metrics of a slice (as JSON)."""
     values = metrics.get(CALIBRATION_BINS, {}).get("arrayValue", {}).get("float64Values", [])
     numbers = [float(value) for value in values]
     count = len(numbers) // 3
@@ -43,11 +44,11 @@ def bins_of(metrics: Mapping[str, Any]) -> list[Bin]:
 
 
 def table_of(bins: Sequence[Bin], *, counted: str) -> Table:
-    """A column for each bin: mean probability, share, and how many rows.
+    """Return a table with a column for each bin: mean probability, observed share, number of rows.
 
     Args:
-        bins: at least one.
-        counted: what they count: rows or weights.
+        bins: At least one bin.
+        counted: Unit of the counts: rows or weights.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("predicted")
@@ -59,7 +60,7 @@ def table_of(bins: Sequence[Bin], *, counted: str) -> Table:
 
 
 def sentence(bins: Sequence[Bin]) -> str:
-    """Calibration and its expected error, as a sentence."""
+    """Return a sentence with the calibration and the expected calibration error."""
     rows = sum(each.rows for each in bins)
     predicted = sum(each.rows * each.predicted for each in bins)
     observed = sum(each.rows * each.observed for each in bins)

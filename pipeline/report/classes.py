@@ -1,4 +1,4 @@
-"""How the model does on each class: precision, recall, and what it takes for what."""
+"""Metrics of each class: precision, recall, and confusions with other classes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Matrix = Mapping[tuple[int, int], float]
 
 
 class ClassScores(NamedTuple):
-    """Of one class; NaN where there is nothing to divide by."""
+    """The scores of one class; NaN if the denominator is 0."""
 
     rows: float
     share: float
@@ -34,7 +34,7 @@ class ClassScores(NamedTuple):
 
 
 def scores(matrix: Matrix) -> dict[int, ClassScores]:
-    """Precision TP / (TP + FP) and recall TP / (TP + FN) of each class, the most frequent first."""
+    """Return precision TP / (TP + FP) and recall TP / (TP + FN) by class, most frequent first."""
     actual: dict[int, float] = defaultdict(float)
     predicted: dict[int, float] = defaultdict(float)
     for (is_one, taken_for), rows in matrix.items():
@@ -54,16 +54,16 @@ def scores(matrix: Matrix) -> dict[int, ClassScores]:
 
 
 def largest_share(matrix: Matrix) -> float | None:
-    """Share of the rows of the most frequent class; None where there are no rows."""
+    """Return the share of rows in the most frequent class; None if there are no rows."""
     found = scores(matrix)
     return next(iter(found.values())).share if found else None
 
 
 def matrix_of(metrics: Mapping[str, Any]) -> Matrix:
-    """The confusion matrix among TFMA's metrics of a slice, as JSON has them; empty without one."""
+    """Return the confusion matrix in TFMA's metrics of a slice (as JSON), or an empty one."""
     found = metrics.get(CONFUSION_MATRIX, {}).get("multiClassConfusionMatrixAtThresholds", {})
     entries = [entry for matrix in found.get("matrices", ()) for entry in matrix["entries"]]
-    # What is 0 is left out in JSON.
+    # JSON omits fields that are 0.
     return {
         (entry.get("actualClassId", 0), entry.get("predictedClassId", 0)): rows
         for entry in entries
@@ -72,7 +72,7 @@ def matrix_of(metrics: Mapping[str, Any]) -> Matrix:
 
 
 def class_names(trainer: NodeRecord | None) -> list[str]:
-    """Return the names of the label's classes by id, as the model has them; none without names."""
+    """Return the names of the label's classes by id, as stored with the model; [] if none."""
     from trainer_module.tfx.label_names import FILE
 
     model = trainer.output("model") if trainer else None
@@ -83,12 +83,12 @@ def class_names(trainer: NodeRecord | None) -> list[str]:
 
 
 def table_of(matrix: Matrix, names: list[str], *, counted: str) -> Table:
-    """A row for each class, the most frequent first, and what its rows were taken for.
+    """Return a table with a row for each class, most frequent first, and its predicted classes.
 
     Args:
-        matrix: of all rows.
-        names: of the classes, by their ids.
-        counted: what the matrix counts: rows or weights.
+        matrix: The confusion matrix of all rows.
+        names: Names of the classes, by id.
+        counted: Unit of the matrix: rows or weights.
     """
     found = scores(matrix)
     shown = list(found)[:MOST_ROWS]

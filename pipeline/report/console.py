@@ -1,4 +1,4 @@
-"""How a run looks: a live table on a terminal, plain lines elsewhere."""
+"""How a run is displayed: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -26,28 +26,29 @@ _PLAIN_PROGRESS_SECONDS = 5.0
 
 
 class View(Protocol):
-    """Shows a RunState for as long as it is entered."""
+    """A context manager that shows a RunState while it is active."""
 
     def __enter__(self) -> View:
-        """Begins to show."""
+        """Start to show the state."""
         ...
 
     def __exit__(self, *_: object) -> None:
-        """Ends with the last state shown."""
+        """Show the last state and stop."""
         ...
 
 
 def view(state: RunState, console: Console, *, plain: bool) -> View:
-    """The view that fits the console: live on a terminal, lines in a pipe or with `plain`."""
+    """Return the view for the console: live on a terminal; lines in a pipe or with `plain`."""
     if plain or not console.is_terminal:
         return PlainView(state, console)
     return LiveView(state, console)
 
 
 def waiting(text: str, console: Console) -> Live:
-    """A spinner with a text, gone when left; nothing where there is no terminal.
+    """Return a spinner with a text that disappears at the end; without a terminal it shows nothing.
 
-    Unlike `Console.status` it leaves sys.stdout and sys.stderr alone: they are the log file's.
+    In contrast to `Console.status` it does not redirect sys.stdout and sys.stderr, which go to the
+    log file.
     """
     return Live(
         Spinner("dots", text),
@@ -60,26 +61,26 @@ def waiting(text: str, console: Console) -> Live:
 
 
 def caution(node: str, sentence: str) -> Text:
-    """A line that stands out."""
+    """Return a warning line with a highlighted prefix."""
     return Text.assemble((f"Warning of {node}", "bold yellow"), f": {sentence}.")
 
 
 class PlainView:
-    """One line when a node trains, evaluates or ends: for pipes, CI and log files."""
+    """A view that prints a line when a node trains, evaluates or ends: for pipes and log files."""
 
     def __init__(self, state: RunState, console: Console):
-        """Listens to a state from now on."""
+        """Subscribe to the changes of a state."""
         self._state = state
         self._console = console
         self._last_progress = 0.0
         state.on_change = self._changed
 
     def __enter__(self) -> PlainView:
-        """Shows nothing yet."""
+        """Return the view; nothing is shown yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Listens no more."""
+        """Unsubscribe from the state."""
         self._state.on_change = lambda node, change: None
 
     def _changed(self, node: NodeState, change: Change) -> None:
@@ -103,10 +104,10 @@ class PlainView:
 
 
 class LiveView:
-    """A table with one line per node, redrawn in place, with a spinner on the running one."""
+    """A table with one line per node, redrawn in place, with a spinner at the running node."""
 
     def __init__(self, state: RunState, console: Console):
-        """Prepares the table, without drawing it."""
+        """Create the table without drawing it."""
         self._state = state
         self._spinner = Spinner("dots", style="cyan")
         self._live = Live(
@@ -118,13 +119,13 @@ class LiveView:
         )
 
     def __enter__(self) -> LiveView:
-        """Draws the table, 8 times a second from now on; cautions come to stand above it."""
+        """Draw the table, 8 times a second from now on; warnings are printed above it."""
         self._state.on_change = self._changed
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leaves the table as it is at the end."""
+        """Stop redrawing and leave the table on the screen."""
         self._live.stop()
         self._state.on_change = lambda node, change: None
 

@@ -1,8 +1,8 @@
-"""What is happening in a run: the state of its nodes, kept up to date from log records.
+"""The progress of a run: the state of its nodes, updated from log records.
 
 Our trainer and components attach a record (`trainer_module.common.progress`) to lines of absl's
-log; what TFX's runner writes there, `tfx_log` understands. `ProgressHandler` reads both; the views
-in `pipeline.report.console` show the state.
+log. `tfx_log` parses the lines of TFX's runner. `ProgressHandler` reads both. The views in
+`pipeline.report.console` show the state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Status = Literal["waiting", "running", "done", "cached", "failed", "interrupted"
 
 @dataclass(frozen=True)
 class Caution:
-    """What a node took without complaint and a person should know."""
+    """A problem that a node accepted without an error and that the user should know."""
 
     sentence: str
 
@@ -45,7 +45,7 @@ Change = Progress | Caution | Literal["start", "finish"]
 
 @dataclass
 class NodeState:
-    """One node of the graph."""
+    """The state of one node of the graph."""
 
     name: str
     status: Status = "waiting"
@@ -56,14 +56,14 @@ class NodeState:
 
     @property
     def seconds(self) -> float:
-        """Wall time so far."""
+        """Wall time so far in seconds."""
         if self.status == "waiting":
             return 0.0
         return (self.ended or time.monotonic()) - self.started
 
     @property
     def text(self) -> str:
-        """Rows, throughput and what the node itself reports."""
+        """The rows, the throughput and the details that the node reports."""
         parts = []
         if self.rows is not None:
             parts.append(f"{self.rows:,} rows")
@@ -74,50 +74,50 @@ class NodeState:
 
 @dataclass
 class RunState:
-    """All nodes of a run, in the order in which they run."""
+    """The states of all nodes of a run, in execution order."""
 
     nodes: list[NodeState]
     on_change: Callable[[NodeState, Change], None] = field(default=lambda node, change: None)
 
     @classmethod
     def of(cls, names: Iterable[str]) -> RunState:
-        """All nodes waiting."""
+        """Return a state in which all nodes are waiting."""
         return cls([NodeState(name) for name in names])
 
     def node(self, name: str) -> NodeState | None:
-        """Finds a node by its name."""
+        """Return the node with this name, or None."""
         return next((node for node in self.nodes if node.name == name), None)
 
     @property
     def running(self) -> NodeState | None:
-        """The node that runs, if any."""
+        """The running node, or None."""
         return next((node for node in self.nodes if node.status == "running"), None)
 
     def start(self, name: str) -> None:
-        """Marks a node as running."""
+        """Mark a node as running."""
         if node := self.node(name):
             node.status, node.started = "running", time.monotonic()
             self.on_change(node, "start")
 
     def cached(self) -> None:
-        """Remembers that the running node takes what an earlier run made."""
+        """Record that the running node reuses outputs of an earlier run."""
         if node := self.running:
             node.detail = "cached"
 
     def finish(self, name: str) -> None:
-        """Marks a node as done, or cached."""
+        """Mark a node as done or cached."""
         if node := self.node(name):
             node.ended = time.monotonic()
             node.status = "cached" if node.detail == "cached" else "done"
             self.on_change(node, "finish")
 
     def caution(self, name: str, sentence: str) -> None:
-        """Passes on what a node that ended should not be believed without."""
+        """Report a warning about the results of a node that has ended."""
         if node := self.node(name):
             self.on_change(node, Caution(sentence))
 
     def stop(self, status: Literal["failed", "interrupted"]) -> NodeState | None:
-        """Marks the running node, if any, and returns it."""
+        """Set the status of the running node, if any, and return the node."""
         node = self.running
         if node:
             node.ended, node.status = time.monotonic(), status
@@ -125,7 +125,11 @@ class RunState:
         return node
 
     def set_rows(self, per_split: dict[str, int]) -> None:
-        """Rows that each node reads; only StatisticsGen, the second node, counts them."""
+        """Set the rows that each node reads; only StatisticsGen, the second node, counts them.
+
+        Args:
+            per_split: Number of rows by split.
+        """
         rows = {
             "all": sum(per_split.values()),
             "evaluated": per_split.get("test", per_split.get("eval")),
@@ -136,7 +140,7 @@ class RunState:
                 node.rows = rows[spec.rows]
 
     def report(self, record: Progress) -> None:
-        """Takes a progress record of the running node."""
+        """Update the running node from a progress record."""
         node = self.running
         if node is None:
             return
@@ -165,7 +169,7 @@ class RunState:
                     f", {skipped} steps skipped" if skipped else ""
                 )
             case EvaluationEnded() | TrainingEnded():
-                return  # an epoch of a trial: its end is what counts
+                return  # one epoch of a trial: TrialEnded is shown instead
         self.on_change(node, record)
 
 
@@ -186,7 +190,7 @@ def _trial(trial: TrialNumber) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`4.2 s`, `1 min 07 s`, `2 h 05 min`."""
+    """Return a duration in seconds as text: `4.2 s`, `1 min 07 s`, `2 h 05 min`."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -196,7 +200,7 @@ def duration(seconds: float) -> str:
 
 
 class ProgressHandler(logging.Handler):
-    """Keeps a RunState up to date from the runner's and our own log records."""
+    """A logging handler that updates a RunState from log records of TFX's runner and ours."""
 
     def __init__(
         self,
@@ -205,12 +209,13 @@ class ProgressHandler(logging.Handler):
         row_counts: Callable[[], dict[str, int]],
         cautions: Callable[[], list[str]] = list,
     ):
-        """Watches a run.
+        """Create a handler for a run.
 
         Args:
-            state: what to keep up to date.
-            row_counts: rows per split, called once StatisticsGen has counted them.
-            cautions: what Transform took without complaint, called once it has ended.
+            state: The state to update.
+            row_counts: Returns the rows per split; called after StatisticsGen has counted them.
+            cautions: Returns the problems that Transform accepted; called after Transform has
+                ended.
         """
         super().__init__(level=logging.INFO)
         self._state = state
@@ -218,7 +223,7 @@ class ProgressHandler(logging.Handler):
         self._cautions = cautions
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Takes what a line of the log carries or says; other lines change nothing."""
+        """Update the state if the log record reports progress; ignore other records."""
         if progress := progress_of(record):
             self._state.report(progress)
             return

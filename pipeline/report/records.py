@@ -1,4 +1,4 @@
-"""What the metadata store knows of the latest run: a node's state and its outputs."""
+"""The latest run in the metadata store: its nodes and their outputs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ class NodeRecord:
     """A node of the latest run.
 
     Attributes:
-        outputs: output key -> artifacts, oldest first.
+        name: Name of the node.
+        outputs: Output key -> artifacts, oldest first.
     """
 
     name: str
     outputs: dict[str, list[OutputArtifact]] = field(default_factory=dict)
 
     def output(self, key: str) -> OutputArtifact | None:
-        """The one artifact of an output, or None."""
+        """Return the latest artifact of an output, or None."""
         artifacts = self.outputs.get(key)
         return artifacts[-1] if artifacts else None
 
@@ -43,7 +44,7 @@ class NodeRecord:
 def find_output(
     records: Mapping[str, NodeRecord], node: NodeName, key: str
 ) -> OutputArtifact | None:
-    """Return the one artifact of a node's output, or None."""
+    """Return the latest artifact of a node's output, or None."""
     record = records.get(node)
     return record.output(key) if record else None
 
@@ -51,12 +52,13 @@ def find_output(
 def latest_run(
     metadata_path: Path, pipeline: str | None = None, *, folder: str | Path | None = None
 ) -> dict[str, NodeRecord]:
-    """The finished nodes of a pipeline's latest run by name; empty when it never ran.
+    """Return the finished nodes of a pipeline's latest run by name; empty if it never ran.
 
     Args:
         metadata_path: SQLite file of ML Metadata.
-        pipeline: its name; None: the latest run of any.
-        folder: the output folder, which may have moved since; None: that of `metadata_path`.
+        pipeline: Name of the pipeline; None: the latest run of any pipeline.
+        folder: The output folder, which may have been moved since the run; None: the folder of
+            `metadata_path`.
     """
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
@@ -96,13 +98,13 @@ def latest_run(
 
 
 def latest_run_id(config: PipelineConfig) -> str:
-    """ML Metadata's name of the latest run of a configuration; empty when it never ran."""
+    """Return ML Metadata's name of a configuration's latest run; "" if it never ran."""
     store, run = _latest(config.metadata_path, config.name)
     return "" if store is None else run.name
 
 
 def _latest(metadata_path: Path, pipeline: str | None) -> tuple[Any, Any]:
-    """The store and its latest run; None twice if there is none."""
+    """Return the store and its latest run; (None, None) if there is none."""
     from ml_metadata import MetadataStore
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
@@ -121,7 +123,7 @@ def _latest(metadata_path: Path, pipeline: str | None) -> tuple[Any, Any]:
 
 
 def latest_run_of(config: PipelineConfig) -> dict[str, NodeRecord]:
-    """The finished nodes of the latest run of a configuration."""
+    """Return the finished nodes of a configuration's latest run, by name."""
     return latest_run(config.metadata_path, config.name, folder=config.output.folder)
 
 

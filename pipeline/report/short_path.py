@@ -7,6 +7,6 @@ from pathlib import Path
 
 
 def short(path: Path) -> str:
-    """The path as the user would type it from here."""
+    """Return the path relative to the current folder; unchanged if it is outside it."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative

@@ -11,7 +11,7 @@ LARGEST_CLASS = "largest_class"  # share of the rows
 
 
 def slices_of(uri: str) -> list[tuple[tuple[tuple[str, Any], ...], dict[str, Any]]]:
-    """TFMA's metrics of each slice ((column, value), ...) as JSON; those of all rows come first."""
+    """Return TFMA's metrics of each slice ((column, value), ...) as JSON; all rows come first."""
     import tensorflow_model_analysis as tfma
 
     results = tfma.load_eval_result(uri).slicing_metrics
@@ -22,7 +22,7 @@ def slices_of(uri: str) -> list[tuple[tuple[tuple[str, Any], ...], dict[str, Any
 
 
 def named_slices(uri: str) -> list[tuple[str, dict[str, Any]]]:
-    """`slices_of`, each slice as one text; that of all rows is ""."""
+    """Return `slices_of` with each slice as text; the slice of all rows is ""."""
     return [
         (", ".join(f"{column}={value}" for column, value in slice_key), metrics)
         for slice_key, metrics in slices_of(uri)
@@ -30,10 +30,10 @@ def named_slices(uri: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def slice_values(uri: str) -> list[tuple[str, dict[str, float]]]:
-    """The metrics of each slice that are numbers; the slice of all rows, "", comes first."""
+    """Return the numeric metrics of each slice; the slice of all rows, "", comes first."""
     found = []
     for name, metrics in named_slices(uri):
-        # NaN and infinities are texts.
+        # NaN and infinities are strings.
         values = {
             metric: float(value["doubleValue"])
             for metric, value in metrics.items()

@@ -1,4 +1,4 @@
-"""Tables that fit any terminal: columns that do not fit are in another table below."""
+"""Tables that fit any terminal: columns that do not fit move to another table below."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _GAP = 2  # spaces between columns of a table without a box
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table; where it is wider than the console, as several tables one below the other.
+    """Print a table, split into several tables if it is wider than the console.
 
     Args:
         console: Where to print it.
-        table: A table without a box, whose first column names the rows. It stands in each of the
-            tables; a row without any value in one of them is left out there.
+        table: A table without a box, whose first column names the rows. Each part repeats that
+            column, and omits rows that have no value in the part.
     """
     for number, part in enumerate(split_columns(console, table)):
         if number:
@@ -27,7 +27,7 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def split_columns(console: Console, table: Table) -> list[Table]:
-    """Return the tables that `print_table` prints. No cell is cut: what is too wide is folded."""
+    """Return the tables that `print_table` prints; too wide cells are folded, never cut."""
     widths = [_width(console, column) for column in table.columns]
     if sum(widths) + _GAP * (len(widths) - 1) <= console.width:
         return [table]

@@ -1,4 +1,4 @@
-"""The end of a run: nodes, trials, metrics against thresholds, verdict, where the model is."""
+"""The end of a run: nodes, trials, metrics against thresholds, verdict, location of the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from trainer_module.baselines.record import Baseline
 
 
 def show(config: PipelineConfig, state: RunState, console: Console) -> None:
-    """Prints the summary of the run that just ended."""
+    """Print the summary of the run that just ended."""
     records = latest_run_of(config)
     console.print()
     console.print(_nodes(config, state, records))
@@ -73,14 +73,14 @@ def _nodes(config: PipelineConfig, state: RunState, records: dict[str, NodeRecor
 
 
 def _main_outputs(node: str, outputs: Mapping[str, list[OutputArtifact]]) -> list[str]:
-    """Return the outputs that the summary shows: those of the node's row, all of a user's node."""
+    """Return the outputs to show: those in the node's table row; for a user's node, all."""
     if node not in NODES:
         return list(outputs)
     return [key for key in outputs if key in NODES[node].main_outputs] or list(outputs)[:1]
 
 
 def show_metrics(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    """Prints the Evaluator's metrics, baselines beside them, and where the model is behind."""
+    """Print the Evaluator's metrics, the baselines, and where a baseline is better."""
     evaluator = records.get(NodeName.EVALUATOR)
     if evaluator:
         print_table(console, metrics_table(config, evaluator, baselines.read(records)))
@@ -96,13 +96,13 @@ def metrics_table(
     evaluator: NodeRecord,
     beside: Sequence[Baseline] = (),
 ) -> Table:
-    """The Evaluator's metrics, a row for each slice, and baselines on all rows beside them."""
+    """Return the Evaluator's metrics with a row for each slice, and the baselines on all rows."""
     names = config.evaluation.metric_names(config.label.kind)
     weighted = [WEIGHTS] if config.features.weight else []
     evaluation = evaluator.output("evaluation")
     table = Table(box=None, header_style="bold", pad_edge=False)
     counts = ["rows", *(["weights"] if weighted else [])]
-    # Of several classes, TFMA's mean label is that of 0 and 1 for each class: 1 / classes.
+    # With several classes, TFMA's mean label is that of 0 and 1 for each class: 1 / classes.
     of_label = LARGEST_CLASS if config.label.kind == "multiclass" else MEAN_LABEL
     for heading in ("slice", *counts, of_label.replace("_", " "), *names):
         table.add_column(heading, justify="left" if heading == "slice" else "right", no_wrap=True)
@@ -216,7 +216,7 @@ def _bounds(config: PipelineConfig, metric: str, uri: str) -> str:
 
 
 def cautions(records: dict[str, NodeRecord]) -> list[str]:
-    """Return Transform's cautions, shown when it ends and again in each summary."""
+    """Return Transform's warnings, which are shown when it ends and again in each summary."""
     graph = find_output(records, NodeName.TRANSFORM, "transform_graph")
     if graph is None or not Path(graph.uri).is_dir():
         return []

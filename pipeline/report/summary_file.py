@@ -1,4 +1,4 @@
-"""`summary.json`: what the summary of a run prints, for programs.
+"""`summary.json`: the printed summary of a run, for programs.
 
     {"version": 1, "pipeline": "houses", "run": {"id": ..., "ended": ...}, "nodes": [...],
      "label": ..., "rows": {"train": 240, "eval": 60}, "judged_split": "eval", "metrics": {...},
@@ -41,7 +41,7 @@ _UNITS = {
 
 
 def write_summary(config: PipelineConfig, content: Mapping[str, Any]) -> Path:
-    """Write `summary.json` into the output folder, whole or not at all; return the file."""
+    """Write `summary.json` atomically into the output folder and return the file."""
     file = Path(config.output.folder) / FILE
     with atomic_write(file) as stream:
         json.dump(content, stream, indent=1, ensure_ascii=False, allow_nan=False)
@@ -60,11 +60,11 @@ def summary_of(
     """Return the content of `summary.json`.
 
     Args:
-        config: the configuration that ran.
-        records: the nodes of the run.
-        state: how long they took, and what came from the cache.
-        run_id: of ML Metadata.
-        rows: of each split.
+        config: The configuration that ran.
+        records: The nodes of the run.
+        state: The durations of the nodes, and which were cached.
+        run_id: The run's name in ML Metadata.
+        rows: Number of rows of each split.
     """
     names = config.evaluation.metric_names(config.label.kind)
     evaluation = _uri(records, NodeName.EVALUATOR, "evaluation")
@@ -156,7 +156,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _strict(value: Any) -> Any:
-    """A slice's value; NaN and infinities, which JSON lacks, as text."""
+    """Return the value of a slice; NaN and infinities, which JSON lacks, as text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

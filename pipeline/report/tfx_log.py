@@ -1,7 +1,7 @@
-"""What TFX's runner says in its log, understood: the one place that knows its words.
+"""Parse the log of TFX's runner. All knowledge of its formats is in this module.
 
-TFX has no interface for progress. Its runner and its launcher log a format and the node's name or
-the execution's number; the formats are those below, in each release that this project runs on.
+TFX has no interface for progress. Its runner and its launcher log a format together with the node's
+name or the execution's number. The formats below are those of each supported TFX release.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ CACHED = "A cached execution %d is used."
 
 @dataclass(frozen=True)
 class NodeStarts:
-    """A node begins."""
+    """A node starts."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class NodeEnds:
-    """A node has ended well."""
+    """A node has ended successfully."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class NodeIsCached:
-    """The running node takes what an earlier run made."""
+    """The running node reuses the outputs of an earlier run."""
 
 
 def event_of(line: logging.LogRecord) -> NodeStarts | NodeEnds | NodeIsCached | None:
-    """What a line of the log says of a node, if anything."""
+    """Return the node event in a log record, or None."""
     first = line.args[0] if isinstance(line.args, tuple) and line.args else line.args
     if line.msg == NODE_STARTS:
         return NodeStarts(str(first))

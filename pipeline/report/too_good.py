@@ -1,4 +1,4 @@
-"""Results that are better than honest data mostly allow, and the column that explains them."""
+"""Warn about implausibly good results, and name the column that explains them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _TOO_GOOD = {
     "sparse_categorical_accuracy": 0.995,
     "r2": 0.99,
 }
-_EXPLAINS = 0.5  # share of the label from which on one column is the likely reason
+_EXPLAINS = 0.5  # share of the label; above it, one column is the likely reason
 
 
 def too_good(values: Mapping[str, float], found: Baselines | None) -> list[str]:
-    """Return a question if a metric is better than honest data mostly allow.
+    """Return a question if a metric is better than usual for honest data.
 
     Args:
         values: The model's metrics.
-        found: What the Trainer measured; None if it measured nothing.
+        found: The Trainer's measurements; None if it measured nothing.
     """
-    # A constant reaches an accuracy of 0.995 as well, if a class is rare enough.
+    # A constant also reaches an accuracy of 0.995 if a class is rare enough.
     constants = found.baselines[0].metrics if found and found.baselines else {}
     for metric, bound in _TOO_GOOD.items():
         value, constant = values.get(metric), constants.get(metric)

@@ -1,4 +1,4 @@
-"""What a search for better settings found: one line per trial, the best first."""
+"""The results of hyperparameter tuning: one line per trial, best first."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rich.text import Text
 from trainer_module import TunerConfig
 
 _MOST_ROWS = 10
-# Where TFX's Tuner writes the trials that came to a score, the best first.
+# The file to which TFX's Tuner writes the trials that reached a score, best first.
 _RESULTS = "tuner_results.json"
-# KerasTuner's entry for the epochs of a trial of Hyperband.
+# KerasTuner's key for the epochs of a Hyperband trial.
 _EPOCHS = "tuner/epochs"
 
 
 def table(tuning: TunerConfig, uri: str) -> Table:
-    """The trials with their scores and values.
+    """Return a table of the trials with their scores and hyperparameter values.
 
     Args:
-        tuning: what was searched.
-        uri: folder of the Tuner's output `tuner_results`.
+        tuning: The settings of the tuning.
+        uri: Folder of the Tuner's output `tuner_results`.
     """
     trials = json.loads((Path(uri) / _RESULTS).read_text(encoding="utf-8"))
     columns = [*tuning.search, *([_EPOCHS] if any(_EPOCHS in trial for trial in trials) else [])]

@@ -1,4 +1,4 @@
-"""Whether the model is blessed and pushed, and the thresholds that it fails."""
+"""Whether the model is blessed and pushed, and the thresholds that it violates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN_ROWS = 5
 
 
 def show_verdict(config: PipelineConfig, records: dict[str, NodeRecord], console: Console) -> None:
-    """Print whether the model is blessed, and the thresholds that it fails."""
+    """Print whether the model is blessed, and the thresholds that it violates."""
     blessing = find_output(records, NodeName.EVALUATOR, "blessing")
     if blessing is None:
         return
@@ -53,10 +53,10 @@ def verdict(
 
 
 def fails_a_threshold(config: PipelineConfig, state: RunState) -> bool:
-    """Whether the Evaluator of the run that just ended judged the model and did not bless it.
+    """Return whether the Evaluator of the run that just ended refused to bless the model.
 
-    Without thresholds nothing is judged. A run of which no node ran (TFX's command line reads a
-    pipeline so) says nothing of the latest one's model.
+    Without thresholds the Evaluator judges nothing. A run in which no node ran (TFX's command line
+    reads a pipeline this way) does not describe the latest model.
     """
     node = state.node(NodeName.EVALUATOR)
     if node is None or node.status not in ("done", "cached") or not config.evaluation.is_judged:
@@ -66,7 +66,7 @@ def fails_a_threshold(config: PipelineConfig, state: RunState) -> bool:
 
 
 def _compared(config: PipelineConfig, blessing: OutputArtifact) -> str:
-    """What the model was compared with, as the end of a sentence."""
+    """Return the end of a sentence that names what the model was compared with."""
     changes = [name for name, t in config.evaluation.thresholds.items() if t.max_loss is not None]
     if "baseline_model_id" not in blessing.properties:
         return "; there was no blessed model yet to compare with"
@@ -87,7 +87,7 @@ def _reasons(config: PipelineConfig, evaluation: OutputArtifact | None) -> list[
 
 
 def failed_thresholds(evaluation: OutputArtifact | None, *, judged_by: str) -> list[str]:
-    """One sentence per threshold that does not hold, from TFMA's validation result."""
+    """Return one sentence for each violated threshold in TFMA's validation result."""
     import tensorflow_model_analysis as tfma
 
     if evaluation is None:
@@ -132,9 +132,9 @@ def _where_undefined(metric: str) -> str:
 
 
 def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -> list[str]:
-    """A sentence on the judged rows whose label is missing or invalid; none where there is none.
+    """Return a sentence about evaluated rows without a valid label; empty if there are none.
 
-    Transform writes NaN for such a label, or class -1.
+    Transform writes NaN for a missing or invalid label, or class -1.
     """
     import tensorflow as tf
 
@@ -161,7 +161,7 @@ def unusable_labels(config: PipelineConfig, records: Mapping[str, NodeRecord]) -
 
 
 def pushed_model(records: Mapping[str, NodeRecord]) -> Path | None:
-    """Folder of the model that the run pushed (or that its cached Pusher pushed), or None."""
+    """Return the folder of the model that the run or its cached Pusher pushed, or None."""
     pushed = find_output(records, NodeName.PUSHER, "pushed_model")
     if pushed is None or pushed.properties.get("pushed") != 1:
         return None
