@@ -1,4 +1,4 @@
-"""`TrainingLoop`: epochs, evaluation, checkpoints, and the callbacks between them.
+"""Run epochs, evaluation, checkpoints and callbacks (`TrainingLoop`).
 
-May use `model` and what is below it.
+May import `model` and the packages below it.
 """

@@ -1,4 +1,4 @@
-"""The former place and name of callbacks, for programs that import them from here."""
+"""Re-export callbacks under their former module and name, for existing programs."""
 
 from __future__ import annotations
 

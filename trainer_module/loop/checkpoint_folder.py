@@ -1,4 +1,7 @@
-"""The files of a run's checkpoints: whole or not there, the latest few of them."""
+"""Write, read and delete the checkpoint files of a run.
+
+A checkpoint is either complete or absent. The latest few are kept.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +24,20 @@ _FILE = re.compile(rf"({_NAME.pattern})\.(index|data-).*")
 
 
 class CheckpointFolder:
-    """A folder of checkpoints, as TensorFlow writes them.
+    """A folder of checkpoints in TensorFlow's format.
 
     Attributes:
-        directory: The folder; made when the first checkpoint is written.
-        kept: Paths of the checkpoints that are whole, the latest last.
+        directory: The folder. It is created when the first checkpoint is written.
+        kept: Paths of the complete checkpoints, the latest last.
     """
 
     def __init__(self, directory: str, *, keep: int, patience_seconds: float) -> None:
-        """Look for checkpoints.
+        """Find the existing checkpoints of a folder.
 
         Args:
             directory: The folder.
-            keep: How many of the latest to keep.
-            patience_seconds: How long an operation is retried while the file system does not
-                answer.
+            keep: Number of checkpoints to keep.
+            patience_seconds: How long to retry an operation while the file system does not respond.
         """
         self.directory = directory
         self._keep = keep
@@ -43,10 +45,10 @@ class CheckpointFolder:
         self.kept = self._retrying(lambda: self._recorded() or self._whole(), "looking into")
 
     def write(self, step: int, tensors: Mapping[str, tf.Tensor]) -> None:
-        """Write a checkpoint; until it is whole, the one before it is the latest.
+        """Write a checkpoint. The previous one stays the latest until this one is complete.
 
         Raises:
-            tf.errors.OpError: It cannot be written.
+            tf.errors.OpError: The checkpoint cannot be written.
         """
         self._retrying(lambda: tf.io.gfile.makedirs(self.directory), "making the folder")
         prefix = self._new_prefix(step)
@@ -71,10 +73,10 @@ class CheckpointFolder:
             logging.warning("Earlier checkpoints in %s stay: %s", self.directory, reason)
 
     def read(self, path: str, types: Mapping[str, tf.DType]) -> list[tf.Tensor]:
-        """Return tensors of a checkpoint by their names.
+        """Return tensors of a checkpoint by name.
 
         Raises:
-            tf.errors.OpError: It cannot be read.
+            tf.errors.OpError: The checkpoint cannot be read.
         """
 
         def read() -> list[tf.Tensor]:
@@ -94,27 +96,28 @@ class CheckpointFolder:
         )
 
     def _new_prefix(self, step: int) -> str:
-        """Return a name that no kept checkpoint has: a kill must not leave one half overwritten.
+        """Return a file prefix that no kept checkpoint has.
 
-        The last step of an epoch may be one after which a checkpoint is due, too.
+        A kill during an overwrite would leave a damaged checkpoint. Two checkpoints can have the
+        same step: one that is due by steps and one at the end of the epoch.
         """
         names = (f"ckpt-{step}" + (f"-{n}" if n else "") for n in itertools.count())
         prefixes = (os.path.join(self.directory, name) for name in names)
         return next(prefix for prefix in prefixes if prefix not in self.kept)
 
     def _recorded(self) -> list[str]:
-        """Return the kept checkpoints, or none where the file that names them cannot be read."""
+        """Return the recorded checkpoints; empty if the `checkpoint` file cannot be read."""
         try:
             state = tf.train.get_checkpoint_state(self.directory)
-        except ValueError:  # it names none, or is no text
+        except ValueError:  # it names no checkpoint, or is not text
             state = None
         return [] if state is None else list(state.all_model_checkpoint_paths)
 
     def _whole(self) -> list[str]:
-        """Return what is there without being recorded: the index of a checkpoint is written last.
+        """Return complete checkpoints that are not recorded. TensorFlow writes the index file last.
 
-        The file of names may be damaged or not copied with the rest, or the first save was killed
-        right before it.
+        The `checkpoint` file can be damaged or missing from a copy, or the first save was killed
+        right before writing it.
         """
         found = []
         for path in tf.io.gfile.glob(os.path.join(self.directory, "ckpt-*.index")):
@@ -125,13 +128,13 @@ class CheckpointFolder:
         return [path for *_, path in sorted(found)]
 
     def _record(self, kept: Sequence[str]) -> None:
-        """Make the last of these the latest, for us and for `tf.train.latest_checkpoint`."""
+        """Record checkpoints, the latest last, for this class and `tf.train.latest_checkpoint`."""
         names = [os.path.basename(path) for path in kept]  # so that a folder can be moved
         state = tf.compat.v1.train.generate_checkpoint_state_proto("", names[-1], names)
         atomic_write_text(os.path.join(self.directory, "checkpoint"), str(state))
 
     def delete_others(self) -> None:
-        """Delete the checkpoints that are not kept, and what a kill may have left of one."""
+        """Delete checkpoints that are not kept and the partial files of a killed save."""
         for path in tf.io.gfile.glob(os.path.join(self.directory, "ckpt-*")):
             file = _FILE.fullmatch(os.path.basename(path))
             if file and os.path.join(self.directory, file[1]) not in self.kept:

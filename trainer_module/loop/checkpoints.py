@@ -1,4 +1,7 @@
-"""A run's whole state on disk: killed anywhere, it continues with the same weights."""
+"""Save and restore the whole state of a run.
+
+A run that is killed at any point resumes with the same weights.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,22 @@ from trainer_module.loop.variable_names import model_paths, optimizer_paths
 from trainer_module.step.protocol import Step
 
 _POSITION = "position"
-# What saving is taken to last before the first: by default the first second needs no checkpoint.
+# Assumed duration of a save before the first: by default the first second needs no checkpoint.
 _FIRST_GUESS_SECONDS = 0.01
 
 
 class Checkpoints:
     """Save and restore model, optimizer, EMA, loss scale, counters and data position.
 
-    It is only ever called between optimizer steps, where gradients do not outlive their window.
-    Dropout needs no state: its masks are a function of seeds and step. Of several
-    workers the chief saves; all restore what it names, from a folder that all see.
+    The loop calls it only between optimizer steps, so no gradients need saving. Dropout has no
+    state: its masks are a function of the seeds and the step. With several workers the chief saves
+    to a folder that all workers can read, and all workers restore the checkpoint that the chief
+    selects.
 
-    The files are TensorFlow's (`tf.train.load_checkpoint` reads them), with the variables by their
-    place (`model/0`): how Keras tracks them changes from version to version. They are written
-    without `tf.train.Checkpoint`, which walks over all objects at each save: with a small
-    model that takes several times as long as writing.
+    The files have TensorFlow's format (`tf.train.load_checkpoint` reads them). Variables are stored
+    by position (`model/0`), because the object paths of Keras change between versions.
+    `tf.train.Checkpoint` is not used: it walks over all objects at each save, which takes several
+    times as long as writing a small model.
     """
 
     def __init__(
@@ -51,26 +55,27 @@ class Checkpoints:
         share_of_time: float | None = 0.01,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """Nothing is written yet.
+        """Check the options; write nothing yet.
 
         Args:
-            directory: Folder for this run's checkpoints; created when the first is saved.
+            directory: Folder for this run's checkpoints; created by the first save.
             train_step: Holds the model, the optimizer and the counters.
-            facts: Names and JSON values of what decides where the run ends, beside what a
-                `TrainingLoop` knows of itself: the version of the data, a setting. A checkpoint
-                that was saved with others is not continued.
-            keep: How many of the latest to keep, at least 1. With 2 or more, a damaged latest one
-                costs the steps since the one before it.
-            every_steps: Optimizer steps between two, beside those at the ends of epochs.
-            every_minutes: Longest time from one to the next, as far as calls of the graph are
-                short: what a kill may cost. Counted from the end of a save, by the chief's clock.
-            share_of_time: Of training, that those at the ends of epochs may take: after a save of 3
-                seconds the next is due in 300, however short epochs are. That is near the
-                best for a run that is stopped every few hours: sqrt(2 · 3 s · 4 h) = 294 s (Young,
-                "A first order approximation to the optimum checkpoint interval", 1974). None saves
-                at the end of every epoch.
-            patience_seconds: How long an operation on the folder is tried again while its file
-                system does not answer.
+            facts: Names and JSON values that affect the result and that a `TrainingLoop` cannot
+                see, such as the version of the data or a setting. A checkpoint that was saved with
+                other values is not resumed.
+            keep: Number of checkpoints to keep, at least 1. With 2 or more, a damaged latest
+                checkpoint costs only the steps since the previous one.
+            every_steps: Optimizer steps between two checkpoints, in addition to those at the ends
+                of epochs.
+            every_minutes: Longest time between two checkpoints, and so the most training time that
+                a kill can cost. It is checked between calls of the graph and counted from the end
+                of a save, by the chief's clock.
+            share_of_time: Largest share of training time to spend on checkpoints at the ends of
+                epochs. With 0.01, after a save of 3 seconds the next one is due in 300, however
+                short epochs are. That is near the best for a run that is stopped every few hours:
+                sqrt(2 · 3 s · 4 h) = 294 s (Young, "A first order approximation to the optimum
+                checkpoint interval", 1974). None saves at the end of every epoch.
+            patience_seconds: How long to retry an operation while the file system does not respond.
 
         Raises:
             ValueError: `keep` or `every_steps` is below 1, `every_minutes` is not above 0, or
@@ -108,16 +113,16 @@ class Checkpoints:
         }
 
     def hold_callbacks(self, variables: Sequence[tf.Variable]) -> None:
-        """From now on also saves and restores what a loop's callbacks have to remember."""
+        """Include variables of the loop's callbacks in later saves and restores."""
         others = {k: v for k, v in self._variables.items() if not k.startswith("actions/")}
         self._variables = {**others, **_by_place("actions", variables)}
 
     def due(self) -> bool:
-        """Return whether enough time went by to save at the end of an epoch."""
+        """Return whether enough time has passed to save at the end of an epoch."""
         return time.monotonic() >= self._due_at or self.is_overdue()
 
     def is_overdue(self) -> bool:
-        """Return whether `every_minutes` went by since the last save, or since the beginning."""
+        """Return whether `every_minutes` have passed since the last save or the start."""
         if self._every_seconds is None:
             return False
         return time.monotonic() - self._saved_at >= self._every_seconds
@@ -129,17 +134,18 @@ class Checkpoints:
 
     @property
     def latest(self) -> str | None:
-        """The path of the latest checkpoint that is whole; None before the first."""
+        """The path of the latest complete checkpoint; None before the first."""
         return self._folder.kept[-1] if self._folder.kept else None
 
     def save(self, position: dict[str, Any], step: int) -> None:
-        """Write one checkpoint; until it is whole, the one before it is the latest.
+        """Write one checkpoint. The previous one stays the latest until this one is complete.
 
-        Each of several workers calls it: to read a variable that replicas add up takes all.
+        All workers must call it, because reading a variable that is summed over replicas needs all
+        of them.
 
         Raises:
-            OSError: It cannot be written: what is wrong with the folder, and what training would
-                continue from.
+            OSError: The checkpoint cannot be written. The message names the problem and the
+                checkpoint that training would resume from.
         """
         started = time.monotonic()
         with tf.device("/cpu:0"):
@@ -157,7 +163,7 @@ class Checkpoints:
         self._due_at = ended + (ended - started) * self._pause_per_second
 
     def _not_written(self, step: int, error: tf.errors.OpError) -> OSError:
-        """Return what to say; takes away what there is of the checkpoint, to leave room."""
+        """Return the error to raise. Delete the partial checkpoint to free its space."""
         is_full = isinstance(error, tf.errors.ResourceExhaustedError)
         with contextlib.suppress(tf.errors.OpError):
             self._folder.delete_others()
@@ -178,18 +184,18 @@ class Checkpoints:
     def restore(
         self, check: Callable[[dict[str, Any]], None] = lambda position: None
     ) -> dict[str, Any] | None:
-        """Restore the latest checkpoint and return its position, or None when there is none.
+        """Restore the latest checkpoint and return its position, or None if there is none.
 
-        A damaged checkpoint is logged as an error, and the one before it is restored. On several
-        workers the chief chooses.
+        If the latest checkpoint is damaged, an error is logged and the previous one is restored.
+        With several workers the chief selects the checkpoint.
 
         Args:
-            check: Called with the position before a variable changes; may raise.
+            check: Called with the position before any variable changes; may raise.
 
         Raises:
-            ValueError: The checkpoint is of another model, optimizer or callbacks, or all that are
-                there are damaged, or this worker does not see the chief's.
-            OSError: The folder's file system does not answer.
+            ValueError: The checkpoint has another model, optimizer or callbacks, all checkpoints
+                are damaged, or this worker does not see the chief's checkpoint.
+            OSError: The folder's file system does not respond.
         """
         found = self._latest(check) if self._workers.is_chief else None
         path = self._workers.broadcast_from_chief(
@@ -214,7 +220,7 @@ class Checkpoints:
             ) from error
 
     def _latest(self, check: Callable[[dict[str, Any]], None]) -> tuple[str, Any] | None:
-        """Return path and content of the latest checkpoint that can be read."""
+        """Return path and content of the latest readable checkpoint."""
         while self._folder.kept:
             latest = self._folder.kept[-1]
             try:
@@ -223,7 +229,7 @@ class Checkpoints:
                 reason = error_reason(error)
                 if is_transient(
                     error
-                ):  # it may be whole: to continue from another would lose steps
+                ):  # it may be complete: resuming from another would lose steps
                     raise OSError(
                         errno.EIO,
                         f"the checkpoint {latest} cannot be read now ({reason}): start again when "
@@ -253,7 +259,7 @@ class Checkpoints:
         return position, self._folder.read(path, types)
 
     def _check(self, path: str, there: dict[str, str]) -> None:
-        """Raise ValueError where a checkpoint's variables are not ours."""
+        """Raise ValueError if the variables of a checkpoint differ from this run's."""
         found = differences(there, self._described(), missing="none")
         if found:
             raise ValueError(
@@ -263,7 +269,7 @@ class Checkpoints:
             )
 
     def _described(self) -> dict[str, str]:
-        """Return each variable by its place: path (where it has one), type and shape."""
+        """Return path (if any), type and shape of each variable, by its position."""
         return {
             name: f"{self._paths.get(name, '')} {v.dtype.name}{v.shape.as_list()}".strip()
             for name, v in self._variables.items()

@@ -1,4 +1,4 @@
-"""One epoch of a run: calls of the graph, checkpoints that are due, evaluation."""
+"""Run one epoch: calls of the graph, checkpoints that are due, and the evaluation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _MOST_STEPS_PER_LOOP = 10_000
 
 
 class EpochRunner:
-    """Run a training from where it stands to the end of an epoch, or of the training."""
+    """Train from the current state of a run to the end of the epoch or of training."""
 
     def __init__(self, run: Run, options: LoopOptions, evaluate: Evaluate | None) -> None:
-        """Begin with the first epoch."""
+        """Prepare the current epoch of a run."""
         self.run = run
         self._evaluate = evaluate
         self._is_auto = options.steps_per_loop == "auto"
@@ -31,15 +31,15 @@ class EpochRunner:
         self._iterator: Iterator[Any] | None = None
 
     def forget_iterator(self) -> None:
-        """Read the data from where the run stands, not from where the iterator does."""
+        """Drop the iterator, so that reading restarts at the position in the run's state."""
         self._iterator = None
 
     def run_epoch(self) -> None:
         """Run the rest of the epoch.
 
         Raises:
-            ValueError: The data has no batch.
-            Preempted: SIGTERM came, and a checkpoint was saved.
+            ValueError: The training data has no batch.
+            Preempted: SIGTERM was received, and a checkpoint was saved.
         """
         run = self.run
         epoch = run.state.epoch
@@ -52,13 +52,13 @@ class EpochRunner:
             try:
                 report, stop = self._run_loop(self._iterator, wanted)
             except BaseException as error:
-                self._iterator = None  # it may have given batches that were not trained on
+                self._iterator = None  # it may have returned batches that were not trained on
                 run.data.forget_iterator()
                 if isinstance(error, ServerLost):
                     raise ServerLost(f"{error}: {run.restart_hint()}") from error
                 raise
             exhausted = report.exhausted
-            # The epoch before ended where the data did, which only shows when more is asked for.
+            # The previous epoch ended exactly at the end of the data. Only the next read shows it.
             if exhausted and run.state.step_in_epoch == 0 and run.data.start_next_pass():
                 self._iterator, exhausted = run.data.begin(epoch, 0), False
         steps = run.state.step_in_epoch
@@ -70,7 +70,7 @@ class EpochRunner:
         self._end_epoch(whole=ended, stop=stop)
 
     def _steps_of_next_loop(self) -> int:
-        """Return how many steps to take before something else is due; 0 ends the epoch."""
+        """Return the number of steps until something else is due; 0 ends the epoch."""
         run = self.run
         wanted = self._loop_size
         last_step = run.history.call.last("steps")
@@ -95,7 +95,7 @@ class EpochRunner:
         if report.steps:
             if self._is_auto:
                 fitting = _SECONDS_PER_LOOP * report.steps / max(seconds, 1e-9)
-                # At most ten times as many: the first call's time is mostly tracing.
+                # Grow at most tenfold: the first call's time is mostly tracing.
                 most = min(10 * self._loop_size, _MOST_STEPS_PER_LOOP)
                 self._loop_size = int(max(1, min(fitting, most)))
             stop = run.callbacks.on_loop(self._progress(report, seconds))
@@ -103,7 +103,7 @@ class EpochRunner:
         overdue = saved is not None and saved.is_overdue()
         decision = run.sync.decide(run.step, stop=stop, value=[self._loop_size, overdue])
         self._loop_size, overdue = decision.value
-        # At the end of an epoch it is evaluated first: the checkpoint of its end holds that.
+        # At the end of an epoch, save after the evaluation: the checkpoint includes its metrics.
         if report.exhausted or decision.stop or not self._steps_of_next_loop():
             overdue = preempted = False
         else:

@@ -1,4 +1,4 @@
-"""Loss and metrics over a whole split, exact with ragged batches and weights."""
+"""Compute loss and metrics over a whole split, exactly, with ragged batches and weights."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from trainer_module.step.split import per_replica
 
 
 class Evaluation:
-    """Calls the model on every row once and returns `{"loss": ..., metric: ...}`.
+    """Call the model once on every row and return `{"loss": ..., metric: ...}`.
 
-    The loss is Σ w_i l_i / Σ w_i over the split, of several outputs the sum of those, without
-    regularisation.
+    The loss is Σ w_i l_i / Σ w_i over the split, without regularisation. For several outputs it is
+    the sum of their losses.
     """
 
     def __init__(
@@ -38,28 +38,29 @@ class Evaluation:
         strategy: tf.distribute.Strategy | None = None,
         data_facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Create its variables.
+        """Check the metrics and create the variables.
 
         Args:
             model: The model, created in the strategy's scope.
-            loss_fn: As `TrainStep` takes it.
-            batches: (features, labels) or (features, labels, weights); ragged is fine. On several
-                workers the same on each, or the `Share` of each batch that is for this worker.
-            metrics: Keras metrics, created in the strategy's scope: any whose variables are sums
-                over rows, as those of Keras are, and whose `result` can be part of a graph, as
-                Keras' `fit` wants it. For a model with several outputs a dict of lists of them by
-                output (or lists within lists, as the outputs are): such a metric is called
-                `{output}_{name}`. Rows of weight 0 may have any label.
-            strategy: None is the current one.
-            data_facts: Names and JSON values that identify the rows, for checkpoints; None:
-                the steps, arrays and files of the dataset.
+            loss_fn: As in `TrainStep`.
+            batches: (features, labels) or (features, labels, weights); ragged batches are allowed.
+                With several workers, the same on each, or the `Share` of each batch that is for
+                this worker.
+            metrics: Keras metrics, created in the strategy's scope. Their variables must be sums
+                over rows, as in Keras' metrics, and `result` must work in a graph, as in Keras'
+                `fit`. For a model with several outputs, a dict from output to a list of metrics (or
+                nested lists like the outputs); such a metric is named `{output}_{name}`. Rows of
+                weight 0 may have any label.
+            strategy: Default: the current strategy.
+            data_facts: Names and JSON values that identify the rows, for checkpoints. Default: the
+                steps, arrays and files of the dataset.
 
         Raises:
             ValueError: Two metrics have the same name.
         """
         self.model = model
         loss = as_loss_function(loss_fn)
-        # class_weight is for training, as in Keras.
+        # As in Keras, class_weight applies to training only.
         is_ours = isinstance(loss, WeightedLoss)
         self.loss_fn = dataclasses.replace(loss, class_weight=None) if is_ours else loss
         warn_overrides_ignored(model, ("test_step", "compute_loss"), by="Evaluation")
@@ -72,12 +73,12 @@ class Evaluation:
         self._results_of = tf.function(self._results, autograph=False, reduce_retracing=True)
 
     def __call__(self) -> dict[str, float]:
-        """Return the split's loss and metrics; NaN where its rows do not define a metric.
+        """Return the split's loss and metrics; NaN if its rows do not define a metric.
 
         Raises:
-            ValueError: The split has no row, weights that add up to 0, labels that a metric cannot
-                be computed from, a metric that no graph can compute, or a class or an id that the
-                model does not have.
+            ValueError: The split has no row, its weights sum to 0, a metric cannot use its labels,
+                a metric cannot run in a graph, or a label is a class or an id that the model does
+                not have.
         """
         with translate_tf_errors():
             if is_multi_worker(self.strategy) and self._total is None:
@@ -88,18 +89,19 @@ class Evaluation:
             raise ValueError(
                 "the eval split has no rows, or weights that are all 0: check the split's size."
             )
-        counted = denominator != 0  # an output that no row counts for adds nothing
+        counted = denominator != 0  # an output without weighted rows adds nothing
         values = {"loss": float(np.sum(numerator[counted] / denominator[counted]))}
         for name, result in zip(self._metric_of, results, strict=True):
             values.update(values_by_name(name, result))
         return values
 
     def _make_variables(self) -> None:
-        """Let metrics that make their variables at the first update do so outside of a graph.
+        """Run one batch, so that metrics create their variables outside of a graph.
 
-        A graph would be prepared without them, and with several workers cannot: their first values
-        are sent from the chief by collectives. And makes one for the loss, so that it is reduced
-        once and not with each batch.
+        Some metrics create variables at their first update. A prepared graph would miss them. With
+        several workers a graph cannot create them, because collectives send their initial values
+        from the chief. Also create a variable for the loss sums, so that they are reduced once and
+        not per batch.
         """
         zeros = tf.zeros([2, 1], tf.float64)
         with self.strategy.scope():
@@ -115,7 +117,7 @@ class Evaluation:
             )
 
     def _results(self, iterator: Any) -> tuple[tf.Tensor, tf.Tensor, list[Any]]:
-        """Start, update and read the metrics in one graph: each costs little there."""
+        """Reset, update and read the metrics in one graph, which is faster than one call each."""
         with self.strategy.scope():
             for metric in self.metrics:
                 metric.reset_state()
@@ -143,7 +145,7 @@ class Evaluation:
     def _batch(self, batch: Any) -> tf.Tensor:
         """Return numerator and denominator `[2, outputs]` of all replicas, float64.
 
-        On several workers it adds them to what each replica has, and returns zeros.
+        With several workers, add them to each replica's variable and return zeros.
         """
         with self.strategy.scope():
             parts = per_replica(batch, self.strategy)
@@ -164,7 +166,7 @@ class Evaluation:
         numerator, denominator = loss_sums(self.loss_fn, labels, outputs, weight)
         for path, metric in self._metric_of.values():
             self._update(metric, labels, outputs, weight, path)
-        # [1], or one for each output where these count different rows.
+        # [1], or one value per output if the outputs count different rows.
         return tf.stack(
             [tf.reshape(tf.cast(x, tf.float64), [-1]) for x in (numerator, denominator)]
         )
@@ -184,9 +186,9 @@ class Evaluation:
 
 
 def _by_result(metrics: Any) -> dict[str, tuple[Path, keras.metrics.Metric]]:
-    """Return where each metric looks, by the name of its result."""
+    """Return the path of each metric's output, and the metric, by the name of its result."""
     if isinstance(metrics, Mapping):
-        # What holds metrics is a list: its place is none of the outputs'.
+        # Metrics are held in lists: the index within a list is not part of the output's path.
         found = [
             (path if isinstance(path[-1], str) or len(path) < 2 else path[:-1], metric)
             for path, metric in leaves(metrics).items()

@@ -1,4 +1,4 @@
-"""Where a training stands between two calls of the graph."""
+"""The state of a training between two calls of the graph."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 from trainer_module.step.reports import LoopReport
 
-# The name in a checkpoint, where it is not that of the field.
+# Names in checkpoints that differ from the field.
 _STORED_AS = {"unevaluated_steps": "steps_untold"}
 
 
 @dataclasses.dataclass(frozen=True)
 class LoopState:
-    """Where a training stands; each change makes a new record.
+    """The state of a training. It is immutable: each change returns a new record.
 
     Attributes:
-        epoch: Epochs that have ended.
-        step_in_epoch: Steps of the epoch that has not.
+        epoch: Number of completed epochs.
+        step_in_epoch: Steps taken in the current epoch.
         unevaluated_steps: Steps since the last evaluation.
-        epoch_loss: Σ loss · Σ w and Σ w of the windows of the epoch so far.
-        metrics: Of the last evaluation.
-        stopped: Why training has ended ("epochs", "steps", "early_stopping"); None while it runs.
+        epoch_loss: Σ loss · Σ w and Σ w over the windows of the current epoch.
+        metrics: Metrics of the last evaluation.
+        stopped: Why training ended ("epochs", "steps", "early_stopping"); None while it runs.
     """
 
     epoch: int = 0
@@ -34,7 +34,7 @@ class LoopState:
     stopped: str | None = None
 
     def replace(self, **changes: Any) -> LoopState:
-        """Return the state with other values."""
+        """Return a copy with changed fields."""
         return dataclasses.replace(self, **changes)
 
     def after_call(self, report: LoopReport) -> LoopState:
@@ -51,22 +51,22 @@ class LoopState:
 
     @property
     def epochs_begun(self) -> int:
-        """Epochs of which at least one step was taken."""
+        """Number of epochs with at least one step."""
         return self.epoch + bool(self.step_in_epoch)
 
     @property
     def mean_epoch_loss(self) -> float:
-        """Mean loss of the epoch so far; NaN if its weights add up to 0."""
+        """Mean loss of the current epoch; NaN if its weights sum to 0."""
         total, weights = self.epoch_loss
         return total / weights if weights else math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as a checkpoint holds them."""
+        """Return the fields in the format of a checkpoint."""
         return {_STORED_AS.get(k, k): value for k, value in dataclasses.asdict(self).items()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> LoopState:
-        """Return the state that `to_json` wrote."""
+        """Return the state from the output of `to_json`."""
         names = [field.name for field in dataclasses.fields(cls)]
         values = {name: stored[_STORED_AS.get(name, name)] for name in names}
         return cls(**{**values, "epoch_loss": tuple(values["epoch_loss"])})

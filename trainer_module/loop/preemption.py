@@ -1,4 +1,4 @@
-"""SIGTERM: what a platform sends before it takes a machine away."""
+"""Handle SIGTERM, which platforms send before they reclaim a machine."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ import threading
 from types import TracebackType
 from typing import Any
 
-EXIT_PREEMPTED = 143  # 128 + SIGTERM, as if it had ended the process; here it has saved before
+EXIT_PREEMPTED = 143  # 128 + SIGTERM, as after a kill by SIGTERM; but a checkpoint was saved
 
 
 class Preempted(SystemExit):
-    """Training stopped at a step boundary because of SIGTERM, with a checkpoint of that step.
+    """Training stopped at a step boundary after SIGTERM and saved a checkpoint of that step.
 
-    A SystemExit, so that the process ends by it with code 143 and no traceback.
+    As a SystemExit it ends the process with exit code 143 and no traceback.
     """
 
     def __init__(self, words: str) -> None:
-        """Take what was saved."""
+        """Create the exception with a message that says what was saved."""
         super().__init__(EXIT_PREEMPTED)
         self.words = words
 
     def __str__(self) -> str:
-        """Return what was saved."""
+        """Return the message."""
         return self.words
 
 
 class Preemption:
-    """Note SIGTERM for the length of a `with` block, where nothing else listens to it.
+    """Record SIGTERM during a `with` block unless the program has its own handler.
 
-    Outside the main thread, or if the program has its own handler, it notes nothing.
+    Outside the main thread it records nothing.
     """
 
     def __init__(self) -> None:
-        """Nothing was asked for yet."""
+        """Start with no signal received."""
         self.asked = False
         self._listens = False
 
     def __enter__(self) -> Preemption:
-        """Begin to listen."""
+        """Install the signal handler."""
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._note)
@@ -51,7 +51,7 @@ class Preemption:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the signal to the system again; one that came too late for a boundary counts."""
+        """Restore the default handler and raise a signal that came after the last step boundary."""
         if self._listens:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._listens = False

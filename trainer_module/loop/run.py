@@ -1,4 +1,4 @@
-"""A training under way: its parts, where it stands, and how that is saved and restored."""
+"""A running training: its parts, its state, and how the state is saved and restored."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from trainer_module.step.protocol import Step
 
 
 class Run:
-    """A training under way.
+    """A running training.
 
     Attributes:
-        train_step: Takes the steps.
-        data: The batches of one epoch after another.
+        train_step: Takes the optimizer steps.
+        data: The batches of each epoch.
         callbacks: Called between calls of the graph.
-        checkpoints: Where the run is saved; None for nowhere.
-        sync: What all workers do next.
-        state: Where the run stands.
-        history: Its calls of `fit`.
-        fingerprint: What decides where it ends.
+        checkpoints: Saves the run; None: do not save.
+        sync: Makes all workers take the same decisions.
+        state: The current state.
+        history: The calls of `fit` of this run.
+        fingerprint: The values that affect the result.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Run:
         checkpoints: Checkpoints | None,
         sync: WorkerSync,
     ) -> None:
-        """Begin before the first step."""
+        """Create a run before its first step."""
         self.train_step = train_step
         self.data = data
         self.callbacks = callbacks
@@ -53,12 +53,12 @@ class Run:
 
     @property
     def step(self) -> int:
-        """Optimizer steps taken in all."""
+        """Optimizer steps taken in total."""
         return int(self.train_step.step.numpy())
 
     @property
     def total_steps(self) -> int | None:
-        """Steps at the end of this call of `fit`; None if the number of rows is not known."""
+        """Total steps at the end of this call of `fit`; None if the number of rows is unknown."""
         call, done = self.history.call, self.state.step_in_epoch
         last_epoch = call.last("epochs")
         if last_epoch is None:
@@ -82,7 +82,7 @@ class Run:
         """Save a checkpoint.
 
         Raises:
-            Preempted: `preempted`, once it is saved.
+            Preempted: `preempted` is true; raised after saving.
         """
         checkpoints = self.checkpoints
         assert checkpoints is not None
@@ -104,10 +104,10 @@ class Run:
 
         Args:
             program: The fingerprint of this program.
-            length: Of the call of `fit`.
+            length: Length of the call of `fit`.
 
         Raises:
-            ValueError: The checkpoint is of another run.
+            ValueError: The checkpoint is from another run.
         """
         checkpoints = self.checkpoints
         assert checkpoints is not None
@@ -153,7 +153,7 @@ class Run:
         logging.info("Continuing at step %d, epoch %d", self.step, self.state.epoch + 1)
 
     def restart_hint(self) -> str:
-        """Return what a new start of the program would continue from."""
+        """Return a message that says where a restarted program would resume."""
         latest = None if self.checkpoints is None else self.checkpoints.latest
         if latest is None:
             return "there is no checkpoint, so that a new start trains from the beginning."

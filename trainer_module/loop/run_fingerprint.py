@@ -1,4 +1,4 @@
-"""The fingerprint of a training: all that decides where it ends."""
+"""The fingerprint of a training: all values that affect its result."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.step_options import StepOptions
 from trainer_module.step.protocol import Step
 
-# Numbers of a learning-rate schedule that a program computes from its length.
+# Numbers of a learning-rate schedule that programs derive from the length of the run.
 _FOLLOW_LENGTH = ("decay_steps", "total_steps", "first_decay_steps")
-# What checkpoints of earlier versions do not have, or what could not be read: a checkpoint without
-# them is continued.
+# Values that checkpoints of earlier versions lack, or that could not be read. A checkpoint without
+# them is resumed.
 _LATER = ("added_losses", "steps_per_epoch", "data_holds", "evaluate_holds")
 _OWN_MODULE = re.compile(r"\btrainer_module\.(?:[a-z0-9_]+\.)+")
 
@@ -42,17 +42,17 @@ def program_fingerprint(
     *,
     first_pass: Callable[[], tf.data.Dataset],
 ) -> Fingerprint:
-    """Return what decides where a training ends, as JSON values by name.
+    """Return the values that affect the result of a training, as JSON values by name.
 
-    The options are those that their records mark as affecting the result.
+    Of the options, it includes those whose field is marked as affecting the result.
 
     Args:
         train_step: Model, optimizer, loss and options.
-        data: As `TrainingLoop` takes it.
-        options: Of the loop.
-        evaluate: None, or what is called after each epoch.
-        callbacks: Those that stop training or change a weight return their options by `facts`.
-        first_pass: Returns the dataset of a function's first epoch.
+        data: As in `TrainingLoop`.
+        options: Options of the loop.
+        evaluate: Called after each epoch; None: no evaluation.
+        callbacks: Those that stop training or change weights return their options by `facts`.
+        first_pass: Returns the first epoch's dataset if the data is a function of the epoch.
     """
     deciding = [each for each in callbacks if each.facts()]
     return {
@@ -72,7 +72,7 @@ def program_fingerprint(
 
 
 def model_fingerprint(model: keras.Model) -> Fingerprint:
-    """Return class, code and configuration of each layer, by the name it has in a new process."""
+    """Return class, code and configuration of each layer, by its name in a new process."""
     names = layer_names(model)
     facts: Fingerprint = {}
     for layer in model._flatten_layers(include_self=True, recursive=True):
@@ -86,19 +86,19 @@ def model_fingerprint(model: keras.Model) -> Fingerprint:
 def check_fingerprint(
     there: Mapping[str, Any], here: Mapping[str, Any], *, path: str, longer: bool
 ) -> list[str]:
-    """Check that a checkpoint's run is this one.
+    """Check that a checkpoint belongs to this run.
 
     Args:
         there: The fingerprint in the checkpoint.
-        here: This run's.
+        here: The fingerprint of this run.
         path: Folder of the checkpoints.
-        longer: Whether this run is longer than the checkpoint's was to be.
+        longer: Whether this run is longer than the checkpoint's planned length.
 
     Returns:
-        What differs because the run is longer: numbers of the learning-rate schedule.
+        Differences that follow from the longer run: numbers of the learning-rate schedule.
 
     Raises:
-        ValueError: Something else differs; all of it is named.
+        ValueError: Something else differs. The message lists all differences.
     """
     unknown = {name for name in _LATER if name not in there or name not in here}
     was, now = (
@@ -127,13 +127,13 @@ def check_fingerprint(
 
 
 def _defaults() -> Fingerprint:
-    """Return the value that an option had in a checkpoint that is older than the option."""
+    """Return the value that options had before they existed, for older checkpoints."""
     options = (StepOptions(micro_batch_size=1), LoopOptions(epochs=1))
     return {name: value for each in options for name, value in each.fingerprint().items()}
 
 
 def _moved(value: Any) -> Any:
-    """Return a value of a fingerprint without the modules of this package, which may move."""
+    """Return a value with this package's module names shortened, because modules can move."""
     if isinstance(value, Mapping):
         return {name: _moved(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -147,9 +147,9 @@ def _captured(
     evaluate: Evaluate | None,
     first_pass: Callable[[], tf.data.Dataset],
 ) -> Fingerprint:
-    """Return what the functions of the data captured; warn of what cannot be read.
+    """Return the values that the data's functions captured; warn about unreadable ones.
 
-    Variables of the step are restored from the checkpoint: their values do not count.
+    Variables of the step are skipped: their values are restored from the checkpoint.
     """
     datasets: dict[str, Any] = {}
     if isinstance(data, tf.data.Dataset):
@@ -157,7 +157,7 @@ def _captured(
     elif callable(data) and not hasattr(data, "get_config"):
         try:
             datasets["data_holds"] = first_pass()
-        except Exception as error:  # a later epoch may be there all the same
+        except Exception as error:  # a later epoch may still work
             logging.warning("The data of the first epoch is not compared: %s", error)
     if isinstance(evaluate, Evaluation) and evaluate.data_facts is None:
         datasets["evaluate_holds"] = evaluate.batches
@@ -170,7 +170,7 @@ def _captured(
             continue
         try:
             facts[name], found = captured_facts(dataset, restored=restored)
-        except Exception as error:  # what TensorFlow keeps of a dataset changes: train all the same
+        except Exception as error:  # TensorFlow's dataset internals may change: train anyway
             logging.info("What the data holds cannot be read", exc_info=True)
             found = {f"what this TensorFlow does not show ({type(error).__name__}: {error})"}
         unreadable |= found
@@ -185,10 +185,10 @@ def _captured(
 
 def _layer(layer: Any) -> Any:
     if isinstance(layer, keras.layers.Lambda):
-        # Its configuration is the function's bytes, with file and line number.
+        # The layer's configuration has the function's bytecode, with file and line number.
         return {"class": "Lambda", "function": to_fingerprint(layer.function)}
     facts = to_fingerprint(layer)
-    if layer._layers and "layers" in facts:  # each of them has its own entry
+    if layer._layers and "layers" in facts:  # each inner layer has its own entry
         facts["layers"] = [_wiring(inner) for inner in facts["layers"]]
     for key in ("build_input_shape", "build_config"):
         facts.pop(key, None)

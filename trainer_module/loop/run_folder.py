@@ -1,4 +1,4 @@
-"""One folder for the checkpoints of each run, named by the run's fingerprint."""
+"""Name the checkpoint folder of a run after its fingerprint."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _TAIL_BYTES = 64 << 10
 
 
 def run_folder(parent: str, facts: Mapping[str, Any], *, makes: bool = True) -> str:
-    """Return the folder below `parent` of the run with these facts; makes it, if `makes`.
+    """Return the folder below `parent` for the run with these facts; create it if `makes`.
 
-    Where other runs have been there and this one not, the log says how it differs from the last of
-    them: it will train from its beginning.
+    If the folder is new and `parent` has those of other runs, the log shows how this run differs
+    from the latest of them, because it starts from the beginning.
     """
     text = json.dumps(facts, sort_keys=True, indent=1)
     folder = os.path.join(parent, hashlib.sha256(text.encode()).hexdigest()[:16])
@@ -44,10 +44,10 @@ def run_folder(parent: str, facts: Mapping[str, Any], *, makes: bool = True) -> 
 
 
 def files_identity(files: Sequence[str]) -> list[str]:
-    """Return size and digest of each file, whatever its name.
+    """Return size and digest of each file, independent of its name.
 
-    A `.gz` file ends with the checksum of its content: of it the end is read; others are read
-    whole.
+    Files are read whole, except `.gz` files: these end with a checksum of their content, so only
+    the end is read.
     """
     found = [(path, tf.io.gfile.stat(path)) for path in files]
     return [_identity(path, stat.length, stat.mtime_nsec) for path, stat in found]

@@ -1,4 +1,4 @@
-"""The calls of `fit` that a run consists of, and what each epoch logged."""
+"""Record the calls of `fit` of a run and the logs of each epoch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from trainer_module.loop.loop_state import LoopState
 
 
 class Length(NamedTuple):
-    """A length of training: so many epochs, or so many steps."""
+    """Length of training, as a number of epochs or of steps."""
 
     kind: Literal["epochs", "steps"]
     amount: int
 
     @classmethod
     def of(cls, epochs: int | None, steps: int | None) -> Length:
-        """Return the length that one of the two numbers gives.
+        """Return the length from the one argument that is given.
 
         Raises:
-            ValueError: Both or none are given, or the number is below 1.
+            ValueError: Both or neither are given, or the number is below 1.
         """
         if (epochs is None) == (steps is None):
             raise ValueError(f"epochs={epochs} and steps={steps}: give exactly one of them.")
@@ -36,8 +36,8 @@ class FitCall(NamedTuple):
     """One call of `fit`.
 
     Attributes:
-        begin: Epochs and steps of the run when the call began.
-        length: How many more of one of them it takes.
+        begin: Completed epochs and steps of the run when the call began.
+        length: Epochs or steps that the call adds.
         result: The fields of its `FitResult`; None while it runs.
     """
 
@@ -46,15 +46,15 @@ class FitCall(NamedTuple):
     result: dict[str, Any] | None = None
 
     def last(self, kind: str) -> int | None:
-        """Return the run's last epoch or step of this call; None if the other limits it."""
+        """Return the run's last epoch or step in this call; None if the other one limits it."""
         return self.begin[kind] + self.length.amount if self.length.kind == kind else None
 
 
 class RunHistory:
-    """The calls of `fit` of a run, in order, and the logs of the last call's epochs."""
+    """The calls of `fit` of a run, in order, and the epoch logs of the last call."""
 
     def __init__(self) -> None:
-        """Begin without a call."""
+        """Start without calls."""
         self.calls: list[FitCall] = []
         self.logs: dict[str, list[float]] = {}
 
@@ -64,26 +64,26 @@ class RunHistory:
         return self.calls[-1]
 
     def begin_call(self, length: Length, *, epoch: int, step: int) -> None:
-        """Add a call that begins after so many epochs and steps."""
+        """Add a call that begins at this epoch and step."""
         self.logs = {}
         self.calls.append(FitCall({"epochs": epoch, "steps": step}, length))
 
     def continue_call(
         self, length: Length, state: LoopState, *, step: int, directory: str
     ) -> LoopState:
-        """Continue the checkpoint's last call with a length that may have grown.
+        """Continue the checkpoint's last call, possibly with a longer length.
 
         Args:
-            length: Of this program.
-            state: Of the checkpoint.
-            step: Of the checkpoint.
-            directory: Folder of the checkpoints, for the error.
+            length: Length that this program asks for.
+            state: State in the checkpoint.
+            step: Step of the checkpoint.
+            directory: Folder of the checkpoints, for the error message.
 
         Returns:
-            The state; training is no longer stopped if there is something left to do.
+            The state. `stopped` is None if steps remain.
 
         Raises:
-            ValueError: The checkpoint is of a longer run.
+            ValueError: The checkpoint is from a longer run.
         """
         kind, amount = length
         before = self.call.length
@@ -105,24 +105,24 @@ class RunHistory:
         return state
 
     def set_result(self, result: FitResult) -> None:
-        """Record how the last call ended."""
+        """Record the result of the last call."""
         self.calls[-1] = self.call._replace(result=result._asdict())
 
     def result(self, number: int) -> FitResult:
-        """Return the result of a call that has ended, from 0."""
+        """Return the result of a completed call, counted from 0."""
         return FitResult(**(self.calls[number].result or {}))
 
     def add_epoch(self, logs: Mapping[str, float]) -> None:
-        """Add what an epoch logged."""
+        """Add the logs of an epoch."""
         for name, value in logs.items():
             self.logs.setdefault(name, []).append(float(value))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the calls and logs as a checkpoint holds them."""
+        """Return calls and logs in the format of a checkpoint."""
         return {"calls": [call._asdict() for call in self.calls], "history": self.logs}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Take back what `to_json` wrote."""
+        """Restore the output of `to_json`."""
         self.logs = stored["history"]
         self.calls = [
             FitCall(call["begin"], Length(*call["length"]), call["result"])

@@ -1,4 +1,4 @@
-"""Epochs of optimizer steps, with what happens between them; it knows no gradient."""
+"""Run epochs of optimizer steps, with evaluation, callbacks and checkpoints between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trainer_module.options.loop_options import LoopOptions
 from trainer_module.options.parse import parse_section
 from trainer_module.step.protocol import Step
 
-# A dataset, a function of the epoch, batches, or arrays: see `TrainingLoop`.
+# A dataset, a function of the epoch, batches or arrays (see `TrainingLoop`).
 TrainingData = Any
 
 
@@ -36,9 +36,9 @@ class TrainingLoop:
                 callbacks.on_loop; a checkpoint when it is due by steps or by time
             evaluate; callbacks.on_epoch; a checkpoint when it is due, or at the end
 
-    The last window of an epoch is as short as the rows that are left, and is an optimizer step like
-    the others, divided by its own Σ w. After `fit` the model holds the weights to export: those of
-    the best epoch if a callback kept them, else the EMA if there is one, else the last.
+    The last window of an epoch holds the remaining rows. It is an optimizer step like the others,
+    divided by its own Σ w. After `fit` the model has the weights to export: those of the best epoch
+    if a callback kept them, otherwise the EMA if there is one, otherwise the last weights.
 
     Example:
         loop = TrainingLoop(step, dataset.shuffle(1000, seed=0).batch(256), epochs=10)
@@ -64,37 +64,39 @@ class TrainingLoop:
         checkpoints: Checkpoints | None = None,
         progress: bool = True,
     ) -> None:
-        """Check the options.
+        """Check the options and the data.
 
         Args:
-            train_step: Takes the steps.
-            batches: Global batches of one epoch: a tf.data.Dataset, or a function from the epoch's
-                number (from 0) to one, which must give the same batches when called again, or a
-                list of tuples (features, labels[, weights]). Or the rows: such a tuple of arrays
-                or lists, which needs `batch_size`. With checkpoints a dataset may be reshuffled
-                for each epoch if it has a seed.
-            epochs: Passes over `batches`, of each `fit`; or give `steps`.
-            steps: Optimizer steps, of each `fit`; the batches are repeated until then.
+            train_step: Takes the optimizer steps.
+            batches: Global batches of one epoch: a tf.data.Dataset, a function from the epoch's
+                number (from 0) to a dataset, or a list of tuples (features, labels[, weights]). The
+                function must return the same batches when called again with the same number. Or the
+                rows: such a tuple of arrays or lists, which needs `batch_size`. With checkpoints, a
+                dataset that reshuffles at each epoch needs a seed.
+            epochs: Passes over `batches` per call of `fit`. Give either `epochs` or `steps`.
+            steps: Optimizer steps per call of `fit`; the batches are repeated as needed.
             batch_size: Rows of a global batch, if `batches` are arrays.
-            shuffle: Whether arrays are shuffled for each epoch; default True.
+            shuffle: Whether to shuffle arrays for each epoch; default True.
             seed: Seed of that shuffle; default 0.
             steps_per_epoch: Most optimizer steps of an epoch, as in `keras.Model.fit`: each epoch
-                takes the next batches of the same pass over the data. An epoch that reaches the
-                end of the data is shorter, with a warning, and the next one starts the data
-                from its beginning. Needed for a dataset without end. A function of the epoch gives
-                each epoch its own data, of which these are the first batches.
-            steps_per_loop: Optimizer steps per call of the graph; "auto": about half a second's.
-            evaluate: Returns metrics by name; called after each epoch, on averaged weights if the
-                step keeps an EMA.
-            callbacks: Called in order; Keras callbacks too (see `KerasCallback`).
-            actions: The former name of `callbacks`.
-            checkpoints: Saved at ends of epochs, every so many steps or minutes, and when training
-                ends.
-            progress: Show the progress, by a `ProgressLog` if `callbacks` have none.
+                takes the next batches of the same pass over the data. An epoch that reaches the end
+                of the data is shorter, with a warning, and the next one starts the data from its
+                beginning. Required for an infinite dataset. If `batches` is a function of the
+                epoch, each epoch takes the first batches of its dataset.
+            steps_per_loop: Optimizer steps per call of the graph; "auto": about half a second of
+                steps.
+            evaluate: Returns metrics by name. Called after each epoch, on the averaged weights if
+                the step keeps an EMA.
+            callbacks: Called in order. Keras callbacks are allowed (see `KerasCallback`).
+            actions: Former name of `callbacks`.
+            checkpoints: Saved at the ends of epochs, after the set number of steps or minutes, and
+                when training ends.
+            progress: Whether to show the progress, with a `ProgressLog` if `callbacks` have none.
 
         Raises:
-            ValueError: Both or neither of epochs and steps, a count below 1, data that is none, or
-                whose order no checkpoint could find again, or a callback that cannot work here.
+            ValueError: Both or neither of `epochs` and `steps` are given, a count is below 1,
+                `batches` has an unsupported type, a checkpoint could not restore the order of the
+                data, or a callback cannot work in this loop.
         """
         given = {
             "epochs": epochs,
@@ -142,31 +144,31 @@ class TrainingLoop:
 
     @property
     def checkpoints(self) -> Checkpoints | None:
-        """Where the training is saved; None for nowhere."""
+        """Saves the training; None: do not save."""
         return self._run.checkpoints
 
     def fit(self, *, epochs: int | None = None, steps: int | None = None) -> FitResult:
         """Train, from the latest checkpoint if there is one; a second call continues the first.
 
-        Each call takes as many epochs, or steps, as the constructor or the call says, beginning
-        where the call before ended. A program that was killed makes the same calls again: those
-        that had ended are not repeated, the unfinished one continues.
+        Each call adds the epochs or steps of the constructor or of the call, and begins where the
+        previous call ended. A program that was killed makes the same calls again: completed calls
+        are not repeated, and the unfinished one continues.
 
-        A call that had ended continues if its length has grown since: from the end of its
-        checkpoint, as if it had been longer from the beginning.
+        If the length of a completed call has grown since, the call continues from its checkpoint,
+        as if it had been longer from the beginning.
 
         Args:
-            epochs: In place of the constructor's length.
-            steps: As well.
+            epochs: Replaces the constructor's length.
+            steps: Replaces the constructor's length.
 
         Raises:
             NonFiniteError: See `TrainStep`.
-            Preempted: SIGTERM came, here or on another worker, and a checkpoint was saved; a
+            Preempted: This or another worker received SIGTERM, and a checkpoint was saved. A
                 SystemExit with code 143. Without checkpoints the signal ends the process.
-            ValueError: An epoch has no batch, or the checkpoint is of another run; the message
-                names the differences.
+            ValueError: An epoch has no batch, or the checkpoint is from another run. The message
+                lists the differences.
             Disagreement: Workers differ in model, data or options.
-            WorkerLost: One of several workers has gone.
+            WorkerLost: One of several workers was lost.
         """
         if epochs is None and steps is None:
             epochs, steps = self.options.epochs, self.options.steps
@@ -194,7 +196,7 @@ class TrainingLoop:
         return self._finish()
 
     def _prepare(self, length: Length) -> None:
-        """Compare the program with that of other workers and of the checkpoint; restore it."""
+        """Compare the program with the other workers and the checkpoint, then restore it."""
         workers = self._run.sync.workers
         if not self._program and (workers.size > 1 or self._run.checkpoints is not None):
             self._program = program_fingerprint(
@@ -236,7 +238,7 @@ class TrainingLoop:
 
 
 def _evaluated_names(evaluate: Evaluate | None) -> list[str] | None:
-    """Return what is evaluated; None if that is not known before it is called."""
+    """Return the names of the evaluated metrics; None if unknown before the first call."""
     if evaluate is None:
         return []
     if isinstance(evaluate, Evaluation):

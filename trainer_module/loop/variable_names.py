@@ -1,7 +1,7 @@
-"""Names of a model's layers and variables that are the same in each process.
+"""Name layers and variables of a model the same way in each process.
 
-Keras numbers the layers without a name over all models of a process: the `dense` of
-a first model is the `dense_2` of a second, equal one.
+Keras numbers unnamed layers over all models of a process: the `dense` of a first model is the
+`dense_2` of a second, equal one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SEEDS = re.compile(r"seed_generator(_\d+)?")
 
 
 def layer_names(model: keras.Model) -> dict[str, str]:
-    """Return layer's name -> the name that it has where no other model was made before it."""
+    """Return a dict from each layer's name to its name in a process with no other model."""
     names: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for layer in model._flatten_layers(include_self=True, recursive=True):
@@ -30,13 +30,13 @@ def layer_names(model: keras.Model) -> dict[str, str]:
 
 
 def model_paths(model: keras.Model) -> list[str]:
-    """Return the path of each of `model.variables`, in their order, each once."""
+    """Return the path of each of `model.variables`, in order, without duplicates."""
     names = layer_names(model)
     return _each_once(_renamed(variable.path, names) for variable in model.variables)
 
 
 def optimizer_paths(optimizer: Any, model: keras.Model) -> list[str]:
-    """Return the path of each of `optimizer.variables`, in their order, each once."""
+    """Return the path of each of `optimizer.variables`, in order, without duplicates."""
     flat = {
         variable.path.replace("/", "_"): path.replace("/", "_")
         for variable, path in zip(model.variables, model_paths(model), strict=True)
@@ -66,6 +66,6 @@ def _each_once(paths: Iterable[str]) -> list[str]:
 
 
 def _snake_case(name: str) -> str:
-    """As Keras makes a layer's name from its class."""
+    """Return the default layer name that Keras derives from a class name."""
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", name))
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -1,4 +1,7 @@
-"""What all workers of a training do next: each knows only its clock, callbacks and signals."""
+"""Decide what all workers of a training do next.
+
+Each worker knows only its own clock, callbacks and signals.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ class Decision(NamedTuple, Generic[Value]):
     """What all workers do next.
 
     Attributes:
-        stop: Whether training stops: a callback of some worker asked for it.
+        stop: Whether a callback of any worker asked training to stop.
         value: The chief's value.
-        preempted: Whether SIGTERM came to some worker.
+        preempted: Whether any worker received SIGTERM.
     """
 
     stop: bool
@@ -28,31 +31,31 @@ class Decision(NamedTuple, Generic[Value]):
 
 
 class WorkerSync:
-    """Let the workers of a training agree between two calls of the graph."""
+    """Make the workers of a training agree between two calls of the graph."""
 
     def __init__(self, workers: WorkerGroup) -> None:
-        """Take the workers of the training."""
+        """Create the sync of a worker group."""
         self.workers = workers
         self._preemption = Preemption()
 
     def noting_sigterm(self) -> contextlib.AbstractContextManager[Preemption]:
-        """Note SIGTERM for the length of a `with` block, in place of ending the process."""
+        """Return a context manager that records SIGTERM instead of ending the process."""
         return self._preemption
 
     def decide(self, step: int, *, stop: bool, value: Value) -> Decision[Value]:
         """Return what all workers do next.
 
         Args:
-            step: Of the training, the same on all workers.
+            step: Step of the training, the same on all workers.
             stop: Whether a callback of this worker stops training.
-            value: Of this worker; the chief's counts.
+            value: This worker's value; all workers use the chief's.
         """
         found = self.workers.gather(f"step {step}", [stop, value, self._preemption.asked])
         stops, values, asked = zip(*found, strict=True)
         return Decision(any(stops), values[0], any(asked))
 
     def exit_preempted(self, step: int, directory: str) -> None:
-        """End the process after SIGTERM, once the checkpoint of `step` is whole.
+        """End the process after SIGTERM, once the checkpoint of `step` is complete.
 
         Raises:
             Preempted: Always.

@@ -1,8 +1,9 @@
-"""Callbacks of the loop, which run between calls of the graph; one file each.
+"""Callbacks of the loop, which run between calls of the graph. Each is in its own file.
 
-TrainingLoop(..., callbacks=[ProgressLog(), CsvLog("run/epochs.csv"),
-                             ExportBest(model, "run/best.keras", monitor="auc"),
-                             EarlyStopping(model, monitor="auc")])
+Example:
+    TrainingLoop(..., callbacks=[ProgressLog(), CsvLog("run/epochs.csv"),
+                                 ExportBest(model, "run/best.keras", monitor="auc"),
+                                 EarlyStopping(model, monitor="auc")])
 """
 
 from __future__ import annotations

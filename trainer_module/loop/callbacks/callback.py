@@ -1,4 +1,4 @@
-"""The base class of callbacks, and the records that they receive."""
+"""The base class of callbacks and the records that they receive."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from shared_core.nearest import nearest
 
 
 class LoopProgress(NamedTuple):
-    """Where training stands after one call of the graph.
+    """Progress of training after one call of the graph.
 
     Attributes:
-        step: Optimizer steps taken in all.
-        steps: Of those, the call's.
-        total_steps: Steps of the whole run; None when the number of rows is not known.
-        epoch: Epoch under way, from 1.
-        epochs: Epochs of the whole run; None when it is limited by steps.
+        step: Optimizer steps taken in total.
+        steps: Optimizer steps of this call.
+        total_steps: Steps of the whole run; None if the number of rows is unknown.
+        epoch: Current epoch, from 1.
+        epochs: Epochs of the whole run; None if the run is limited by steps.
         loss: Mean loss of the call's windows.
-        gradient_norm: Of its last window.
-        learning_rate: Of its last window.
+        gradient_norm: Gradient norm of the call's last window.
+        learning_rate: Learning rate of the call's last window.
         rows: Rows of the call's windows.
         seconds: Duration of the call.
     """
@@ -39,15 +39,15 @@ class LoopProgress(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """An epoch's evaluation.
+    """The evaluation of an epoch.
 
     Attributes:
-        step: Optimizer steps taken in all.
-        epoch: Epochs ended.
-        loss: Mean loss of the epoch's windows, in training.
-        metrics: "loss" and metrics of the eval split; empty without one.
-        logs: What goes into the history: "loss" is that of training, "val_" stands before the
-            metrics. Callbacks of Keras add to it, for the history and for those after them.
+        step: Optimizer steps taken in total.
+        epoch: Number of completed epochs.
+        loss: Mean training loss of the epoch's windows.
+        metrics: "loss" and metrics of the eval split; empty without an eval split.
+        logs: Values for the history: "loss" is the training loss, and evaluated metrics have the
+            prefix "val_". Keras callbacks add values for the history and for later callbacks.
     """
 
     step: int
@@ -61,10 +61,10 @@ class EpochEnd(NamedTuple):
 
         Args:
             name: "loss" or a metric's name.
-            field: Where the user named it, for the error message.
+            field: Name of the user's setting, for the error message.
 
         Raises:
-            ValueError: It is not evaluated.
+            ValueError: The metric is not evaluated.
         """
         if name not in self.metrics:
             raise ValueError(f"{field}={name!r} is not evaluated; {nearest(name, self.metrics)}")
@@ -72,18 +72,18 @@ class EpochEnd(NamedTuple):
 
 
 class FitResult(NamedTuple):
-    """How training ended.
+    """The result of a training.
 
     Attributes:
-        stopped: "epochs", "steps", or "early_stopping" where a callback asked for the end.
-        steps: Optimizer steps taken in all, skipped windows included.
+        stopped: "epochs", "steps", or "early_stopping" if a callback stopped training.
+        steps: Optimizer steps taken in total, including skipped windows.
         epochs: Epochs begun.
-        metrics: Of the last evaluation, or of the best epoch when its weights were restored.
-        skipped: Windows that updated nothing, by reason.
-        history: As that of Keras: {"loss": [0.7, 0.6], "val_loss": [...], "val_auc": [...]}, a
-            value for each epoch of the call of `fit`, those before a kill included; "loss" is that
-            of training, "val_" stands before what was evaluated, and callbacks of Keras add theirs
-            ("learning_rate").
+        metrics: Metrics of the last evaluation, or of the best epoch if its weights were restored.
+        skipped: Number of windows that updated nothing, by reason.
+        history: As in Keras: {"loss": [0.7, 0.6], "val_loss": [...], "val_auc": [...]}, with one
+            value per epoch of the call of `fit`, including those before a kill. "loss" is the
+            training loss, evaluated metrics have the prefix "val_", and Keras callbacks add their
+            values ("learning_rate").
     """
 
     stopped: str
@@ -95,51 +95,52 @@ class FitResult(NamedTuple):
 
 
 class Callback:
-    """Called by the training loop between calls of the graph; the base class does nothing.
+    """Base class of callbacks, called between calls of the graph. Its methods do nothing.
 
-    On several workers each has the same callbacks, so that all decide alike, and those that write
-    are called on the chief alone.
+    All workers have the same callbacks, so that all decide alike. Those with `on_chief_only` are
+    called on the chief alone.
 
     Attributes:
-        on_chief_only: Whether it writes, and neither stops training nor changes a weight.
+        on_chief_only: Whether the callback only writes, and neither stops training nor changes a
+            weight.
     """
 
     on_chief_only: bool = False
 
     def on_begin(self) -> None:
-        """At the beginning of each `fit`; `restore` follows where a checkpoint is there."""
+        """Run at the start of each `fit`, before `restore` if there is a checkpoint."""
 
     def on_epoch_begin(self, epoch: int) -> None:
-        """Before the first step of an epoch, from 1; not where a run continues within it."""
+        """Run before the first step of an epoch, from 1; not if a run resumes within the epoch."""
 
     def on_loop_begin(self) -> None:
-        """Before each call of the graph."""
+        """Run before each call of the graph."""
 
     def on_loop(self, progress: LoopProgress) -> bool | None:
-        """After each call of the graph; True stops training."""
+        """Run after each call of the graph. Return True to stop training."""
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """After each epoch's evaluation; True stops training."""
+        """Run after each epoch's evaluation. Return True to stop training."""
         return False
 
     def before_export(self) -> dict[str, float] | None:
-        """After the last step; may put other weights into the model and return their metrics."""
+        """Run after the last step. May replace the model's weights and return their metrics."""
         return None
 
     def on_end(self, result: FitResult) -> None:
-        """When everything is done."""
+        """Run at the end of each `fit`."""
 
     def facts(self) -> dict[str, Any]:
-        """What of the callback decides where the run ends, as JSON: its options."""
+        """Return the options that affect the result, as JSON."""
         return {}
 
     def variables(self) -> Sequence[tf.Variable]:
-        """What a checkpoint must hold for the callback to continue."""
+        """Return the variables that a checkpoint saves for the callback."""
         return ()
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint must hold, as JSON."""
+        """Return the state that a checkpoint saves for the callback, as JSON."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take back what `state` returned."""
+        """Restore the output of `state`."""

@@ -1,4 +1,4 @@
-"""The callbacks of a loop, called together."""
+"""Call the callbacks of a loop together."""
 
 from __future__ import annotations
 
@@ -17,67 +17,67 @@ AnyCallback = Callback | keras.callbacks.Callback
 
 
 class CallbackList:
-    """Calls callbacks in order; of several workers the chief alone calls those that write."""
+    """Call callbacks in order; call those that only write on the chief alone."""
 
     def __init__(self, callbacks: Sequence[Callback], *, is_chief: bool) -> None:
-        """Take the callbacks of this worker."""
+        """Create the list of this worker's callbacks."""
         self.all = list(callbacks)
         self.called = [each for each in self.all if is_chief or not each.on_chief_only]
 
     def on_begin(self) -> None:
-        """Begin a call of `fit`."""
+        """Call `on_begin` of each callback."""
         for callback in self.called:
             callback.on_begin()
 
     def on_epoch_begin(self, epoch: int) -> None:
-        """Begin an epoch, from 1."""
+        """Call `on_epoch_begin` of each callback, with the epoch from 1."""
         for callback in self.called:
             callback.on_epoch_begin(epoch)
 
     def on_loop_begin(self) -> None:
-        """Begin a call of the graph."""
+        """Call `on_loop_begin` of each callback."""
         for callback in self.called:
             callback.on_loop_begin()
 
     def on_loop(self, progress: LoopProgress) -> bool:
-        """End a call of the graph; return whether a callback stops training."""
-        stops = [callback.on_loop(progress) for callback in self.called]  # each is called
+        """Call `on_loop` of each callback; return whether one of them stops training."""
+        stops = [callback.on_loop(progress) for callback in self.called]  # calls each
         return any(stops)
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """End an epoch; return whether a callback stops training."""
+        """Call `on_epoch` of each callback; return whether one of them stops training."""
         stops = [callback.on_epoch(end) for callback in self.called]
         return any(stops)
 
     def before_export(self) -> dict[str, float] | None:
-        """Return the metrics of the weights that the first callback to do so put in; or None."""
+        """Return the metrics of the first callback that replaces the weights; None without one."""
         restored = (callback.before_export() for callback in self.called)
         return next((metrics for metrics in restored if metrics is not None), None)
 
     def on_end(self, result: FitResult) -> None:
-        """End a call of `fit`."""
+        """Call `on_end` of each callback."""
         for callback in self.called:
             callback.on_end(result)
 
     @property
     def may_change_weights(self) -> bool:
-        """Whether a callback may put other weights into the model at the end."""
+        """Whether a callback may replace the model's weights at the end."""
         return any(type(each).before_export is not Callback.before_export for each in self.all)
 
     def variables(self) -> list[tf.Variable]:
-        """Return what a checkpoint holds for the callbacks, as variables."""
+        """Return the variables that a checkpoint saves for the callbacks."""
         return [variable for callback in self.all for variable in callback.variables()]
 
     def states(self) -> list[list[Any]]:
-        """Return class and state of each callback that has one, as JSON."""
+        """Return class name and state of each callback that has a state, as JSON."""
         return [[name, callback.state()] for name, callback in self._stateful()]
 
     def stateful_names(self) -> list[str]:
-        """Return the classes of the callbacks that have a state; others may come and go."""
+        """Return the classes of callbacks with a state; others may differ after a restart."""
         return [name for name, _ in self._stateful()]
 
     def restore(self, states: Sequence[Sequence[Any]]) -> None:
-        """Give back what `states` returned."""
+        """Restore the output of `states`."""
         for (_, callback), (_, state) in zip(self._stateful(), states, strict=True):
             callback.restore(state)
 
@@ -97,17 +97,17 @@ def as_callbacks(
     epochs: int | None,
     progress: bool,
 ) -> list[Callback]:
-    """Return callbacks of the loop; a Keras callback is wrapped.
+    """Return callbacks of the loop; wrap Keras callbacks.
 
     Args:
-        callbacks: As `TrainingLoop` takes them.
-        train_step: Whose model and optimizer a Keras callback sees.
-        metrics: Names of what is evaluated; None where they are not known.
-        epochs: Of the run; None where it is limited by steps.
+        callbacks: As in `TrainingLoop`.
+        train_step: Its model and optimizer are visible to Keras callbacks.
+        metrics: Names of the evaluated metrics; None if unknown.
+        epochs: Epochs of the run; None if the run is limited by steps.
         progress: Whether to add a `ProgressLog` if there is none.
 
     Raises:
-        ValueError: An object is no callback, or one that can do nothing in this loop.
+        ValueError: An object is not a callback, or a callback has no effect in this loop.
     """
     found: list[Callback] = []
     for callback in callbacks:

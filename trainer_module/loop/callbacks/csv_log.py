@@ -1,4 +1,4 @@
-"""A table of the epochs that any program reads."""
+"""Write a CSV table of the epochs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class CsvLog(Callback):
         epoch,step,loss,eval_loss,eval_auc
         1,19,0.6931,0.6520,0.7123
 
-    `loss` is that of training, regularisation included. The whole file is written each time, so
-    that a run that continues from a checkpoint repeats no row.
+    `loss` is the training loss, regularisation included. The whole file is written each time, so
+    that a run that resumes from a checkpoint repeats no row.
     """
 
     on_chief_only = True
@@ -28,7 +28,7 @@ class CsvLog(Callback):
         self._rows: list[dict[str, Any]] = []
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Add the epoch's row."""
+        """Add the epoch's row to the file."""
         metrics = {f"eval_{name}": value for name, value in end.metrics.items()}
         self._rows.append({"epoch": end.epoch, "step": end.step, "loss": end.loss, **metrics})
         table = io.StringIO()
@@ -43,5 +43,5 @@ class CsvLog(Callback):
         return {"rows": self._rows}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue after the rows that `state` returned."""
+        """Restore the rows that `state` returned."""
         self._rows = list(state["rows"])

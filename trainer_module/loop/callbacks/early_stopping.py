@@ -1,4 +1,4 @@
-"""Stop when nothing improves any more."""
+"""Stop training when a metric stops improving."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class EarlyStopping(Callback):
         min_delta: float = 0.0,
         restore_best: bool = True,
     ) -> None:
-        """Create copies of the weights; call it in the strategy's scope.
+        """Create copies of the weights. Call it in the strategy's scope.
 
         Args:
-            model: Whose weights are kept, as they are while `on_epoch` is called.
+            model: The model whose weights are copied during `on_epoch`.
             monitor: "loss" or a metric's name.
-            patience_epochs: Epochs without improvement before it stops.
-            mode: "min", "max", or "auto": what the name of the metric says.
-            min_delta: A smaller change is no improvement.
-            restore_best: Keep a copy of the best epoch's weights and put it into the model at the
-                end; costs the memory of the weights once more.
+            patience_epochs: Epochs without improvement before training stops.
+            mode: "min", "max", or "auto" to derive it from the metric's name.
+            min_delta: Smallest change that counts as an improvement.
+            restore_best: Whether to keep a copy of the best epoch's weights and restore it at the
+                end. The copy takes as much memory as the weights.
 
         Raises:
-            ValueError: `mode` is "auto" and the metric's name does not show it.
+            ValueError: `mode` is "auto" and the metric's name does not determine it.
         """
         self.monitor = monitor
         self.patience_epochs = patience_epochs
@@ -55,7 +55,7 @@ class EarlyStopping(Callback):
         self._has_warned = False
 
     def on_begin(self) -> None:
-        """Wait as many epochs again where `fit` is called once more."""
+        """Reset the count of epochs without improvement at each call of `fit`."""
         self._waited = 0
 
     def facts(self) -> dict[str, Any]:
@@ -69,10 +69,10 @@ class EarlyStopping(Callback):
         }
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Compare with the best; True after `patience_epochs` without improvement.
+        """Compare with the best value; return True after `patience_epochs` without improvement.
 
-        An undefined metric (NaN) is no improvement; while it has not been defined once, there is
-        nothing to compare with, and training continues.
+        An undefined metric (NaN) is not an improvement. As long as the metric has never been
+        defined, training continues.
         """
         value = end.metric(self.monitor, field="early_stopping.monitor")
         if math.isnan(value) and math.isnan(self._best):
@@ -97,7 +97,7 @@ class EarlyStopping(Callback):
         self._has_warned = True
 
     def before_export(self) -> dict[str, float] | None:
-        """Put the best epoch's weights into the model."""
+        """Restore the best epoch's weights."""
         if not self._best_weights or not self._best_metrics:
             return None
         for best, weight in zip(self._best_weights, self._weights, strict=True):
@@ -109,11 +109,11 @@ class EarlyStopping(Callback):
         return self._best_weights
 
     def state(self) -> dict[str, Any]:
-        """Return the best value and how long ago it was."""
+        """Return the best value and the number of epochs since."""
         best = None if math.isnan(self._best) else self._best
         return {"best": best, "metrics": self._best_metrics, "waited": self._waited}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
+        """Restore the output of `state`."""
         self._best = math.nan if state["best"] is None else state["best"]
         self._best_metrics, self._waited = state["metrics"], state["waited"]

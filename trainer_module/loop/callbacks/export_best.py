@@ -15,11 +15,11 @@ from trainer_module.loop.callbacks.callback import Callback, EpochEnd
 
 
 class ExportBest(Callback):
-    """Write the model after each epoch that is the best so far, averaged weights if there are.
+    """Write the model after each epoch that is the best so far, with EMA weights if there are any.
 
     A path that ends with `.keras` becomes a Keras file (`keras.saving.load_model`), any other a
-    SavedModel (`tf.saved_model.load`, TensorFlow Serving). The best so far stays in its place until
-    the next is complete.
+    SavedModel (`tf.saved_model.load`, TensorFlow Serving). The previous best model is replaced only
+    once the new one is complete.
     """
 
     on_chief_only = True
@@ -33,17 +33,17 @@ class ExportBest(Callback):
         mode: str = "auto",
         min_delta: float = 0.0,
     ) -> None:
-        """Create the callback; nothing is written yet.
+        """Create the callback; write nothing yet.
 
         Args:
-            model: Written as it is while `on_epoch` is called.
-            path: Of the file or folder.
+            model: The model, written in its state during `on_epoch`.
+            path: Path of the file or folder.
             monitor: "loss" or a metric's name, on the eval split.
-            mode: "min", "max", or "auto": what the name of the metric says.
-            min_delta: A smaller change is no improvement.
+            mode: "min", "max", or "auto" to derive it from the metric's name.
+            min_delta: Smallest change that counts as an improvement.
 
         Raises:
-            ValueError: `mode` is "auto" and the metric's name does not show it.
+            ValueError: `mode` is "auto" and the metric's name does not determine it.
         """
         self.model = model
         self.path = path.rstrip("/")
@@ -53,7 +53,7 @@ class ExportBest(Callback):
         self._best = math.nan
 
     def on_epoch(self, end: EpochEnd) -> bool:
-        """Compare with the best; write the model if it is better."""
+        """Write the model if the metric is the best so far."""
         value = end.metric(self.monitor, field="ExportBest: monitor")
         if is_better(value, self._best, mode=self.mode, min_delta=self.min_delta):
             self._write()
@@ -69,8 +69,8 @@ class ExportBest(Callback):
             self.model.save(complete)
             gfile.rename(complete, self.path, overwrite=True)
             return
-        # A folder cannot replace another in one step: the old one waits beside it for that moment,
-        # and comes back if the process was killed in it.
+        # A folder cannot replace another atomically: the old one is renamed meanwhile, and
+        # restored if the process was killed in between.
         complete, before = f"{self.path}.writing", f"{self.path}.before"
         if gfile.exists(before) and not gfile.exists(self.path):
             gfile.rename(before, self.path)
@@ -89,5 +89,5 @@ class ExportBest(Callback):
         return {"best": None if math.isnan(self._best) else self._best}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
+        """Restore the output of `state`."""
         self._best = math.nan if state["best"] is None else state["best"]

@@ -18,7 +18,7 @@ from trainer_module.common.improvement import better_mode
 from trainer_module.common.several_optimizers import each_optimizer, is_several
 from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult, LoopProgress
 
-# What is of no use here, and what does the same.
+# Keras callbacks that do not work in this loop, and the replacement for each.
 _OTHERS = {
     "BackupAndRestore": "give checkpoints=Checkpoints(folder, step)",
     "CallbackList": "give its callbacks one by one",
@@ -41,14 +41,14 @@ _SETS_RATE = (keras.callbacks.ReduceLROnPlateau, keras.callbacks.LearningRateSch
 
 
 class KerasCallback(Callback):
-    """Calls a `keras.callbacks.Callback` when `keras.Model.fit` would.
+    """Call a `keras.callbacks.Callback` at the times `keras.Model.fit` would.
 
-    `logs` hold "loss", and "val_" names of what the loop evaluates; metrics of the training rows
-    are not computed. A batch, for `on_train_batch_begin` and `on_train_batch_end`, is what one call
-    of the graph takes: `steps_per_loop` optimizer steps, as with Keras' steps_per_execution.
+    `logs` hold "loss", and the evaluated metrics with the prefix "val_". Metrics of the training
+    rows are not computed. For `on_train_batch_begin` and `on_train_batch_end` a batch is one call
+    of the graph: `steps_per_loop` optimizer steps, as with Keras' steps_per_execution.
 
-    Checkpoints hold those of the callback's attributes that are numbers, texts, None, or lists
-    of these, and the best weights of `EarlyStopping`: a run that was killed continues with them.
+    Checkpoints save the callback's attributes that are numbers, strings, None, or lists of these,
+    and the best weights of `EarlyStopping`. A run that was killed resumes with them.
     """
 
     def __init__(
@@ -62,13 +62,14 @@ class KerasCallback(Callback):
         """Give the callback its model.
 
         Args:
-            callback: Any but those that have a counterpart here or listen to evaluation.
-            train_step: Whose model and optimizer the callback sees.
-            metrics: What is evaluated at the end of an epoch; None where that is not known.
-            epochs: Of the whole run, for the callback's `params`.
+            callback: Any Keras callback, except those that this package replaces and those with
+                evaluation hooks.
+            train_step: Its model and optimizer are visible to the callback.
+            metrics: Names of the evaluated metrics; None if unknown.
+            epochs: Epochs of the whole run, for the callback's `params`.
 
         Raises:
-            ValueError: The callback cannot do its work here; it is named, with what can.
+            ValueError: The callback cannot work here. The message names it and its replacement.
         """
         self.callback = callback
         self.on_chief_only = isinstance(callback, _LOOKS_ON)
@@ -80,7 +81,7 @@ class KerasCallback(Callback):
         if getattr(callback, "mode", None) == "auto":
             callback.mode = better_mode(callback.monitor, "auto", field=f"{self.name}: mode")
         if getattr(callback, "monitor_op", 0) is None:
-            callback._set_monitor_op()  # once: it turns the sign of min_delta
+            callback._set_monitor_op()  # only once: it flips the sign of min_delta
         functions = {name: f for name, f in vars(callback).items() if inspect.isroutine(f)}
         self._facts = {
             "class": to_fingerprint(type(callback)),
@@ -99,14 +100,14 @@ class KerasCallback(Callback):
         self._table = ""
 
     def on_begin(self) -> None:
-        """Begin training; a stop that was asked for is over."""
+        """Begin training; reset an earlier request to stop."""
         self._model.stop_training = False
         self._best_metrics, self._is_over = None, False
         self._table = _table_of(self.callback)
         self.callback.on_train_begin({})
 
     def on_epoch_begin(self, epoch: int) -> None:
-        """Begin an epoch, for the callback from 0."""
+        """Begin an epoch; the callback counts epochs from 0."""
         self._batch = 0
         self.callback.on_epoch_begin(epoch - 1, {})
 
@@ -115,7 +116,7 @@ class KerasCallback(Callback):
         self.callback.on_train_batch_begin(self._batch, {})
 
     def on_loop(self, progress: LoopProgress) -> bool:
-        """End a batch: its number is that of its last step."""
+        """End a batch; its number is that of its last step."""
         self._batch += progress.steps
         self.callback.on_train_batch_end(self._batch - 1, {"loss": progress.loss})
         return self._model.stop_training
@@ -131,7 +132,7 @@ class KerasCallback(Callback):
         return self._model.stop_training
 
     def before_export(self) -> dict[str, float] | None:
-        """End training for an EarlyStopping that puts the best weights back."""
+        """End training now if the callback is an EarlyStopping that restores the best weights."""
         if getattr(self.callback, "best_weights", None) is None or self._best_metrics is None:
             return None
         self._end()
@@ -143,11 +144,11 @@ class KerasCallback(Callback):
             self._end()
 
     def facts(self) -> dict[str, Any]:
-        """Return the options: the plain attributes as they were at first; none of who looks on."""
+        """Return the plain attributes at creation; empty for callbacks that only observe."""
         return {} if isinstance(self.callback, _LOOKS_ON) else self._facts
 
     def variables(self) -> Sequence[tf.Variable]:
-        """Return where the best weights of EarlyStopping are kept for a checkpoint."""
+        """Return the copies of the best weights of EarlyStopping."""
         return self._best
 
     def state(self) -> dict[str, Any]:
@@ -166,7 +167,7 @@ class KerasCallback(Callback):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Give the callback its attributes back."""
+        """Restore the callback's attributes."""
         for name, value in state["attributes"].items():
             setattr(self.callback, name, value)
         self._batch, self._ended = state["batch"], state["ended"]
@@ -216,7 +217,7 @@ _SCHEDULE = keras.optimizers.schedules.LearningRateSchedule
 
 
 class _ModelSeen:
-    """The model with the optimizer that trains it, which Keras would have had from `compile`."""
+    """The model as the callback sees it, with the optimizer that `compile` would have set."""
 
     def __init__(self, model: keras.Model, optimizer: Any) -> None:
         self.__dict__.update(_model=model, optimizer=optimizer, stop_training=False)
@@ -247,7 +248,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _table_of(callback: Any) -> str:
-    """Return what a CSVLogger has written; it will start an empty file."""
+    """Return the content that a CSVLogger has written, because it starts an empty file."""
     is_table = isinstance(callback, keras.callbacks.CSVLogger) and not callback.append
     if not is_table or not tf.io.gfile.exists(callback.filename):
         return ""
@@ -256,7 +257,7 @@ def _table_of(callback: Any) -> str:
 
 
 def _go_on(callback: Any, table: str, ended: int) -> None:
-    """Write the rows of the epochs that a checkpoint knows into a table that was started again."""
+    """Write the rows of a checkpoint's epochs to a table that was started again."""
     header, *rows = csv.reader(io.StringIO(table), delimiter=callback.sep)
     place = header.index("epoch")
     kept = io.StringIO()

@@ -1,4 +1,4 @@
-"""A line about every second, as text and as a record."""
+"""Log the progress about once per second, as text and as a record."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult
 
 
 class ProgressLog(Callback):
-    """Write one line about every second, with the same as a record for programs to read.
+    """Log one line about once per second, with the same data as a record for programs.
 
         step 1200/5000 epoch 3/10 loss 0.2841 81250 examples/s, 0:47 left
 
-    The lines go to absl's log, as TFX's do; to standard error where no one would see them there, as
-    in a program that has not set up logging: on a terminal, a line takes the place of the one
-    before within an epoch.
+    The lines are logged with absl, like TFX's. If no handler would show them, as in a program that
+    has not set up logging, they are written to standard error. On a terminal, a line then replaces
+    the previous one of the same epoch.
     """
 
     on_chief_only = True
@@ -40,8 +40,8 @@ class ProgressLog(Callback):
         """Create the callback.
 
         Args:
-            every_seconds: Least time between two lines.
-            trial: Number of the trial, from 1, and of trials, where training is one of several.
+            every_seconds: Shortest time between two lines.
+            trial: Number of the trial, from 1, and number of trials, if training is one of several.
         """
         self.every_seconds = every_seconds
         self._trial = None if trial is None else TrialNumber(*trial)
@@ -52,7 +52,7 @@ class ProgressLog(Callback):
     def on_loop(self, progress: LoopProgress) -> None:
         """Log step, loss, rows per second and time left.
 
-        The first loop also traces the graph: its time says nothing of what the rest will take.
+        The first call also traces the graph, so its duration is not used to estimate the time left.
         """
         first = self._last == -math.inf
         if not first:
@@ -106,12 +106,12 @@ class ProgressLog(Callback):
 
 
 def _say(text: str, record: Progress, *, passes: bool = False) -> None:
-    """Log a line, or writes it where no handler would show it.
+    """Log a line, or write it to standard error if no handler would show it.
 
     Args:
         text: The line.
-        record: For programs.
-        passes: Whether the next line takes its place on a terminal.
+        record: The same data for programs.
+        passes: Whether the next line replaces this one on a terminal.
     """
     logger = logging.get_absl_logger()
     logger.info("%s", text, extra=attached(record))
@@ -123,7 +123,7 @@ def _say(text: str, record: Progress, *, passes: bool = False) -> None:
 
 
 def _is_heard(logger: Any) -> bool:
-    """Whether some handler of a logger takes lines of level INFO."""
+    """Return whether a handler of a logger accepts lines of level INFO."""
     if not logger.isEnabledFor(standard_logging.INFO):
         return False
     while logger is not None:

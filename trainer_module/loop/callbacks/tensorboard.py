@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard."""
+"""Write scalars for TensorBoard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainer_module.loop.callbacks.callback import Callback, EpochEnd, FitResult
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-# Who looks on sees what is at most this old.
+# Largest delay before scalars are visible in TensorBoard.
 _SECONDS_UNTIL_SEEN = 10
 
 
@@ -60,9 +60,10 @@ class TensorBoardScalars(Callback):
 
 
 def _write(writer: EventFileWriter, step: int, values: dict[str, float]) -> None:
-    """Leave all values to the writer's thread as one event; tf.summary takes far longer.
+    """Queue all values as one event for the writer's thread; tf.summary takes far longer.
 
-    `simple_value` is the shortest way to write a scalar, a few bytes; TensorBoard reads both.
+    `simple_value` is the most compact way to write a scalar, a few bytes; TensorBoard reads it,
+    too.
     """
     from tensorboard.compat.proto.event_pb2 import Event
 
