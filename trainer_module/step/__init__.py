@@ -1,4 +1,4 @@
-"""`Step`, what a loop sees; `TrainStep`, one optimizer step on a strategy; and their reports.
+"""The `Step` protocol of training loops, `TrainStep` for one optimizer step, and their reports.
 
-May use `window` and what is below it.
+May import `window` and the packages below it.
 """

@@ -1,4 +1,4 @@
-"""The variables in which a step counts its windows."""
+"""Variables that count the windows of a step."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import tensorflow as tf
 
 
 class StepCounters:
-    """Counters of windows, int64, which are part of a checkpoint.
+    """Numbers of windows, int64 scalars. Checkpoints have all of them except `consecutive`.
 
     Attributes:
-        step: Windows, but for one that failed.
-        empty: Windows without a weight, which updated nothing.
-        non_finite: Windows left out because they were not finite.
-        loss_scale: Windows left out because the loss scale was too large.
-        consecutive: Windows in a row that were left out as not finite; not in checkpoints.
+        step: Windows taken, without failed ones.
+        empty: Windows with Σ w = 0, which updated nothing.
+        non_finite: Windows skipped because they were not finite.
+        loss_scale: Windows skipped because the loss scale was too large.
+        consecutive: Windows in a row, up to now, that were skipped because they were not finite.
     """
 
     def __init__(self) -> None:
-        """Create the variables: call it in the strategy's scope."""
+        """Create the variables; call it in the strategy's scope."""
         self.step = _counter("step")
         self.empty = _counter("skipped_empty")
         self.non_finite = _counter("skipped_non_finite")
@@ -26,7 +26,7 @@ class StepCounters:
 
     @property
     def skipped(self) -> dict[str, int]:
-        """Windows that updated nothing, by reason."""
+        """The number of windows that updated nothing, by reason."""
         return {
             "empty": int(self.empty.numpy()),
             "non_finite": int(self.non_finite.numpy()),
@@ -34,7 +34,7 @@ class StepCounters:
         }
 
     def state(self) -> list[tf.Variable]:
-        """Return the variables of a checkpoint, in a fixed order."""
+        """Return the variables to checkpoint, in a fixed order."""
         return [self.step, self.empty, self.non_finite, self.loss_scale]
 
 

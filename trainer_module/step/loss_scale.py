@@ -1,4 +1,4 @@
-"""Dynamic loss scaling for float16: one scale for all replicas, one decision per window."""
+"""Dynamic loss scaling for float16, with one scale for all replicas, updated once per window."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ _LARGEST = 2.0**24
 
 
 class LossScale:
-    """The scale s by which gradients are multiplied before float16 rounds them.
+    """The scale s that multiplies gradients before float16 rounds them.
 
-    window finite:      after 2000 in a row  s = 2 s
+    window finite:      after 2000 in a row  s = 2 s     (at most 2**24)
     window not finite:  skip it,             s = s / 2   (at least 1)
     """
 
     def __init__(self) -> None:
-        """Creates its variables: call it in the strategy's scope."""
+        """Create the variables; call it in the strategy's scope."""
         self.scale = tf.Variable(INITIAL_SCALE, trainable=False, name="loss_scale")
         self.finite_windows = tf.Variable(0, trainable=False, name="finite_windows")
 
     def update(self, finite: tf.Tensor) -> None:
-        """Takes one window's verdict, a scalar bool, in cross-replica context."""
+        """Update the scale after a window, in cross-replica context.
+
+        Args:
+            finite: Whether the window was finite, scalar bool.
+        """
         count, scale = self.finite_windows, self.scale
         windows = tf.where(finite, count + 1, tf.zeros_like(count))
         grow = windows >= _GROW_AFTER

@@ -1,4 +1,4 @@
-"""The exponential moving average of the variables: one update per window that was applied."""
+"""Exponential moving average of the variables, updated once per applied window."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from trainer_module.window.micro_batch import upcast_to_float32
 
 
 class MovingAverage:
-    """ema = m * ema + (1 - m) * variable, beginning with the variable.
+    """The average ema = m * ema + (1 - m) * variable, which starts at the variable's value.
 
     Attributes:
-        values: One tf.Variable per variable, float32 for 16-bit ones: in bfloat16 a momentum of
-            0.999 would be 1.
+        values: One tf.Variable per variable. For 16-bit variables it is float32, because a momentum
+            of 0.999 rounds to 1 in bfloat16.
     """
 
     def __init__(self, variables: Sequence[Variable], momentum: float) -> None:
-        """Creates its variables: call it in the strategy's scope.
+        """Create the averages; call it in the strategy's scope.
 
         Args:
             variables: Keras variables.
-            momentum: m, from 0 to below 1.
+            momentum: m, at least 0 and below 1.
         """
         self.momentum = momentum
         self._variables = list(variables)
         self.values = []
         for i, variable in enumerate(self._variables):
-            # Each beside its variable, which may be on a stage's device.
+            # On the device of the variable, which may be that of a stage.
             with tf.distribute.get_strategy().extended.colocate_vars_with(variable.value):
                 value = tf.Variable(
                     upcast_to_float32(variable.value), trainable=False, name=f"ema_{i}"
@@ -39,7 +39,7 @@ class MovingAverage:
             self.values.append(value)
 
     def update(self, strategy: tf.distribute.Strategy) -> None:
-        """Takes the variables' values of now into the average, in cross-replica context."""
+        """Update the averages by the variables' current values, in cross-replica context."""
 
         def assign(average: Variable, value: Any) -> None:
             with tf.device(average.device):
@@ -51,13 +51,13 @@ class MovingAverage:
             strategy.extended.update(average, assign, args=(variable.value,), group=False)
 
     def use(self) -> None:
-        """Puts the average into the variables for good."""
+        """Assign the averages to the variables."""
         for variable, average in zip(self._variables, self.values, strict=True):
             variable.value.assign(tf.cast(average, variable.dtype))
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Puts the average into the variables for the length of a `with` block."""
+        """Assign the averages to the variables in a `with` block, and restore the values after."""
         kept = [variable.value.read_value() for variable in self._variables]
         self.use()
         try:

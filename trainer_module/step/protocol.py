@@ -1,4 +1,4 @@
-"""What a training loop sees of a step."""
+"""The interface between a training loop and its steps."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from trainer_module.step.reports import LoopReport
 
 @runtime_checkable
 class Step(Protocol):
-    """Optimizer steps over global batches: `TrainStep`, `ParameterServerStep`, or your own.
+    """Optimizer steps over global batches: `TrainStep`, `ParameterServerStep` or a custom class.
 
     Attributes:
-        model: What is trained.
-        optimizer: What updates its variables.
+        model: The model to train.
+        optimizer: The optimizer of its variables.
         loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
-        options: What the step was made with.
-        strategy: Where evaluation and callbacks run.
-        step: Counts the windows, int64.
+        options: The options of the step.
+        strategy: The strategy under which evaluation and callbacks run.
+        step: The number of windows taken, int64 scalar.
     """
 
     model: keras.Model
@@ -37,27 +37,27 @@ class Step(Protocol):
     def run(
         self, iterator: Iterator[Any], num_steps: int, *, loss_sums: Sequence[float] = (0.0, 0.0)
     ) -> LoopReport:
-        """Take up to `num_steps` optimizer steps: see `TrainStep.run`."""
+        """Take up to `num_steps` optimizer steps; see `TrainStep.run`."""
         ...
 
     def state(self) -> list[tf.Variable]:
-        """Return the variables of a checkpoint beside those of model and optimizer."""
+        """Return the variables to checkpoint in addition to those of model and optimizer."""
         ...
 
     @property
     def skipped(self) -> dict[str, int]:
-        """Windows that updated nothing, by reason."""
+        """The number of windows that updated nothing, by reason."""
         ...
 
     @property
     def averages(self) -> Sequence[tf.Variable]:
-        """The moving average of each trainable variable; empty without."""
+        """The moving average of each trainable variable; empty if there is no average."""
         ...
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Put the moving average into the model for a `with` block."""
+        """Return a context in which the model's variables have their moving averages."""
         ...
 
     def use_averages(self) -> None:
-        """Put the moving average into the model for good."""
+        """Assign the moving averages to the model's variables."""
         ...

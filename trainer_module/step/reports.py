@@ -1,4 +1,4 @@
-"""What a window, and a loop over windows, tell about themselves."""
+"""Reports of one window and of a loop over windows."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from trainer_module.common.tensors import Variable
 
 
 class StepReport(NamedTuple):
-    """One window, as scalar tensors.
+    """The report of one window; scalar tensors except for the last three.
 
     Attributes:
-        loss: The loss that the window's gradient is the slope of, regularisation included.
+        loss: The loss including regularisation, whose gradient the window computed.
         gradient_norm: Global norm of g before clipping.
-        weight_sum: Σ w_i; where outputs have one each, their mean.
-        rows: Rows of the global batch.
-        applied: Whether the window updated the variables.
-        failed: Whether it was not finite and `non_finite="raise"` holds.
-        finite: One bool for the loss and one per trainable variable.
-        finite_by_replica: Bools `[replicas of this process, 1 + variables]`, of their own sums.
-        replicas: Numbers of these replicas.
+        weight_sum: Σ w_i; if each output has a separate Σ w_i, their mean.
+        rows: Number of rows of the global batch.
+        applied: Whether the window updated the variables, bool.
+        failed: Whether the window was not finite and is not skipped, bool.
+        finite: Whether the loss and each variable's gradient are finite, bool `[1 + variables]`.
+        finite_by_replica: The same for the sums of each replica, bool
+            `[replicas of this process, 1 + variables]`.
+        replicas: Numbers of these replicas, int32 `[replicas of this process]`.
     """
 
     loss: tf.Tensor
@@ -37,16 +38,16 @@ class StepReport(NamedTuple):
 
 
 class LoopReport(NamedTuple):
-    """Several windows.
+    """The report of several windows.
 
     Attributes:
-        steps: Windows taken from the iterator, the failed one excepted.
-        loss: Mean of the windows' losses, weighted by their Σ w_i; NaN when that is 0.
-        loss_sums: Σ over windows of Σ w_i times the loss, and of Σ w_i, on top of those given to
-            `run`: their quotient is the mean over all those runs, however many there were.
-        gradient_norm: That of the last window.
-        rows: Rows of all windows.
-        exhausted: Whether the iterator had fewer windows than asked for.
+        steps: Number of windows taken from the iterator, without a failed one.
+        loss: Mean of the windows' losses, weighted by their Σ w_i; NaN if the weights sum to 0.
+        loss_sums: Σ over windows of Σ w_i times the loss, and of Σ w_i, added to the `loss_sums`
+            argument of `run`. Their quotient is the mean loss over all these runs.
+        gradient_norm: Global norm of g before clipping, of the last window.
+        rows: Number of rows of all windows.
+        exhausted: Whether the iterator had fewer windows than requested.
     """
 
     steps: int
@@ -58,7 +59,7 @@ class LoopReport(NamedTuple):
 
 
 class NonFiniteError(ArithmeticError):
-    """A window's loss or gradient was NaN or infinite; the variables are those before it."""
+    """Raised if a window's loss or gradient is NaN or infinite; it did not update variables."""
 
 
 def non_finite_error(
@@ -69,14 +70,14 @@ def non_finite_error(
     replicas: Sequence[int] = (),
     skipped: int = 0,
 ) -> NonFiniteError:
-    """Returns the error of a failed window: where it is not finite, and what to look at.
+    """Return the error of a failed window, with the place that is not finite and advice.
 
     Args:
-        report: Of the window.
-        variables: The model's trainable variables, as `report.finite` counts them.
-        step: Optimizer steps until then.
-        replicas: Numbers of those, of several, whose own sums are not finite.
-        skipped: Windows right before it that were left out as not finite.
+        report: Report of the window.
+        variables: The model's trainable variables, in the order of `report.finite`.
+        step: Number of optimizer steps before the window.
+        replicas: Numbers of the replicas whose sums are not finite; empty for a single replica.
+        skipped: Number of windows directly before it that were skipped as not finite.
     """
     finite = report.finite.numpy()
     culprits = ""
@@ -103,7 +104,7 @@ def non_finite_error(
 
 
 def local_nonfinite_replicas(report: StepReport) -> list[int]:
-    """Returns the numbers of this process' replicas whose own sums are not finite."""
+    """Return the numbers of this process's replicas whose sums are not finite."""
     flags = report.finite_by_replica.numpy()
     numbers = report.replicas.numpy().tolist()
     return [number for number, finite in zip(numbers, flags, strict=True) if not finite.all()]

@@ -1,4 +1,4 @@
-"""What every kind of step has: model, optimizer, loss and options, checked; and its window."""
+"""Check the model, optimizer, loss and options of a step, and compute its windows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from trainer_module.window.update import Update, UpdateInputs, update_functions,
 
 
 class StepSetup:
-    """A checked model, optimizer, loss and options, and the update that follows from them.
+    """A checked model, optimizer, loss and options, and the update that they define.
 
     Attributes:
-        options: With `added_losses` filled in.
-        spec: How a window is cut.
-        variables: The trainable variables, as they were at first.
+        options: The options, with `added_losses` resolved.
+        spec: The model, the loss and the micro-batch size of the windows.
+        variables: The trainable variables at construction.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class StepSetup:
         options: StepKeywords,
         strategy: tf.distribute.Strategy,
     ) -> None:
-        """Check all of them, and build the optimizer in the strategy's scope.
+        """Check the arguments, and build the optimizer in the strategy's scope.
 
         Raises:
             ValueError: See `TrainStep`.
@@ -73,12 +73,12 @@ class StepSetup:
         with strategy.scope():
             if not optimizer.built:
                 optimizer.build(self.variables)
-                check_optimizer(optimizer, strategy)  # a MultiOptimizer has all of its own now
+                check_optimizer(optimizer, strategy)  # build() creates those of a MultiOptimizer
             if strategy.num_replicas_in_sync == 1:
                 self.spec.placement.prepare_optimizer(optimizer)
 
     def check_variables(self) -> None:
-        """Raise ValueError if the model has other trainable variables than at first."""
+        """Raise ValueError if the model's trainable variables have changed since construction."""
         now = self.spec.model.trainable_variables
         if len(now) != len(self.variables) or any(map(operator.is_not, now, self.variables)):
             raise ValueError(
@@ -88,19 +88,19 @@ class StepSetup:
             )
 
     def describe(self, batch: Batch) -> Description:
-        """Return what a trace says about windows of the batch's shapes.
+        """Return the description of windows of the batch's shapes, traced if needed.
 
         Args:
-            batch: The part of one replica; only shapes and dtypes count.
+            batch: The rows of one replica; only shapes and dtypes count.
         """
-        # Several outputs are counted together or separately, as their shapes are.
+        # Whether several outputs share one Σ w depends on their shapes.
         loss_fn = self.spec.loss_fn
         several = isinstance(loss_fn, WeightedLoss) and len(loss_fn.terms) > 1
         shapes = str([t.shape[1:] for t in tf.nest.flatten(batch) if t is not None])
         if self._description is None or (several and shapes != self._described_shapes):
             self._description = describe(self.spec, batch)
         elif shapes != self._described_shapes:
-            # Longer rows take more: the size of a pass is that of the shapes that are traced.
+            # Longer rows take more memory, so the size of a pass depends on the traced shapes.
             self._description = describe_shapes(self._description, self.spec, batch)
         self._described_shapes = shapes
         return self._description
@@ -108,13 +108,13 @@ class StepSetup:
     def update(
         self, batch: Batch, inputs: StepInputs, step: tf.Tensor, description: Description
     ) -> Update:
-        """Return the update of a replica's rows, from rows to the clipped g.
+        """Return the update of a window, up to and including the clipping, in replica context.
 
         Args:
             batch: The replica's part of the global batch.
             inputs: Random position, loss scale and values of variables.
-            step: Number of the optimizer step.
-            description: What `describe` returned for the batch.
+            step: Number of the optimizer step, int64 scalar.
+            description: The result of `describe` for the batch.
         """
         local = sum_window(self.spec, batch, inputs, description)
         model, placement = self.spec.model, self.spec.placement

@@ -1,4 +1,4 @@
-"""A global batch cut into one contiguous part per replica, whichever process has it."""
+"""Split a global batch into one contiguous part per replica, in one or several processes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from trainer_module.window.spec import Batch
 
 
 class Replicas(NamedTuple):
-    """Which of all replicas are in this process: `first` to below `end` of `total`."""
+    """The replicas of this process: `first` (inclusive) to `end` (exclusive) of `total`."""
 
     first: int
     end: int
     total: int
 
     def cut(self, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns where the parts of these replicas begin and end in a global batch, int64."""
+        """Return the first row and the end row of these replicas' parts, int64 scalars.
+
+        Args:
+            rows: Number of rows of the global batch, int64 scalar.
+        """
         return rows * self.first // self.total, rows * self.end // self.total
 
 
 class Share(NamedTuple):
-    """The rows of a global batch that are for the replicas of this process.
+    """The rows of a global batch for the replicas of this process.
 
     Attributes:
         batch: Structure of tensors `[rows of the share, ...]`.
-        rows: Rows of the global batch, int64 scalar.
+        rows: Number of rows of the global batch, int64 scalar.
     """
 
     batch: Tensors
@@ -35,7 +39,7 @@ class Share(NamedTuple):
 
 
 def replicas_here(strategy: tf.distribute.Strategy) -> Replicas:
-    """Returns which replicas of the strategy this process has; call it outside of them."""
+    """Return the replicas of the strategy in this process; call it in cross-replica context."""
     total = strategy.num_replicas_in_sync
     if total == 1:
         return Replicas(0, 1, 1)
@@ -50,16 +54,16 @@ def replicas_here(strategy: tf.distribute.Strategy) -> Replicas:
 
 
 def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Any:
-    """Returns the batch with each tensor replaced by one part per replica of this process.
+    """Return the batch with each tensor split into one part per replica of this process.
 
-    Rows stay in order; part sizes differ by at most one row, and are 0 where there are fewer rows
-    than replicas. A batch that is distributed already, or a single replica, passes unchanged. The
-    part of a replica is the same whether all replicas are in one process or in several.
+    Rows stay in order. Part sizes differ by at most one row; a part is empty if there are fewer
+    rows than replicas. A batch that is already distributed is returned unchanged, as is any batch
+    for a single replica. A replica's part does not depend on the number of processes.
 
     Args:
-        batch: Structure of tensors `[rows, ...]`, those of the global batch; None passes. Or the
+        batch: Structure of tensors `[rows, ...]` or None with the rows of the global batch, or the
             `Share` of this process.
-        strategy: Who the parts are for.
+        strategy: The strategy with the replicas.
     """
     share = batch if isinstance(batch, Share) else None
     if share is not None:
@@ -86,10 +90,10 @@ def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Any:
 
 
 def unpack_batch(batch: Tensors) -> Batch:
-    """Return the parts of a batch, sample_weight None where it has none.
+    """Return the parts of a batch; sample_weight is None for a batch of two parts.
 
     Raises:
-        ValueError: It is no (features, labels) or (features, labels, sample_weight).
+        ValueError: The batch is not (features, labels) or (features, labels, sample_weight).
     """
     if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Traced windows by the shapes of their rows, no more of them than are worth their time."""
+"""Trace one function per shape of a batch's rows, up to a limit."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ from absl import logging
 
 from trainer_module.common.tensors import Tensors
 
-# A trace takes seconds and keeps its graph: sequences padded to a few lengths get one each, which
-# is a little faster, and those of any length share one.
+# A trace takes seconds and keeps its graph in memory. Sequences padded to a few lengths get one
+# trace per length, which is a little faster; sequences of many lengths share one trace.
 MOST_SHAPES = 8
 
 
 class StepFunctions:
-    """One `tf.function` for each shape of a row, and one for all once these are too many.
+    """One `tf.function` for each of the first shapes of a row, and a shared one for all others.
 
-    Another number of rows does not trace again.
+    A different number of rows does not cause another trace.
     """
 
     def __init__(self, window: Callable[[Any], Any]) -> None:
-        """Takes the function of a batch, a structure of tensors `[rows, ...]` in which None is."""
+        """Create an object without traces.
+
+        Args:
+            window: Function of a batch, a structure of tensors `[rows, ...]` or None.
+        """
         self._window = window
         self._functions: dict[Any, Any] = {}
         self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
 
     def __call__(self, batch: Tensors) -> Any:
-        """Runs the function of this batch's shapes."""
+        """Run the function for the batch's shapes, and trace it first if needed."""
         tensors = [tf.convert_to_tensor(t) for t in tf.nest.flatten(batch) if t is not None]
-        # None is a leaf of tf.nest: the structure also says where there is no weight.
+        # None is a leaf of tf.nest, so the structure also shows that there is no weight.
         places = tf.nest.map_structure(lambda tensor: tensor is not None, batch)
         kind = (str(places), tuple((t.dtype, t.shape.rank) for t in tensors))
         shapes = self._shapes.setdefault(kind, [])
@@ -41,7 +45,7 @@ class StepFunctions:
                 _warn(shapes)
         if shape not in shapes[:MOST_SHAPES]:
             shape = _common([shape, *shapes])
-            # What this one covers as well would never be asked for again.
+            # The previous shared shapes are special cases of this one and are no longer needed.
             shapes[MOST_SHAPES:] = [shape]
         key = (kind, shape)
         if key not in self._functions:
@@ -62,7 +66,7 @@ class StepFunctions:
 
 
 def _common(shapes: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Returns the shape of which all are: None where an axis differs."""
+    """Return the common shape: None for an axis whose size differs."""
     return tuple(
         tuple(axis[0] if len(set(axis)) == 1 else None for axis in zip(*axes, strict=True))
         for axes in zip(*shapes, strict=True)

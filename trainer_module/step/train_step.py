@@ -1,4 +1,4 @@
-"""One optimizer step: the update of docs/design.md §4.1, in its order, on every replica."""
+"""Take optimizer steps by the update of docs/design.md §4.1 on every replica."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from trainer_module.window.update import Update
 
 
 class TrainStep:
-    """Steps over global batches, each cut into replicas and micro-batches, each exact.
+    """Exact optimizer steps over global batches, split over replicas and into micro-batches.
 
         reduce over replicas -> unscale -> divide -> add ∇R -> transforms -> finite check
             -> clip by global norm -> optimizer.apply -> EMA -> step counter
@@ -63,23 +63,24 @@ class TrainStep:
         strategy: tf.distribute.Strategy | None = None,
         **options: Unpack[StepKeywords],
     ) -> None:
-        """Check every option and create the step's variables.
+        """Check all arguments and create the step's variables.
 
         Args:
             model: A built Keras model, created in the strategy's scope.
-            optimizer: A Keras optimizer, created there too, with none of the options that this
-                class takes over.
-            loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`, or what
-                `weighted_loss` takes.
-            strategy: A tf.distribute strategy; None is the current one.
+            optimizer: A Keras optimizer, created in the strategy's scope, without the options that
+                this class takes over.
+            loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`, or a loss that
+                `weighted_loss` accepts.
+            strategy: A tf.distribute strategy; None: the current one.
             **options: The fields of `StepOptions`: micro_batch_size, clip_norm, ema_momentum,
                 non_finite, max_consecutive_skips, added_losses, transforms, jit_compile,
                 expected_rows.
 
         Raises:
-            ValueError: An option out of its range, a model with a `train_step` or `compute_loss` of
-                its own, a model or optimizer outside the strategy's scope, an optimizer option that
-                would act per replica or per micro-batch, or BatchNormalization in training mode.
+            ValueError: An option is out of range, the model overrides `train_step` or
+                `compute_loss`, the model or optimizer was created outside the strategy's scope, an
+                optimizer option would act per replica or per micro-batch, or the model has a
+                BatchNormalization in training mode.
         """
         self.strategy = strategy or tf.distribute.get_strategy()
         self._setup = StepSetup(model, optimizer, loss_fn, options, self.strategy)
@@ -102,16 +103,19 @@ class TrainStep:
         self._loop_function = tf.function(self._windows, autograph=False, reduce_retracing=True)
 
     def __call__(self, batch: Sequence[Any]) -> StepReport:
-        """Takes one optimizer step.
+        """Take one optimizer step.
 
         Args:
-            batch: (features, labels) or (features, labels, sample_weight): one global batch, which
-                is cut into contiguous parts for the replicas, or `tf.distribute.DistributedValues`
-                that are cut already. Any number of rows, also none.
+            batch: (features, labels) or (features, labels, sample_weight). Either the tensors
+                `[rows, ...]` of one global batch, which is split into contiguous parts for the
+                replicas, or `tf.distribute.DistributedValues` that are already split. There may be
+                any number of rows, including 0.
 
         Raises:
-            NonFiniteError: The window is not finite and `non_finite` is "raise".
-            ValueError: A class or an id that the model does not have (seen on CPU devices).
+            NonFiniteError: The window is not finite and is not skipped: `non_finite` is "raise", or
+                `max_consecutive_skips` windows in a row were skipped before it. In float16, such
+                windows are skipped until the loss scale is 1.
+            ValueError: A label or an id is out of the model's range (detected on CPU devices).
         """
         self._setup.check_variables()
         with translate_tf_errors():
@@ -127,17 +131,17 @@ class TrainStep:
         *,
         loss_sums: Sequence[float] = (0.0, 0.0),
     ) -> LoopReport:
-        """Takes up to `num_steps` optimizer steps in one call of the graph.
+        """Take up to `num_steps` optimizer steps in one call of the graph.
 
         Args:
-            iterator: An iterator over a tf.data.Dataset of global batches, as `__call__` takes, on
-                each of several workers the same; or of the `Share` of each that is for this worker.
-            num_steps: Windows to take; another number does not trace again.
-            loss_sums: Those of the runs before that the report's are to go on from.
+            iterator: An iterator over a tf.data.Dataset of global batches as for `__call__`, the
+                same on all workers; or over the `Share` of this worker in each global batch.
+            num_steps: Number of windows to take. A different number does not cause another trace.
+            loss_sums: The `loss_sums` of previous runs, to which the report adds.
 
         Raises:
-            NonFiniteError: As `__call__`.
-            ValueError: As `__call__`.
+            NonFiniteError: See `__call__`.
+            ValueError: See `__call__`.
         """
         self._setup.check_variables()
         with translate_tf_errors():
@@ -157,33 +161,33 @@ class TrainStep:
 
     @property
     def skipped(self) -> dict[str, int]:
-        """Windows that updated nothing, by reason."""
+        """The number of windows that updated nothing, by reason."""
         return self._counters.skipped
 
     def state(self) -> list[tf.Variable]:
-        """Returns the step's own variables, in a fixed order: counters, EMA, loss scale."""
+        """Return the step's variables in a fixed order: counters, EMA, loss scale."""
         scale = self.loss_scale
         own = self._counters.state()
         return own + self.averages + ([scale.scale, scale.finite_windows] if scale else [])
 
     @property
     def averages(self) -> list[tf.Variable]:
-        """The EMA, one tf.Variable per trainable variable; empty without."""
+        """The EMA, one tf.Variable per trainable variable; empty without EMA."""
         return [] if self._average is None else self._average.values
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Puts the EMA into the model for the length of a `with` block; nothing without EMA."""
+        """Return a context in which the model has the EMA; without EMA it does nothing."""
         return contextlib.nullcontext() if self._average is None else self._average.in_use()
 
     def use_averages(self) -> None:
-        """Puts the EMA into the model for good; nothing without EMA."""
+        """Assign the EMA to the model's variables; do nothing without EMA."""
         if self._average is not None:
             self._average.use()
 
     def _non_finite_error(self, report: StepReport) -> NonFiniteError:
         skipped = int(self._counters.consecutive.numpy())
         step = int(self.step.numpy())
-        # All workers are here: what is not finite is so in the sums of all.
+        # All workers reach this line, because they see the same reduced sums.
         found = worker_group(self.strategy).gather(
             "a window not finite", local_nonfinite_replicas(report)
         )
@@ -192,7 +196,7 @@ class TrainStep:
         return non_finite_error(report, self._variables, step, replicas=replicas, skipped=skipped)
 
     def _traced(self, batch: Batch) -> StepReport:
-        """Runs one window; another number of rows does not trace again."""
+        """Run one window; a different number of rows does not cause another trace."""
         flat = [tensor for tensor in tf.nest.flatten(batch) if tensor is not None]
         if any(isinstance(tensor, tf.distribute.DistributedValues) for tensor in flat):
             return self._distributed_function(batch)
@@ -238,8 +242,8 @@ class TrainStep:
             term = tf.where(good, tf.cast(report.loss, dtype), zero) * weight
             read = tf.where(took, tf.cast(report.rows, tf.int64), tf.zeros([], tf.int64))
             count += tf.cast(took, tf.int64)
-            # The loop has the element, not a condition inside it: a condition passes on each of the
-            # variables by an operation of its own.
+            # The element is a loop variable. A condition inside the loop would need one operation
+            # for each variable that it passes through.
             return (
                 next_if(tf.logical_and(took, count < num_steps)),
                 count,
@@ -261,7 +265,7 @@ class TrainStep:
         return last, count, exhausted, loss, weights, rows, sums
 
     def _window(self, batch: Tensors) -> StepReport:
-        """One window, in cross-replica context; every update of a variable is below this line."""
+        """Run one window in cross-replica context; all updates of variables start here."""
         parts = per_replica(batch, self.strategy)
         description = self._setup.describe(Batch(*_first_replica(self.strategy, parts)))
         with self.strategy.scope():
@@ -276,7 +280,7 @@ class TrainStep:
                 finite_by_replica=tf.stack(self._results(updates.finite_here)),
                 replicas=tf.stack(self._results(numbers)),
             )
-            # tf.cond is outside strategy.run, so that Keras may merge replicas inside it. All
+            # tf.cond is outside strategy.run, so that Keras can merge replicas inside it. All
             # replicas and workers see the same reduced sums, so they take the same branch.
             tf.cond(report.applied, lambda: self._apply(updates.gradients), lambda: tf.constant(0))
             self._count(report, update)
@@ -290,7 +294,7 @@ class TrainStep:
     def _update(
         self, parts: Tensors, step: tf.Tensor, scale: tf.Tensor | None, description: Description
     ) -> tuple[Update, tf.Tensor]:
-        """Everything from rows to the clipped g, and the replica's number, in replica context."""
+        """Return the update up to the clipped g, and the replica's number, in replica context."""
         context = tf.distribute.get_replica_context()
         assert context is not None
         replica = context.replica_id_in_sync_group
@@ -299,13 +303,13 @@ class TrainStep:
         return update, tf.convert_to_tensor(replica, tf.int32)
 
     def _report(self, update: Update, scale: Any) -> StepReport:
-        """Whether the update is applied, or fails the run."""
+        """Return the report of an update: whether it is applied, or fails the run."""
         failed = update.is_rejected
         if self.options.non_finite == "skip":
             skips = self._counters.consecutive.read_value()
             failed = tf.logical_and(failed, skips >= self.options.max_consecutive_skips)
         if scale is not None:
-            # float16 overflows by design until the scale fits; at 1 there is nothing to lower.
+            # float16 overflows by design until the scale fits. At 1 the scale cannot be lowered.
             failed = tf.logical_and(failed, scale <= 1.0)
         return StepReport(
             loss=update.loss,
