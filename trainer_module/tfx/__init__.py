@@ -1,4 +1,4 @@
-"""TFX's doors: `run_fn`, `tuner_fn`, Transform's output and the export.
+"""Entry points for TFX: `run_fn`, `tuner_fn`, Transform's output and the export.
 
-The only room that knows TFX and TFT. May use every other room; none uses it.
+The only package that imports TFX and TFT. It may import every other package; none imports it.
 """

@@ -1,4 +1,4 @@
-"""Extra outputs of a classifier's signatures: its classes and a probability for each."""
+"""Add the classes and their probabilities to a classifier's signatures."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ OUTPUTS = "outputs"
 
 
 def with_classes(outputs: Mapping[str, Any], names: LabelNames) -> dict[str, Any]:
-    """The outputs of a signature, and what they mean where the model is a classifier.
+    """Return the outputs of a signature, and their meaning if the model is a classifier.
 
-        outputs        as the model gives them; of a binary label the positive class's alone
-        prediction     text [rows, 1]: the class that is most probable
-        classes        text [rows, classes]: all of them, the same in each row
+        outputs        the model's outputs; for a binary label, the positive class only
+        prediction     string [rows, 1]: the most probable class
+        classes        string [rows, classes]: all classes, the same in each row
         probabilities  [rows, classes], in the order of `classes`
 
-    `prediction` has two axes for BulkInferrer, which takes no single text for a row. `classes` is
-    as in TensorFlow's classification signatures, whose `scores` are `probabilities` here: TFMA
-    takes `scores` before `outputs`, and then reads labels by `classes`.
+    `prediction` has two axes because BulkInferrer does not accept one string per row. `classes` is
+    as in TensorFlow's classification signatures. Their `scores` are named `probabilities` here,
+    because TFMA prefers `scores` to `outputs` and would then match labels by `classes`.
 
     Args:
-        outputs: by name; `[rows, classes]`, or `[rows, 1]` or `[rows]` of a binary label.
-        names: of the label.
+        outputs: Tensors by name; `[rows, classes]`, or `[rows, 1]` or `[rows]` for a binary label.
+        names: Names of the label and its classes.
 
     Returns:
-        The outputs alone where they are several, or where their meaning is not known.
+        Only the outputs if there are several, or if their meaning is unknown.
     """
     values = outputs.get(OUTPUTS)
     if names.classes is None or names.outputs == "values" or values is None or len(outputs) > 1:
@@ -48,7 +48,7 @@ def with_classes(outputs: Mapping[str, Any], names: LabelNames) -> dict[str, Any
 
 
 def _probabilities(values: tf.Tensor, names: LabelNames) -> tf.Tensor | None:
-    """`[rows, classes]`, or None where the outputs are of another shape."""
+    """Return probabilities `[rows, classes]`, or None if the outputs have another shape."""
     logits = names.outputs == "logits"
     if names.kind == "binary" and (values.shape.rank == 1 or values.shape[1:] == [1]):
         positive = tf.reshape(values, [-1])

@@ -1,4 +1,4 @@
-"""What TFX hands to a node about the transformed data."""
+"""Read TFX's arguments that describe the transformed data."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trainer_module.model.data_context import TransformedData
 
 
 def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
-    """Return the transformed files of both splits and what they hold.
+    """Return the transformed files of both splits and a description of their features.
 
     Args:
         fn_args: TFX's FnArgs: transform_output or transform_graph_path, train_files, eval_files.
-        config: Names the label and the weight where no layout does.
+        config: Names the label and the weight if there is no layout.
 
     Raises:
         ValueError: Files, label or weight are missing, or a feature has no fixed shape.
@@ -77,10 +77,10 @@ def open_data(fn_args: Any, config: TrainerConfig) -> TransformedData:
 
 
 def split_files(fn_args: Any, split: str) -> tuple[str, ...]:
-    """Return the files of a split of the transformed examples; TFX hands over two alone.
+    """Return the files of a split of the transformed examples; TFX passes only train and eval.
 
     Raises:
-        ValueError: There are none.
+        ValueError: The split has no files.
     """
     what = f"the {split} split of the examples"
     patterns = list(fn_args.eval_files or [])

@@ -1,4 +1,4 @@
-"""The SavedModel: the transform graph and the model behind three signatures."""
+"""Export a SavedModel: the transform graph and the model with three signatures."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def export_model(
     label_scale: LabelScale | None = None,
     names: LabelNames | None = None,
 ) -> None:
-    """Write a SavedModel that takes raw rows, readable by session-style loaders too.
+    """Write a SavedModel that accepts raw rows and that session-style loaders can read.
 
-    - `serving_default`: `examples`, serialized tf.Examples `[rows]` of the columns that the model's
-      inputs are computed from, to `outputs` `[rows, k]` (or one tensor per name, for a model that
-      gives a dict). Other columns, the label's too, may be there or not. A classifier whose classes
-      are known by name gives `prediction`, `classes` and `probabilities` too (`with_classes`).
-    - `transform_features`: `examples` of all columns, to every transformed feature.
-    - `raw`: one tensor per column as in `serving_default`, to the outputs as above. A column of
-      variable length is `[rows, values]`, where NaN, "" and the smallest int64 (-2^63) say that
-      there is no value: rows of different length are filled up with them. An argument is named as
-      its column, but for characters that TensorFlow has no name for, and `class_` for `class`,
-      `self_` for `self`.
+    - `serving_default`: takes `examples`, serialized tf.Examples `[rows]` with the columns that the
+      model's inputs are computed from, and returns `outputs` `[rows, k]` (or one tensor per name if
+      the model returns a dict). Other columns, including the label, are optional. A classifier with
+      known class names also returns `prediction`, `classes` and `probabilities` (`with_classes`).
+    - `transform_features`: takes `examples` with all columns and returns every transformed feature.
+    - `raw`: takes one tensor per column of `serving_default` and returns the same outputs. A column
+      of variable length is `[rows, values]`; NaN, "" and the smallest int64 (-2^63) mark missing
+      values and pad short rows. An argument has the name of its column, except that characters
+      which TensorFlow does not accept are replaced, `class` becomes `class_`, and `self` becomes
+      `self_`.
 
-    Beside it, `assets.extra/raw_columns.json` lists the raw columns that serving takes: name,
-    dtype, and argument of `raw`.
+    `assets.extra/raw_columns.json` lists the raw columns for serving: name, dtype, and argument of
+    `raw`.
 
     Args:
         model: A Keras model over transformed features.
         transform_output: tft.TFTransformOutput.
-        directory: Where to write.
+        directory: Folder to write.
         inputs: Transformed features that the model takes, as a dict.
-        label_scale: What the model's outputs are brought back from, to the label's own unit.
-        names: What the outputs mean; None: they stay as they are.
+        label_scale: Scale of the model's outputs; they are converted back to the label's unit.
+        names: Meaning of the outputs. None: return the outputs unchanged.
     """
     layer = transform_output.transform_features_layer()
     raw_spec: dict[str, Any] = transform_output.raw_feature_spec()
@@ -89,11 +89,11 @@ def export_model(
 
 
 def _resources(layer: Any) -> list[Any]:
-    """The vocabulary tables of the transform layer, which the signatures need beside variables.
+    """Return the transform layer's vocabulary tables, which the signatures need besides variables.
 
-    The layer is a tf_keras model. As an attribute of the Keras 3 model, session-style loaders would
-    not find its tables; tracked whole, it is traced once more with another signature, which
-    takes longer than all the rest of the export.
+    The layer is a tf_keras model. If it were an attribute of the Keras 3 model, session-style
+    loaders would not find its tables. If it were tracked whole, it would be traced again with
+    another signature, which takes longer than the rest of the export.
     """
     found = tf.train.TrackableView(layer).descendants()
     resource = tf.saved_model.experimental.TrackableResource
@@ -101,11 +101,11 @@ def _resources(layer: Any) -> list[Any]:
 
 
 def argument_names(columns: Sequence[str]) -> dict[str, str]:
-    """Column -> a name that TensorFlow accepts: the same, or with `_` for what it does not."""
+    """Return each column's name in TensorFlow, where `_` replaces characters that it rejects."""
     taken: dict[str, str] = {}
     for column in columns:
         base = re.sub(r"[^A-Za-z0-9_.]", "_", column).lstrip("_") or "column"
-        # TensorFlow makes parameters of its methods' functions of them.
+        # TensorFlow turns the names into parameters of Python methods.
         if keyword.iskeyword(base) or base == "self":
             base += "_"
         name = base
@@ -123,7 +123,7 @@ def _write_raw_columns(
         {"name": name, "dtype": feature.dtype.name, "argument": arguments[name]}
         for name, feature in spec.items()
     ]
-    folder = f"{directory}/assets.extra"  # SavedModel's place for what TensorFlow does not read
+    folder = f"{directory}/assets.extra"  # SavedModel's place for other files
     tf.io.gfile.makedirs(folder)
     with tf.io.gfile.GFile(f"{folder}/raw_columns.json", "w") as stream:
         stream.write(json.dumps({"version": 1, "columns": columns}, indent=1))
@@ -134,9 +134,9 @@ def unused_columns(
 ) -> tuple[str, ...]:
     """Return the raw columns that no needed feature is computed from.
 
-    The layer knows what each of its outputs is computed from, since it leaves out those that an
-    absent column makes impossible. It shows this only by being traced without that column, which
-    takes a second for each: hence the private names, the same in TFT 1.16 to 1.21.
+    The layer knows which columns each output depends on, because it omits outputs whose columns are
+    absent. Its public API shows this only by tracing without a column, which takes a second per
+    column. Hence the private names, which are the same in TFT 1.16 to 1.21.
     """
     loader = layer._saved_model_loader
     inputs = {
@@ -173,7 +173,7 @@ def _raw_tensor_spec(name: str, spec: Any, argument: str) -> tf.TensorSpec:
 
 
 def _as_parsed(tensor: tf.Tensor, spec: Any) -> Any:
-    """Return what parse_example would have given for the same values."""
+    """Return what parse_example would return for the same values."""
     if isinstance(spec, tf.io.FixedLenFeature):
         return tensor
     if tensor.dtype.is_floating:

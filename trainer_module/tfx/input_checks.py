@@ -1,15 +1,15 @@
-"""Which outputs of a model's transform show, to `predict`, that it does not know an input.
+"""Describe which outputs of the transform graph show `predict` an unknown input.
 
-A category that the training rows did not hold gets a separate id, and a date that cannot be read
-counts as missing: the model answers all the same. `assets.extra/input_checks.json` says where the
-outputs of the signature `transform_features` show it:
+A category that was not in the training rows gets a separate id, and an unreadable date counts as
+missing. In both cases the model still returns a prediction. `assets.extra/input_checks.json` says
+where the outputs of the signature `transform_features` show it:
 
     {"version": 1,
      "categories": [{"column": "town", "output": "packed_int", "position": 0, "ids": [79, 80]}],
      "dates": [{"column": "day", "output": "packed_missing", "word": 0, "bit": 3}]}
 
-A category is unseen where its id is in `ids`, both ends included, or below 0; a date that is given
-was not read where the bit is 1.
+A category is unseen if its id is in `ids`, both ends included, or below 0. A date in the input was
+unreadable if its bit is 1.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from trainer_module.data.feature_layout import Column, FeatureLayout
 
 FILE = "assets.extra/input_checks.json"
 _DATES = ("date", "cyclic", "elapsed")  # kinds of a date's outputs
-_BITS = 32  # of a word of FeatureLayout.missing
-_OTHER = "_other"  # the one_hot output of values that are not listed
+_BITS = 32  # bits in a word of FeatureLayout.missing
+_OTHER = "_other"  # suffix of the one_hot output for values that are not listed
 
 
 def write_input_checks(directory: str, layout: FeatureLayout) -> None:
-    """Write `assets.extra/input_checks.json` beside a SavedModel."""
+    """Write `assets.extra/input_checks.json` of a SavedModel."""
     with tf.io.gfile.GFile(f"{directory}/{FILE}", "w") as stream:
         stream.write(json.dumps({"version": 1, **input_checks(layout)}, indent=1))
 
@@ -48,10 +48,10 @@ def input_checks(layout: FeatureLayout) -> Mapping[str, list[dict[str, Any]]]:
 
 
 def _unseen_ids(column: Column) -> list[int] | None:
-    """Return the first and the last id of values that the column's encoder does not know."""
+    """Return the first and last id of values that the column's encoder does not know."""
     size = column.vocabulary_size
     if column.kind == "vocabulary" and size is not None and column.extra_ids:
-        return [size - column.extra_ids, size - 2]  # the last one of all is that of missing
+        return [size - column.extra_ids, size - 2]  # the last id stands for missing
     if column.kind == "integer" and size is not None:
         return [size - 2, size - 2]
     if column.kind == "one_hot" and column.name == column.source + _OTHER:

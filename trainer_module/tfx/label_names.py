@@ -1,4 +1,4 @@
-"""What a model's outputs mean: the classes' names, for those who read its predictions."""
+"""The meaning of a model's outputs: names of the classes, for readers of its predictions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ Outputs = Literal["probabilities", "logits", "values"]
 
 
 class LabelNames(NamedTuple):
-    """What the outputs of a model mean.
+    """The meaning of a model's outputs.
 
     Attributes:
-        column: the label.
+        column: Name of the label column.
         kind: binary, multiclass or regression.
-        classes: names in the order of the model's outputs, of a binary label the negative one
-            first: `not <positive>` where the data has several others. None of a regression.
-        outputs: what the outputs are: probabilities, logits, or values of which only the loss
+        classes: Names in the order of the model's outputs. For a binary label the negative class
+            comes first; it is `not <positive>` if the data has several other values. None for a
+            regression.
+        outputs: Kind of the outputs: probabilities, logits, or values whose meaning only the loss
             knows.
     """
 
@@ -34,7 +35,7 @@ class LabelNames(NamedTuple):
     outputs: Outputs
 
 
-# Bools of CSV are ints, whose names the raw schema does not list.
+# Bools of CSV files become ints; the raw schema does not list their names.
 _BOOLS = {"True": "False", "true": "false", "TRUE": "FALSE"}
 _OPPOSITES = _BOOLS | {other: word for word, other in _BOOLS.items()}
 
@@ -47,14 +48,14 @@ def label_names(
     loss: Any,
     raw_schema: str | None,
 ) -> LabelNames:
-    """What is known of the outputs of a model that was trained on a label.
+    """Return what is known about the outputs of a model that was trained on a label.
 
     Args:
-        label: As Transform's layout has it.
-        numbers: How many classes a label of numbers has.
+        label: The label in Transform's layout.
+        numbers: Number of classes of a numeric label.
         transform_output: tft.TFTransformOutput.
-        loss: What was minimised, or None for the kind's default.
-        raw_schema: Path of the raw data's schema, which knows the values of a text label.
+        loss: The loss, or None for the kind's default.
+        raw_schema: Path of the raw data's schema, which has the values of a string label.
     """
     classes = None
     if label.kind == "binary":
@@ -66,7 +67,7 @@ def label_names(
 
 
 def write_label(directory: str, names: LabelNames) -> None:
-    """Write `assets.extra/label.json` beside a SavedModel, for `predict`."""
+    """Write `assets.extra/label.json` of a SavedModel, for `predict`."""
     written = {"version": 1, **names._asdict()}
     with tf.io.gfile.GFile(f"{directory}/{FILE}", "w") as stream:
         stream.write(json.dumps(written, indent=1))
@@ -83,7 +84,7 @@ def _two_classes(label: LayoutLabel, raw_schema: str | None) -> list[str]:
 
 
 def _domain(column: str, raw_schema: str | None) -> list[str]:
-    """The values of a text column, where the raw schema lists them."""
+    """Return the values of a string column if the raw schema lists them."""
     if not raw_schema:
         return []
     from google.protobuf import text_format

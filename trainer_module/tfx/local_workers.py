@@ -1,7 +1,7 @@
-"""Several workers on this machine for one Trainer node, tried before a cluster is paid for.
+"""Run several workers on this machine for one Trainer node, to test before using a cluster.
 
-`run_fn` comes here where `trainer.workers` asks for several and TF_CONFIG names none: each worker
-is a separate process that calls `run_fn` with the same arguments and, now, a TF_CONFIG. On a
+`run_fn` uses this module if `trainer.workers` is above 1 and TF_CONFIG names no workers. Each
+worker is a separate process that calls `run_fn` with the same arguments and with a TF_CONFIG. On a
 cluster the platform sets TF_CONFIG, and `workers` starts nothing.
 """
 
@@ -22,7 +22,7 @@ from trainer_module.config import TrainerConfig
 from trainer_module.devices.local_cluster import WorkersFailed, launch
 from trainer_module.loop.callbacks import FitResult
 
-# What run_fn reads of TFX's FnArgs; the rest holds functions, which no file takes.
+# The fields of TFX's FnArgs that run_fn reads; others hold functions, which are not serializable.
 _ARGUMENTS = (
     *("train_files", "eval_files", "transform_output", "transform_graph_path", "schema_path"),
     *("serving_model_dir", "model_run_dir", "train_steps", "hyperparameters", "custom_config"),
@@ -30,19 +30,18 @@ _ARGUMENTS = (
 
 
 def train_on_local_workers(fn_args: Any, config: TrainerConfig, *, log_dir: str) -> FitResult:
-    """Train by `run_fn` in several processes of this machine; return what the chief does.
+    """Train by `run_fn` in several processes of this machine; return the chief's result.
 
-    The chief's progress becomes this process' progress; all that the workers write is in a file
-    each.
+    This process reports the chief's progress. Each worker's output is written to its log file.
 
     Args:
-        fn_args: As `run_fn` has them.
-        config: Its `workers` says how many.
-        log_dir: Folder for the files, `worker-0.log`; where it is remote, they are in a temporary
-            one.
+        fn_args: As in `run_fn`.
+        config: Has the number of `workers`.
+        log_dir: Folder for the log files, such as `worker-0.log`. If it is remote, the files are in
+            a temporary folder.
 
     Raises:
-        RuntimeError: A worker failed: its number, what it said last, and where all of it is.
+        RuntimeError: A worker failed. The message has its number, its last lines and its log file.
     """
     workers = config.workers or 1
     servers = int(config.strategy == "parameter_server")
@@ -72,13 +71,13 @@ def train_on_local_workers(fn_args: Any, config: TrainerConfig, *, log_dir: str)
 
 
 def _environment() -> dict[str, str]:
-    """This process' own, with its import path: functions of a user's may be anywhere on it."""
+    """Return this process's environment with its import path, so that workers find user modules."""
     here = [os.path.abspath(entry) for entry in sys.path if entry != ""]
     return {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *here])}
 
 
 def _relay(chief: str, name: str, line: str) -> None:
-    """Log what a worker wrote; the chief's progress as records."""
+    """Log a line of a worker; attach the chief's progress as records."""
     is_chief = name == chief
     if record := decoded(line):
         if is_chief:

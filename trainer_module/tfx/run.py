@@ -1,4 +1,7 @@
-"""TFX's door to the trainer: `tfx.components.Trainer(run_fn="trainer_module.run_fn", ...)`."""
+"""TFX's entry point of the trainer, `run_fn`.
+
+tfx.components.Trainer(run_fn="trainer_module.run_fn", ...)
+"""
 
 from __future__ import annotations
 
@@ -34,37 +37,38 @@ from trainer_module.tuning.hyperparameters import with_hyperparameters
 
 @setting_names()
 def run_fn(fn_args: Any) -> FitResult | None:
-    """Train on Transform's output and exports a SavedModel.
+    """Train on Transform's output and export a SavedModel.
 
-    Everything comes from `fn_args.custom_config["trainer"]`, a `TrainerConfig` as JSON. TFX's own
-    `train_args.num_steps` counts only if it is above 0 and the configuration gives neither steps
-    nor epochs (then 10 epochs); `eval_args` is ignored: every eval row is evaluated after each
-    epoch.
+    All settings come from `fn_args.custom_config["trainer"]`, a `TrainerConfig` as JSON. TFX's
+    `train_args.num_steps` is used only if it is above 0 and the configuration sets neither steps
+    nor epochs (without it, 10 epochs). `eval_args` is ignored: every eval row is evaluated after
+    each epoch.
 
-    A Tuner's best hyperparameters, where the node has them, take the place of the settings that
-    they name (`optimizer.learning_rate`).
+    If the node has a Tuner's best hyperparameters, they replace the settings that they name
+    (`optimizer.learning_rate`).
 
-    With `fn_args.custom_config["baselines"]`, a split's name, what a constant and a linear model
-    reach on its rows is written to `baselines.json` in the model_run folder.
+    If `fn_args.custom_config["baselines"]` names a split, the results of a constant and a linear
+    model on its rows are written to `baselines.json` in the model_run folder.
 
-    On several workers (see `create_strategy`) each calls it with the same arguments: they train
-    one model together, the chief writes, and all return when what it exports is complete. Where
-    `trainer.workers` asks for several and TF_CONFIG names none, they are processes of this machine.
-    With parameter servers, workers and servers do what the chief asks for.
+    With several workers (see `create_strategy`) each calls this function with the same arguments.
+    They train one model together, the chief writes, and all return when its export is complete. If
+    `trainer.workers` is above 1 and TF_CONFIG names no workers, they are processes of this machine.
+    With parameter servers, workers and servers run what the chief sends.
 
     Args:
         fn_args: TFX's FnArgs: train_files, eval_files, transform_output, model_run_dir,
             serving_model_dir, custom_config, hyperparameters.
 
     Returns:
-        How training went; None of a parameter server, and of a worker beside one.
+        The result of the training; None on a parameter server, and on a worker with parameter
+        servers.
 
     Raises:
-        ValueError: A setting that is wrong or does not fit the data; raised before training starts.
+        ValueError: A setting is wrong or does not fit the data. Raised before training starts.
         NonFiniteError: The loss or a gradient became NaN or infinite (see `non_finite`).
-        Preempted: SIGTERM came and a checkpoint was saved; a SystemExit with code 143.
-        WorkerLost: One of several workers did not come or has gone.
-        ServerLost: A parameter server has gone.
+        Preempted: SIGTERM was received and a checkpoint was saved; a SystemExit with code 143.
+        WorkerLost: One of several workers did not connect or was lost.
+        ServerLost: A parameter server was lost.
         GpuMissing: `require_gpu` is set, and TensorFlow sees no GPU.
     """
     config = TrainerConfig.parse(trainer_settings(fn_args.custom_config))
@@ -81,7 +85,7 @@ def run_fn(fn_args: Any) -> FitResult | None:
     if cluster is not None and is_server_task(cluster):
         check_strategy(config.strategy)
         return _serve(cluster, config, fn_args.serving_model_dir)
-    # Before anything uses TensorFlow: its server for several workers starts with it.
+    # Before anything uses TensorFlow, which starts its server for several workers at first use.
     strategy = create_strategy(
         config.strategy,
         logical_devices=config.logical_devices,
@@ -99,9 +103,9 @@ def run_fn(fn_args: Any) -> FitResult | None:
 
 
 def _serve(cluster: Cluster, config: TrainerConfig, serving_model_dir: str) -> None:
-    """Return when the chief's export is complete, which TFX looks for in each process."""
+    """Return when the chief's export is complete; TFX checks for the export in each process."""
     exported = os.path.join(serving_model_dir, "saved_model.pb")
-    if tf.io.gfile.exists(exported):  # of a run before: only the chief's end counts
+    if tf.io.gfile.exists(exported):  # from an earlier run: wait for the chief's exit
         serve_until_chief_exits(cluster, start_timeout_seconds=config.start_timeout_seconds)
         return
     serve_until_chief_exits(
@@ -162,9 +166,9 @@ def _run(
 
 
 def _join_export(trained: Trained, data: TransformedData) -> None:
-    """Reads, with the chief, the variables that replicas add up when they are read, if any are.
+    """Join the chief in reading variables that are summed over replicas when read, if any.
 
-    By exporting as well, to a folder that does not stay: so it is all that the chief reads.
+    This worker also exports, to a temporary folder, so that it reads exactly what the chief reads.
     """
     on_read = tf.VariableSynchronization.ON_READ
     if any(v.value.synchronization == on_read for v in trained.model.variables):

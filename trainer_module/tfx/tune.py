@@ -1,4 +1,7 @@
-"""TFX's door to the tuner: `tfx.components.Tuner(tuner_fn="trainer_module.tuner_fn", ...)`."""
+"""TFX's entry point of the tuner, `tuner_fn`.
+
+tfx.components.Tuner(tuner_fn="trainer_module.tuner_fn", ...)
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from trainer_module.tuning.tuner_config import TunerConfig, check_objective
 
 
 class TunerFnResult(NamedTuple):
-    """What TFX's Tuner expects: `tuner.search(**fit_kwargs)` is the search."""
+    """The result type that TFX's Tuner expects: `tuner.search(**fit_kwargs)` runs the search."""
 
     tuner: Any
     fit_kwargs: dict[str, Any]
@@ -34,16 +37,16 @@ class TunerFnResult(NamedTuple):
 def tuner_fn(fn_args: Any) -> TunerFnResult:
     """Return a search over the settings of a training on Transform's output.
 
-    Everything comes from `fn_args.custom_config`: `["trainer"]` is the `TrainerConfig` of the
-    training, as the Trainer has it, and `["tuner"]` the `TunerConfig`, both as JSON. A Trainer that
-    is given the Tuner's best hyperparameters trains with them.
+    All settings come from `fn_args.custom_config`: `["trainer"]` is the Trainer's `TrainerConfig`,
+    and `["tuner"]` the `TunerConfig`, both as JSON. A Trainer that receives the Tuner's best
+    hyperparameters trains with them.
 
     Args:
         fn_args: TFX's FnArgs: train_files, eval_files, transform_graph_path, working_dir,
             custom_config.
 
     Raises:
-        ValueError: A setting that is wrong or does not fit the data; raised before the first trial.
+        ValueError: A setting is wrong or does not fit the data. Raised before the first trial.
     """
     custom = fn_args.custom_config or {}
     if "tuner" not in custom:
@@ -55,7 +58,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     tuning = TunerConfig.parse(custom["tuner"])
     tuning.check(config)
     combinations = list(tuning.combinations(config))
-    # A trial that measures memory asks the most of the process.
+    # Trials that measure memory have the strictest requirements for the process.
     prepare_process(next((c for c in combinations if c.micro_batch_size == "auto"), config))
     resolve_all(combinations)
     strategy = create_strategy(_strategy_name(config), logical_devices=config.logical_devices)
@@ -73,7 +76,7 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
     directory = getattr(fn_args, "working_dir", None) or tempfile.mkdtemp(prefix="tuner-")
 
     def train_trial(config: TrainerConfig, progress: Callback) -> Mapping[str, float]:
-        gc.collect()  # the model before and its functions hold each other, and the device's memory
+        gc.collect()  # the previous model and its functions are a cycle that holds device memory
         with keras_set_up(config):
             steps = getattr(fn_args, "train_steps", None)
             trained = train(
@@ -81,22 +84,22 @@ def tuner_fn(fn_args: Any) -> TunerFnResult:
                 data,
                 summary,
                 strategy,
-                # Trials that need the same memory get the same size, whatever this process has
-                # kept of the memory of those before (on GPUs, all that they had at most).
+                # Trials that need the same memory get the same size, however much memory this
+                # process still holds from earlier trials (on GPUs, their peak).
                 folders=Folders(record=os.path.join(directory, "micro_batch_size")),
                 train_steps=steps,
                 progress=progress,
             )
         return trained.result.metrics
 
-    # KerasTuner comes with TFX: who uses the rest of the package need not have it.
+    # KerasTuner is installed with TFX; the rest of the package does not need it.
     from trainer_module.tuning.tuner import SettingsTuner
 
     return TunerFnResult(SettingsTuner(config, tuning, train_trial, directory=directory), {})
 
 
 def _strategy_name(config: TrainerConfig) -> str:
-    """Return the strategy of the trials, which are on one machine: the result is the same.
+    """Return the strategy of the trials, which run on one machine; the result is the same.
 
     Raises:
         ValueError: TF_CONFIG has several workers.

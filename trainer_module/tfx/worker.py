@@ -1,4 +1,4 @@
-"""One of a node's workers of this machine: `python -m trainer_module.tfx.worker IN OUT`."""
+"""Run one of a node's workers on this machine: `python -m trainer_module.tfx.worker IN OUT`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from trainer_module.tfx.run import run_fn
 
 
 def main(arguments: str, result: str) -> None:
-    """What each worker does.
+    """Run a worker.
 
     Args:
-        arguments: JSON file with those of `run_fn`.
-        result: JSON file that the chief writes, of its FitResult.
+        arguments: JSON file with the arguments of `run_fn`.
+        result: JSON file for the FitResult, written by the chief.
     """
     logging.get_absl_logger().addHandler(ProgressLines(sys.stdout))
     logging.set_verbosity(logging.INFO)
     fn_args = types.SimpleNamespace(**json.loads(Path(arguments).read_text()))
     trained = run_fn(fn_args)
     cluster = cluster_of_environment()
-    # What serves a chief, beside parameter servers, has trained nothing itself.
+    # Tasks that serve a chief, as with parameter servers, have no result.
     if trained is not None and cluster is not None and cluster.number == 0:
         Path(result).write_text(json.dumps(trained._asdict()))
 
