@@ -1,4 +1,4 @@
-"""The largest micro-batch that fits, measured in child processes.
+"""Find the largest micro-batch that fits, by measurements in child processes.
 
-May use `model` and what is below it.
+May import `model` and the packages below it.
 """

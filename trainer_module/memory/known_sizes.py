@@ -1,4 +1,4 @@
-"""Measured sizes in files: one cache for all runs, and one record beside a run's checkpoints."""
+"""Store measured sizes in files: one cache for all runs, and one record per run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KnownSize(BaseModel):
     memory_budget: str
 
     def answers(self, budget: int) -> bool:
-        """Whether `rows` is still the largest size that fits into a budget of so many bytes."""
+        """Return whether `rows` is still the largest size that fits into a budget in bytes."""
         return self.bytes <= budget and (self.next_bytes is None or budget < self.next_bytes)
 
 
@@ -47,7 +47,7 @@ def default_folder() -> str:
 
 
 def load(path: str, key: str) -> KnownSize | None:
-    """Return the size in a file; None if there is no file, or an unreadable one, or another key."""
+    """Return the size in a file; None if the file is missing, unreadable or has another key."""
     try:
         if not tf.io.gfile.exists(path):
             return None

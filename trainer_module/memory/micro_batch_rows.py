@@ -1,4 +1,4 @@
-"""The micro-batch size of a configuration; `auto` is measured."""
+"""Return the configured micro-batch size, and measure `auto`."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ def micro_batch_rows(
     run_dir: str | None = None,
     record_dir: str | None = None,
 ) -> int:
-    """Return the rows of a micro-batch on one replica; several workers take the least of theirs.
+    """Return the rows of a micro-batch on one replica; with several workers, their smallest size.
 
     Args:
-        plan: What the configuration's names stand for.
+        plan: The resolved configuration.
         context: What the model is built from.
         train: The training rows.
         total_steps: Optimizer steps of the whole run.
         strategy: Where the replicas are.
-        run_dir: Folder for `micro_batch_size.json`, which describes the size; None for none.
-        record_dir: Folder that keeps the size for a restart of the run; None for none.
+        run_dir: Folder for `micro_batch_size.json`, which describes the size; None: do not write
+            it.
+        record_dir: Folder that keeps the size for a restart of the run; None: do not keep it.
 
     Raises:
         MemoryBudgetError: Not even one row fits.
@@ -88,7 +89,7 @@ def micro_batch_rows(
 
 
 def _share_of_machine(budget: int | str, workers: WorkerGroup) -> int | str:
-    """Return this worker's part of a share of free memory: workers of a machine divide it."""
+    """Return this worker's part of a share of free memory; the workers of a machine divide it."""
     if workers.size == 1 or not (isinstance(budget, str) and budget.endswith("%")):
         return budget
     here = workers.gather("machine", socket.gethostname())
@@ -98,7 +99,7 @@ def _share_of_machine(budget: int | str, workers: WorkerGroup) -> int | str:
 def _smallest_of_workers(
     found: MicroBatchSize, workers: WorkerGroup, record_dir: str | None
 ) -> int:
-    """Return the smallest size of all workers; the same after a restart, whatever is free then."""
+    """Return the smallest size of all workers; the same after a restart, however much is free."""
     rows = min(workers.gather("micro_batch_size", found.rows))
     record = record_dir and os.path.join(
         record_dir, f"micro_batch_size-{workers.size}-workers.json"

@@ -1,4 +1,4 @@
-"""Search of the largest micro-batch size that fits: which sizes to measure, and when to stop."""
+"""Search the largest micro-batch size that fits: which sizes to measure, and when to stop."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class Choice(NamedTuple):
     Attributes:
         rows: Micro-batch size.
         bytes: Its measured need.
-        next_rows: The next larger size; None for none.
-        next_bytes: Least need of that size: measured, or predicted by a line through measurements.
+        next_rows: The next larger size; None if there is none.
+        next_bytes: Lower bound of that size's need: measured, or predicted by a line through
+            measurements.
     """
 
     rows: int
@@ -44,10 +45,10 @@ class Choice(NamedTuple):
 
 
 class DoesNotFit(Exception):
-    """Not even one row fits; `need` is its need."""
+    """Not even one row fits; `need` is the memory of one row."""
 
     def __init__(self, need: MemoryNeed) -> None:
-        """Take the need of one row."""
+        """Create the error with the need of one row."""
         super().__init__(need)
         self.need = need
 
@@ -63,18 +64,18 @@ def search(
     measure: Callable[[int], MemoryNeed],
     verify: Callable[[int], MemoryNeed],
 ) -> Choice:
-    """Return the largest of `candidate_sizes(largest)` that fits; measure as few as possible.
+    """Return the largest of `candidate_sizes(largest)` that fits, with few measurements.
 
-    Memory is about a + b · rows. One row is measured first, for a, then the whole part of a
-    replica, which often fits. Otherwise a line through the measurements predicts the next size,
-    until that one is measured or predicted not to fit. If noise could hide the slope, the middle of
-    the remaining sizes is next.
+    Memory is about a + b · rows. One row is measured first, for a, then a replica's whole part,
+    which often fits. Otherwise a line through the measurements predicts the next size, until the
+    next larger size is measured or predicted not to fit. If noise could hide the slope, the middle
+    of the remaining sizes is next.
 
     Args:
         largest: Rows of a replica's part of the global batch.
         budget: Bytes.
-        measure: Return the need of a micro-batch size by a cheap measurement.
-        verify: Return it by a full measurement; called for the size that is returned.
+        measure: Returns the need of a micro-batch size by a cheap measurement.
+        verify: Returns the need by a full measurement; called for the size that is returned.
 
     Raises:
         DoesNotFit: One row needs more than the budget.
@@ -120,8 +121,8 @@ def search(
 def _slope(fitting: dict[int, int], best: int) -> float | None:
     """Return the least bytes per row between the largest size that fits and another measurement.
 
-    None where noise could hide it. The least, because ruling out a size that fits is the mistake
-    that no further measurement would correct.
+    None if noise could hide it. The least, because no further measurement would correct the mistake
+    of ruling out a size that fits.
     """
     slopes = [
         (fitting[best] - need) / (best - size)

@@ -82,32 +82,32 @@ def find_micro_batch_size(
 ) -> MicroBatchSize:
     """Return the largest micro-batch size whose step fits into the memory budget.
 
-    Candidates are the powers of two, and the whole part of a replica, ceil(global batch /
-    replicas). A child process builds the model and takes two real steps of a size, so running out
-    of memory is a valid answer. A search usually takes two to five processes; each starts
-    TensorFlow, traces the step and runs it twice.
+    Candidates are the powers of two, and a replica's whole part, ceil(global batch / replicas). A
+    child process builds the model and takes two real steps of a size, so running out of memory is a
+    valid result. A search usually takes two to five processes. Each starts TensorFlow, traces the
+    step and runs it twice.
 
-    Call it before you build the model, so that its memory is free for the child processes. It
-    builds and drops a model of its own to hash the request: seed random numbers afterwards.
+    Call it before you build the model, so that its memory is free for the child processes. To hash
+    the request, it builds and drops a separate model: seed random numbers afterwards.
 
     Args:
-        build: Returns (model, optimizer, loss) as `TrainStep` takes them; called in the strategy's
-            scope. A function that a child process can import, or its dotted path.
+        build: Returns (model, optimizer, loss) for `TrainStep`; called in the strategy's scope. A
+            function that a child process can import, or its dotted path.
         batch: (features, labels) or (features, labels, weights) of at least one row, as the step
-            will get it; or a function from the model to such a batch.
-        global_batch_size: Rows of one optimizer step, all replicas.
-        arguments: Of `build`; they are pickled.
-        strategy: None is the current one.
-        memory_budget: Bytes, "4GiB", or a share of what is free, "80%": per GPU, or of the machine
-            (and its control group) for all its CPU devices together.
+            will receive it; or a function from the model to such a batch.
+        global_batch_size: Rows of one optimizer step, over all replicas.
+        arguments: Arguments of `build`; they are pickled.
+        strategy: Default: the current strategy.
+        memory_budget: Bytes, "4GiB", or a share of the free memory, "80%": per GPU, or of the
+            machine (and its control group) for all its CPU devices together.
         cache_dir: Folder that keeps measured sizes for later runs; None: the user's cache folder.
-        record_dir: Folder that keeps the size for this run: restarted with the same budget
-            setting, it gets the size that was found first, however much memory is free then.
+        record_dir: Folder that keeps the size for this run. After a restart with the same budget
+            setting, the run gets the same size, however much memory is free then.
         **step_options: Further arguments of `TrainStep`, such as jit_compile and ema_momentum.
 
     Raises:
         MemoryBudgetError: Not even one row fits.
-        ValueError: A wrong argument, or what `build` or `TrainStep` refuse.
+        ValueError: An argument is wrong, or `build` or `TrainStep` reject it.
         RuntimeError: A child process failed for another reason than memory.
     """
     _check(global_batch_size, memory_budget, step_options)
@@ -118,7 +118,7 @@ def find_micro_batch_size(
         grow_gpu_memory()
     over = strategy or tf.distribute.get_strategy()
     devices = replica_devices(over)
-    # The part of a global batch that this process holds; other processes may have replicas, too.
+    # This process's part of a global batch; other processes may have replicas, too.
     rows = math.ceil(global_batch_size * len(devices) / over.num_replicas_in_sync)
     with tf.device("CPU:0"):
         model, optimizer, loss = _check_built(function(*arguments), path)
@@ -253,7 +253,7 @@ def _check_built(made: object, path: str) -> BuiltStep:
 
 
 def _example(batch: Tensors) -> tuple[Tensors, ...]:
-    """Return a few rows of the batch as NumPy arrays: values matter little to memory."""
+    """Return a few rows of the batch as NumPy arrays; memory depends little on the values."""
     if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
         raise ValueError("batch: give (features, labels) or (features, labels, sample_weight).")
     arrays = tf.nest.map_structure(np.asarray, tuple(batch))

@@ -1,9 +1,9 @@
-"""A child process that takes two real optimizer steps and measures their memory.
+"""Take two real optimizer steps in a child process and measure their memory.
 
     python -m trainer_module.memory.probe FOLDER
 
-It reads `FOLDER/request` (a pickled `ProbeRequest`) and writes `FOLDER/outcome.json`. Being killed
-for its memory is an answer, too.
+The process reads `FOLDER/request` (a pickled `ProbeRequest`) and writes `FOLDER/outcome.json`.
+Being killed for its memory is a result, too.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ if TYPE_CHECKING:
 
 StepOption: TypeAlias = Any  # an argument of `TrainStep`
 
-# The second step finds the memory as the first has left it; later ones take no more.
+# The second step starts with the memory that the first left; later ones take no more.
 _STEPS = 2
 _WATCH_SECONDS = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
 class ProbeRequest:
-    """One micro-batch size to try.
+    """One micro-batch size to measure.
 
     Attributes:
         build: Dotted path of a function that returns (model, optimizer, loss).
-        arguments: What it is called with.
-        batch: (features, labels) or (features, labels, weights) as NumPy arrays `[rows, ...]`, at
-            least one row: an example, repeated to any number of rows.
+        arguments: Its arguments.
+        batch: (features, labels) or (features, labels, weights) as NumPy arrays `[rows, ...]` with
+            at least one row: an example, repeated to any number of rows.
         devices: "CPU:0", ... or "GPU:0", ...: one replica on each.
-        counter: What counts: TensorFlow's "allocator" of the device that needs most (GPUs), or the
-            "resident" memory of the process (CPU devices, which share the machine's).
+        counter: What to count: "allocator" for TensorFlow's allocator of the device that needs most
+            (GPUs), or "resident" for the memory of the process (CPU devices, which share the
+            machine's).
         micro_batch_size: Rows.
-        global_batch_rows: Rows of the global batch, which are in memory as in training.
-        window_rows: How many of them the steps use.
-        limit_bytes: Stop above so much resident memory, where that counts; None does not stop.
+        global_batch_rows: Rows of the global batch, all in memory as in training.
+        window_rows: Number of those rows that the steps use.
+        limit_bytes: Resident memory at which to stop, if `counter` is "resident"; None: no limit.
         step_options: Further arguments of `TrainStep`.
-        keras_options: floatx, dtype_policy and image_data_format of the asking process.
+        keras_options: floatx, dtype_policy and image_data_format of the requesting process.
     """
 
     build: str
@@ -70,8 +71,8 @@ class ProbeRequest:
 def measure(request: ProbeRequest, outcome: Path) -> int:
     """Return the peak bytes of model, optimizer, global batch and steps together.
 
-    An allocator counts its tensors. Resident memory counts from before the model is built, without
-    files mapped into memory (TensorFlow's own code).
+    The allocator counts its tensors. Resident memory is counted from before the model is built,
+    without files mapped into memory (TensorFlow's own code).
     """
     gc.disable()  # collecting garbage during imports takes a fifth of the time
     function = import_dotted(request.build, field="build")
@@ -144,8 +145,8 @@ def _windows(request: ProbeRequest) -> tf.data.Dataset:
 class _Peak:
     """Peak of resident memory above that at creation, without mapped files.
 
-    The kernel's peak includes mapped files, and it may page them out meanwhile, so their size at
-    the end says nothing about the peak. `update` therefore reads and resets the peak often.
+    The kernel's peak includes mapped files, which it may page out meanwhile, so their size at the
+    end does not give their part of the peak. `update` therefore reads and resets the peak often.
     """
 
     def __init__(self) -> None:
@@ -181,7 +182,7 @@ def _status() -> dict[str, int]:
 
 
 def _watch(peak: _Peak, limit: int | None, outcome: Path) -> None:
-    """Update the peak, and end the process above the limit, before it fills the machine."""
+    """Update the peak, and end the process above the limit, before the machine's memory is full."""
 
     def watch() -> None:
         stopped = threading.Event()
@@ -194,7 +195,7 @@ def _watch(peak: _Peak, limit: int | None, outcome: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """End the process with its parent, whose end closes our stdin."""
+    """End the process with its parent: stdin closes when the parent ends."""
 
     def watch() -> None:
         select.select([sys.stdin], [], [])
@@ -218,7 +219,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def main(folder: Path) -> NoReturn:
-    """Answer the request in a folder."""
+    """Run the request in a folder."""
     _end_with_parent()
     outcome = folder / "outcome.json"
     # If memory runs out, the kernel kills this process first.

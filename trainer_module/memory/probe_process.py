@@ -22,12 +22,12 @@ _LOG_LINES = 20
 def measure_in_child(request: ProbeRequest) -> MemoryNeed:
     """Return the need of a step, measured in a child process.
 
-    If the child was stopped at its limit, ran out of memory or was killed (SIGKILL, as by the
-    kernel when memory is short), the need is not finished.
+    If the child stopped at its limit, ran out of memory or was killed (SIGKILL, which the kernel
+    sends when memory is short), the result has `finished=False`.
 
     Raises:
-        ValueError: The child refused the model or another argument, with its message.
-        RuntimeError: It failed for another reason than memory.
+        ValueError: The child rejected the model or another argument; has the child's message.
+        RuntimeError: The child failed for another reason than memory.
     """
     with tempfile.TemporaryDirectory(prefix="memory-probe-") as name:
         folder = Path(name)
@@ -49,7 +49,7 @@ def measure_in_child(request: ProbeRequest) -> MemoryNeed:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of a child that finds what this process can import."""
+    """Return an environment in which a child can import the same modules as this process."""
     env = {key: value for key, value in os.environ.items() if key != "TF_CONFIG"}
     env["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     env["TF_USE_LEGACY_KERAS"] = "0"

@@ -1,4 +1,4 @@
-"""One hash of everything that decides how much memory a step takes."""
+"""Hash everything that affects how much memory a step takes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ENVIRONMENT = (
     "TF_NUM_INTRAOP_THREADS",
 )
 _LIBRARIES = ("keras", "tensorflow", "numpy")
-# Built into the model, sought by the search, or values of rows: none changes the answer.
+# Part of the model, the result of the search, or values of rows: none changes the result.
 _LEFT_OUT = ("arguments", "batch", "micro_batch_size", "window_rows", "limit_bytes")
 
 
@@ -41,17 +41,17 @@ def request_hash(
     request: ProbeRequest,
     build: Callable[..., object],
 ) -> str:
-    """Return the hash under which a measured size is kept.
+    """Return the hash under which a measured size is stored.
 
-    Steps with the same hash need the same memory: values of weights and rows, class weights and
-    the learning rate do not count, nor does the micro-batch size.
+    Steps with the same hash need the same memory. The hash ignores values of weights and rows,
+    class weights, the learning rate and the micro-batch size.
 
     Args:
-        model: Counts by architecture, variables, and the code of the user's layers.
-        optimizer: Counts by class and options.
-        loss: As `TrainStep` takes it; counts by options and code.
-        request: Counts by structure, shapes and dtypes of its rows, devices and options.
-        build: The function that made the model; counts by its module's code.
+        model: Hashed by architecture, variables, and the code of the user's layers.
+        optimizer: Hashed by class and options.
+        loss: As in `TrainStep`; hashed by options and code.
+        request: Hashed by structure, shapes and dtypes of its rows, devices and options.
+        build: The function that made the model; hashed by its module's code.
     """
     layers = list(model._flatten_layers())
     losses = loss.loss if isinstance(loss, WeightedLoss) else loss
@@ -79,16 +79,16 @@ def request_hash(
 
 
 def own_sources() -> list[Path]:
-    """Return the files of this package: any of them may change what a step holds."""
+    """Return the files of this package: a change in any of them may change a step's memory."""
     return sorted(Path(__file__).parents[1].rglob("*.py"))
 
 
 def _architecture(model: keras.Model, layers: list[keras.Layer]) -> object:
-    """Return the model's configuration with places for names, which Keras counts per process."""
+    """Return the model's configuration with placeholders for names, which differ per process."""
     try:
         config = json.loads(model.to_json())
     except (NotImplementedError, TypeError, ValueError):
-        return None  # a subclassed model without one: variables and code stand for it
+        return None  # a subclassed model without a configuration: variables and code identify it
     places = {layer.name: f"layer {place}" for place, layer in enumerate(layers)}
 
     def renamed(node: object) -> object:
@@ -102,14 +102,14 @@ def _architecture(model: keras.Model, layers: list[keras.Layer]) -> object:
 
 
 def _code(modules: set[str]) -> dict[str, str]:
-    """Return digests of the user's modules and of what they import."""
+    """Return digests of the user's modules and of the modules they import."""
     without = (*_LIBRARIES, "trainer_module")
     found: dict[str, str] = {}
     for name in sorted(modules):
         if name and name.partition(".")[0] not in without:
             try:
                 found |= code_digests([name], without=without)
-            except (ModuleNotFoundError, SyntaxError):  # made at run time: it has no source
+            except (ModuleNotFoundError, SyntaxError):  # created at run time, without source
                 found[name] = ""
     return found
 
