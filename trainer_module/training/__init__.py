@@ -1,4 +1,4 @@
-"""`train`: a plan and data -> a trained model, as `run_fn` and each trial of a search do it.
+"""Train a model from a plan and data (`train`), for `run_fn` and each trial of a search.
 
-May use every room but `tfx`.
+May import every package but `tfx`.
 """

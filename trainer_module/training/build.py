@@ -1,4 +1,4 @@
-"""The objects of a training: model, step, evaluation, callbacks, checkpoints."""
+"""Build the objects of a training: model, step, evaluation, callbacks, checkpoints."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Built(NamedTuple):
     """The objects of a training.
 
     Attributes:
-        model: With its first weights.
-        inputs: The transformed features that it takes.
-        examples: The training rows, with these features alone.
+        model: The model with its initial weights.
+        inputs: The transformed features that the model takes.
+        examples: The training rows with only these features.
         step: Takes the optimizer steps.
-        evaluate: Of the eval split; None without one.
-        callbacks: As configured, beside the progress.
-        checkpoints: Of this run; None if nothing is written.
+        evaluate: Evaluates the eval split; None if there is none.
+        callbacks: The configured callbacks, without the progress.
+        checkpoints: Checkpoints of this run; None if nothing is written.
     """
 
     model: keras.Model
@@ -49,7 +49,7 @@ class Built(NamedTuple):
 
 
 def build(prepared: Prepared) -> Built:
-    """Build what trains; the run's folder is made, and "auto" settings are measured."""
+    """Build the objects, create the run's folder and measure "auto" settings."""
     plan, config, strategy = prepared.plan, prepared.config, prepared.strategy
     scale = prepared.label_scale
     with strategy.scope():
@@ -60,7 +60,7 @@ def build(prepared: Prepared) -> Built:
             metrics = [InOwnUnit(metric, scale) for metric in metrics]
     if prepared.start is not None and prepared.start.linear is not None:
         set_linear_weights(model, prepared.context, prepared.start.linear)
-    # What the model does not take is not read: files may hold many more features.
+    # Read only the features that the model takes: files may have many more.
     inputs = inputs_of(model, prepared.context)
     examples = dataclasses.replace(
         prepared.data.train.narrowed(inputs),
@@ -88,7 +88,7 @@ def _run_folder(prepared: Prepared, examples: Examples) -> str | None:
         return None
     fingerprint = run_fingerprint(prepared.config, examples, prepared.summary)
     if prepared.start is not None and prepared.label_scale is not None:
-        # Another machine may round a close choice otherwise.
+        # Another machine may round differently and so decide a close choice differently.
         fingerprint["label_scale"] = prepared.label_scale.name
     return run_folder(parent, fingerprint, makes=prepared.workers.is_chief)
 
@@ -141,7 +141,7 @@ def _evaluation(
         held_out.batches(rows),
         metrics=metrics,
         strategy=prepared.strategy,
-        # How the rows are cut into batches and over workers does not identify the run.
+        # The run's identity does not depend on the split of rows into batches and workers.
         data_facts={"files": files_identity(files)},
     )
 

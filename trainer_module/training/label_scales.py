@@ -1,4 +1,4 @@
-"""The scale that a regression is trained on."""
+"""Choose the scale of a regression's label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainer_module.model.model_context import ModelContext
 
 
 def label_scales(context: ModelContext, summary: DataSummary) -> list[LabelScale | None]:
-    """Return the scale that a regression is trained on; two if a linear model decides."""
+    """Return the candidate scales of a regression's label; two if a linear model decides."""
     config = context.config
     if context.label_kind != "regression":
         if config.label_scale in ("z_score", "log"):
@@ -43,7 +43,7 @@ def label_scales(context: ModelContext, summary: DataSummary) -> list[LabelScale
 
 
 def check_label_scale(config: TrainerConfig, scale: LabelScale | None, *, outputs: int) -> None:
-    """Raise ValueError for a model whose outputs have no scale; log the scale."""
+    """Raise ValueError if the model's number of outputs does not allow a scale; log the scale."""
     if scale is None:
         return
     if outputs > 1:

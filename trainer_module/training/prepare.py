@@ -1,4 +1,4 @@
-"""What is known of a training before its model is built."""
+"""Collect what is known about a training before its model is built."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from trainer_module.training.run_fingerprint import run_fingerprint
 
 
 class Folders(NamedTuple):
-    """Where a training writes.
+    """The folders that a training writes to.
 
     Attributes:
-        run: Checkpoints and TensorBoard; None for neither. Of several workers the chief alone
+        run: Checkpoints and TensorBoard; None: write neither. With several workers only the chief
             writes, and the others read the checkpoints.
         record: Keeps the micro-batch size that "auto" finds; None: the folder of the checkpoints.
     """
@@ -37,14 +37,14 @@ class Folders(NamedTuple):
     record: str | None = None
 
     def checkpoints(self, config: TrainerConfig) -> str | None:
-        """Return the folder above those of the runs' checkpoints."""
+        """Return the parent folder of the runs' checkpoint folders."""
         if self.run is None:
             return None
         return config.checkpoint_dir or os.path.join(self.run, "checkpoints")
 
 
 class RunLength(NamedTuple):
-    """How long a training is: epochs or steps, and what they come to."""
+    """Length of a training: epochs or steps, and the resulting number of steps."""
 
     epochs: int | None
     steps: int | None
@@ -54,21 +54,21 @@ class RunLength(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """What is known of a training before its model is built.
+    """What is known about a training before its model is built.
 
     Attributes:
-        plan: For the label's kind and the weights of its classes.
+        plan: The plan for the label's kind, with class weights.
         context: What the model is built from.
         data: The transformed rows.
-        summary: Of the training rows.
-        strategy: Of this process; with parameter servers the one without.
-        servers: The strategy with parameter servers; None without.
-        workers: Of the training.
-        folders: Where to write.
-        length: Of the training.
+        summary: Summary of the training rows.
+        strategy: Strategy of this process; with parameter servers, the one without them.
+        servers: The strategy with parameter servers; None without them.
+        workers: Workers of the training.
+        folders: The folders to write to.
+        length: Length of the training.
         micro_batch_size: Rows of a micro-batch on one replica.
-        start: Weights that the model starts with; None for random ones.
-        label_scale: The scale that a regression is trained on; None for the label's own.
+        start: Initial weights of the model; None: random ones.
+        label_scale: Scale of a regression's label; None: the label's own unit.
     """
 
     plan: Plan
@@ -91,7 +91,7 @@ class Prepared:
 
     @property
     def shuffle_buffer_rows(self) -> int:
-        """Rows shuffled among each other: no more than there are."""
+        """Rows of the shuffle buffer, at most the number of training rows."""
         return min(self.config.shuffle_buffer_rows, self.summary.rows)
 
 
@@ -104,13 +104,13 @@ def prepare(
     folders: Folders | None = None,
     train_steps: int | None = None,
 ) -> Prepared:
-    """Return what is known before the model is built; see `train` for the arguments."""
+    """Return what is known before the model is built. See `train` for the arguments."""
     folders = folders or Folders()
     workers = worker_group(strategy)
     servers = strategy if isinstance(strategy, tf.distribute.ParameterServerStrategy) else None
     if servers is not None:
         check_for_servers(plan.config)
-        strategy = tf.distribute.get_strategy()  # all that the chief itself computes
+        strategy = tf.distribute.get_strategy()  # for what the chief computes locally
     if workers.size > 1:
         workers.assert_same_on_all_workers(
             "settings, code and data", run_fingerprint(plan.config, data.train, summary)
@@ -148,7 +148,7 @@ def prepare(
 def _plan_for_data(
     plan: Plan, data: TransformedData, summary: DataSummary
 ) -> tuple[Plan, ModelContext]:
-    """Return the plan with the weights of the classes and the defaults of the label's kind."""
+    """Return the plan with class weights and the defaults of the label's kind."""
     context = model_context(plan.config, data, summary)
     class_weight = find_class_weights(context, data, summary)
     if class_weight != plan.config.class_weight:
@@ -169,7 +169,7 @@ def _length(config: TrainerConfig, train_steps: int | None, rows: int) -> RunLen
 
 
 def check_for_servers(config: TrainerConfig) -> None:
-    """Raise ValueError for a setting that has no meaning with parameter servers."""
+    """Raise ValueError for a setting that does not apply with parameter servers."""
     if config.micro_batch_size == "auto":
         raise ValueError(
             'trainer.micro_batch_size="auto" measures the devices of this process, and with '
@@ -178,7 +178,7 @@ def check_for_servers(config: TrainerConfig) -> None:
 
 
 def check_early_stopping(config: TrainerConfig, data: TransformedData) -> None:
-    """Raise ValueError for early stopping without rows to evaluate."""
+    """Raise ValueError if early stopping is set and there are no eval rows."""
     if config.early_stopping is not None and not data.eval_files:
         raise ValueError(
             "trainer.early_stopping needs an eval split, and the examples have none: leave it "

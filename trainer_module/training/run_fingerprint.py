@@ -1,4 +1,4 @@
-"""The fingerprint of a configured run, which names the folder of its checkpoints."""
+"""The fingerprint of a configured run, which names its checkpoint folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainer_module.loop.run_folder import files_identity
 def run_fingerprint(
     config: TrainerConfig, examples: Examples, summary: DataSummary
 ) -> dict[str, Any]:
-    """Return all that decides where a run ends but its length: settings, code, features, rows."""
+    """Return what affects the run's result, except its length: settings, code, features, rows."""
     paths = [config.model_fn, config.loss, *(config.metrics or ())]
     modules = {path.rpartition(".")[0] for path in paths if path and "." in path}
     return {

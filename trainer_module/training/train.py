@@ -1,4 +1,4 @@
-"""A plan and data -> a trained model: prepare, build, fit."""
+"""Train a model from a plan and data: prepare, build, fit."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from trainer_module.training.prepare import Folders, Prepared, prepare
 
 
 class Trained(NamedTuple):
-    """A training that ended.
+    """A completed training.
 
     Attributes:
-        result: Of its loop.
-        model: What was trained; its outputs are on the label's scale.
-        inputs: The transformed features that it takes.
-        label_scale: The scale that the label was trained on; None for its own.
+        result: Result of the loop.
+        model: The trained model; its outputs are on the label's scale.
+        inputs: The transformed features that the model takes.
+        label_scale: Scale of the label in training; None: the label's own unit.
     """
 
     result: FitResult
@@ -47,21 +47,21 @@ def train(
     train_steps: int | None = None,
     progress: Callback | None = None,
 ) -> Trained:
-    """Train as planned, within `keras_set_up(plan.config)`.
+    """Train a plan; call it within `keras_set_up(plan.config)`.
 
     Args:
-        plan: What `resolve` returned.
+        plan: The result of `resolve`.
         data: The transformed rows.
-        summary: Of the training rows.
-        strategy: Where to train.
-        folders: Where to write; None for nowhere.
-        train_steps: TFX's number of steps, used if the configuration gives none.
-        progress: Shows the progress; None for a `ProgressLog`.
+        summary: Summary of the training rows.
+        strategy: Strategy to train with.
+        folders: Folders to write to; None: write nothing.
+        train_steps: TFX's number of steps, used if the configuration sets none.
+        progress: Shows the progress; None: a `ProgressLog`.
 
     Raises:
         ValueError: A setting does not fit the data.
         NonFiniteError: See `run_fn`.
-        Disagreement: Workers have other settings, code or data.
+        Disagreement: Workers differ in settings, code or data.
     """
     prepared = prepare(plan, data, summary, strategy, folders=folders, train_steps=train_steps)
     built = build(prepared)
@@ -70,7 +70,7 @@ def train(
 
 
 def fit(prepared: Prepared, built: Built, progress: Callback) -> FitResult:
-    """Train what was built, from its latest checkpoint if there is one."""
+    """Train the built objects, from the latest checkpoint if there is one."""
     config, length = prepared.config, prepared.length
     logging.info(
         "Training on %s rows: %d steps of %d rows, on %d replica(s) in micro-batches of %d rows",
@@ -99,7 +99,7 @@ def fit(prepared: Prepared, built: Built, progress: Callback) -> FitResult:
 
 @contextlib.contextmanager
 def keras_set_up(config: TrainerConfig) -> Iterator[None]:
-    """Set Keras' precision and the seed of its random numbers as configured."""
+    """Set Keras' precision and random seed from the configuration within the block."""
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy(config.precision)
     keras.utils.set_random_seed(config.seed)
