@@ -1,4 +1,4 @@
-"""A model in stages on several devices, and activations that are computed again.
+"""Run a model in stages on several devices, and recompute activations.
 
-May use `window` and what is below it.
+May import `window` and the packages below it.
 """

@@ -1,11 +1,13 @@
-"""A layer with a custom gradient: on its own device, or from recomputed activations.
+"""Compute a layer's gradient on a given device, or from recomputed activations.
 
     forward    outputs = layer(inputs)
-    backward   (`again`: forward once more,) gradient of the inputs = ∂layer · that of the outputs
+    backward   (`again`: recompute forward,)
+               gradient of the inputs = ∂layer · gradient of the outputs
 
-TensorFlow's tape puts no device on what it adds, so a stage's gradient would be computed elsewhere
-than the stage, and `tf.recompute_grad` runs a layer of Keras with other dropout masks: its seeds
-have moved on. Here the second forward has the seeds, the variables and the masks of the first.
+TensorFlow's tape sets no device for the gradient's operations, so a stage's gradient would not be
+computed on the device of the stage. `tf.recompute_grad` runs a Keras layer with different dropout
+masks, because the layer's seeds have changed. Here the second forward pass has the seeds, the
+variables and the masks of the first.
 """
 
 from __future__ import annotations
@@ -22,30 +24,30 @@ from trainer_module.common.tensors import Gradient, Tensors
 from trainer_module.losses.loss_values import mask_of
 from trainer_module.window.forward_pass import in_window_forward_pass, window_forward_pass
 
-# Layers that are being called by `custom_gradient`.
+# Ids of the layers that `custom_gradient` is calling.
 _under_way: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
     "layers with a custom gradient that are being called", default=frozenset()
 )
 
 
 def uses_custom_gradient(layer: keras.layers.Layer) -> bool:
-    """Return whether a call of the layer, here and now, is to go through `custom_gradient`."""
+    """Return whether a call of the layer has to use `custom_gradient` in the current context."""
     return in_window_forward_pass() and id(layer) not in _under_way.get()
 
 
 def on_device(device: str | None) -> contextlib.AbstractContextManager[Any]:
-    """Returns `tf.device`; None leaves the device as it is, which `tf.device(None)` does not."""
+    """Return the context `tf.device`. None keeps the current device, unlike `tf.device(None)`."""
     return contextlib.nullcontext() if device is None else tf.device(device)
 
 
 class _Ran(NamedTuple):
-    """A layer's outputs and all else that calling it gives.
+    """The results of calling a layer.
 
     Attributes:
         outputs: Structure of tensors.
-        masks: Keras' mask of each tensor of `outputs`, or None.
-        losses: What went to add_loss.
-        updates: New values of variables that are not trained, seeds among them, or None.
+        masks: The Keras mask of each tensor of `outputs`, or None.
+        losses: Losses that were passed to `add_loss`.
+        updates: New value of each non-trainable variable, including seeds; None if unchanged.
     """
 
     outputs: Tensors
@@ -82,16 +84,18 @@ def custom_gradient(
     again: bool,
     device: str | None = None,
 ) -> Any:
-    """Returns `call(*args, **kwargs)`, whose gradient is as the module says.
+    """Return `call(*args, **kwargs)` with the gradient that the module describes.
 
     Args:
-        layer: Whose variables, seeds and losses the call has; all that it reads.
+        layer: The layer with all variables, seeds and losses that the call uses.
         call: The forward pass.
-        again_call: The same in the backward pass, where no layer around it is being called.
-        args: Structures of tensors and other things.
-        kwargs: The same.
-        again: Whether to keep the inputs alone and to run forward again in the backward pass.
-        device: Where both passes run; None: where they are.
+        again_call: The forward pass when it is recomputed in the backward pass, where no enclosing
+            layer is being called.
+        args: Structures of tensors and other values.
+        kwargs: Structures of tensors and other values.
+        again: Whether to keep only the inputs, and to recompute the forward pass in the backward
+            pass.
+        device: Device of both passes; None: the current device.
     """
     trained = list(layer.trainable_variables)
     known = {id(variable) for variable in trained}
@@ -99,7 +103,7 @@ def custom_gradient(
     flat = tf.nest.flatten((args, kwargs))
     places = [i for i, x in enumerate(flat) if tf.is_tensor(x)]
     masks = [mask_of(flat[i]) for i in places]
-    # As they are stored: each layer within casts to its own dtype.
+    # Without a cast: each inner layer casts to its compute dtype.
     with keras.src.backend.AutocastScope(None):
         values = [tf.convert_to_tensor(variable.value) for variable in (*trained, *others)]
     inputs = [
@@ -123,7 +127,7 @@ def custom_gradient(
         scope = keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False)
         token = _under_way.set(under_way)
         try:
-            # The backward pass is traced outside of the window's forward pass.
+            # The backward pass is traced outside of the window's forward pass, so mark it again.
             with scope, window_forward_pass():
                 outputs = call(*args_, **kwargs_)
         finally:
@@ -151,7 +155,8 @@ def custom_gradient(
             with on_device(device):
                 if tape is not None:
                     return _gradients(tape, ran.differentiable(), inputs, wanted)
-                # Only now, and never one operation for both: the first forward is forgotten.
+                # Compute the copies only after the slopes, as separate operations, so that the
+                # first forward pass is not kept.
                 with tf.control_dependencies([s for s in slopes if s is not None]):
                     copies = [tf.identity(tensor) for tensor in inputs]
                 with _tape(copies) as second:
@@ -178,7 +183,7 @@ def _tape(inputs: Sequence[tf.Tensor], unless: bool = False) -> Iterator[Any]:
     if unless:
         yield None
         return
-    # Persistent: a window of several outputs asks for the gradient of each.
+    # Persistent: a window with several outputs computes the gradient of each.
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch([tensor for tensor in inputs if _is_real(tensor)])
         yield tape
@@ -189,7 +194,7 @@ def _gradients(
 ) -> list[Any]:
     pairs = [
         (output, tf.convert_to_tensor(slope))
-        # A call of the whole layer has the layer's own activity regulariser besides.
+        # A call of the whole layer also has the layer's activity regulariser as a loss.
         for output, slope in zip(outputs, slopes, strict=False)
         if slope is not None and _is_real(output)
     ]

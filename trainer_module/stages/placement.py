@@ -1,4 +1,4 @@
-"""Which device each stage of each replica has, and variables that are put there."""
+"""Assign devices to the stages of each replica, and move variables to them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from trainer_module.common.tensors import Gradient, Variable
 
 
 def stage_strategy(stages: int, devices: Sequence[str] | None = None) -> tf.distribute.Strategy:
-    """Returns the strategy under which a `StagedModel` has several replicas.
+    """Return a strategy for a `StagedModel` with several replicas.
 
     Args:
-        stages: Of the model.
-        devices: Of all replicas' stages, as `StagedModel` takes them; so many replicas as they
-            suffice for.
+        stages: Number of stages of the model.
+        devices: Devices of the stages of all replicas, as for `StagedModel`. Their number divided
+            by `stages` is the number of replicas. None: as for `StagedModel`.
 
     Raises:
-        ValueError: Their number is no multiple of that of the stages.
+        ValueError: The number of devices is not a multiple of the number of stages.
     """
     devices = [_known_device(name) for name in devices or _local_devices()]
     if stages < 1 or len(devices) % stages:
@@ -37,15 +37,20 @@ def stage_strategy(stages: int, devices: Sequence[str] | None = None) -> tf.dist
 
 
 class _Devices:
-    """What tf.distribute takes for a variable that others are to be beside."""
+    """Stands in for a variable as the `colocate_with` argument of tf.distribute."""
 
     def __init__(self, devices: Sequence[str]) -> None:
-        self._devices = tuple(devices)  # what MirroredStrategy asks for
-        self.device = devices[0]  # and what OneDeviceStrategy does
+        self._devices = tuple(devices)  # read by MirroredStrategy
+        self.device = devices[0]  # read by OneDeviceStrategy
 
 
 def move(stage: keras.layers.Layer, devices: Sequence[str]) -> None:
-    """Makes a stage's variables anew, with the values that they have, on its devices."""
+    """Recreate a stage's variables on its devices, with their current values.
+
+    Args:
+        stage: A built layer.
+        devices: One device per replica.
+    """
 
     def beside(next_creator: Any, **kwargs: Any) -> Any:
         return next_creator(**{**kwargs, "colocate_with": _Devices(devices)})
@@ -61,10 +66,10 @@ def move(stage: keras.layers.Layer, devices: Sequence[str]) -> None:
 
 
 def colocate_updates(optimizer: keras.optimizers.Optimizer) -> None:
-    """Lets an optimizer compute each variable's update where the variable is.
+    """Make an optimizer compute each variable's update on the device of the variable.
 
-    MirroredStrategy does so by itself; without a strategy, or on one device, TensorFlow would
-    compute all of them on the first device, and hold a stage's slots there for the time.
+    MirroredStrategy does this automatically. Without a strategy, or on one device, TensorFlow would
+    compute all updates on the first device, and hold a stage's slots there during the update.
     """
     update_step, apply_weight_decay = optimizer.update_step, optimizer._apply_weight_decay
 
@@ -87,9 +92,9 @@ def _local_devices() -> list[str]:
 
 
 def _known_device(name: str) -> str:
-    """Returns the device's full name."""
+    """Return the full name of a device, or raise ValueError if it does not exist."""
     if "/job:" in name and "/job:localhost" not in name:
-        return name  # of another process
+        return name  # a device of another process
     names = {d.name.rpartition("device:")[2]: d.name for d in tf.config.list_logical_devices()}
     short = name.rpartition("device:")[2].strip("/").upper()
     if short not in names:
@@ -101,10 +106,15 @@ def _known_device(name: str) -> str:
 
 
 def stage_devices(devices: Sequence[str] | None, stages: int, replicas: int) -> list[str]:
-    """Returns the full name of each replica's stages' devices.
+    """Return the full names of the devices of all replicas' stages.
+
+    Args:
+        devices: Device names; None: the first local GPUs, or logical CPU devices without GPUs.
+        stages: Number of stages.
+        replicas: Number of replicas.
 
     Raises:
-        ValueError: One is not there, or their number is another one.
+        ValueError: A device does not exist, or the number of devices is not stages * replicas.
     """
     wanted = stages * replicas
     known = [_known_device(name) for name in (_local_devices() if devices is None else devices)]
@@ -120,7 +130,7 @@ def stage_devices(devices: Sequence[str] | None, stages: int, replicas: int) -> 
 def check_strategy_of_stages(
     strategy: tf.distribute.Strategy, devices: list[str], stages: int
 ) -> None:
-    """Raises ValueError for a strategy whose replicas are not where the first stages are."""
+    """Raise ValueError if the strategy's replicas are not on the devices of the first stages."""
     if not tf.distribute.has_strategy():
         return
     if isinstance(strategy, tf.distribute.OneDeviceStrategy):

@@ -1,4 +1,4 @@
-"""Activations that are not kept: a layer that runs again in the backward pass."""
+"""Recompute a layer's activations in the backward pass instead of keeping them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from trainer_module.stages.custom_gradient import custom_gradient, uses_custom_g
 
 
 def recompute(layer: keras.layers.Layer) -> keras.layers.Layer:
-    """Returns the layer, which in windows keeps its inputs alone and runs again for its gradient.
+    """Make a layer keep only its inputs in windows and run again for its gradient.
 
-    The second run has the first one's variables, masks and random numbers, so that the gradient is
-    what it was, for one more forward pass in time. A layer that holds others (a block, a
-    Sequential, a stage) drops all that they make in between. Outside of windows (`fit`, evaluation,
-    export) the layer is what it was.
+    The second run has the variables, masks and random numbers of the first, so the gradient is the
+    same. The cost is the time of one more forward pass. A layer that contains other layers (a
+    block, a Sequential, a stage) drops all their intermediate activations. Outside of windows
+    (`fit`, evaluation, export) the layer's behaviour does not change.
 
     Args:
-        layer: Of any kind, built or not; it is changed.
+        layer: Any layer, built or not; it is changed in place.
+
+    Returns:
+        The layer.
     """
     if is_recomputed(layer):
         return layer
@@ -43,10 +46,15 @@ def recompute(layer: keras.layers.Layer) -> keras.layers.Layer:
 
 
 def recompute_layers(model: keras.Model, names: Iterable[str], *, field: str = "recompute") -> None:
-    """Marks a model's layers by name, those inside of other layers too.
+    """Call `recompute` on a model's layers by name, including nested layers.
+
+    Args:
+        model: A Keras model; its layers are changed in place.
+        names: Names of layers.
+        field: Name of the setting, for error messages.
 
     Raises:
-        ValueError: There is no layer of a name, told as the value of `field`.
+        ValueError: The model has no layer of a name.
     """
     found: dict[str, list[Any]] = {}
     for layer in model._flatten_layers(include_self=False):
@@ -61,12 +69,15 @@ def recompute_layers(model: keras.Model, names: Iterable[str], *, field: str = "
 
 
 def is_recomputed(layer: keras.layers.Layer) -> bool:
-    """Returns whether `recompute` was called on it."""
+    """Return whether `recompute` was called on the layer."""
     return getattr(layer.call, "recomputes", False)
 
 
 def _whole(layer: keras.layers.Layer) -> Any:
-    """Returns the layer's own call, training mode and casts included: none is under way then."""
+    """Return a call of the whole layer in training mode, including its casts.
+
+    The backward pass uses it, where no call of the layer is active.
+    """
 
     def again(*args: Any, **kwargs: Any) -> Any:
         return layer(*args, **{**kwargs, "training": True})

@@ -1,4 +1,4 @@
-"""One model cut into stages."""
+"""Split a model into stages."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from shared_core.nearest import nearest
 
 
 def split_model(model: keras.Model, after: Sequence[str]) -> list[keras.Model]:
-    """Returns the parts of a model, each of which takes what the one before returns.
+    """Return the parts of a model; the input of each part is the output of the previous one.
 
     The parts share the model's layers and variables.
 
     Args:
         model: A Sequential or functional model.
-        after: Names of layers, in order: each ends a part, and all that the parts behind it take
-            is its output.
+        after: Names of the layers that end a part, in order. The later parts may only use the
+            output of this layer.
 
     Raises:
-        ValueError: A model of another kind, a name of no layer, one that is not in order, or one
-            whose output is not all that the layers behind it take.
+        ValueError: The model is neither Sequential nor functional, a name is not a layer's, the
+            names are not in order, or a later layer uses more than the output of the named layer.
     """
     if not isinstance(model, keras.Sequential) and not getattr(model, "inputs", None):
         raise ValueError(

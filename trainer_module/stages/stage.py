@@ -1,4 +1,4 @@
-"""One stage of a model: a part of it that runs on a device of its own."""
+"""Run one stage of a model on a separate device."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from trainer_module.stages.custom_gradient import custom_gradient, uses_custom_g
 
 
 class Stage(keras.layers.Layer):
-    """A layer or model that computes, forward and backward, where its variables are.
+    """A layer that runs forward and backward on the device of its variables.
 
     Attributes:
-        inner: It.
-        devices: One device for each replica.
-        recomputed: Whether its activations are made anew in the backward pass.
+        inner: The layer or model of the stage.
+        devices: One device per replica.
+        recomputed: Whether the backward pass recomputes the activations.
     """
 
     def __init__(
         self, inner: keras.layers.Layer, devices: tuple[str, ...], *, recomputed: bool = False
     ) -> None:
-        """Takes a built layer."""
-        # What reaches it is what the part before has made: nothing is cast here.
+        """Wrap a built layer.
+
+        Args:
+            inner: A built layer or model.
+            devices: One device per replica.
+            recomputed: Whether the backward pass recomputes the activations.
+        """
+        # The inputs are the outputs of the previous stage and are not cast here.
         super().__init__(name=f"stage_of_{inner.name}", dtype=inner.dtype_policy, autocast=False)
         self.inner = inner
         self.devices = devices
@@ -34,11 +40,11 @@ class Stage(keras.layers.Layer):
 
     @property
     def device(self) -> str:
-        """Where it runs on the replica whose graph is being made."""
+        """The device of the replica whose graph is being built."""
         return self.devices[_replica()]
 
     def call(self, inputs: Tensors, training: bool | None = None) -> Any:
-        """Returns the stage's outputs."""
+        """Return the stage's outputs."""
         if any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
             return self.inner(inputs, training=training)
         if training and uses_custom_gradient(self):
@@ -58,16 +64,16 @@ class Stage(keras.layers.Layer):
         return self.inner(inputs, training=True)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns the inner layer's."""
+        """Return the output spec of the inner layer."""
         return self.inner.compute_output_spec(*args, **kwargs)
 
     def compute_mask(self, inputs: Tensors, previous_mask: Any) -> Any:
-        """Returns None: the inner layer has put its masks on its outputs."""
+        """Return None, because the inner layer has already set masks on its outputs."""
         return None
 
 
 def _replica() -> int:
-    """Returns which replica the graph under way is that of; 0 outside of all."""
+    """Return the number of the replica whose graph is being built; 0 in cross-replica context."""
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return 0

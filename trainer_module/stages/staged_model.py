@@ -1,4 +1,4 @@
-"""A Keras model made of stages, each with its variables on a device of its own."""
+"""A Keras model of stages, each with its variables on a separate device."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from trainer_module.window.placement import Placement
 
 
 class StagedModel(keras.Model):
-    """Stages one after another, each on a device; a window's micro-batches stream through them.
+    """A sequence of stages, each on one device; a window's micro-batches stream through them.
 
         outputs = stage_n(... stage_2(stage_1(inputs)))
 
-    While stage 2 has a micro-batch, stage 1 has the next one: as many are under way as there are
-    stages. `TrainStep` and `accumulate_gradients` take it as any model, and the gradient is that
-    of the model in one piece. The stages' layers are the ones that were given, and so are their
-    variables, which now are on the stages' devices: `in_one_piece` is the plain model of them.
+    While stage 2 processes a micro-batch, stage 1 processes the next one: as many micro-batches are
+    in progress as there are stages. `TrainStep` and `accumulate_gradients` accept it as any model,
+    and the gradient is that of the model without stages. The model uses the given layers and their
+    variables, and moves the variables to the devices of the stages. `in_one_piece` returns a plain
+    model with the same layers.
 
     Example:
         model = StagedModel([encoder, head], devices=["GPU:0", "GPU:1"])
@@ -43,21 +44,22 @@ class StagedModel(keras.Model):
         recompute: Iterable[str] = (),
         name: str = "staged",
     ) -> None:
-        """Builds what is not built, and moves each stage's variables to its device.
+        """Build the stages that are not built, and move each stage's variables to its device.
 
         Args:
-            stages: Layers and models, the first one with an `Input`; each takes what the one
-                before returns. `split_model` makes them of one model.
-            devices: One for each stage, "GPU:0" or "CPU:1"; on N replicas N times as many: those of
-                the first replica's stages, then those of the second's. None: the GPUs, else the
-                logical CPU devices, in order.
-            recompute: Names of stages whose activations are made anew in the backward pass.
-            name: Of the model.
+            stages: Layers and models, the first with an `Input`. The input of each stage is the
+                output of the previous one. `split_model` splits a model into stages.
+            devices: One device per stage, such as "GPU:0" or "CPU:1". For N replicas N times as
+                many: those of the first replica's stages, then those of the second's. None: the
+                GPUs, or the logical CPU devices if there are none, in order.
+            recompute: Names of stages whose activations the backward pass recomputes.
+            name: Name of the model.
 
         Raises:
-            ValueError: No stage, a first stage without inputs, too few devices or one that is not
-                there, a name of no stage, a stage that updates state in training, or a strategy
-                whose replicas are not on the first stages' devices.
+            ValueError: There are no stages, the first stage has no inputs, the number of devices
+                does not fit, a device does not exist, a name in `recompute` is not a stage's, two
+                stages have the same name or share a variable, or the strategy's replicas are not on
+                the devices of the first stages.
         """
         stages = list(stages)
         _check_stages(stages)
@@ -79,12 +81,12 @@ class StagedModel(keras.Model):
 
     @property
     def placement(self) -> StagePlacement:
-        """Where the sums and updates of the variables are computed."""
+        """The placement of the variables' sums and updates."""
         return StagePlacement(self)
 
     @property
     def jit_compile_error(self) -> str:
-        """Why XLA cannot compile the model."""
+        """The reason why XLA cannot compile the model."""
         return (
             f"XLA compiles for one device, and model {self.name!r} has stages on several; leave "
             "jit_compile off."
@@ -96,7 +98,7 @@ class StagedModel(keras.Model):
         return [layer for layer in self.layers if isinstance(layer, Stage)]
 
     def in_one_piece(self) -> keras.Model:
-        """Returns the model without its stages: the same layers and variables, and no devices."""
+        """Return a plain model of the same layers and variables, without stages and devices."""
         outputs = inputs = _new_inputs(_inputs_of(self))
         for stage in self.stages:
             outputs = stage.inner(outputs)
@@ -107,16 +109,20 @@ class StagePlacement(Placement):
     """The placement of a `StagedModel`: sums and updates on the device of the variable's stage."""
 
     def __init__(self, model: StagedModel) -> None:
-        """Take the model, whose stages know their devices."""
+        """Create the placement of a model's variables.
+
+        Args:
+            model: The model with the stages and their devices.
+        """
         self._model = model
 
     @property
     def concurrent_passes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The number of stages: while the second has a micro-batch, the first has the next one."""
+        """The number of stages: each stage processes a different micro-batch."""
         return len(self._model.stages)
 
     def map(self, function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:
-        """Return the function of each variable's parts, on its stage's device on this replica."""
+        """Return the function's results, each computed on the device of the variable's stage."""
         device_of = {
             id(variable): stage.device
             for stage in self._model.stages
@@ -129,14 +135,14 @@ class StagePlacement(Placement):
         return found
 
     def prepare_optimizer(self, optimizer: keras.optimizers.Optimizer) -> None:
-        """Colocate the optimizer's updates with the variables."""
+        """Make a built optimizer compute each update on the variable's device."""
         if len(self._model.stages) > 1:
             for one in each_optimizer(optimizer):
                 colocate_updates(one)
 
 
 def _inputs_of(model: Any) -> Any:
-    """Returns a model's symbolic inputs; a Sequential's is one."""
+    """Return a model's symbolic inputs; a Sequential has a single one."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
