@@ -1,4 +1,4 @@
-"""Asynchronous training: variables on servers, exact windows on workers, a chief that drives.
+"""Asynchronous training: servers hold the variables, workers compute windows, a chief coordinates.
 
-May use `step` and what is below it.
+May import `step` and the packages below it.
 """

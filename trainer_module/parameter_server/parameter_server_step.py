@@ -1,4 +1,4 @@
-"""Windows on workers: each exact by itself, all of them in no order."""
+"""Take windows on parameter-server workers: each window is exact, and their order is undefined."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ _UNDER_WAY_PER_WORKER = 3
 
 
 class ServerLost(RuntimeError):
-    """A parameter server has gone, and with it the variables that it had."""
+    """Raised if a parameter server is lost, together with its variables."""
 
 
 class ParameterServerStep:
-    """A `Step` whose windows are taken by workers, each by one worker, while others go on.
+    """A `Step` that distributes windows over workers, which run asynchronously.
 
         for window k (in no order):  v = the servers' variables, read once
                                      g = the exact gradient of the whole window at v
-                                     the servers' variables are updated by g, as step k
+                                     update the servers' variables by g, as step k
 
-    What is promised is another thing than with other strategies: each global batch is read once and
-    becomes one window, whose gradient is exact whatever the size of its micro-batches, and one
-    update, with the learning rate of its number. But the variables have changed meanwhile, by as
-    many updates as there are other workers, and no two runs are equal. A worker that is lost in the
-    middle of an update leaves it there in part, and another worker takes the window again.
+    The guarantees differ from those of other strategies. Each global batch is read once and becomes
+    one window and one update, with the learning rate of its step number. The gradient of a window
+    is exact for any micro-batch size. But the variables change while a worker computes, by as many
+    updates as there are other workers, and runs are not reproducible. If a worker is lost during an
+    update, the servers keep the part of the update that it made, and another worker takes the
+    window again.
 
-    The chief's model and optimizer are brought up to date at the end of each `run`: they are
-    what is evaluated, checkpointed and exported, and what the next run goes on from.
+    Each `run` ends by updating the chief's model and optimizer. They are evaluated, checkpointed
+    and exported, and the next run starts from them.
 
     Example:
         strategy = create_strategy("parameter_server")    # workers and servers stay in here
@@ -65,20 +66,20 @@ class ParameterServerStep:
         partitioner: Partitioner | None = None,
         **options: Unpack[StepKeywords],
     ) -> None:
-        """Checks the options and creates the variables on the servers.
+        """Check the options and create the variables on the servers.
 
         Args:
-            model: A built Keras model, made outside of the strategy's scope: the chief's.
-            optimizer: Made there too.
+            model: A built Keras model of the chief, created outside of the strategy's scope.
+            optimizer: A Keras optimizer, created outside of the strategy's scope.
             loss_fn: See `TrainStep`.
             cluster: The strategy of chief, workers and servers.
-            partitioner: Which variables are cut by rows and spread over the servers, of
-                tf.distribute.experimental.partitioners; None: those above 256 KiB, one part for
-                each server at most.
-            **options: The fields of `StepOptions`, but ema_momentum.
+            partitioner: A partitioner of tf.distribute.experimental.partitioners, which determines
+                the variables that are split by rows over the servers. None: split variables above
+                256 KiB, into at most one part per server.
+            **options: The fields of `StepOptions`, except `ema_momentum`.
 
         Raises:
-            ValueError: See `TrainStep`; or an option that has no meaning without an order of steps.
+            ValueError: See `TrainStep`. Also, an option requires ordered steps.
         """
         momentum = options.get("ema_momentum")
         if momentum is not None:
@@ -91,7 +92,7 @@ class ParameterServerStep:
                 "mixed_float16 with parameter servers: a loss scale is one decision per step, and "
                 "steps have no order here; use mixed_bfloat16 or float32."
             )
-        # All that the chief itself computes: evaluation, and the checks of a step.
+        # The strategy of what the chief computes: evaluation and the checks of a step.
         self.strategy = tf.distribute.get_strategy()
         self._setup = StepSetup(model, optimizer, loss_fn, options, self.strategy)
         self.model = model
@@ -124,17 +125,17 @@ class ParameterServerStep:
         *,
         loss_sums: Sequence[float] = (0.0, 0.0),
     ) -> LoopReport:
-        """Takes up to `num_steps` windows, and returns when all of them are done.
+        """Take up to `num_steps` windows, and return when all of them are done.
 
         Args:
-            iterator: Over a tf.data.Dataset of global batches, which the chief reads.
-            num_steps: Windows to take.
+            iterator: An iterator over a tf.data.Dataset of global batches, which the chief reads.
+            num_steps: Number of windows to take.
             loss_sums: See `TrainStep.run`.
 
         Raises:
-            NonFiniteError: A window was not finite: see `TrainStep`. The windows that were under
-                way are done, so that the variables are those of later steps.
-            ServerLost: A parameter server has gone.
+            NonFiniteError: A window was not finite; see `TrainStep`. The windows that were already
+                scheduled are completed, so the variables are those of later steps.
+            ServerLost: A parameter server is lost.
         """
         self._setup.check_variables()
         try:
@@ -147,27 +148,27 @@ class ParameterServerStep:
 
     @property
     def skipped(self) -> dict[str, int]:
-        """Windows that updated nothing, by reason."""
+        """The number of windows that updated nothing, by reason."""
         return self._counters.skipped
 
     def state(self) -> list[tf.Variable]:
-        """Return the variables of a checkpoint beside those of model and optimizer."""
+        """Return the variables to checkpoint in addition to those of model and optimizer."""
         return self._counters.state()
 
     @property
     def averages(self) -> Sequence[tf.Variable]:
-        """Empty: updates have no order here, and an average of them no steps."""
+        """Empty: without an order of updates there is no moving average."""
         return ()
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Leave the model as it is."""
+        """Return a context that does not change the model."""
         return contextlib.nullcontext()
 
     def use_averages(self) -> None:
-        """Leave the model as it is."""
+        """Do nothing, because there are no averages."""
 
     def _take(self, iterator: Any, num_steps: int) -> tuple[list[_Done | None], bool]:
-        """Schedules windows, few more than there are workers at a time, and waits for all."""
+        """Schedule windows, at most three per worker at a time, and wait for all of them."""
         first_step, first_update = int(self.step.numpy()), int(self.optimizer.iterations.numpy())
         under_way: collections.deque[Any] = collections.deque()
         done: list[_Done | None] = []
@@ -235,7 +236,7 @@ class ParameterServerStep:
     def _count_all(
         self, done: list[_Done | None], exhausted: bool, loss_sums: Sequence[float]
     ) -> LoopReport:
-        """Counts on the chief, where nothing is lost: a step for each window."""
+        """Update the counters on the chief, where no count is lost, and return the report."""
         known = [one for one in done if one is not None]
         if len(known) < len(done):
             logging.warning(
@@ -266,7 +267,7 @@ class ParameterServerStep:
         )
 
     def _told(self, error: tf.errors.OpError) -> BaseException:
-        """Returns the error in words where a server has gone, else itself."""
+        """Return a `ServerLost` error if a server is lost, else the given error."""
         found = re.search(r"/job:ps/replica:0/task:(\d+)", str(error))
         gone = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
         if found is None or not isinstance(error, gone):
@@ -279,7 +280,7 @@ class ParameterServerStep:
 
 
 class _Done(NamedTuple):
-    """What a window tells of itself, as scalars, and a bool for the loss and each gradient."""
+    """The results of one window: scalars, and `finite`, bool `[1 + variables]`."""
 
     loss: LossLike
     gradient_norm: Any
@@ -301,7 +302,7 @@ class _Done(NamedTuple):
 
 
 def _fetched(value: Any) -> _Done | None:
-    """Waits for a window; None where its worker has gone after it, and with it what it told."""
+    """Wait for a window and return its results; None if its worker was lost after computing it."""
     try:
         return value.fetch()
     except tf.errors.OpError as error:

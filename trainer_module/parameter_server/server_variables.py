@@ -1,7 +1,7 @@
-"""A model's variables and its optimizer on parameter servers, and a copy of them on the chief.
+"""Synchronize the variables of a model and its optimizer between the chief and parameter servers.
 
-on the chief    model.variables, optimizer.variables     what is checkpointed and exported
-on servers      the same, large ones cut by rows         what workers read and update
+on the chief    model.variables, optimizer.variables       checkpointed and exported
+on servers      the same, large variables split by rows    read and updated by workers
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow as tf
 from trainer_module.common.several_optimizers import is_several
 from trainer_module.common.tensors import Gradient, Variable
 
-# Whose update of an element knows no other element of the variable: it may be cut anywhere.
+# Their update of an element does not depend on other elements, so variables can be split anywhere.
 _BY_ELEMENT = frozenset(
     ["SGD", "Adam", "AdamW", "Adamax", "RMSprop", "Adagrad", "Adadelta", "Ftrl", "Lion"]
 )
@@ -25,17 +25,17 @@ Partitioner = Callable[..., Sequence[int]]
 
 
 class _Pair(NamedTuple):
-    """A variable of the chief, and its rows on the servers."""
+    """A variable of the chief, and the variables on the servers that hold its rows."""
 
     here: Any
     there: list[Any]
 
 
 class ServerVariables:
-    """The servers' variables.
+    """The variables of a model and its optimizer on the servers.
 
     Attributes:
-        optimizer: One as the chief's, whose variables are on the servers.
+        optimizer: A copy of the chief's optimizer with variables on the servers.
     """
 
     def __init__(
@@ -45,17 +45,19 @@ class ServerVariables:
         strategy: tf.distribute.ParameterServerStrategy,
         partitioner: Partitioner,
     ) -> None:
-        """Creates the servers' variables with the values of the chief's.
+        """Create the servers' variables with the values of the chief's variables.
 
         Args:
-            model: Built, outside of the strategy's scope.
-            optimizer: Built on the model's trainable variables, outside of it too.
-            strategy: Where the servers are.
-            partitioner: As those of tf.distribute.experimental.partitioners: how many parts of its
-                rows a variable becomes.
+            model: The chief's model, built outside of the strategy's scope.
+            optimizer: The chief's optimizer, built on the model's trainable variables outside of
+                the strategy's scope.
+            strategy: The strategy of the servers.
+            partitioner: Function of shape and dtype, as in tf.distribute.experimental.partitioners.
+                It returns the number of parts per axis; only the rows (axis 0) are split.
 
         Raises:
-            ValueError: An optimizer that has others within it, Nadam, or weight decay by name.
+            ValueError: The optimizer contains other optimizers, is Nadam, or excludes variables
+                from weight decay by name.
         """
         _check(optimizer)
         trained = {id(variable) for variable in model.trainable_variables}
@@ -89,17 +91,21 @@ class ServerVariables:
         )
 
     def values(self) -> list[tuple[Any, tf.Tensor]]:
-        """Returns each of the model's variables with its value, read now, once; in a graph."""
+        """Return (variable, value) pairs of the model's variables; call it in a graph.
+
+        Each value is a copy that is read once from the servers.
+        """
         return [(pair.here, _joined(pair.there)) for pair in self._model]
 
     def apply(self, gradients: Sequence[Gradient], iterations: tf.Tensor) -> None:
-        """Updates the servers' variables, inside `strategy.run`.
+        """Update the servers' variables; call it inside `strategy.run`.
 
         Args:
-            gradients: One per trainable variable of the model; None for one to leave alone.
-            iterations: How many updates there were before this one, for the schedule and for what
-                corrects a bias. Keras reads its own counter, adds and assigns, so that of two
-                workers at once one would be lost: it is left alone, and the chief sets it.
+            gradients: One per trainable variable of the model; None leaves the variable unchanged.
+            iterations: Number of updates before this one, int64 scalar, for the learning rate
+                schedule and the bias correction. It replaces the optimizer's counter: Keras reads,
+                increments and assigns the counter, so one of two simultaneous updates would not be
+                counted. The chief sets the counter.
         """
         cut = []
         for pair, gradient in zip(self._trained, gradients, strict=True):
@@ -113,13 +119,13 @@ class ServerVariables:
         scope = keras.StatelessScope([(counter, iterations)], initialize_variables=False)
         with scope:
             self.optimizer.apply([g for g, _ in cut], [v for _, v in cut])
-        for _, variable in cut:  # what a constraint has assigned
+        for _, variable in cut:  # values that a constraint has assigned
             value = scope.get_current_value(variable)
             if value is not None:
                 variable.value.assign(value)
 
     def push(self) -> None:
-        """Writes what has changed on the chief since it was last pulled to the servers."""
+        """Write variables to the servers that changed on the chief since the last `pull`."""
         for number, pair in enumerate(self._all):
             value = pair.here.numpy()
             if not np.array_equal(value, self._seen[number]):
@@ -127,7 +133,7 @@ class ServerVariables:
                 self._seen[number] = np.array(value)
 
     def pull(self) -> None:
-        """Reads all from the servers into the chief's variables, but the optimizer's counter."""
+        """Read all variables except the optimizer's counter from the servers to the chief."""
         for number, (pair, value) in enumerate(zip(self._all, self._read_all(), strict=True)):
             if pair.there[0] is not self.optimizer.iterations:
                 pair.here.value.assign(value)
@@ -167,7 +173,7 @@ def _parts_of(variable: Variable, parts: int) -> list[Any]:
 
 
 def _joined(parts: list[Any]) -> tf.Tensor:
-    # Read outside of any dtype policy's casts, and copied: a worker's window has one value.
+    # Read without the casts of a dtype policy, and copied, so that a window uses one value.
     values = [tf.identity(part.value) for part in parts]
     return tf.concat(values, 0) if len(values) > 1 else values[0]
 
@@ -187,7 +193,16 @@ Slot = tuple[int, Any]
 
 
 def _build(optimizer: Any, variables: list[Variable]) -> list[Slot | None]:
-    """Builds the optimizer; returns which variable each of its own belongs to, and as what."""
+    """Build the optimizer, and return the slot of each of its variables.
+
+    Args:
+        optimizer: A Keras optimizer that is not built.
+        variables: The variables to optimize.
+
+    Returns:
+        (index in `variables`, slot name) per optimizer variable; None for a variable that belongs
+        to no single variable.
+    """
     place = {id(variable): i for i, variable in enumerate(variables)}
     found: dict[int, Slot] = {}
     add = optimizer.add_variable_from_reference
@@ -212,7 +227,15 @@ def _pairs(
     there_slots: list[Slot | None],
     owner: list[tuple[int, int]],
 ) -> list[_Pair]:
-    """Returns the chief's optimizer's variables with the servers'."""
+    """Pair the variables of the chief's optimizer with those of the servers' optimizer.
+
+    Args:
+        here: Variables of the chief's optimizer.
+        here_slots: Their slots, from `_build`.
+        there: Variables of the servers' optimizer.
+        there_slots: Their slots, from `_build`.
+        owner: (index of the chief's variable, index of the part) of each variable on the servers.
+    """
     others = iter([v for v, slot in zip(there, there_slots, strict=True) if slot is None])
     parts: dict[Slot, dict[int, Any]] = {}
     for variable, slot in zip(there, there_slots, strict=True):
