@@ -1,4 +1,4 @@
-"""Gradients as a tool: per example, and of outputs with respect to inputs, in bounded memory.
+"""Compute gradients per example, and of outputs with respect to inputs, in bounded memory.
 
-May use `window` and what is below it.
+May import `window` and the packages below it.
 """

@@ -1,4 +1,4 @@
-"""A function over rows, some rows at a time, in the graph."""
+"""Apply a function to chunks of rows in the graph."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from trainer_module.common.tensors import Tensors
 def map_chunks(
     function: Callable[[Any], list[tf.Tensor]], data: Tensors, specs: list[Any], *, chunk_size: int
 ) -> list[tf.Tensor]:
-    """Returns the concatenation of `function(rows)` over consecutive chunks of rows.
+    """Return the concatenation of `function(rows)` over consecutive chunks of rows.
 
     Args:
-        function: From the structure of `data` with up to `chunk_size` rows to tensors
-            `[those rows, ...]`.
-        data: Structure of tensors `[rows, ...]`; None passes.
-        specs: dtype and shape (without rows) of each tensor that `function` returns.
-        chunk_size: Rows at a time: what bounds the memory.
+        function: Function of the structure of `data` with up to `chunk_size` rows. It returns
+            tensors with the same number of rows `[rows, ...]`.
+        data: Structure of tensors `[rows, ...]` or None.
+        specs: (dtype, shape without rows) of each tensor that `function` returns.
+        chunk_size: Number of rows at a time; it bounds the memory.
+
+    Returns:
+        One tensor `[rows, ...]` per entry of `specs`.
 
     Raises:
-        ValueError: chunk_size below 1.
+        ValueError: chunk_size is not an integer of at least 1.
     """
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, numbers.Integral):
         raise ValueError(f"chunk_size={chunk_size!r}: use a whole number of at least 1 row.")
@@ -56,5 +59,5 @@ def map_chunks(
     def none() -> list[tf.Tensor]:
         return [tf.zeros([0, *shape], dtype) for dtype, shape in specs]
 
-    # A TensorArray of no chunks cannot be concatenated.
+    # An empty TensorArray cannot be concatenated.
     return tf.cond(rows > 0, all_chunks, none)

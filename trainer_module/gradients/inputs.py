@@ -1,4 +1,4 @@
-"""How much each input moves the output, for more rows than fit into memory at once."""
+"""Compute gradients of outputs with respect to inputs, a chunk of rows at a time."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ def input_gradients(
     chunk_size: int,
     output: Callable[[Any], tf.Tensor] | None = None,
 ) -> Any:
-    """Returns ∂ output_i / ∂ input_i for each row i, in inference mode.
+    """Return ∂ output_i / ∂ input_i for each row i, in inference mode.
 
     Args:
-        model: A built Keras model whose rows do not depend on each other, as in inference.
+        model: A built Keras model whose output for a row does not depend on other rows in
+            inference mode.
         features: Tensor or structure of tensors `[rows, ...]`.
-        chunk_size: Rows at a time: what bounds the memory.
-        output: From the model's outputs to one number per row, `[rows]`, such as
-            `lambda outputs: outputs[:, 2]`; needed for models with several outputs.
+        chunk_size: Number of rows at a time; it bounds the memory.
+        output: Function of the model's outputs that returns one number per row, `[rows]`, such as
+            `lambda outputs: outputs[:, 2]`. Required for models with several outputs.
 
     Returns:
-        The structure of `features`, with a gradient in place of each tensor of floats, and None in
-        place of ids, which have none.
+        The structure of `features`, with the gradient of each floating-point tensor, and None for
+        all others, such as ids.
 
     Raises:
-        ValueError: chunk_size below 1, several outputs and no `output`, an `output` that does not
-            give one number per row, or no input of floats.
+        ValueError: chunk_size is below 1, the model has several outputs and `output` is missing,
+            `output` does not return one number per row, or no input is a floating-point tensor.
     """
     features = tf.nest.map_structure(tf.convert_to_tensor, features)
     floating = [tensor for tensor in tf.nest.flatten(features) if tensor.dtype.is_floating]
@@ -46,7 +47,7 @@ def input_gradients(
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(watched)
             outputs = model(part, training=False)
-            # Rows do not depend on each other: the sum's gradient is each row's own.
+            # Rows do not depend on each other, so the gradient of the sum has each row's gradient.
             chosen = outputs if output is None else tf.convert_to_tensor(output(outputs))
             total = tf.reduce_sum(_one_per_row(chosen, given=output is not None))
         zero = tf.UnconnectedGradients.ZERO

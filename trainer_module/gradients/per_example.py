@@ -1,4 +1,4 @@
-"""The gradient of every row by itself: which rows pull the weights, and how far."""
+"""Compute the gradient of each row separately, to find the rows with the largest influence."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def per_example_gradients(
     chunk_size: int,
     reduce: Callable[[list[tf.Tensor]], Any] | None = None,
 ) -> list[tf.Tensor] | tf.Tensor:
-    """Returns w_i ∇l_i for each row i, holding `chunk_size` rows' gradients at a time.
+    """Return w_i ∇l_i for each row i, with the gradients of `chunk_size` rows in memory at a time.
 
-    Of several outputs it is their sum. The result for all rows is `rows` times the size of the
-    model; `reduce` keeps less of each row. Regularisers are not in it, since they belong to no row.
-    Dropout is as in training, with the same mask for all rows of a chunk.
+    With several outputs, the result is the sum of their gradients. The result for all rows is
+    `rows` times the size of the model; use `reduce` to keep less per row. Regularisers are not
+    included, because they do not belong to a row. Dropout is active as in training, with the same
+    mask for all rows of a chunk.
 
     Example:
         norms = per_example_gradients(
@@ -41,21 +42,22 @@ def per_example_gradients(
 
     Args:
         model: A built Keras model.
-        loss_fn: As `TrainStep` takes it.
+        loss_fn: See `TrainStep`.
         features: Tensor or structure of tensors `[rows, ...]`.
         labels: Tensor or structure of tensors `[rows, ...]`.
         sample_weight: `[rows]` or None.
-        chunk_size: Rows at a time.
-        reduce: From one row's gradients (a list, as the model's trainable variables) to one tensor.
+        chunk_size: Number of rows at a time.
+        reduce: Function of one row's gradients (a list in the order of the model's trainable
+            variables) that returns one tensor.
 
     Returns:
-        `[rows, *variable.shape]` per trainable variable, zeros where the loss does not depend on
-        it; with `reduce`, its results `[rows, ...]`.
+        `[rows, *variable.shape]` per trainable variable, zeros if the loss does not depend on it.
+        With `reduce`, one tensor `[rows, ...]` of its results.
 
     Raises:
-        ValueError: chunk_size below 1, tensors that differ in rows, a layer that updates state when
-            called, or a model with a `compute_loss` of its own. A `train_step` of its own may be
-            what calls this function.
+        ValueError: chunk_size is below 1, tensors differ in their number of rows, a layer updates
+            state when called, or the model overrides `compute_loss`. A model that overrides
+            `train_step` is accepted, because its `train_step` may call this function.
     """
     check_batch(features, labels, sample_weight)
     reject_custom_train_step(model, ("compute_loss",), by="per_example_gradients")
@@ -92,7 +94,8 @@ def per_example_gradients(
     def of_chunk(part: Any) -> list[tf.Tensor]:
         rows = [t for t in tf.nest.flatten(part) if t is not None]
         if loops:
-            # The lists of a recurrent layer's loop cannot be vectorised: row by row, some at once.
+            # The tensor lists of a recurrent layer's loop cannot be vectorised, so run row by row,
+            # with some rows in parallel.
             return tf.map_fn(lambda row: of_tensors(*row), rows, fn_output_signature=specs)
         return tf.vectorized_map(lambda row: of_tensors(*row), rows)
 
