@@ -1,4 +1,4 @@
-"""What a configuration stands for: model, optimizer, loss and metrics.
+"""Build model, optimizer, loss and metrics from a configuration.
 
-May use `data`, `step` and what is below them.
+May import `data`, `step` and the packages below them.
 """

@@ -1,10 +1,10 @@
-"""What each class weighs in training, from the settings and the training rows.
+"""Compute the class weights of training from the settings and the training rows.
 
     balanced: the weight of class c is  W / (K W_c),  W_c = Σ_i w_i over its rows, W = Σ_c W_c
 
-K counts the classes that have weight, so that each of them weighs W / K in all. Without row weights
-this is `class_weight="balanced"` of scikit-learn. Weights multiply those of the rows in training;
-an evaluation knows none of them.
+K is the number of classes with weight, so that each of them weighs W / K in total. Without row
+weights this equals `class_weight="balanced"` of scikit-learn. In training, class weights multiply
+row weights. Evaluation does not use class weights.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LABEL_CLASSES = "label_classes"
 def find_class_weights(
     context: ModelContext, data: TransformedData, summary: DataSummary
 ) -> Mapping[Any, float] | str | None:
-    """Returns the weights by class number; of a number to predict, the setting as it is.
+    """Return the weights by class number; for a regression, the unchanged setting.
 
     Raises:
-        ValueError: A class that the label has not, or too many for "balanced".
+        ValueError: The label has no such class, or too many for "balanced".
     """
     setting = context.config.class_weight
     if not setting or context.label_kind == "regression":
@@ -57,7 +57,7 @@ def find_class_weights(
 
 
 def balanced(sums: Mapping[int, float]) -> dict[int, float]:
-    """Returns class to weight, for the sums of the weights of its rows; see the module."""
+    """Return weights by class from the sums of row weights by class; see the module."""
     positive = {c: of_class for c, of_class in sums.items() if of_class > 0}
     share = sum(positive.values()) / len(positive)
     return {c: share / of_class for c, of_class in positive.items()}
@@ -66,16 +66,16 @@ def balanced(sums: Mapping[int, float]) -> dict[int, float]:
 def by_number(
     setting: Mapping[int | str, float], names: Sequence[str], *, outputs: int, kind: str
 ) -> dict[int, float]:
-    """Returns weights by class number for weights by number or name.
+    """Return weights by class number from weights by number or name.
 
     Args:
-        setting: As configured.
-        names: Of the classes of a text label, by number; empty for others.
-        outputs: Number of classes of a label of several.
+        setting: The configured weights.
+        names: Class names of a string label, by number; empty for other labels.
+        outputs: Number of classes of a multiclass label.
         kind: binary or multiclass.
 
     Raises:
-        ValueError: Names what is no class, and those there are.
+        ValueError: A key is not a class. The message lists the classes.
     """
     classes = 2 if kind == "binary" else outputs
     found: dict[int, float] = {}
@@ -105,7 +105,7 @@ def by_number(
 
 
 def class_names(transform_output: Any) -> list[str]:
-    """Returns the classes of a text label in the order of their numbers; none for others."""
+    """Return the classes of a string label in the order of their numbers; empty for others."""
     if transform_output is None or not transform_output.vocabulary_file_by_name(LABEL_CLASSES):
         return []
     return [name.decode() for name in transform_output.vocabulary_by_name(LABEL_CLASSES)]

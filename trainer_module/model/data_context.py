@@ -1,4 +1,4 @@
-"""What the transformed data says about label and ids, as a ModelContext."""
+"""Build a ModelContext from the transformed data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer_module.model.model_context import LabelKind, ModelContext
 
 
 class TransformedData(NamedTuple):
-    """What Transform left for this trainer."""
+    """The output of Transform for this trainer."""
 
     transform_output: Any
     layout: FeatureLayout | None
@@ -21,7 +21,7 @@ class TransformedData(NamedTuple):
 
 
 def unsized_ids(data: TransformedData) -> list[str]:
-    """Returns the integer features whose range neither layout nor schema tells."""
+    """Return the integer features whose range is in neither the layout nor the schema."""
     sized = set(_domains(data.transform_output))
     if data.layout is not None:
         sized |= {column.output for column in data.layout.columns}
@@ -37,7 +37,7 @@ def unsized_ids(data: TransformedData) -> list[str]:
 def model_context(
     config: TrainerConfig, data: TransformedData, summary: DataSummary
 ) -> ModelContext:
-    """Returns what a model is built from.
+    """Return the context that a model is built from.
 
     Raises:
         ValueError: The label's values do not fit its kind.
@@ -59,7 +59,7 @@ def model_context(
     if kind == "multiclass":
         domain = _domains(data.transform_output).get(label, (0, 0))
         outputs = max(int(summary.label_max) + 1, sum(domain))
-    # One more id than was seen in training, for those that come later.
+    # One more id than in the training rows, for unseen ids.
     seen = {name: (first, count + 1) for name, (first, count) in summary.id_sizes.items()}
     features = {
         name: feature
@@ -98,7 +98,7 @@ def _label_kind(
 
 
 def _domains(transform_output: Any) -> dict[str, tuple[int, int]]:
-    """Returns integer feature to (smallest id, number of ids), where the schema says it."""
+    """Return a dict from integer feature to (smallest id, number of ids), from the schema."""
     schema = transform_output.transformed_metadata.schema
     return {
         feature.name: (feature.int_domain.min, feature.int_domain.max - feature.int_domain.min + 1)

@@ -1,4 +1,4 @@
-"""The model for who gives none: one embedding table for all ids, one per text, dense layers."""
+"""The default model: one embedding table for all ids, one per text, and dense layers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from trainer_module.model.hinges import Hinges
 from trainer_module.model.model_context import ModelContext
 from trainer_module.model.pooled_embedding import PooledEmbedding
 
-# Kinds of float columns that are 0 or 1, points on a circle, or not scaled: nothing to bend.
+# Kinds of float columns that are 0 or 1, points on a circle, or unscaled: no hinges.
 _UNBENT = frozenset({"one_hot", "multi_hot", "missing_indicator", "cyclic", "none", WEIGHT})
 _ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "regression": None}
 
 
 @keras.saving.register_keras_serializable(package="trainer_module")
 class PackedEmbedding(keras.layers.Layer):
-    """Looks up all id columns at once in one table, each column in its own range of rows.
+    """Look up all id columns in one table, with a separate range of rows for each column.
 
         [rows, columns] -> [rows, columns * size]
 
-    One gather for hundreds of columns, where a layer per column builds hundreds of small ones. An
-    id outside its column's range counts as the column's last, so it never reads another column.
+    It needs one gather for hundreds of columns, instead of hundreds of small layers. An id outside
+    its column's range counts as the column's last id, so it never reads another column's rows.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class PackedEmbedding(keras.layers.Layer):
         initializer: str = "uniform",
         **kwargs: Any,
     ) -> None:
-        """Creates the layer.
+        """Create the layer.
 
         Args:
             sizes: Number of ids of each column.
-            size: Numbers per id.
-            first_ids: Smallest id of each column; 0 by default.
-            initializer: Keras name of the initializer of the table.
-            **kwargs: Of keras.layers.Layer.
+            size: Embedding size.
+            first_ids: Smallest id of each column; default 0.
+            initializer: Keras name of the table's initializer.
+            **kwargs: Arguments of keras.layers.Layer.
         """
         super().__init__(**kwargs)
         self.sizes = [int(n) for n in sizes]
@@ -53,13 +53,13 @@ class PackedEmbedding(keras.layers.Layer):
         self.initializer = initializer
 
     def build(self, input_shape: Any) -> None:
-        """Creates the table."""
+        """Create the table."""
         self.table = self.add_weight(
             shape=(sum(self.sizes), self.size), initializer=self.initializer, name="table"
         )
 
     def call(self, ids: Any) -> Any:
-        """Returns the embeddings of ids `[rows, columns]`, concatenated."""
+        """Return the concatenated embeddings of ids `[rows, columns]`."""
         ops = keras.ops
         local = ops.cast(ids, "int32") - ops.convert_to_tensor(self.first_ids, "int32")
         last = ops.convert_to_tensor([n - 1 for n in self.sizes], "int32")
@@ -69,20 +69,20 @@ class PackedEmbedding(keras.layers.Layer):
         return ops.reshape(found, (-1, len(self.sizes) * self.size))
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
-        """Returns (rows, columns * size)."""
+        """Return (rows, columns * size)."""
         return (input_shape[0], len(self.sizes) * self.size)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
+        """Return the constructor's arguments."""
         own = {"sizes": self.sizes, "size": self.size, "first_ids": self.first_ids}
         return {**super().get_config(), **own, "initializer": self.initializer}
 
 
 def default_model(context: ModelContext) -> keras.Model:
-    """Returns embeddings of ids and texts, floats (and bends of them), dense layers, the output.
+    """Return the default model: embeddings of ids and texts, floats and their hinges, dense layers.
 
     Raises:
-        ValueError: There is no feature to learn from, or one that has no default treatment.
+        ValueError: There is no feature, or a feature without a default treatment.
     """
     config = context.config.model
     inputs: dict[str, Any] = {}
@@ -118,7 +118,7 @@ def default_model(context: ModelContext) -> keras.Model:
             "Transform's output has no feature beside label and weight: add columns to the "
             "features, there is nothing to learn from."
         )
-    # A copy: `floats` grows by the embeddings below.
+    # A copy, because the embeddings are appended to `floats` below.
     linear = _linear_scores(list(floats), ids, ranges, context.outputs) if config.linear else []
     if ids:
         size = config.embedding_size
@@ -141,7 +141,7 @@ def default_model(context: ModelContext) -> keras.Model:
         hidden = keras.layers.Dense(units, activation=config.activation)(hidden)
         if config.dropout:
             hidden = keras.layers.Dropout(config.dropout)(hidden)
-    # float32 whatever the policy: probabilities of half precision make a coarse AUC.
+    # float32 under any dtype policy: half-precision probabilities make AUC coarse.
     activation = _ACTIVATIONS[context.label_kind]
     output = keras.layers.Dense(
         context.outputs,
@@ -159,9 +159,9 @@ def default_model(context: ModelContext) -> keras.Model:
 def _linear_scores(
     floats: list[Any], ids: list[Any], ranges: list[tuple[int, int]], outputs: int
 ) -> list[Any]:
-    """Returns weighted sums `[rows, outputs]` of the floats, and of one weight per id.
+    """Return weighted sums `[rows, outputs]` of the floats, and of one weight per id.
 
-    All weights are 0 at first. There is no bias: the dense layers have one.
+    All weights are initially 0. There is no bias, because the dense layers have one.
     """
     found = []
     if floats:
@@ -185,7 +185,7 @@ def _linear_scores(
 
 
 def id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, int]]:
-    """Returns (smallest id, number of ids) of each position of an integer feature."""
+    """Return (smallest id, number of ids) of each position of an integer feature."""
     if context.layout is not None:
         columns = context.layout.of(name)
         sizes = [column.vocabulary_size for column in columns]
@@ -195,7 +195,7 @@ def id_ranges(context: ModelContext, name: str, width: int) -> list[tuple[int, i
 
 
 def numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]:
-    """Returns the positions of a float feature that hold scaled numbers; all without a layout."""
+    """Return the positions of a float feature with scaled numbers; without a layout, all."""
     columns = layout.of(name) if layout is not None else ()
     if len(columns) != width:
         return list(range(width))
@@ -203,7 +203,7 @@ def numbers_of(layout: FeatureLayout | None, name: str, width: int) -> list[int]
 
 
 def _columns_of(tensor: Any, places: list[int]) -> list[Any]:
-    """Returns a tensor of these columns of `[rows, width]`, in a list; an empty one of none."""
+    """Return a list with the tensor of these columns of `[rows, width]`; empty without columns."""
     if not places:
         return []
     if len(places) == tensor.shape[-1]:
@@ -212,7 +212,7 @@ def _columns_of(tensor: Any, places: list[int]) -> list[Any]:
 
 
 def _gathered(tensors: Mapping[str, Any], places: Sequence[tuple[str, int]]) -> Any:
-    """Returns these columns side by side; packed, all are of one tensor."""
+    """Return these columns concatenated. With packed features, all are in one tensor."""
     by_feature: dict[str, list[int]] = {}
     for name, place in places:
         by_feature.setdefault(name, []).append(place)
@@ -222,7 +222,7 @@ def _gathered(tensors: Mapping[str, Any], places: Sequence[tuple[str, int]]) -> 
 
 
 def _embedding_size(largest: int) -> int:
-    # The rule of thumb of fastai's tabular learner, 1.6 n^0.56, within bounds.
+    # fastai's rule of thumb for tabular data, 1.6 n^0.56, within bounds.
     return max(2, min(32, round(1.6 * largest**0.56)))
 
 

@@ -1,4 +1,4 @@
-"""Keras metrics by name, as the kind of label means them."""
+"""Create Keras metrics by name, for the kind of the label."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from trainer_module.common.names import import_dotted
 from trainer_module.data.label_scale import LabelScale
 from trainer_module.model.model_context import LabelKind
 
-# Keras' default of 200 thresholds shows AUC to about two decimals.
+# Keras' default of 200 thresholds gives AUC to about two decimals.
 _AUC_THRESHOLDS = 1000
 
 
 def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
-    """Returns the metric; call it in the strategy's scope.
+    """Return the metric. Call it in the strategy's scope.
 
-    Keras' classes are made as the label's kind means them: its `Accuracy` would compare
-    probabilities with classes for equality, its `F1Score` would call every row of a binary label
-    positive, and those that expect one-hot labels would broadcast classes against probabilities.
+    Keras' classes are adapted to the kind of the label. Otherwise `Accuracy` would compare
+    probabilities with classes for equality, `F1Score` would predict positive for every row of a
+    binary label, and metrics that expect one-hot labels would broadcast classes against
+    probabilities.
 
     Args:
         name: Keras' name (`auc`, `TopKCategoricalAccuracy`, `mean_absolute_error`), or the dotted
             path of a Metric class, of a function without arguments that returns a metric, or of a
-            function (labels, outputs) -> values. The metric is called what follows the last dot.
+            function (labels, outputs) -> values. The metric's name is the part after the last dot.
         kind: Kind of the label.
 
     Raises:
-        ValueError: There is no such metric, or it cannot be made from its name alone.
+        ValueError: There is no such metric, or its constructor needs arguments.
     """
     metric = _own(name) if "." in name else _of_keras(name, kind)
     metric.name = result_name(name)
@@ -39,12 +40,12 @@ def create_metric(name: str, kind: LabelKind) -> keras.metrics.Metric:
 
 
 def result_name(name: str) -> str:
-    """Returns how the metric of that name is called in results."""
+    """Return the name of the metric in results."""
     return name.rpartition(".")[2]
 
 
 def values_by_name(name: str, result: Any) -> dict[str, float]:
-    """Returns a metric's result by name: `f1_score`, or `f1_score/0`, `f1_score/1` per class."""
+    """Return a metric's result by name: `f1_score`, or `f1_score/0`, `f1_score/1` per class."""
     if isinstance(result, dict):
         return {f"{name}/{key}": float(value) for key, value in result.items()}
     values = np.asarray(result).reshape(-1)
@@ -54,59 +55,59 @@ def values_by_name(name: str, result: Any) -> dict[str, float]:
 
 
 class OneHotLabels(keras.metrics.Metric):
-    """A metric that expects one-hot labels, on labels that are classes `[rows, 1]` or `[rows]`."""
+    """Adapt a metric that expects one-hot labels to class labels `[rows, 1]` or `[rows]`."""
 
     def __init__(self, metric: keras.metrics.Metric) -> None:
-        """Wraps the metric and takes its name; call it in the strategy's scope."""
+        """Wrap the metric and take its name. Call it in the strategy's scope."""
         super().__init__(name=metric.name, dtype=metric.dtype)
         self.metric = metric
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Adds a batch; outputs are `[rows, classes]`."""
+        """Add a batch; outputs are `[rows, classes]`."""
         classes = keras.ops.cast(keras.ops.reshape(y_true, (-1,)), "int32")
         one_hot = keras.ops.one_hot(classes, y_pred.shape[-1], dtype=y_pred.dtype)
         self.metric.update_state(one_hot, y_pred, sample_weight=sample_weight)
 
     def result(self) -> Any:
-        """Returns the metric's result."""
+        """Return the metric's result."""
         return self.metric.result()
 
     def reset_state(self) -> None:
-        """Starts over."""
+        """Reset the metric."""
         self.metric.reset_state()
 
 
 class InOwnUnit(keras.metrics.Metric):
-    """A metric of labels and outputs that were scaled for the training, in the label's own unit."""
+    """Compute a metric of scaled labels and outputs in the label's own unit."""
 
     def __init__(self, metric: keras.metrics.Metric, scale: LabelScale) -> None:
-        """Wraps the metric and takes its name; call it in the strategy's scope."""
+        """Wrap the metric and take its name. Call it in the strategy's scope."""
         super().__init__(name=metric.name, dtype=metric.dtype)
         self.metric = metric
         self.scale = scale
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Adds a batch of scaled labels and outputs."""
+        """Add a batch of scaled labels and outputs."""
         labels, outputs = self.scale.unscaled(y_true), self.scale.unscaled(y_pred)
         check_labels(self.metric, labels, outputs, sample_weight)
         self.metric.update_state(labels, outputs, sample_weight=sample_weight)
 
     def result(self) -> Any:
-        """Returns the metric's result."""
+        """Return the metric's result."""
         return self.metric.result()
 
     def reset_state(self) -> None:
-        """Starts over."""
+        """Reset the metric."""
         self.metric.reset_state()
 
 
 def check_labels(metric: keras.metrics.Metric, labels: Any, outputs: Any, weights: Any) -> None:
-    """Raises ValueError where a Keras metric would give a wrong number instead of an error.
+    """Raise ValueError if a Keras metric would return a wrong number instead of an error.
 
     Args:
-        metric: About to be updated.
-        labels: A tensor `[rows, ...]`, or a structure of them, which passes.
-        outputs: The model's.
+        metric: The metric that will be updated.
+        labels: A tensor `[rows, ...]`. Structures of tensors are not checked.
+        outputs: The model's outputs.
         weights: `[rows]`, or None.
     """
     if weights is not None and "int" in str(metric.dtype):
@@ -131,7 +132,7 @@ def check_labels(metric: keras.metrics.Metric, labels: Any, outputs: Any, weight
 def _compares_elementwise(metric: keras.metrics.Metric) -> bool:
     owner: Any = getattr(metric, "_fn", None) or type(metric)
     if not getattr(owner, "__module__", "").startswith("keras."):
-        return False  # the user's own knows its labels
+        return False  # a user's metric handles its labels
     takes_classes = getattr(metric, "sparse_y_true", False) and not metric.sparse_y_pred
     return not takes_classes and "sparse" not in getattr(owner, "__name__", "").lower()
 
@@ -148,7 +149,7 @@ def _of_keras(name: str, kind: LabelKind) -> keras.metrics.Metric:
     elif short in ("f1score", "fbetascore"):
         options = {"average": "macro"} if kind == "multiclass" else {"threshold": 0.5}
     elif short.endswith("iou"):
-        options = {"dtype": "float32"}  # Keras' integers would cut the weights' fractions off
+        options = {"dtype": "float32"}  # Keras' integer dtype would truncate fractional weights
     metric = _by_name(name, options)
     if kind == "multiclass" and _compares_elementwise(metric):
         return OneHotLabels(metric)
@@ -171,7 +172,7 @@ def _by_name(name: str, options: dict[str, Any]) -> keras.metrics.Metric:
             f"trainer.metrics={name!r} is not a Keras metric; {nearest(name.lower(), known)}"
         )
     if isinstance(found, keras.metrics.Metric):
-        return found  # of an abbreviation, such as mse
+        return found  # for an abbreviation, such as mse
     if not isinstance(found, type):
         return keras.metrics.MeanMetricWrapper(found, name=name)
     try:

@@ -1,4 +1,4 @@
-"""What a function that builds a model is told."""
+"""The argument of functions that build a model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ LabelKind = Literal["binary", "multiclass", "regression"]
 class ModelContext:
     """The argument of `model_fn(context) -> keras.Model`.
 
-    The model takes a dict {feature name: tensor `[rows, ...]`} of `feature_spec` and gives
-    `[rows, outputs]`: probabilities for a binary or multiclass label, unless the loss
-    takes logits.
+    The model takes a dict {feature name: tensor `[rows, ...]`} of `feature_spec` and returns
+    `[rows, outputs]`: probabilities for a binary or multiclass label, unless the loss takes logits.
 
     Attributes:
         feature_spec: Transformed feature to tf.io.FixedLenFeature: the model's inputs, without
-            label, weight, missing-value mask and what is passed through.
+            label, weight, missing-value mask and passed-through features.
         transformed_schema: schema_pb2.Schema of all transformed features.
-        layout: Names of the packed positions; None behind a Transform that writes none.
+        layout: Names of the packed positions; None if Transform writes no layout.
         label: Name of the label.
         label_kind: binary, multiclass or regression.
         outputs: Number of outputs that fit the label: classes, or 1.

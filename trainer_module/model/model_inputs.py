@@ -1,4 +1,4 @@
-"""Which of the transformed features a model takes."""
+"""Find the transformed features that a model takes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from trainer_module.model.model_context import ModelContext
 
 
 def inputs_of(model: keras.Model, context: ModelContext) -> list[str]:
-    """Returns the transformed features that the model takes; all, where it does not say.
+    """Return the transformed features that the model takes; all if it does not declare inputs.
 
     Raises:
-        ValueError: It has an input that is no transformed feature.
+        ValueError: An input is not a transformed feature.
     """
     tensors = getattr(model, "inputs", None)
     if not tensors:

@@ -1,4 +1,4 @@
-"""Keras optimizers and learning-rate schedules by their names in the configuration."""
+"""Create Keras optimizers and learning-rate schedules by their names in the configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ANY_RATE = 1e-3
 
 
 def optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
-    """Returns the Keras class of that name, whatever its case.
+    """Return the Keras class of that name; case is ignored.
 
     Raises:
         ValueError: Keras has no such optimizer.
@@ -35,17 +35,17 @@ def optimizer_class(name: str) -> type[keras.optimizers.Optimizer]:
 
 
 def create_optimizer(config: OptimizerConfig, total_steps: int) -> keras.optimizers.Optimizer:
-    """Returns the optimizer; call it in the strategy's scope.
+    """Return the optimizer. Call it in the strategy's scope.
 
     Args:
         config: Name, learning rate, schedule and further options.
-        total_steps: Optimizer steps of the whole run, where a schedule ends by default.
+        total_steps: Optimizer steps of the whole run, the default end of a schedule.
 
     Raises:
         ValueError: An unknown name, or an option that the optimizer does not take.
     """
     kind = optimizer_class(config.name)
-    # "auto" has become a number before a training; to see that names are right, any will do.
+    # "auto" is replaced by a number before training. To check names, any number works.
     peak = _ANY_RATE if config.learning_rate == "auto" else config.learning_rate
     rate: Any = peak
     if config.schedule is not None:

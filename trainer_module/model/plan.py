@@ -1,12 +1,12 @@
-"""A plan: what the names of a configuration stand for, found once.
+"""A plan: the objects that the names in a configuration refer to, resolved once.
 
     plan = resolve(config)                  # strategy, optimizer, model_fn, loss, metrics, monitor
     plan = plan.of_label("binary")          # once the label's kind is known: defaults of that kind
     model, optimizer, loss_fn = plan.build(context, total_steps)
 
-`run_fn`, `tuner_fn` and the preflight of a pipeline resolve before any data is read, so that a name
-that stands for nothing is told then. What has variables is made by the plan's methods, in the scope
-of a strategy, anew for each model.
+`run_fn`, `tuner_fn` and the preflight of a pipeline resolve before any data is read, so that
+unknown names are reported early. Methods of the plan create objects with variables, in the scope of
+a strategy, for each model again.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ _DEFAULT_LOSS = {
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A configuration, and the objects that its names stand for.
+    """A configuration and the objects that its names refer to.
 
     Attributes:
         config: The settings.
-        model_fn: Builds the model, or None for the default model.
-        label_kind: None while it is not known.
-        loss: What is minimised; None while it is the default of a kind that is not known.
-        metrics: Names of the metrics that are evaluated; None likewise.
+        model_fn: Builds the model; None for the default model.
+        label_kind: Kind of the label; None while unknown.
+        loss: The loss; None while it is the default of an unknown kind.
+        metrics: Names of the evaluated metrics; None while they are the defaults of an unknown
+            kind.
     """
 
     config: TrainerConfig
@@ -57,11 +58,11 @@ class Plan:
     metrics: tuple[str, ...] | None
 
     def of_label(self, kind: LabelKind) -> Plan:
-        """Returns the plan for a kind of label, with its default loss and metrics.
+        """Return the plan for a kind of label, with its default loss and metrics.
 
         Raises:
-            ValueError: A setting does not go with the kind, or early stopping watches something
-                that is not evaluated.
+            ValueError: A setting does not fit the kind, or early stopping monitors something that
+                is not evaluated.
         """
         config = self.config
         metrics = DEFAULT_METRICS[kind] if self.metrics is None else self.metrics
@@ -74,15 +75,15 @@ class Plan:
     def build(
         self, context: ModelContext, total_steps: int
     ) -> tuple[keras.Model, keras.optimizers.Optimizer, LossFunction]:
-        """Returns model, optimizer and loss; call it in the strategy's scope.
+        """Return model, optimizer and loss. Call it in the strategy's scope.
 
         Args:
             context: What the model is built from.
             total_steps: Optimizer steps of the whole run, for the learning-rate schedule.
 
         Raises:
-            ValueError: `model_fn` returns no Keras 3 model, or one of several outputs whose loss or
-                metrics are of one.
+            ValueError: `model_fn` does not return a Keras 3 model, or the model has several outputs
+                but loss or metrics are for one.
         """
         plan = self if self.label_kind is not None else self.of_label(context.label_kind)
         assert plan.loss is not None
@@ -92,21 +93,21 @@ class Plan:
         return model, plan.create_optimizer(total_steps), plan.loss
 
     def create_optimizer(self, total_steps: int) -> keras.optimizers.Optimizer:
-        """Returns a new optimizer; call it in the scope."""
+        """Return a new optimizer. Call it in the strategy's scope."""
         return create_optimizer(self.config.optimizer, total_steps)
 
     def create_metrics(self) -> list[keras.metrics.Metric]:
-        """Returns the metrics, of a plan whose kind of label is known; call it in the scope."""
+        """Return the metrics; the label's kind must be known. Call it in the strategy's scope."""
         assert self.label_kind is not None
         return [create_metric(name, self.label_kind) for name in self.metrics or ()]
 
     @property
     def step_options(self) -> dict[str, Any]:
-        """The arguments of TrainStep that are settings of the same name."""
+        """Return the arguments of TrainStep that are settings of the same name."""
         return {name: getattr(self.config, name) for name in UpdateOptions.model_fields}
 
     def _model(self, context: ModelContext) -> keras.Model:
-        """Returns what `model_fn` builds, or the default model."""
+        """Return the model of `model_fn`, or the default model."""
         if self.model_fn is None:
             return default_model(context)
         model = self.model_fn(context)
@@ -126,7 +127,7 @@ class Plan:
         return model
 
     def _check_outputs(self, model: keras.Model) -> None:
-        """Raises ValueError for a model of several outputs whose loss or metrics are of one."""
+        """Raise ValueError if a model has several outputs but loss or metrics are for one."""
         outputs = getattr(model, "outputs", None) or ()
         if len(outputs) < 2 or not (isinstance(self.loss, WeightedLoss) or self.metrics):
             return
@@ -145,19 +146,18 @@ class Plan:
 def resolve(
     config: TrainerConfig, *, label_kind: LabelKind | None = None, section: str = "trainer"
 ) -> Plan:
-    """Returns what the names of a configuration stand for, before any data is read.
+    """Return the objects that the names in a configuration refer to, before any data is read.
 
-    It makes metrics to see that they can be made, and so starts TensorFlow: call `prepare_process`
-    before it.
+    It creates metrics to check them, which starts TensorFlow: call `prepare_process` before it.
 
     Args:
         config: The settings: strategy, optimizer and its options, loss, metrics, early stopping,
             activation, model_fn.
-        label_kind: What loss and metrics are of; None where it is not known yet.
-        section: How the settings are called in messages.
+        label_kind: Kind of the label, for loss and metrics; None if unknown.
+        section: Name of the settings in messages.
 
     Raises:
-        ValueError: Names the setting, its value and the nearest valid name.
+        ValueError: The message has the setting, its value and the nearest valid name.
     """
     try:
         return _resolve(config, label_kind)
@@ -173,7 +173,7 @@ def resolve_all(
     label_kind: LabelKind | None = None,
     section: str = "trainer",
 ) -> list[Plan]:
-    """Resolves one of the configurations for each combination of names that they hold.
+    """Resolve one configuration for each combination of names in the configurations.
 
     Raises:
         ValueError: See `resolve`.
@@ -197,13 +197,13 @@ def resolve_all(
 def build_resolved(
     context: ModelContext, total_steps: int
 ) -> tuple[keras.Model, keras.optimizers.Optimizer, LossFunction]:
-    """Returns model, optimizer and loss in a process that measures memory: see `Plan.build`."""
+    """Return model, optimizer and loss in a process that measures memory; see `Plan.build`."""
     return resolve(context.config, label_kind=context.label_kind).build(context, total_steps)
 
 
 def _resolve(config: TrainerConfig, kind: LabelKind | None) -> Plan:
     check_strategy(config.strategy)
-    # The optimizer's options, too; a schedule's length has no say in that.
+    # This also checks the optimizer's options. The length of a schedule does not matter.
     create_optimizer(config.optimizer, total_steps=1)
     loss = None if config.loss is None else _loss(config.loss)
     for name in config.metrics or ():
@@ -232,7 +232,7 @@ def _loss(name: str) -> LossFunction:
 
 
 def _weighted(function: LossFunction, config: TrainerConfig, kind: LabelKind) -> LossFunction:
-    """Returns the loss with the weights of its classes."""
+    """Return the loss with its class weights."""
     if not config.class_weight:
         return function
     if kind == "regression":
@@ -247,7 +247,7 @@ def _weighted(function: LossFunction, config: TrainerConfig, kind: LabelKind) ->
         )
     weights = config.class_weight
     if isinstance(weights, str) or any(isinstance(name, str) for name in weights):
-        return function  # `train` knows the numbers, from the rows and the classes' names
+        return function  # `train` finds the numbers, from the rows and the class names
     return dataclasses.replace(function, class_weight=weights)
 
 
@@ -262,12 +262,12 @@ def _check_activation(name: str) -> None:
 
 
 def _check_monitor(config: TrainerConfig, metrics: Sequence[str]) -> None:
-    """Raises ValueError for early stopping by something that is not among the metrics."""
+    """Raise ValueError if early stopping monitors something that is not among the metrics."""
     stopping = config.early_stopping
     if stopping is None:
         return
     known = ["loss", *(result_name(name) for name in metrics)]
-    # A metric with a value per class is called f1_score/0, f1_score/1, ...
+    # A metric with one value per class has the names f1_score/0, f1_score/1, ...
     if stopping.monitor.partition("/")[0] not in known:
         raise ValueError(
             f"trainer.early_stopping.monitor={stopping.monitor!r} is not evaluated; "

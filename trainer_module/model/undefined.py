@@ -1,11 +1,11 @@
-"""Metrics that mean nothing of some rows: NaN there, where Keras gives 0.
+"""Return NaN for metrics that some rows do not define, where Keras returns 0.
 
     AUC, sensitivity at specificity, ...   no row is positive, or none is negative
-    precision                              no row is taken for positive
+    precision                              no row is predicted positive
     recall                                 no row is positive
-    F-score of a class                     no row is of the class, and none is taken for it
+    F-score of a class                     no row has the class, and none is predicted to have it
 
-A 0 would pass for the worst model there is. Rows of weight 0 do not count.
+A 0 would look like the worst possible model. Rows of weight 0 do not count.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ OF_TWO_CLASSES = (
 
 
 def defined_result(metric: keras.metrics.Metric) -> Any:
-    """Returns `metric.result()`, NaN where the rows so far do not define it.
+    """Return `metric.result()`; NaN if the rows so far do not define it.
 
     Args:
-        metric: Any; of Keras' own the counts that it keeps tell, also in a graph.
+        metric: Any metric. For Keras' classes the check uses their counts, also in a graph.
     """
     inner = metric
     while isinstance(getattr(inner, "metric", None), keras.metrics.Metric):
@@ -38,7 +38,7 @@ def defined_result(metric: keras.metrics.Metric) -> Any:
 
 
 def _of_two_classes(metric: Any) -> Any:
-    # By threshold, and for AUC of several labels by class; each threshold counts all rows.
+    # Counts are by threshold, and for multi-label AUC by class; each threshold counts all rows.
     positive = metric.true_positives[0] + metric.false_negatives[0]
     negative = metric.true_negatives[0] + metric.false_positives[0]
     both = keras.ops.all(keras.ops.logical_and(positive > 0, negative > 0))
@@ -54,13 +54,13 @@ def _recall(metric: Any) -> Any:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """Of `[thresholds]`, as `result` gives it: without the axis where there is one threshold."""
+    """Return the sum `[thresholds]`, or a scalar for one threshold, as `result` does."""
     both = one + other
     return both[0] if both.shape[0] == 1 else both
 
 
 def _f_score(metric: Any) -> Any:
-    """A mean over classes is of those that there are, as that of scikit-learn."""
+    """Average over the classes that occur, as scikit-learn does."""
     right, wrong = metric.true_positives + 0.0, metric.false_positives + metric.false_negatives
     there = right + wrong > 0
     if metric.average in (None, "micro"):
