@@ -1,4 +1,4 @@
-"""Examples to global batches: reading, shuffling, exact positions, the layout of packed features.
+"""Read examples as global batches: shuffling, exact positions, the layout of packed features.
 
-May use `config` and what is below it.
+May import `config` and the packages below it.
 """

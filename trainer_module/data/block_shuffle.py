@@ -1,4 +1,4 @@
-"""Rows in random order, drawn many at a time: tf.data's own shuffle moves them one by one."""
+"""Shuffle rows in blocks; tf.data's own shuffle moves them one by one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from trainer_module.common.tensors import Tensors
 
 
 def shuffle_blocks(blocks: tf.data.Dataset, *, held_rows: int, seed: tf.Tensor) -> tf.data.Dataset:
-    """Returns the rows of blocks in random order, again in blocks, some of which may be empty.
+    """Return the rows of blocks in random order, again in blocks, some of which may be empty.
 
-    So many rows are held back; each block that comes in is mixed with them, and as many rows as it
-    has, drawn at random from both, go on. At the end those held back follow, in random order. With
-    no more rows in all than `held_rows` and one block, each order of them is as likely as another.
+    `held_rows` rows are held back. Each incoming block is mixed with them, and as many rows as it
+    has, drawn at random from both, are returned. At the end the held rows follow, in random order.
+    If all rows together are at most `held_rows` plus one block, all orders are equally likely.
 
     Args:
         blocks: Structures of tensors `[rows, ...]` with at least one row each; sizes may differ.
@@ -24,8 +24,8 @@ def shuffle_blocks(blocks: tf.data.Dataset, *, held_rows: int, seed: tf.Tensor) 
     nothing = [tf.zeros([0, *each.shape[1:]], each.dtype) for each in specs]
     empty = tf.nest.pack_sequence_as(spec, nothing)
 
-    # A dataset's function is prepared anew for each iterator, operation by operation: this one
-    # has as few as will do.
+    # tf.data prepares a dataset's function for each iterator, operation by operation: this
+    # one has as few operations as possible.
     def mix(state: Tensors, block: Tensors) -> Tensors:
         held, number = state
         new = tf.nest.flatten(block)

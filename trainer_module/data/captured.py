@@ -1,7 +1,8 @@
-"""What decides a dataset's elements beside its steps: its functions, their values, its files.
+"""Identify what affects a dataset's elements besides its steps: functions, their values, files.
 
-The values that a function captured count as they are now: variables, tensors, lookup tables, other
-datasets. So do the contents of ragged and sparse tensors, and the files of `Dataset.load`.
+The values that a function captured count with their current content: variables, tensors, lookup
+tables, other datasets. So do the contents of ragged and sparse tensors, and the files of
+`Dataset.load`.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ from trainer_module.common.json_values import Json
 from trainer_module.data.dataset_steps import functions_of, numbered_steps
 from trainer_module.data.graph_digest import RANDOM_STATE, GraphDigest, hash_file
 
-# Options that change which elements come, beside those that `dataset_facts` has.
+# Options that change the elements, in addition to those in `dataset_facts`.
 _OPTIONS = (
     "_start", "_stop", "_step", "_cycle_length", "_block_length", "_num_shards", "_index",
     "_shift", "_stride", "_padded_shapes", "_padding_values", "_record_defaults", "_select_cols",
     "_compression_type", "_header", "_query", "_row_shape", "_stop_on_empty_dataset",
 )  # fmt: skip
-_IGNORE_STATE = 1  # of DatasetToGraphV2's external_state_policy
+_IGNORE_STATE = 1  # value of DatasetToGraphV2's external_state_policy
 
 
 class _Unreadable(Exception):
-    """The content of a value cannot be read; the message says what the value is."""
+    """The content of a value cannot be read; the message describes the value."""
 
 
 def captured_facts(
     dataset: tf.data.Dataset, *, restored: Collection[tf.Variable] = ()
 ) -> tuple[dict[str, Json], set[str]]:
-    """Returns what each step of a dataset captured, as JSON, and what of it cannot be read.
+    """Return what each step of a dataset captured, as JSON, and the parts that cannot be read.
 
     Args:
-        dataset: tf.data.Dataset dataset.
+        dataset: The tf.data.Dataset.
         restored: Variables that a checkpoint restores: their values do not identify the data.
     """
     facts: dict[str, Json] = {}
@@ -72,7 +73,7 @@ def _option(value: tf.Tensor) -> str:
 
 
 def _content(dataset: tf.data.Dataset, unreadable: set[str]) -> dict[str, str]:
-    """Returns digests of ragged and sparse tensors, of saved files and of hidden datasets."""
+    """Return digests of ragged and sparse tensors, of saved files and of hidden datasets."""
     found: dict[str, str] = {}
     if isinstance(path := getattr(dataset, "_path", None), str):
         found["files"] = _saved_files(path)
@@ -103,7 +104,7 @@ def _functions(dataset: tf.data.Dataset, own: set[int], unreadable: set[str]) ->
         graph = function.function.graph
         try:
             definition = graph.as_graph_def()
-        except ValueError:  # protocol buffers end at 2 GiB
+        except ValueError:  # protocol buffers are limited to 2 GiB
             unreadable.add("a function of more than 2 GiB")
             continue
         digest = GraphDigest(definition.library.function)
@@ -119,7 +120,7 @@ def _functions(dataset: tf.data.Dataset, own: set[int], unreadable: set[str]) ->
 
 
 def _captured(graph: tf.Graph, own: set[int], unreadable: set[str]) -> list[str]:
-    """Returns digests of the values that a function's graph captured, except those in `own`."""
+    """Return digests of the values that a function's graph captured, except those in `own`."""
     random = _random_handles(graph)
     found: list[str] = []
     for outer, _ in graph.captures:
@@ -135,7 +136,7 @@ def _captured(graph: tf.Graph, own: set[int], unreadable: set[str]) -> list[str]
 
 
 def _value(value: tf.Tensor, unreadable: set[str]) -> str:
-    """Returns a digest of a tensor's value, or of that of the resource that it is a handle of."""
+    """Return a digest of a tensor's value, or of the resource that it is a handle of."""
     if not isinstance(value, tf.Tensor) or not hasattr(value, "numpy"):
         raise _Unreadable(f"a {type(value).__name__}")
     if value.dtype == tf.variant:
@@ -151,7 +152,7 @@ def _value(value: tf.Tensor, unreadable: set[str]) -> str:
             return array_digest(np.asarray(read))
         except tf.errors.OpError:
             raise _Unreadable("a variable without a value") from None
-    # A table: TensorFlow writes it down with its types where a dataset holds it. Nothing is run.
+    # A table: TensorFlow serializes it with its types in a dataset. Nothing is run.
     holder = tf.data.Dataset.from_tensors(0).map(
         lambda _: tf.raw_ops.LookupTableSizeV2(table_handle=value)
     )
@@ -159,7 +160,7 @@ def _value(value: tf.Tensor, unreadable: set[str]) -> str:
 
 
 def _dataset_digest(variant: tf.Tensor, unreadable: set[str]) -> str:
-    """Returns a digest of a dataset of which Python has only the tensor."""
+    """Return a digest of a dataset for which Python has only the tensor."""
     try:
         text = tf.raw_ops.DatasetToGraphV2(
             input_dataset=variant,
@@ -177,10 +178,10 @@ def _dataset_digest(variant: tf.Tensor, unreadable: set[str]) -> str:
 
 
 def _random_handles(graph: tf.Graph) -> set[int]:
-    """Returns the handles of variables that hold the state of random numbers."""
+    """Return the handles of variables that hold random state."""
     try:
         variables = graph.variables
-    except AssertionError:  # one of them is no longer held by Python
+    except AssertionError:  # a variable was garbage-collected
         return set()
     return {
         id(handle)
@@ -191,7 +192,7 @@ def _random_handles(graph: tf.Graph) -> set[int]:
 
 
 def _handles(variable: tf.Variable) -> Iterator[tf.Tensor]:
-    """Yields the handles of a variable of TensorFlow or Keras, on each replica."""
+    """Yield the handles of a variable of TensorFlow or Keras, on each replica."""
     value = variable if isinstance(variable, tf.Variable) else getattr(variable, "value", variable)
     for each in getattr(value, "values", None) or (value,):
         if (handle := getattr(each, "handle", None)) is not None:
@@ -199,7 +200,7 @@ def _handles(variable: tf.Variable) -> Iterator[tf.Tensor]:
 
 
 def _saved_files(path: str) -> str:
-    """Returns a digest of what `Dataset.save` wrote, wherever the folder is now."""
+    """Return a digest of the files that `Dataset.save` wrote, independent of their folder."""
     files = [
         "/".join((folder, name))
         for folder, _, names in tf.io.gfile.walk(path)
@@ -207,7 +208,7 @@ def _saved_files(path: str) -> str:
         if name.endswith(".snapshot")
     ]
     digest = hashlib.sha256()
-    # The folder above the shards has a random name.
+    # The parent folder of the shards has a random name.
     for file in sorted(files, key=lambda file: file.split("/")[-2:]):
         hash_file(digest, file)
         digest.update(b"\0")

@@ -1,4 +1,4 @@
-"""What a tf.data.Dataset is made of: which steps, from what, and which of them draw at random."""
+"""Analyze a tf.data.Dataset: its steps, its sources, and which steps are random."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import tensorflow as tf
 from trainer_module.common.fingerprint import array_digest
 from trainer_module.common.json_values import Json
 
-# They change how fast elements come, not which.
+# Steps that change the speed, not the elements.
 _NO_SAY = ("Prefetch", "Options", "Model", "Finalize")
-# These make the iterator of what is below them when their own is made, and no other later.
+# Steps that create the iterator of their input when their own is created, and no other later.
 _AT_ONCE = ("Batch", "PaddedBatch", "Map", "Filter", "Take", "Skip", "Zip", "Unbatch", "Rebatch")
 _SHUFFLES = ("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3")
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
@@ -24,24 +24,24 @@ _ARRAYS = ("_tensors", "_tensor", "_components")
 
 
 def steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
-    """Yields (kind, dataset) of each step, the last first: ("Batch", ...), ("Shuffle", ...)."""
+    """Yield (kind, dataset) of each step, the last first: ("Batch", ...), ("Shuffle", ...)."""
     yield _kind(dataset), dataset
     for below in _inputs(dataset):
         yield from steps_of(below)
 
 
 def numbered_steps(dataset: tf.data.Dataset) -> Iterator[tuple[int, str, tf.data.Dataset]]:
-    """Yields (place, kind, dataset) of each step that decides elements, the first one first."""
+    """Yield (place, kind, dataset) of each step that affects elements, the first one first."""
     steps = [(kind, each) for kind, each in steps_of(dataset) if kind not in _NO_SAY]
     for place, (kind, each) in enumerate(reversed(steps)):
         yield place, kind, each
 
 
 def dataset_facts(dataset: tf.data.Dataset) -> dict[str, Json]:
-    """Returns what identifies a dataset: its steps, arrays and files, as JSON.
+    """Return what identifies a dataset: its steps, arrays and files, as JSON.
 
-    What its functions do and hold in full is in `captured_facts`, which is later than checkpoints
-    that hold these facts.
+    `captured_facts` covers the functions and their values. It was added later: some checkpoints
+    have only these facts.
     """
     facts: dict[str, Json] = {"elements": str(dataset.element_spec)}
     for place, kind, each in numbered_steps(dataset):
@@ -50,12 +50,12 @@ def dataset_facts(dataset: tf.data.Dataset) -> dict[str, Json]:
 
 
 def functions_of(dataset: tf.data.Dataset) -> list[tf.types.experimental.ConcreteFunction]:
-    """Returns the functions of a step, each with its concrete `function`."""
+    """Return the functions of a step, each with its concrete `function`."""
     return list(_private(dataset, "_functions")())
 
 
 def has_reshuffle(dataset: tf.data.Dataset) -> bool:
-    """Whether each new iterator of the dataset gives another order."""
+    """Return whether each new iterator of the dataset has another order."""
     return any(
         kind == "Shuffle" and _private(each, "_reshuffle_each_iteration")
         for kind, each in steps_of(dataset)
@@ -63,16 +63,16 @@ def has_reshuffle(dataset: tf.data.Dataset) -> bool:
 
 
 def reshuffles_at_once(dataset: tf.data.Dataset) -> bool:
-    """Whether the n-th iterator has the n-th order however far the ones before it were read.
+    """Return whether the n-th iterator has the n-th order however far earlier ones were read.
 
-    A shuffle draws its order when its iterator is made. Below `repeat`, `cache`, `concatenate` or
-    another shuffle that is later, or not at all.
+    A shuffle draws its order when its iterator is created. Below `repeat`, `cache`, `concatenate`
+    or another shuffle, that happens later or never.
     """
     return _reshuffles_at_once(dataset, at_once=True)
 
 
 def unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
-    """Whether the dataset shuffles by a seed that no other process will have."""
+    """Return whether the dataset shuffles with a seed that no other process has."""
     for kind, each in steps_of(dataset):
         if kind == "Shuffle" and _no_seed(*_seeds(each)):
             return True
@@ -85,7 +85,7 @@ def unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
 
 
 def random_operations(dataset: tf.data.Dataset) -> list[str]:
-    """Returns TensorFlow's own random operations in the dataset's functions, once each."""
+    """Return TensorFlow's random operations in the dataset's functions, without duplicates."""
     found = {
         operation.type
         for _, each in steps_of(dataset)
@@ -112,7 +112,7 @@ def _seeds(dataset: tf.data.Dataset) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _private(dataset: tf.data.Dataset, name: str) -> Any:
-    """Returns an attribute that TensorFlow has no public name for; another version may lack it."""
+    """Return an attribute without a public name in TensorFlow; other versions may lack it."""
     try:
         return getattr(dataset, name)
     except AttributeError:
@@ -162,7 +162,7 @@ def _constant(value: tf.Tensor) -> np.ndarray | None:
 
 
 def _files_digest(paths: np.ndarray) -> str:
-    """Names without their folder, and sizes: a folder may be moved."""
+    """Return a digest of file names and sizes, without folders, because a folder can be moved."""
     digest = hashlib.sha256()
     for path in (tf.compat.as_text(path) for path in paths.ravel()):
         try:
@@ -182,7 +182,10 @@ def _operations(dataset: tf.data.Dataset) -> list[tf.Operation]:
 
 
 def _graph_digest(operations: list[tf.Operation]) -> str:
-    """Of the operations and their small constants; names count up within a process."""
+    """Return a digest of operations and their small constants.
+
+    Names are not part of it, because they are numbered within a process.
+    """
     digest = hashlib.sha256()
     for operation in operations:
         digest.update(operation.type.encode())

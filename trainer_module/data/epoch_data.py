@@ -1,4 +1,4 @@
-"""The batches of each epoch, from any place in it: the same rows after a kill as without."""
+"""Iterate over the batches of each epoch from any position: the same rows after a kill."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from trainer_module.data.in_memory import array_batches, listed_batches
 
 Batches = tf.data.Dataset | Callable[[int], tf.data.Dataset]
 
-# A dataset, tensors with a batch size, or a function from the epoch to batches.
+# A dataset, tensors with a batch size, or a function from the epoch to its batches.
 BatchSource: TypeAlias = Any
 
 
 def as_batches(
     data: BatchSource, *, batch_size: int | None, shuffle: bool | None, seed: int | None
 ) -> Batches:
-    """Returns what was given as data as a dataset or a function from the epoch to one.
+    """Return data as a dataset or as a function from the epoch to a dataset.
 
     Args:
-        data: As `TrainingLoop` takes it.
+        data: As in `TrainingLoop`.
         batch_size: Rows of a global batch, for arrays only.
-        shuffle: Whether to draw an order for each epoch, for arrays only; None is True.
-        seed: Of the orders, for arrays only; None is 0.
+        shuffle: Whether to shuffle for each epoch, for arrays only; None: True.
+        seed: Seed of the shuffles, for arrays only; None: 0.
 
     Raises:
-        ValueError: It is none of these, or an option does not fit it.
+        ValueError: `data` has an unsupported type, or an option does not fit it.
     """
     is_arrays = isinstance(data, tuple) and len(data) in (2, 3)
     if is_arrays:
@@ -71,17 +71,17 @@ class EpochData:
     """Iterators over the batches of one epoch after another.
 
     Without `steps_per_epoch` an epoch is one pass over the data. With it the data is one stream, as
-    in `keras.Model.fit`: each epoch takes the next `steps_per_epoch` batches of it, an epoch that
-    reaches the end of a pass has the batches that are left, and the epoch after it starts the next
-    pass. A dataset without end is one stream, too. A function of the epoch has a pass for each
-    epoch.
+    in `keras.Model.fit`: each epoch takes the next `steps_per_epoch` batches. An epoch that reaches
+    the end of a pass has the remaining batches, and the next epoch starts the next pass. An
+    infinite dataset is one stream, too. A function of the epoch has one pass for each epoch.
 
-    The order of a dataset that reshuffles for each iterator is that of the pass' number: a
-    process that begins with a later pass makes, or where it must reads, the iterators before it.
+    If a dataset reshuffles for each iterator, the number of the pass determines its order. A
+    process that begins with a later pass creates the iterators of the earlier passes, and reads
+    them if it must.
 
     Attributes:
-        steps: Batches of the epoch that was begun last; None where that is not known.
-        passes_over: Number of passes of the stream that have ended.
+        steps: Batches of the epoch that began last; None if unknown.
+        passes_over: Number of completed passes of the stream.
         taken: Batches of the stream's current pass that were trained on.
     """
 
@@ -94,18 +94,18 @@ class EpochData:
         needs_end: bool,
         by_epoch: bool,
     ) -> None:
-        """Looks at a dataset's steps.
+        """Check the steps of a dataset.
 
         Args:
-            batches: As `as_batches` returns them.
+            batches: The result of `as_batches`.
             steps_per_epoch: Most batches of an epoch.
-            must_resume: Whether a checkpoint will have to find a place again, or other workers the
+            must_resume: Whether a checkpoint must restore the position, or other workers need the
                 same order.
             needs_end: Whether training ends after a number of epochs.
-            by_epoch: Whether a function's number is that of the epoch, not of the pass.
+            by_epoch: Whether a function receives the number of the epoch, not of the pass.
 
         Raises:
-            ValueError: A place could not be found again: the dataset shuffles without a seed.
+            ValueError: A position cannot be restored: the dataset shuffles without a seed.
         """
         self._batches: BatchSource = batches
         self._steps_per_epoch = steps_per_epoch
@@ -129,15 +129,15 @@ class EpochData:
         self._is_stream = not by_epoch and (steps_per_epoch is not None or self._is_endless)
 
     def begin(self, epoch: int, step_in_epoch: int) -> Iterator[Tensors]:
-        """Returns an iterator over what is left of an epoch, and sets `steps` to its number.
+        """Return an iterator over the rest of an epoch, and set `steps` to the epoch's batches.
 
         Args:
-            epoch: From 0.
+            epoch: Epoch, from 0.
             step_in_epoch: Batches of it that were taken before.
 
         Raises:
-            ValueError: A dataset without end and no steps_per_epoch, or an order that cannot be
-                found again.
+            ValueError: The dataset is infinite and steps_per_epoch is not set, or the order cannot
+                be restored.
         """
         if self._is_stream:
             return self._stream_iterator(step_in_epoch)
@@ -152,17 +152,17 @@ class EpochData:
         return iter(dataset.skip(step_in_epoch) if step_in_epoch else dataset)
 
     def took(self, steps: int) -> None:
-        """Counts batches that were trained on."""
+        """Count batches that were trained on."""
         if self._is_stream:
             self.taken += steps
 
     def end(self, epoch: int, step_in_epoch: int, *, exhausted: bool) -> None:
-        """Ends an epoch; the next one starts the next pass where the data has ended.
+        """End an epoch; if the data has ended, the next epoch starts the next pass.
 
         Args:
-            epoch: From 0.
+            epoch: Epoch, from 0.
             step_in_epoch: Its batches.
-            exhausted: Whether the iterator had fewer batches than it was asked for.
+            exhausted: Whether the iterator had fewer batches than requested.
         """
         wanted = self._steps_per_epoch
         if wanted is not None and step_in_epoch < wanted and not self._warned_of_end:
@@ -179,27 +179,27 @@ class EpochData:
             self.start_next_pass()
 
     def start_next_pass(self) -> bool:
-        """Makes the next `begin` start the next pass; False where the last one had no batch."""
+        """Make the next `begin` start the next pass; return False if the last pass had no batch."""
         if not self._is_stream or self.taken == 0:
             return False
         self.passes_over, self.taken, self._stream = self.passes_over + 1, 0, None
         return True
 
     def forget_iterator(self) -> None:
-        """Makes the next `begin` read from the last batch trained on, not from the iterator."""
+        """Make the next `begin` continue after the last batch trained on, not from the iterator."""
         self._stream = None
 
     def restore(
         self, place: Mapping[str, int] | None, *, epoch: int, step_in_epoch: int, step: int
     ) -> None:
-        """Goes to the place of a checkpoint.
+        """Restore the position of a checkpoint.
 
         Args:
-            place: As `place` returned it; None in a checkpoint of an earlier version, in which
-                only a dataset without end was a stream.
-            epoch: From 0.
+            place: The value of `place`; None in a checkpoint of an earlier version, in which only
+                an infinite dataset was a stream.
+            epoch: Epoch, from 0.
             step_in_epoch: Batches of it that were trained on.
-            step: Batches that were trained on in all.
+            step: Batches that were trained on in total.
         """
         if place is None and self._is_endless:
             place = {"passes_over": 0, "taken": step}
@@ -210,15 +210,15 @@ class EpochData:
 
     @property
     def place(self) -> dict[str, int]:
-        """The place in a stream, as JSON."""
+        """The position in a stream, as JSON."""
         return {"passes_over": self.passes_over, "taken": self.taken}
 
     def total_steps(self, epochs: int, step_in_epoch: int) -> int | None:
-        """Returns the batches of the next epochs, or None where that is not known.
+        """Return the batches of the next epochs, or None if unknown.
 
         Args:
-            epochs: How many, with the one under way, whose first batches count too.
-            step_in_epoch: Batches that were taken of that one.
+            epochs: Number of epochs, including the current one with all of its batches.
+            step_in_epoch: Batches of the current epoch that were taken.
         """
         most, count = self._steps_per_epoch, self._stream_count
         if most is None or not self._is_stream:
@@ -232,7 +232,7 @@ class EpochData:
         return passes * count + rest * most - before * most
 
     def first_pass(self) -> tf.data.Dataset:
-        """Returns the dataset of the first pass, which a function is not asked for twice."""
+        """Return the dataset of the first pass; a function is called only once for it."""
         self._first = self._dataset(0)
         return self._first
 

@@ -1,4 +1,4 @@
-"""Reads what Transform wrote about its packed outputs: a name for every position."""
+"""Read Transform's description of its packed outputs: a name for every position."""
 
 from shared_core.feature_layout import Column, FeatureLayout, LayoutLabel, read_schema
 

@@ -1,8 +1,8 @@
-"""A digest of what a graph of TensorFlow computes, the same in each process that traces it.
+"""Digest what a TensorFlow graph computes, the same in each process that traces it.
 
-Names count up within a process, so that no name is part of it: an operation is its type, its
-attributes and the digests of its inputs, and a function is the digests of what it returns. What
-changes no result (names of resources, devices, metadata) is left out.
+Names are numbered within a process, so the digest has none: an operation is its type, its
+attributes and the digests of its inputs, and a function is the digests of what it returns. Parts
+that do not affect the result (names of resources, devices, metadata) are left out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _IGNORED_ATTRIBUTES = (
 )  # fmt: skip
 _PYTHON_OPERATIONS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _CHUNK_BYTES = 8 << 20
-# Types of resources that datasets make for themselves: their state is no data.
+# Types of resources that datasets create internally: their state is not data.
 _DATASET_RESOURCES = ("SeedGenerator", "MemoryCache", "Iterator")
-# Parts of the names of variables that hold the state of random numbers.
+# Parts of the names of variables that hold random state.
 RANDOM_STATE = ("seed_generator_state", "StateVar")
 
-_Message: TypeAlias = Any  # a protocol buffer of TensorFlow
+_Message: TypeAlias = Any  # a TensorFlow protocol buffer
 
 
 class GraphDigest:
@@ -37,15 +37,15 @@ class GraphDigest:
     """
 
     def __init__(self, library: Iterable[_Message]) -> None:
-        """Takes the FunctionDefs that nodes may call."""
+        """Create digests for nodes that may call these FunctionDefs."""
         self._library = {function.signature.name: function for function in library}
         self._functions: dict[str, str] = {}
         self.unreadable: set[str] = set()
 
     def function(self, name: str) -> str:
-        """Returns the digest of a function of the library."""
+        """Return the digest of a function of the library."""
         if name not in self._functions:
-            self._functions[name] = "itself"  # where it calls itself
+            self._functions[name] = "itself"  # for a recursive call
             function = self._library[name]
             arguments = [argument.name for argument in function.signature.input_arg]
             ends = [function.ret[output.name] for output in function.signature.output_arg]
@@ -60,13 +60,13 @@ class GraphDigest:
         ends: Sequence[str],
         controls: Sequence[str] = (),
     ) -> str:
-        """Returns the digest of what some nodes compute.
+        """Return the digest of what some nodes compute.
 
         Args:
             nodes: NodeDefs.
-            arguments: Names of the nodes whose values the caller gives, in their order.
-            ends: What is returned: names of nodes with their output, in their order.
-            controls: Names of nodes that run for their effect.
+            arguments: Names of the nodes whose values the caller passes, in order.
+            ends: Returned values: names of nodes with their output, in order.
+            controls: Names of nodes that run for their side effects.
         """
         by_name = {node.name: node for node in nodes}
         known = {name: f"argument {place}" for place, name in enumerate(arguments)}
@@ -76,7 +76,7 @@ class GraphDigest:
             name = waiting[-1]
             if name in known:
                 waiting.pop()
-            elif name in begun:  # all that it needs is known, but for itself in a loop
+            elif name in begun:  # all its inputs are known, except itself in a loop
                 known[name] = self._operation(by_name[name], known, by_name)
             else:
                 begun.add(name)
@@ -88,17 +88,17 @@ class GraphDigest:
     def _operation(
         self, node: _Message, known: Mapping[str, str], nodes: Mapping[str, _Message]
     ) -> str:
-        if node.op == "GeneratorDataset":  # its functions call Python and nothing else
+        if node.op == "GeneratorDataset":  # its functions only call Python
             self.unreadable.add("a Python generator")
             return node.op
         if node.op in _PYTHON_OPERATIONS:
             self.unreadable.add(f"a Python function ({node.op})")
         parts = [node.op]
         data = [each for each in node.input if not each.startswith("^")]
-        if node.op == "LookupTableImportV2":  # its order is undefined
+        if node.op == "LookupTableImportV2":  # the order of its keys is undefined
             keys, values = (_array(nodes[_node(each)].attr["value"].tensor) for each in data[1:])
             parts.append(_table_digest(keys, values))
-        elif node.op == "InitializeTableFromTextFileV2":  # its folder may be moved
+        elif node.op == "InitializeTableFromTextFileV2":  # its folder can be moved
             (path,) = _array(nodes[_node(data[1])].attr["value"].tensor).ravel()
             parts.append(_file_digest(tf.compat.as_text(path)))
         elif node.op == "AssignVariableOp" and self._is_random_state(nodes.get(_node(data[0]))):
@@ -113,7 +113,7 @@ class GraphDigest:
         return _digest(parts)
 
     def _is_random_state(self, handle: _Message | None) -> bool:
-        if handle is None or handle.op != "VarHandleOp":  # a variable of the caller
+        if handle is None or handle.op != "VarHandleOp":  # the caller's variable
             return False
         name = handle.attr["shared_name"].s.decode()
         found = any(part in name for part in RANDOM_STATE)
@@ -140,7 +140,7 @@ class GraphDigest:
 
 
 def _table_digest(keys: np.ndarray, values: np.ndarray) -> str:
-    """Returns a digest of a table's content, which has no order."""
+    """Return a digest of a table's content, independent of its order."""
     if keys.ndim == 1:
         order = np.argsort(keys, kind="stable")
     else:
@@ -155,14 +155,14 @@ def _file_digest(path: str) -> str:
 
 
 def hash_file(digest: hashlib._Hash, path: str) -> None:
-    """Adds a file's bytes to a digest of hashlib, without holding them all in memory."""
+    """Add a file's bytes to a hashlib digest, in chunks."""
     with tf.io.gfile.GFile(path, "rb") as stream:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
 
 
 def _array(tensor: _Message) -> np.ndarray:
-    """Returns a tensor's value; `make_ndarray` does not read texts that C++ wrote."""
+    """Return a tensor's value; `make_ndarray` does not read strings that C++ wrote."""
     if tensor.dtype != tf.string.as_datatype_enum:
         return tf.make_ndarray(tensor)
     with tf.device("CPU:0"):
@@ -170,12 +170,12 @@ def _array(tensor: _Message) -> np.ndarray:
 
 
 def _node(end: str) -> str:
-    """Returns the name of the node that an input is of: "^node", "node", "node:0", "node:out:0"."""
+    """Return the node of an input: "^node", "node", "node:0", "node:out:0"."""
     return end.lstrip("^").partition(":")[0]
 
 
 def _with_output(end: str, known: Mapping[str, str]) -> str:
-    """Returns the digest of an input, with the number of the node's output."""
+    """Return the digest of an input, with the number of the node's output."""
     output = end.partition(":")[2] or "0"
     return f"{known.get(_node(end), 'itself')}:{output}"
 

@@ -1,4 +1,4 @@
-"""Arrays and lists as global batches."""
+"""Make global batches of arrays and lists."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _AHEAD = 2
 def array_batches(
     data: tuple[Tensors, ...], batch_size: int, *, shuffle: bool = True, seed: int = 0
 ) -> Callable[[int], tf.data.Dataset]:
-    """Returns `epoch -> global batches`, the same each time it is asked for the same epoch.
+    """Return `epoch -> global batches`, with the same batches at each call for the same epoch.
 
     Args:
-        data: (features, labels) or (features, labels, weights): arrays, lists of rows or tables of
-            pandas with the same number of rows, or dicts, tuples and lists of arrays. Floats
-            become Keras' floatx, as in `keras.Model.fit`.
-        batch_size: Rows of a global batch; the last of an epoch has those that are left.
-        shuffle: Draw another order for each epoch, from `seed` and the epoch's number.
-        seed: Of the orders.
+        data: (features, labels) or (features, labels, weights): arrays, lists of rows or pandas
+            tables with the same number of rows, or dicts, tuples and lists of arrays. Floats are
+            converted to Keras' floatx, as in `keras.Model.fit`.
+        batch_size: Rows of a global batch; the last batch of an epoch has the remaining rows.
+        shuffle: Whether to draw a new order for each epoch, from `seed` and the epoch's number.
+        seed: Seed of the orders.
 
     Raises:
-        ValueError: The arrays differ in rows, or have none.
+        ValueError: The arrays have different numbers of rows, or none.
     """
     arrays = tuple(as_arrays(part) for part in data)
     sizes = {len(array) for array in tf.nest.flatten(arrays)}
@@ -41,7 +41,7 @@ def array_batches(
         raise ValueError("the training data has no batch: its arrays have no rows.")
     structure: list[tf.TypeSpec] = []
 
-    # A dataset made anew would trace its function anew in each epoch.
+    # A new dataset would trace its function again in each epoch.
     with tf.device("CPU:0"):
         arrays = tf.nest.map_structure(tf.convert_to_tensor, arrays)
         graph = tf.function(
@@ -61,10 +61,10 @@ def array_batches(
 
 
 def listed_batches(batches: list[tuple[Tensors, ...]]) -> tf.data.Dataset:
-    """Returns a dataset of the global batches in a list, in their order; rows may differ.
+    """Return a dataset of the global batches in a list, in order; numbers of rows may differ.
 
     Raises:
-        ValueError: Two batches differ in their structure, dtypes or shapes of rows.
+        ValueError: Two batches differ in structure, dtypes or row shapes.
     """
     held = [tuple(as_arrays(part) for part in batch) for batch in batches]
     with tf.device("CPU:0"):
@@ -95,7 +95,7 @@ def _batches(
 
 
 def as_arrays(part: Tensors) -> Tensors:
-    """Returns a part of the data with arrays for leaves: a list of numbers is one array."""
+    """Return a part of the data with arrays as leaves; a list of numbers is one array."""
     if isinstance(part, Mapping):
         return {key: as_arrays(each) for key, each in part.items()}
     if isinstance(part, (list, tuple)) and part and all(map(_is_array, part)):

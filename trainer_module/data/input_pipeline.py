@@ -1,4 +1,4 @@
-"""Read transformed TFRecords as global batches, and summarise them in one pass."""
+"""Read transformed TFRecords as global batches, and summarize them in one pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READ_BUFFER_BYTES = 8 << 20
 _FILES_AT_A_TIME = 8
 _BLOCK_ROWS = 1024
 _BLOCK_BYTES = 4 << 20
-# Of a shuffle's rows, to draw many at a time.
+# Block size of a shuffle, which draws many rows at a time.
 _MANY_ROWS = 32_768
 _MOST_BYTES = 128 << 20
 _SCAN_ROWS = 8192
@@ -31,8 +31,8 @@ _MOST_CLASSES = 10_000
 class _EpochBatches:
     """A function from the epoch to its batches, with a config that identifies them in checkpoints.
 
-    The config leaves out the worker's part, so a run continues with another number of workers, and
-    file names, which differ between machines; `run_fn` compares the files' content.
+    The config omits the worker's part, so that a run can resume with another number of workers, and
+    file names, which differ between machines. `run_fn` compares the content of the files.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class _EpochBatches:
         return self._batches(epoch)
 
     def get_config(self) -> dict[str, Json]:
-        """Returns what decides the batches."""
+        """Return what decides the batches."""
         return self._config
 
 
@@ -54,14 +54,14 @@ class Examples:
     """Files of serialized tf.Examples and how to read them.
 
     Attributes:
-        files: Paths, in a fixed order; `.gz` are compressed.
-        feature_spec: Feature to tf.io.FixedLenFeature, of those to read.
+        files: Paths, in a fixed order; `.gz` files are compressed.
+        feature_spec: Feature to tf.io.FixedLenFeature, for the features to read.
         label: Feature that becomes the labels `[rows, ...]`.
         weight: Feature that becomes the weights `[rows]`, or None.
-        label_scale: What labels are brought to; None for none.
-        replicas: Those of this worker, one of several: each batch is then the `Share` for them of a
-            global batch that is the same for any number of workers. All rows are read and put in
-            order, those of the share parsed. None: whole batches.
+        label_scale: Scale applied to labels; None: no scaling.
+        replicas: Replicas of this worker among several workers. Each batch is then their `Share` of
+            a global batch that is the same for any number of workers. All rows are read and
+            ordered, and only those of the share are parsed. None: whole batches.
     """
 
     files: tuple[str, ...]
@@ -72,22 +72,22 @@ class Examples:
     replicas: Replicas | None = None
 
     def narrowed(self, inputs: Collection[str]) -> Examples:
-        """Returns the examples with these features, label and weight only."""
+        """Return the examples with only these features, label and weight."""
         kept = {*inputs, self.label, self.weight}
         spec = {name: each for name, each in self.feature_spec.items() if name in kept}
         return dataclasses.replace(self, feature_spec=spec)
 
     def batches(self, batch_rows: int) -> tf.data.Dataset:
-        """Returns (features, labels) or (features, labels, weights), in the same order each time.
+        """Return (features, labels) or (features, labels, weights), in the same order each time.
 
-        Several files are read at a time, a block of rows of each in turn. The last batch is as
-        short as it is.
+        Several files are read at a time, a block of rows of each in turn. The last batch may be
+        shorter.
         """
         blocks = self._ready(self._records(tf.constant(self.files)))
         return self._global_batches(blocks, batch_rows).with_options(_options())
 
     def every(self, nth: int, batch_rows: int) -> tf.data.Dataset:
-        """Returns batches as `batches` does, of each nth row alone; the others are not parsed."""
+        """Return batches as `batches` does, but only of each nth row; the others are not parsed."""
         if nth == 1:
             return self.batches(batch_rows)
         records = self._records(tf.constant(self.files)).unbatch().shard(nth, 0)
@@ -96,13 +96,13 @@ class Examples:
     def shuffled_batches(
         self, batch_rows: int, *, shuffle_buffer_rows: int, seed: int
     ) -> Callable[[int], tf.data.Dataset]:
-        """Returns `epoch -> batches`, the same batches each time it is asked for the same epoch.
+        """Return `epoch -> batches`, with the same batches at each call for the same epoch.
 
         Args:
             batch_rows: Rows of a global batch.
-            shuffle_buffer_rows: Rows drawn from at random, after the files' order has been drawn;
-                0 keeps the order of the files.
-            seed: Of both.
+            shuffle_buffer_rows: Rows of the shuffle buffer, after the order of files is shuffled; 0
+                keeps the order of files and rows.
+            seed: Seed of both shuffles.
         """
         config = {
             "batch_rows": batch_rows,
@@ -123,7 +123,7 @@ class Examples:
             return tf.data.experimental.to_variant(dataset)
 
         # A new dataset traces its functions again, which takes longer than reading some thousand
-        # rows: it is made once, as a graph.
+        # rows, so it is created once, as a graph.
         with tf.device("CPU:0"):
             graph = tf.function(shuffled, autograph=False).get_concrete_function(
                 tf.TensorSpec([len(self.files)], tf.string), tf.TensorSpec([], tf.int64)
@@ -132,8 +132,8 @@ class Examples:
         def epoch_batches(epoch: int) -> tf.data.Dataset:
             random = np.random.default_rng([seed, epoch])
             files = [self.files[i] for i in random.permutation(len(self.files))]
-            # A function's results are on the GPU where there is one, and an iterator is where its
-            # dataset is: it would then run the dataset's own functions there.
+            # A function's results are placed on the GPU if there is one, and an iterator on its
+            # dataset's device: the dataset's functions would then run on the GPU.
             with tf.device("CPU:0"):
                 variant = graph(tf.constant(files), tf.constant(random.integers(2**31)))
             dataset = tf.data.experimental.from_variant(variant, structure[0])
@@ -142,23 +142,23 @@ class Examples:
         return _EpochBatches(epoch_batches, config)
 
     def _shuffled(self, files: tf.Tensor, seed: tf.Tensor, buffer_rows: int) -> tf.data.Dataset:
-        """Returns rows in random order, ready for `_global_batches`, in blocks of any size."""
+        """Return rows in random order, ready for `_global_batches`, in blocks of any size."""
         if buffer_rows >= _MANY_ROWS and buffer_rows * self._row_bytes <= _MOST_BYTES:
             held = buffer_rows // 2
             blocks = self._ready(self._records(files)).rebatch(buffer_rows - held)
             return shuffle_blocks(blocks, held_rows=held, seed=seed).prefetch(1)
-        # Few rows are shuffled before a graph for many is ready, large ones take longer to parse.
-        tf.random.set_seed(1)  # of this graph: the order has nothing to do with the global seed
+        # Few rows are shuffled before a graph for many is ready; large rows take longer to parse.
+        tf.random.set_seed(1)  # for this graph: the order does not depend on the global seed
         rows = self._file(files) if len(self.files) == 1 else self._records(files).unbatch()
         rows = rows.shuffle(buffer_rows, seed=seed, reshuffle_each_iteration=False)
         return self._ready(rows.batch(self._block_rows))
 
     def _ready(self, blocks: tf.data.Dataset) -> tf.data.Dataset:
-        """Returns parsed rows; on one of several workers serialized ones, in the same order."""
+        """Return parsed rows; with several workers, serialized ones, in the same order."""
         return self._parsed(blocks) if self.replicas is None else blocks
 
     def _global_batches(self, blocks: tf.data.Dataset, batch_rows: int) -> tf.data.Dataset:
-        """Returns batches, or this worker's share of each, of blocks that are ready."""
+        """Return batches of prepared blocks, or this worker's share of each batch."""
         batches = blocks.rebatch(batch_rows)
         if self.replicas is not None:
             batches = batches.map(self._share, num_parallel_calls=os.cpu_count() or 1)
@@ -171,13 +171,13 @@ class Examples:
         return Share(self._parse(serialized[begin:end]), rows)
 
     def _records(self, files: tf.Tensor) -> tf.data.Dataset:
-        """Returns serialized rows in blocks, of several files in turn.
+        """Return serialized rows in blocks, from several files in turn.
 
-        TFRecordDataset's num_parallel_reads hands rows over one by one, which costs more per row
-        than all else here together, and with a single file several times as much.
+        TFRecordDataset's num_parallel_reads returns rows one by one. This costs more per row than
+        everything else here, and several times as much with a single file.
 
         Args:
-            files: As many as `self.files`, in the order to read them in.
+            files: As many as `self.files`, in the order to read them.
         """
         if len(self.files) == 1:
             return self._file(files).batch(self._block_rows)
@@ -203,7 +203,7 @@ class Examples:
         )
 
     def _parsed(self, blocks: tf.data.Dataset) -> tf.data.Dataset:
-        """Parses a block a call: a call per row would take several times as long."""
+        """Parse one block per call: a call per row would take several times as long."""
         return blocks.map(self._parse, num_parallel_calls=os.cpu_count() or 1)
 
     @property
@@ -212,7 +212,7 @@ class Examples:
 
     @property
     def _row_bytes(self) -> int:
-        """Bytes of a parsed row; more, where features are strings."""
+        """Bytes of a parsed row; a lower bound if features are strings."""
         features = self.feature_spec.values()
         return max(1, sum(math.prod(f.shape) * f.dtype.size for f in features))
 
@@ -220,7 +220,7 @@ class Examples:
         features = tf.io.parse_example(serialized, self.feature_spec)
         label = features.pop(self.label)
         if label.shape.rank == 1:
-            label = label[:, tf.newaxis]  # as the model's outputs are
+            label = label[:, tf.newaxis]  # like the model's outputs
         if self.label_scale is not None:
             label = self.label_scale.scaled(label)
         if self.weight is None:
@@ -231,10 +231,10 @@ class Examples:
 def _options() -> tf.data.Options:
     options = tf.data.Options()
     options.deterministic = True
-    # Where an iterator ends, tf.data may wait for its autotuner's next turn, and these are
-    # 10 ms apart at first, then twice as far each time: up to as long again as the epoch took.
+    # At the end of an iterator, tf.data may wait for its autotuner's next cycle. Cycles are
+    # 10 ms apart at first and double each time, so the wait can be as long as the epoch.
     options.autotune.enabled = False
-    # Sharding is the trainer's: one global batch is one element here.
+    # The trainer shards: one global batch is one element here.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return options
 
@@ -249,9 +249,9 @@ class DataSummary:
         label_max: Largest label.
         label_is_whole: Whether all labels are whole numbers.
         id_sizes: Integer feature to (smallest id, number of ids up to the largest).
-        label_moments: Of the label.
-        class_sums: Whole label to the sum of its rows' weights; None for labels that are not whole
-            or have more than 10,000 values.
+        label_moments: Moments of the label.
+        class_sums: Sum of row weights by whole label; None for labels that are not whole or have
+            more than 10,000 values.
     """
 
     rows: int
@@ -264,10 +264,10 @@ class DataSummary:
 
 
 def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSummary:
-    """Reads the label, the weight and the given integer features of every row once.
+    """Read the label, the weight and the given integer features of every row once.
 
     Raises:
-        ValueError: There is no row, or a label or weight that cannot be trained on.
+        ValueError: There is no row, or a label or weight is invalid for training.
     """
     narrow = examples.narrowed(id_features)
     rows, low, high, whole = 0, np.inf, -np.inf, True
@@ -336,7 +336,7 @@ def _weight_sum(weights: np.ndarray, name: str | None) -> float:
 
 
 def expand(patterns: Sequence[str], *, what: str) -> tuple[str, ...]:
-    """Returns the files behind glob patterns, sorted.
+    """Return the files that match glob patterns, sorted.
 
     Raises:
         ValueError: A pattern matches no file.

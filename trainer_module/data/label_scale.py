@@ -1,12 +1,12 @@
-"""A number to predict, on a scale that a model learns from: near 0, and about 1 wide.
+"""Scale a numeric label to a range that a model learns from: near 0, and about 1 wide.
 
     z = (g(y) - mean) / deviation       y: the label, g(y) = y (z_score) or log(y + shift) (log)
 
-Mean and deviation are of g(y) over the training rows. A model that starts near 0 takes a hundred
-thousand steps of 0.001 to reach a price of 300,000, and a loss in squared prices overflows what
-clipping and half precision expect; the logarithm of a skewed label makes errors relative. Labels
-are scaled as they are read, outputs are brought back where they are judged or served, so that
-metrics and predictions are in the label's own unit; the loss is on the scale that is trained.
+Mean and deviation are those of g(y) over the training rows. A model that starts near 0 takes a
+hundred thousand steps of 0.001 to reach a price of 300,000, and a loss in squared prices overflows
+the range of clipping and half precision. The logarithm of a skewed label makes errors relative.
+Labels are scaled when they are read. Outputs are converted back for evaluation and serving, so that
+metrics and predictions are in the label's unit. The loss is on the scaled label.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import tensorflow as tf
 
 ScaleName = Literal["z_score", "log"]
 
-# Losses that mean the same on any scale; of others (poisson, percentages) a scaled label is wrong.
+# Losses that mean the same on any scale; others (poisson, percentages) need unscaled labels.
 _LOSSES = ("squarederror", "absoluteerror", "huber", "cosh", "mse", "mae")
 _OTHERS = ("percentage", "logarithmic")
 _SKEWED = 1.0
 
 
 class Moments(NamedTuple):
-    """Count, mean and central sums of powers of what was seen, per position of a label.
+    """Count, mean and central sums of powers of the values so far, per position of a label.
 
-    Merged pairwise, which stays exact to rounding where plain sums of powers cancel (Pébay,
-    "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
+    They are merged pairwise, which stays exact to rounding where plain sums of powers cancel
+    (Pébay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
     statistical moments", 2008).
     """
 
@@ -40,14 +40,14 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, values: np.ndarray) -> Moments:
-        """Returns those of `[rows, k]` values, in float64."""
+        """Return the moments of `[rows, k]` values, in float64."""
         values = np.asarray(values, np.float64)
         mean = values.mean(axis=0)
         centred = values - mean
         return cls(len(values), mean, (centred**2).sum(axis=0), (centred**3).sum(axis=0))
 
     def merged(self, other: Moments) -> Moments:
-        """Returns those of both."""
+        """Return the moments of both sets of values."""
         rows = self.rows + other.rows
         delta = other.mean - self.mean
         product = self.rows * other.rows
@@ -62,19 +62,19 @@ class Moments(NamedTuple):
 
     @property
     def deviation(self) -> np.ndarray:
-        """The standard deviation, of all rows."""
+        """The population standard deviation."""
         return np.sqrt(self.square / self.rows)
 
     @property
     def skewness(self) -> np.ndarray:
-        """The third standardised moment; 0 for a constant."""
+        """The third standardized moment; 0 for a constant."""
         deviation = self.deviation
         cubed = np.where(deviation > 0, deviation, 1.0) ** 3
         return np.where(deviation > 0, self.cube / self.rows / cubed, 0.0)
 
 
 class LabelMoments(NamedTuple):
-    """Moments of a label as it is, and of the logarithms that may take its place, where defined."""
+    """Moments of a label, and of its logarithms where they are defined."""
 
     as_is: Moments
     log: Moments | None
@@ -82,7 +82,7 @@ class LabelMoments(NamedTuple):
 
     @classmethod
     def of(cls, labels: np.ndarray) -> LabelMoments:
-        """Returns those of labels `[rows, ...]`."""
+        """Return the moments of labels `[rows, ...]`."""
         values = np.asarray(labels, np.float64).reshape(len(labels), -1)
         return cls(
             Moments.of(values),
@@ -91,7 +91,7 @@ class LabelMoments(NamedTuple):
         )
 
     def merged(self, other: LabelMoments) -> LabelMoments:
-        """Returns those of both."""
+        """Return the moments of both sets of labels."""
 
         def both(one: Moments | None, two: Moments | None) -> Moments | None:
             return one.merged(two) if one and two else None
@@ -105,13 +105,13 @@ class LabelMoments(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelScale:
-    """How a label is trained on, and the way back.
+    """Scale of a label in training, and its inverse.
 
     Attributes:
         name: z_score, or log for the z-score of `log(label + shift)`.
-        shift: 0, or 1 where labels may be 0.
-        mean: Of the label or its logarithm in the training rows, one number per position.
-        deviation: Likewise.
+        shift: 0, or 1 if labels may be 0.
+        mean: Mean of the label or its logarithm in the training rows, one number per position.
+        deviation: Standard deviation of the same values.
     """
 
     name: ScaleName
@@ -120,10 +120,10 @@ class LabelScale:
     deviation: tuple[float, ...]
 
     def scaled(self, labels: tf.Tensor) -> tf.Tensor:
-        """Returns z, float32, for labels `[rows, ...]`.
+        """Return z, float32, for labels `[rows, ...]`.
 
-        A label that has no logarithm (of a row that the scale was not learned from) becomes that
-        of the smallest positive number, not NaN.
+        A label without a logarithm (in a row that was not used to compute the scale) is replaced by
+        the smallest positive number, so that z is not NaN.
         """
         wide = tf.cast(labels, tf.float64)
         if self.name == "log":
@@ -131,7 +131,7 @@ class LabelScale:
         return tf.cast((wide - self._like(wide, self.mean)) / self._spread(wide), tf.float32)
 
     def unscaled(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Returns outputs `[rows, ...]` in the label's own unit, float32 and finite."""
+        """Return outputs `[rows, ...]` in the label's own unit, float32 and finite."""
         wide = tf.cast(outputs, tf.float64)
         wide = wide * self._spread(wide) + self._like(wide, self.mean)
         largest = float(np.finfo(np.float32).max)
@@ -143,7 +143,7 @@ class LabelScale:
         return self._like(like, self.deviation)
 
     def _like(self, tensor: tf.Tensor, numbers: tuple[float, ...]) -> tf.Tensor:
-        """The numbers in the shape of a row of `tensor`; one number fits any shape."""
+        """Return the numbers in the shape of a row of `tensor`; one number fits any shape."""
         if len(numbers) == 1:
             return tf.constant(numbers[0], tf.float64)
         return tf.reshape(tf.constant(numbers, tf.float64), tensor.shape[1:])
@@ -169,20 +169,20 @@ def find_label_scale(
     whole: bool,
     label: str,
 ) -> LabelScale | None:
-    """Returns the scale that a regression is trained on, None for the label as it is.
+    """Return the scale of a regression's label, or None for no scaling.
 
     Args:
-        wanted: `auto` takes z_score, or log where the label is skewed (skewness above 1) and its
-            logarithm is not half as much; none for a model of the user's, which may bring its
-            outputs back itself, and for a loss that is not one of differences.
-        moments: Of the training rows.
+        wanted: `auto` selects log if the label is skewed (skewness above 1) and its logarithm is
+            less than half as skewed, otherwise z_score. It selects none for a user's model, which
+            may convert its outputs itself, and for a loss that is not of differences.
+        moments: Moments of the training rows.
         loss: Name or dotted path; None: the default.
         own_model: Whether `model_fn` builds the model.
-        whole: Whether all labels are whole numbers: counts, whose log is that of 1 more.
+        whole: Whether all labels are whole numbers. If so and some are 0, log is log(label + 1).
         label: Name, for messages.
 
     Raises:
-        ValueError: The label has no logarithm, or a loss that is another one on scaled labels.
+        ValueError: The label has no logarithm, or the loss has another meaning on scaled labels.
     """
     if wanted == "none":
         return None

@@ -1,8 +1,8 @@
-"""Which positions of the packed features hold the terms of a text, and their weights.
+"""Find the positions of the packed features that hold the terms of a text, and their weights.
 
 Transform writes a text as several id columns of kind `text` and as many float columns of kind
-`text_weight`, both in the order of falling weight: the i-th weight is that of the i-th id. Places
-without a term have weight 0.
+`text_weight`, both by decreasing weight: the i-th weight is that of the i-th id. Places without a
+term have weight 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from trainer_module.data.feature_layout import Column, FeatureLayout
 
-TERM, WEIGHT = "text", "text_weight"  # kinds of columns
+TERM, WEIGHT = "text", "text_weight"  # column kinds
 
 
 class TextBag(NamedTuple):
@@ -19,9 +19,9 @@ class TextBag(NamedTuple):
 
     Attributes:
         source: The raw or derived column.
-        count: Number of ids, with the one of places without a term, which is the last.
+        count: Number of ids, including the last one, which stands for places without a term.
         ids: (transformed feature, position in it) of each place.
-        weights: The same of each place's weight.
+        weights: (transformed feature, position in it) of each place's weight.
     """
 
     source: str
@@ -31,7 +31,7 @@ class TextBag(NamedTuple):
 
 
 def text_bags(layout: FeatureLayout | None) -> list[TextBag]:
-    """Returns the texts of a layout; none without one."""
+    """Return the texts of a layout; empty without a layout."""
     members: dict[tuple[str, str], dict[str, list[Column]]] = {}
     for column in layout.columns if layout is not None else ():
         if column.kind in (TERM, WEIGHT):
@@ -49,7 +49,7 @@ def text_bags(layout: FeatureLayout | None) -> list[TextBag]:
 
 
 def other_places(bags: list[TextBag], feature: str, width: int) -> list[int]:
-    """Returns the positions of a feature that belong to no text, of `width` in all."""
+    """Return the positions of a feature that belong to no text, out of `width` positions."""
     of_texts = {
         place for bag in bags for name, place in (*bag.ids, *bag.weights) if name == feature
     }
