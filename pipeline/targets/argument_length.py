@@ -1,4 +1,4 @@
-"""How long an argument of a process may be on Linux."""
+"""The size limit of a process argument on Linux."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST_ARGUMENT = 128 * 1024
 
 
 def refuse_long_arguments(words: Sequence[str]) -> str:
-    """Returns why a command cannot be started; "" if its arguments are short enough."""
+    """Return why a command cannot be started; "" if its arguments are short enough."""
     for place, word in enumerate(words):
         size = len(os.fsencode(word)) + 1
         if size > LONGEST_ARGUMENT:
@@ -24,5 +24,5 @@ def refuse_long_arguments(words: Sequence[str]) -> str:
 
 
 def as_size(count: int) -> str:
-    """Returns bytes as KiB."""
+    """Return a number of bytes as text in KiB."""
     return f"{count / 1024:,.0f} KiB"

@@ -1,4 +1,4 @@
-"""`python -m pipeline compile`: a configuration -> the file that a target takes."""
+"""`python -m pipeline compile`: compile a configuration into the file that a target takes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from pipeline.targets.refusals import data_gib, node_refusals, refusals
 from shared_core.atomic_files import atomic_write
 
 Target = Literal["kubeflow", "vertex"]
-# A pod may end at any moment, and Kubeflow waits for no checkpoint (docs/cluster.md).
+# A pod may end at any moment, and Kubeflow does not wait for a checkpoint (docs/cluster.md).
 _MINUTES_BETWEEN_CHECKPOINTS = 5.0
 
 
 def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = None) -> str:
-    """Returns the text of the compiled file.
+    """Return the text of the compiled file.
 
-    No cloud is asked, and no package of a cloud imported.
+    Runs offline, and imports no package of a cloud.
 
     Args:
-        config: the checked configuration.
-        target: where it is to run.
+        config: The checked configuration.
+        target: The target platform.
         runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
-        ConfigError: the target has no profile in the YAML, or cannot do what the pipeline asks:
-            every reason is named with its field and its fix.
+        ConfigError: The target has no profile in the YAML, or cannot do what the pipeline needs.
+            Names each reason with its field and its fix.
     """
     profile = profile_of(config, target)
     there = at_target(config, profile)
@@ -62,12 +62,12 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
 
 
 def compile_file(config: PipelineConfig, target: Target, output: Path | None) -> Path:
-    """Writes the compiled file; returns its path.
+    """Write the compiled file and return its path.
 
     Args:
-        config: the checked configuration.
-        target: where it is to run.
-        output: the file; None: the pipeline's name, here.
+        config: The checked configuration.
+        target: The target platform.
+        output: The file; None: a file in the current folder, named after the pipeline.
     """
     text = compile_pipeline(config, target)
     path = output or Path(file_name(config, target))
@@ -77,7 +77,7 @@ def compile_file(config: PipelineConfig, target: Target, output: Path | None) ->
 
 
 def advice(config: PipelineConfig, target: Target) -> str:
-    """Returns what to say about a pipeline that compiles, such as the disk of its nodes; or ""."""
+    """Return advice on a pipeline that compiles, such as the disk of its nodes; "" if none."""
     profile = profile_of(config, target)
     if isinstance(profile, KubeflowConfig):
         return disk_advice(profile, data_gib(config, profile))
@@ -85,13 +85,13 @@ def advice(config: PipelineConfig, target: Target) -> str:
 
 
 def file_name(config: PipelineConfig, target: Target) -> str:
-    """Returns what the compiled file is called where nobody says: `name-vertex.json`."""
+    """Return the default name of the compiled file, such as `name-vertex.json`."""
     suffix = kubeflow.SUFFIX if target == "kubeflow" else vertex.SUFFIX
     return f"{config.name}-{target}{suffix}"
 
 
 def at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> PipelineConfig:
-    """Returns the configuration with the target's own places in it."""
+    """Return the configuration with the target's places and defaults."""
     root = target.pipeline_root.rstrip("/")
     data: dict[str, Any] = {"path": target.data_path} if target.data_path else {}
     if target.eval_path:
@@ -117,10 +117,10 @@ def at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> 
 
 
 def profile_of(config: PipelineConfig, target: Target) -> KubeflowConfig | VertexConfig:
-    """Returns the target's section of `cluster:`.
+    """Return the target's section of `cluster:`.
 
     Raises:
-        ConfigError: there is none; the lines to add are named.
+        ConfigError: The section is missing. Shows the lines to add.
     """
     profile = getattr(config.cluster, target) if config.cluster else None
     if profile is None:

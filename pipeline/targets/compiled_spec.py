@@ -1,4 +1,4 @@
-"""A compiled pipeline read back: its tasks in the order in which they may run."""
+"""Read a compiled pipeline, and order its tasks by their dependencies."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class CompiledSpec:
     """A file that `compile` wrote.
 
     Attributes:
-        target: whose it is: a PipelineJob is Vertex', a pipelineSpec alone Kubeflow's.
-        spec: the pipelineSpec.
-        root: the pipeline root that it names; "" for none.
-        parameters: values of the job's own parameters.
-        platform: what a second document says for Kubernetes, by executor.
+        target: The platform: a PipelineJob is for Vertex, a plain pipelineSpec for Kubeflow.
+        spec: The pipelineSpec.
+        root: The pipeline root in the file; "" if there is none.
+        parameters: Values of the job's parameters.
+        platform: The Kubernetes settings in the second document, by executor.
     """
 
     target: Literal["kubeflow", "vertex"]
@@ -40,10 +40,10 @@ class CompiledSpec:
 
     @classmethod
     def read(cls, path: Path) -> CompiledSpec:
-        """Reads a file.
+        """Read a file.
 
         Raises:
-            ConfigError: it cannot be read, or is no compiled pipeline.
+            ConfigError: The file cannot be read, or is not a compiled pipeline.
         """
         try:
             documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
@@ -82,11 +82,11 @@ class CompiledSpec:
         return self.spec["pipelineInfo"]["name"]
 
     def executor(self, component: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns how a component is executed."""
+        """Return the executor of a component."""
         return self.spec["deploymentSpec"]["executors"][component["executorLabel"]]
 
     def timeout(self, component: Mapping[str, Any]) -> float | None:
-        """Returns the seconds that the target gives a component; None: any."""
+        """Return the target's time limit for a component in seconds; None: no limit."""
         label = component["executorLabel"]
         if seconds := self.platform.get(label, {}).get("activeDeadlineSeconds"):
             return float(seconds)
@@ -95,9 +95,9 @@ class CompiledSpec:
         return float(seconds.removesuffix("s")) if seconds else None
 
     def cluster_variables(self, component: Mapping[str, Any]) -> list[str]:
-        """Return the variables of a component's pod that only the cluster knows the values of.
+        """Return the variables of a component's pod whose values only the cluster knows.
 
-        They come from secrets and from fields of the pod.
+        Their values come from secrets and from fields of the pod.
         """
         pod = self.platform.get(component["executorLabel"], {})
         keys = [key for secret in pod.get("secretAsEnv", []) for key in secret.get("keyToEnv", [])]
@@ -105,7 +105,11 @@ class CompiledSpec:
         return [*(key["envVar"] for key in keys), *(field["name"] for field in fields)]
 
     def renamed(self, prefixes: Mapping[str, str]) -> CompiledSpec:
-        """Returns it with each prefix of a path replaced, in whatever names one."""
+        """Return the pipeline with path prefixes replaced in all values.
+
+        Args:
+            prefixes: Old prefix -> new prefix.
+        """
         text = rename_text(json.dumps([self.spec, self.parameters], ensure_ascii=False), prefixes)
         spec, parameters = json.loads(text)
         spec = change_compressed(spec, lambda text: rename_text(text, prefixes))
@@ -113,14 +117,14 @@ class CompiledSpec:
 
 
 def rename_text(text: str, prefixes: Mapping[str, str]) -> str:
-    """Returns the text with each prefix of a path replaced, the longest first."""
+    """Return the text with each path prefix replaced, longest first."""
     for old, new in sorted(prefixes.items(), key=lambda pair: -len(pair[0])):
         text = place_pattern(old).sub(lambda _, new=new: new, text)
     return text
 
 
 def _names(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what becomes part of a path."""
+    """Yield the names that become parts of paths."""
     yield spec["pipelineInfo"]["name"]
     for component in (spec["root"], *spec.get("components", {}).values()):
         yield from component.get("dag", {}).get("tasks", {})
@@ -129,25 +133,25 @@ def _names(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def place_pattern(place: str) -> re.Pattern[str]:
-    """Return what finds a folder in a text, also as the start of a path, but not of a longer name.
+    """Return a pattern that finds a folder in a text, also as a path prefix.
 
-    `s3://bucket/data` is found in `s3://bucket/data/x.csv` and not in `s3://bucket/data2`.
+    It finds `s3://bucket/data` in `s3://bucket/data/x.csv` and not in `s3://bucket/data2`.
     """
     return re.compile(rf"{re.escape(place)}(?![\w.-])")
 
 
 def names_place(text: str, place: str) -> bool:
-    """Whether a text names a folder or a path below it."""
+    """Return whether a text names a folder or a path below it."""
     return bool(place_pattern(place).search(text))
 
 
 def in_order(tasks: Mapping[str, Any]) -> list[str]:
-    """Returns the tasks' names, each after those that it depends on.
+    """Return the names of the tasks, each after the tasks that it depends on.
 
     Raises:
-        ConfigError: one waits for what is no task, or they wait for each other.
+        ConfigError: A task waits for an unknown task, or tasks wait for each other.
     """
-    # Sorted: sets of texts have another order in each process, and so would the tasks.
+    # Sorted, because sets of strings, and so the tasks, have a different order in each process.
     needs = {name: sorted(needed(tasks, name)) for name in tasks}
     unknown = {need for each in needs.values() for need in each} - set(tasks)
     if unknown:
@@ -164,7 +168,7 @@ def in_order(tasks: Mapping[str, Any]) -> list[str]:
 
 
 def needed(tasks: Mapping[str, Any], name: str) -> set[str]:
-    """Returns the tasks that one waits for: an exit handler that names none waits for all."""
+    """Return the tasks that a task waits for; an exit handler that names none waits for all."""
     task = tasks[name]
     inputs = task.get("inputs", {})
     sources = [*inputs.get("artifacts", {}).values(), *inputs.get("parameters", {}).values()]
@@ -177,5 +181,5 @@ def needed(tasks: Mapping[str, Any], name: str) -> set[str]:
 
 
 def is_exit_handler(task: Mapping[str, Any]) -> bool:
-    """Whether a task runs however those ended that it waits for."""
+    """Return whether a task runs even if the tasks that it waits for failed."""
     return task.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"

@@ -1,4 +1,4 @@
-"""The flags of a node's container that the compiler writes and the entry point reads."""
+"""The flags of a node's container, written by the compiler and read by the entry point."""
 
 INVOCATION = "--json_serialized_invocation_args"
 INPUTS_SPEC = "--json_serialized_inputs_spec_args"

@@ -1,11 +1,11 @@
-"""Removes the empty objects by which TensorFlow stands for folders on Google Cloud Storage.
+"""Remove the empty objects that TensorFlow writes for folders on Google Cloud Storage.
 
-TensorFlow's `makedirs("gs://bucket/a")` writes an object `a/` of no bytes. Kubeflow's launcher
-downloads each input artifact object by object before a container starts: of `a/` it makes a file
+TensorFlow's `makedirs("gs://bucket/a")` writes an object `a/` of 0 bytes. Kubeflow's launcher
+downloads each input artifact object by object before a container starts. It writes `a/` as a file
 `a`, and then fails at the next object below it with `mkdir a: not a directory`
 (kubeflow/pipelines#13476; `DownloadBlob` in backend/src/v2/objectstore/object_store.go, 2.0 to
-2.17). No folder needs its marker: on Google Cloud Storage one exists as long as an object is below
-it.
+2.17). No folder needs its marker: on Google Cloud Storage a folder exists as long as an object is
+below it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from google.cloud.storage import Client
 
 _SCHEME = "gs://"
-# Of one request and its retries: the node itself is done by then.
+# For one request and its retries; the node has finished by then.
 _TIMEOUT_SECONDS = 30.0
 
 
 @contextlib.contextmanager
 def directory_markers_removed(executor_input: Mapping[str, Any]) -> Iterator[None]:
-    """Runs a node, then removes the markers below its output artifacts, also after a failure.
+    """Run a node, then remove the markers below its output artifacts, also after a failure.
 
     Args:
-        executor_input: the node's ExecutorInput as JSON. Outputs elsewhere than on `gs://` are
-            left alone.
+        executor_input: The node's ExecutorInput as JSON. Outputs that are not on `gs://` are not
+            touched.
     """
     try:
         yield
@@ -38,28 +38,28 @@ def directory_markers_removed(executor_input: Mapping[str, Any]) -> Iterator[Non
 
 
 def output_uris(executor_input: Mapping[str, Any]) -> list[str]:
-    """Returns where a node's output artifacts are, each place once."""
+    """Return the places of a node's output artifacts without duplicates."""
     outputs = executor_input.get("outputs", {}).get("artifacts", {})
     uris = [a.get("uri", "") for found in outputs.values() for a in found.get("artifacts", [])]
     return list(dict.fromkeys(uris))
 
 
 def remove_directory_markers(uris: list[str]) -> None:
-    """Deletes the objects of no bytes below `gs://` places whose names end with a slash.
+    """Delete the objects of 0 bytes below `gs://` places whose names end with a slash.
 
-    Nothing is raised. The node has written all that it was to write, and to fail it because of a
-    permission or a network that the removal lacked would throw that away; a warning says what
-    stays. A platform that downloads no inputs, such as Vertex, never sees the markers.
+    Never raises. The node has written all its outputs, and an error would discard them because of
+    a permission or a network that only the removal needs. A warning names the remaining objects. A
+    platform that downloads no inputs, such as Vertex, never sees the markers.
 
     Args:
-        uris: places of artifacts; those of other schemes are skipped.
+        uris: Places of artifacts; those of other schemes are skipped.
     """
     places = [uri for uri in uris if uri.startswith(_SCHEME)]
     if not places:
         return
     try:
-        # Seconds of imports that no other node needs. Credentials are Google's default ones, where
-        # TensorFlow finds its own, too.
+        # Takes seconds to import, and other nodes do not need it. Like TensorFlow, it uses Google's
+        # default credentials.
         from google.cloud import storage
 
         client = storage.Client()
@@ -79,9 +79,9 @@ def _remove_below(client: Client, uri: str) -> None:
 
     bucket, _, folder = uri.removeprefix(_SCHEME).partition("/")
     if not folder.strip("/"):
-        return  # a whole bucket is no artifact
+        return  # an artifact is never a whole bucket
     retry = DEFAULT_RETRY.with_timeout(_TIMEOUT_SECONDS)
-    # With the slash: `model` must not be taken for the beginning of `model_run`.
+    # With the slash, so that `model` does not match `model_run`.
     found = client.list_blobs(
         bucket,
         prefix=f"{folder.rstrip('/')}/",
@@ -91,8 +91,8 @@ def _remove_below(client: Client, uri: str) -> None:
     )
     markers = [blob for blob in found if blob.size == 0 and blob.name.endswith("/")]
     for marker in markers:
-        with contextlib.suppress(NotFound):  # another worker of the node was faster
-            # Only this version: an object that is written meanwhile is kept.
+        with contextlib.suppress(NotFound):  # another worker of the node has removed it
+            # Only this generation: an object that is written in the meantime is kept.
             marker.delete(
                 if_generation_match=marker.generation, retry=retry, timeout=_TIMEOUT_SECONDS
             )

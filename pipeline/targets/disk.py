@@ -1,4 +1,4 @@
-"""How much disk a node of Kubeflow needs: KFP's launcher downloads its inputs first."""
+"""The disk that a node on Kubeflow needs: KFP's launcher downloads its inputs first."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import math
 
 from pipeline.config.cluster import DEFAULT_NODE, KubeflowConfig
 
-# The examples and the transformed examples of a CSV, both compressed, take 0.38 and 0.29 of its
-# size in the taxi pipeline (1,922,812 bytes), and at most one node reads both. Rows that do not
-# compress, or derived columns, take more: twice the data's size leaves room for those.
+# In the taxi pipeline (1,922,812 bytes of CSV), the examples and the transformed examples, both
+# compressed, take 0.38 and 0.29 of its size, and a node reads at most both. Rows that do not
+# compress and derived columns take more: twice the data's size leaves room for those.
 _GIB_PER_GIB = 2.0
-# Models, checkpoints, graphs and logs.
+# For models, checkpoints, graphs and logs.
 _GIB_BESIDES = 1.0
-# Below it, any machine has the room.
+# Any machine has enough disk for less data.
 _SMALL_GIB = 1.0
 
 
 def needed_gib(data_gib: float) -> int:
-    """Returns the disk that a node needs for data of a size, both in GiB."""
+    """Return the disk in GiB that a node needs for data of a size in GiB."""
     return math.ceil(_GIB_BESIDES + _GIB_PER_GIB * data_gib)
 
 
 def disk_advice(profile: KubeflowConfig, data_gib: float | None) -> str:
-    """Returns what to say about the disk of nodes when a pipeline is compiled; "" for nothing.
+    """Return advice on the disk of nodes for a compiled pipeline; "" if none is needed.
 
     Args:
-        profile: the target's section of `cluster:`.
-        data_gib: size of the data; None where it is not known.
+        profile: The target's section of `cluster:`.
+        data_gib: Size of the data in GiB; None if unknown.
     """
     if data_gib is None or data_gib < _SMALL_GIB:
         return ""

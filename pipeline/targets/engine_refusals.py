@@ -1,4 +1,4 @@
-"""Engines behind a Beam job server, as a pod or a machine of Vertex reaches them."""
+"""Check that a pod or a machine of Vertex can reach an engine behind a Beam job server."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _EXAMPLE = "flink-job-server.flink.svc:8099"
 
 
 def engine_refusals(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
-    """Yields what makes an engine unreachable for a node of a cluster.
+    """Yield the reasons why a node of a cluster cannot reach an engine.
 
     `worker_pool` may be localhost: the engine's machines connect to it, not the node, and a pool in
-    the same pod as a TaskManager is reached there.
+    the same pod as a TaskManager has that address.
 
     Args:
-        there: the configuration with the target's own places in it.
-        profile: the target's section of `cluster:`.
+        there: The configuration at the target.
+        profile: The target's section of `cluster:`.
     """
     engine = there.beam
     if not isinstance(engine, JobServerEngine):
@@ -61,10 +61,10 @@ def engine_refusals(there: PipelineConfig, profile: TargetConfig) -> Iterator[st
 
 
 def engine_for_large_data(profile: TargetConfig) -> str:
-    """Returns the setting that moves what Beam shuffles out of the node's memory; "" for none.
+    """Return the setting that moves Beam's shuffle out of the node's memory; "" for none.
 
     Args:
-        profile: the target's section of `cluster:`.
+        profile: The target's section of `cluster:`.
     """
     section = profile.section
     if section.endswith("vertex"):
@@ -72,7 +72,7 @@ def engine_for_large_data(profile: TargetConfig) -> str:
         names = " and ".join(f"{section}.{each}" for each in missing)
         return f"{section}.beam={{engine: dataflow}}{f' with {names}' if missing else ''}"
     if profile.pipeline_root.startswith("s3://"):
-        return ""  # TensorFlow in Flink's workers does not know s3://
+        return ""  # TensorFlow in Flink's workers does not support s3://
     return (
         f"{section}.beam={{engine: flink, job_endpoint: '{_EXAMPLE}', environment: external}} with "
         "the address of your job server"

@@ -1,11 +1,11 @@
-r"""What each container of a compiled pipeline runs: TFX's own entry point, on a corrected input.
+r"""The program of each container of a compiled pipeline: TFX's entry point on a corrected input.
 
     python -m pipeline.targets.entry_point --executor_class_path ... \
         --json_serialized_invocation_args ...
 
-Kubeflow hands artifacts over without the types that TFX needs (its driver drops `instance_schema`)
+Kubeflow passes artifacts without the types that TFX needs (its driver drops `instance_schema`)
 and, since 2.5, with an output that no component declared (`executor-logs`). `executor_input`
-corrects both, from what the compiler wrote down of the component's inputs and outputs.
+corrects both with the component's inputs and outputs that the compiler recorded.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _DRIVER_PROGRAM = "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver"
 
 
 class Invocation(NamedTuple):
-    """The arguments of a container, read.
+    """The parsed arguments of a container.
 
     Attributes:
-        arguments: those for TFX's entry point, without the ExecutorInput.
-        executor_input: what the platform hands over, corrected.
-        handed_over: names of the outputs as the platform has them.
+        arguments: Arguments for TFX's entry point, without the ExecutorInput.
+        executor_input: The corrected ExecutorInput of the platform.
+        handed_over: Names of the outputs in the platform's ExecutorInput.
     """
 
     arguments: list[str]
@@ -51,7 +51,7 @@ class Invocation(NamedTuple):
 
     @classmethod
     def read(cls, argv: Sequence[str]) -> Invocation:
-        """Reads the arguments of a container."""
+        """Parse the arguments of a container."""
         arguments = list(argv)
         outputs = _take(arguments, OUTPUTS_SPEC)
         inputs = arguments[arguments.index(INPUTS_SPEC) + 1] if INPUTS_SPEC in arguments else None
@@ -69,11 +69,11 @@ class Invocation(NamedTuple):
         return cls(arguments, prepared, frozenset(given.get("outputs", {}).get("artifacts", {})))
 
     def for_tfx(self) -> list[str]:
-        """Returns the arguments for TFX's entry point."""
+        """Return the arguments for TFX's entry point."""
         return [*self.arguments, INVOCATION, json.dumps(self.executor_input)]
 
     def restore_output_names(self) -> None:
-        """Renames the outputs in the file that TFX wrote as the compiled file has them."""
+        """Rename the outputs in the file that TFX wrote to their names in the compiled file."""
         path = Path(self.executor_input.get("outputs", {}).get("outputFile", ""))
         if path.is_file():
             written = json.loads(path.read_text(encoding="utf-8"))
@@ -98,7 +98,7 @@ def _is_known_type(title: str) -> bool:
     if title in TITLE_TO_CLASS_PATH:
         return True
     try:
-        import_utils.import_class_by_path(title)  # the title of a type of the user's own
+        import_utils.import_class_by_path(title)  # the title of a user's type
     except (ImportError, AttributeError, ValueError):
         return False
     return True
@@ -109,8 +109,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Runs the executor that the arguments name, or the driver before it."""
-    # As the first process of a container Python would ignore SIGTERM; training takes it over.
+    """Run the executor that the arguments name, or the driver before it."""
+    # The first process of a container would ignore SIGTERM; training replaces this handler.
     signal.signal(signal.SIGTERM, _end)
     from absl import app
 
@@ -127,7 +127,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def main_and_exit(argv: Sequence[str]) -> NoReturn:
-    """Runs it as the whole of this process, and ends it with the exit code."""
+    """Run `main` and end this process with its exit code."""
     try:
         main(argv)
         code: object = 0

@@ -1,7 +1,7 @@
-"""The ExecutorInput that a platform hands over, as TFX expects it.
+"""Convert the ExecutorInput of a platform to the one that TFX expects.
 
 A platform adds outputs that no component declared, drops the types of artifacts, and gives outputs
-the names of the compiled file. All functions take and return JSON values.
+the names in the compiled file. All functions take and return JSON values.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _ANY_ARTIFACT = "pipeline.targets.unknown_artifact.UnknownArtifact"
 
 
 def output_names(declared: list[str]) -> dict[str, str]:
-    """Returns the name of each output in a compiled file, none of them a prefix of another.
+    """Return the compiled name of each output; none is a prefix of another.
 
     Kubeflow's launcher up to 2.16.1 downloads all objects whose names begin with an artifact's
-    URI: with `model` also what is in `model_run`, which is beside it.
+    URI: for `model` it would also download `model_run` next to it.
 
     Args:
-        declared: the component's own names.
+        declared: The component's names of the outputs.
     """
     return {
         name: _RENAMED * sum(name.startswith(other) for other in declared if other != name) + name
@@ -38,13 +38,13 @@ def prepare(
     outputs: Mapping[str, Any] | None,
     is_known: Callable[[str], bool],
 ) -> dict[str, Any]:
-    """Returns the ExecutorInput with what the component declares and nothing else.
+    """Return the ExecutorInput with only what the component declares.
 
     Args:
-        executor_input: from the platform.
-        inputs: ComponentInputsSpec, what the component takes; None if unknown: all is kept.
-        outputs: ComponentOutputsSpec, what it makes; None if unknown: all is kept.
-        is_known: whether TFX can import a type of this title.
+        executor_input: The ExecutorInput of the platform.
+        inputs: The component's ComponentInputsSpec; None: unknown, keep all.
+        outputs: The component's ComponentOutputsSpec; None: unknown, keep all.
+        is_known: Whether TFX can import a type of this title.
     """
     found = {**executor_input}
     names = _declared_names(outputs)
@@ -70,11 +70,11 @@ def prepare(
 def restore_names(
     executor_output: Mapping[str, Any], handed_over: Collection[str]
 ) -> dict[str, Any]:
-    """Returns an ExecutorOutput of TFX with the names that the compiled file has.
+    """Return an ExecutorOutput of TFX with the names in the compiled file.
 
     Args:
-        executor_output: as TFX wrote it.
-        handed_over: names of the outputs in the platform's ExecutorInput.
+        executor_output: The ExecutorOutput that TFX wrote.
+        handed_over: Names of the outputs in the platform's ExecutorInput.
     """
     artifacts = executor_output.get("artifacts", {})
     names = {
@@ -90,13 +90,12 @@ def restore_names(
 
 
 def _declared_names(outputs: Mapping[str, Any] | None) -> dict[str, str]:
-    """Returns name in the compiled file -> the component's own."""
+    """Return name in the compiled file -> the component's name."""
     declared = list((outputs or {}).get("artifacts", {}))
     return {compiled: own for own, compiled in output_names(declared).items()}
 
 
 def _only(values: Mapping[str, Any], spec: Mapping[str, Any] | None, kind: str) -> dict[str, Any]:
-    """Returns the declared ones."""
     if spec is None:
         return dict(values)
     declared = spec.get(kind, {})
@@ -113,7 +112,7 @@ def _with_types(
     artifacts = []
     for artifact in found.get("artifacts", []):
         kind = artifact.get("type", {})
-        # A type of TFX's is kept; Kubeflow's driver makes system.Artifact of each.
+        # A TFX type is kept; Kubeflow's driver changes every type to system.Artifact.
         if not kind.get("instanceSchema") and declared:
             kind = {field: each for field, each in declared.items() if field in _TYPE_FIELDS}
         title = kind.get("schemaTitle")

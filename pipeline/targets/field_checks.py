@@ -1,7 +1,8 @@
-"""Values of a profile that the platform would refuse, or fail on after minutes: refused here.
+"""Reject profile values that the platform would refuse, or fail on after minutes.
 
-Bounds are those of the platforms' documentation, named beside each. Messages name the field, the
-value and the fix; the value of an environment variable is never printed, since it may be a secret.
+The bounds are those of the platforms' documentation, cited next to each. Messages name the field,
+the value and the fix. They never contain the value of an environment variable, which may be a
+secret.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ _BUCKETS = {
     "gs": re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])"),
     "s3": re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])"),
 }
-# Container images: the reference grammar of OCI and Docker, with a domain or without.
+# Container images: the reference grammar of OCI and Docker, with or without a domain.
 _IMAGE = re.compile(
     r"([A-Za-z0-9.-]+(:\d{1,5})?/)?"
     r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*"
     r"(:\w[\w.-]{0,127}(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})"
 )
-_MAX_LABELS = 64  # of a resource of Google Cloud; TFX writes three of them
+_MAX_LABELS = 64  # labels per resource of Google Cloud; TFX writes three of them
 _TFX_LABELS = 3
-_MAX_DEADLINE_SECONDS = 2**31 - 1  # of a pod's activeDeadlineSeconds
+_MAX_DEADLINE_SECONDS = 2**31 - 1  # maximum of a pod's activeDeadlineSeconds
 _MAX_GPUS = 16
 _WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
-# Kubeflow: the largest general-purpose machines of AWS and Google Cloud have 384 cores, and any of
-# them at most 32 TiB. What is larger is a mistake of the unit: millicores, MiB.
+# Kubeflow: the largest general-purpose machines of AWS and Google Cloud have 384 cores, and no
+# machine has more than 32 TiB. A larger value is a mistake of the unit: millicores, MiB.
 _KUBEFLOW_BOUNDS = (384.0, 32 * 1024.0, "machines of AWS and Google Cloud")
 # cloud.google.com/vertex-ai/docs/pipelines/machine-types: 96 CPUs and 624 GB.
 _VERTEX_BOUNDS = (96.0, 624e9 / 2**30, "the machines that Vertex AI Pipelines chooses from")
@@ -52,7 +53,7 @@ def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
     """Return what is malformed in a profile, one sentence each.
 
     Args:
-        there: The configuration with the target's own places in it.
+        there: The configuration at the target.
         profile: The target's section of `cluster:`.
     """
     found = [
@@ -70,7 +71,7 @@ def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
 
 def _image(profile: TargetConfig) -> Iterator[str]:
     image = profile.image
-    has_version = ":" in image.rpartition("/")[2]  # without one it is refused elsewhere
+    has_version = ":" in image.rpartition("/")[2]  # no version: `refusals` reports it
     if has_version and not _IMAGE.fullmatch(image):
         yield (
             f"{profile.section}.image={image}: no image reference; use lower-case letters, digits "
@@ -113,7 +114,7 @@ def _is_bucket(scheme: str, bucket: str) -> bool:
         return False
     except ValueError:
         pass
-    # With dots, Google's names may have 222 characters, each part 63.
+    # With dots, Google's names may have 222 characters, 63 per part.
     longest = 222 if scheme == "gs" and "." in bucket else 63
     parts = bucket.split(".")
     return (
@@ -155,7 +156,7 @@ def _resources(profile: TargetConfig) -> Iterator[str]:
 def _kubernetes_device(field: str, node: NodeResources) -> Iterator[str]:
     kind, count = node.accelerator, node.accelerator_count
     if kind is None or "/" not in kind:
-        return  # refused elsewhere
+        return  # reported by the target
     if not _DEVICE.fullmatch(kind):
         yield f"{field}.accelerator={kind}: no resource of Kubernetes; use nvidia.com/gpu."
     elif kind in _WHOLE_GPUS and count > _MAX_GPUS:
@@ -215,11 +216,14 @@ def _environment(profile: KubeflowConfig) -> Iterator[str]:
 
 
 def _beam_arguments(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
-    """Beam has options for credentials, such as --s3_secret_access_key; a file would show them."""
+    """Yield Beam options with credentials, such as --s3_secret_access_key.
+
+    The compiled file would expose them.
+    """
     field = "beam" if profile.beam is None else f"{profile.section}.beam"
     for argument in there.beam.pipeline_args():
         name, _, value = argument.lstrip("-").partition("=")
-        # The name of a key in Cloud KMS is no secret.
+        # The name of a key in Cloud KMS is not a secret.
         if not name.endswith("kms_key") and (reason := looks_secret(name, value)):
             yield (
                 f"{field}.extra_args: --{name}: {reason}, and the compiled file would show it to "

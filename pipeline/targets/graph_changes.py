@@ -1,4 +1,4 @@
-"""What another configuration changes in the compiled graph: settings of nodes, or more."""
+"""Compare compiled graphs: do two configurations differ only in settings of nodes?"""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from pipeline.config.cluster import TargetConfig
 from pipeline.config.config import PipelineConfig
 
-# What a compiled pipeline says of machines is no setting of a node, and the same in all builds.
+# The machines in a compiled pipeline are not settings of nodes, and equal in all builds.
 _ANY_TARGET = TargetConfig(image="any:1", pipeline_root="any")
 
 
 class StructureChanged(Exception):
-    """Two graphs differ in more than the settings of their nodes; the text names the place."""
+    """Two graphs differ in more than the settings of their nodes; the message names the place."""
 
 
 def build_job(config: PipelineConfig, graph: Mapping[str, str | None]) -> dict[str, Any]:
-    """Returns the compiled graph of a configuration, for any machines.
+    """Return the compiled graph of a configuration, for any machines.
 
     Args:
-        config: the configuration at its target.
-        graph: further arguments of `create_pipeline`.
+        config: The configuration at its target.
+        graph: Further arguments of `create_pipeline`.
     """
     from pipeline.graph.build import create_pipeline
     from pipeline.targets.spec import job_of
@@ -33,14 +33,14 @@ def build_job(config: PipelineConfig, graph: Mapping[str, str | None]) -> dict[s
 def changed_properties(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """Returns node -> execution properties that differ, with their values in `after`.
+    """Return node -> execution properties that differ, with their values in `after`.
 
     Args:
-        before: a compiled graph, of `build_job`.
-        after: that of another configuration.
+        before: A compiled graph, from `build_job`.
+        after: The compiled graph of another configuration.
 
     Raises:
-        StructureChanged: something else differs.
+        StructureChanged: The graphs differ in something else.
     """
     (old, old_rest), (new, new_rest) = _split_properties(before), _split_properties(after)
     if place := _first_difference(old_rest, new_rest):
@@ -53,7 +53,7 @@ def changed_properties(
 
 
 def _split_properties(job: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Returns node -> constant execution properties, and the job without their values."""
+    """Return node -> constant execution properties, and the job without their values."""
     rest = copy.deepcopy(dict(job))
     properties: dict[str, dict[str, Any]] = {}
     for node, task in rest["pipelineSpec"]["root"]["dag"]["tasks"].items():

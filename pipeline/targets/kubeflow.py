@@ -1,7 +1,7 @@
 """Kubeflow Pipelines, open source: pipelineSpec YAML of schema 2.1.0.
 
-What its backend does not have is replaced: a resolver by a component that looks into records of
-blessed models, ExampleGen's driver by what is settled when the pipeline is compiled.
+Features that its backend lacks are replaced: a resolver by a component that reads the records of
+blessed models, and ExampleGen's driver by values that are resolved at compile time.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pipeline.targets.spec_sizes import find_oversized
 from pipeline.targets.tfjob import launch_workers
 
 SUFFIX = ".yaml"
-# Argo labels pods with the run's name, which is this one, a hyphen and five letters: 63 at most.
+# Argo labels pods with the run's name: this name, a hyphen and five letters, at most 63 characters.
 _LONGEST_NAME = 57
 
 
 def records_folder(target: KubeflowConfig, name: str) -> str:
-    """Returns where blessed models are written down."""
+    """Return the folder of the records of blessed models."""
     return f"{target.pipeline_root.rstrip('/')}/{name}/blessed_models"
 
 
 def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
-    """Returns what this target cannot do, one sentence each."""
+    """Return what this target cannot do, one sentence each."""
     found = []
     if len(config.name) > _LONGEST_NAME:
         found.append(
@@ -96,17 +96,18 @@ def compiled(
     declare: Callable[[dict[str, Any]], None] | None = None,
     runner: Any = None,
 ) -> str:
-    """Returns the YAML; the same bytes for the same configuration.
+    """Return the YAML; the same configuration gives the same bytes.
 
     Args:
-        pipeline: of `create_pipeline`, without resolvers.
-        target: its profile.
-        pools: chiefs, workers and parameter servers that train; a TFJob if there are several.
-        declare: adds run-time parameters to the pipelineSpec; None: there are none.
+        pipeline: The pipeline from `create_pipeline`, without resolvers.
+        target: The target's section of `cluster:`.
+        pools: Numbers of chiefs, workers and parameter servers that train; more than one in total:
+            a TFJob.
+        declare: Adds run-time parameters to the pipelineSpec; None: there are none.
         runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
-        ConfigError: It is too large to start.
+        ConfigError: The compiled pipeline is too large to start, or has a resolver.
     """
     spec = job_of(pipeline, target, runner)["pipelineSpec"]
     if declare is not None:
@@ -119,7 +120,7 @@ def compiled(
         each_container(spec, lambda name, container: container.update(env=variables))
     each_container(spec, lambda name, container: _reserve_disk(target, name, container))
     for name, task in tasks(spec).items():
-        # Without a driver nothing notices that the files of a path have changed.
+        # Without a driver, changes of the files at a path are not detected.
         if name in NODES and NODES[name].reads_outside:
             task.pop("cachingOptions", None)
     for label, executor in executors(spec).items():
@@ -129,7 +130,7 @@ def compiled(
                 "node out, or compile for Vertex."
             )
         if accelerator := executor.get("container", {}).get("resources", {}).get("accelerator"):
-            # Its backend reads the new names alone from KFP 2.4 on, and the old ones before.
+            # KFP's backend reads only the new names from 2.4 on, and only the old ones before.
             accelerator["resourceType"] = accelerator["type"]
             accelerator["resourceCount"] = accelerator["count"]
     if found := find_oversized(spec, "kubeflow"):
@@ -149,7 +150,7 @@ def _reserve_disk(target: KubeflowConfig, name: str, container: dict[str, Any]) 
 
 
 def _platform(spec: dict[str, Any], target: KubeflowConfig) -> dict[str, Any]:
-    """What only Kubernetes knows, as KFP's SDK writes it behind the pipelineSpec."""
+    """Return the Kubernetes settings, in the format of KFP's SDK, for after the pipelineSpec."""
     found: dict[str, Any] = {}
     for name, component in spec["components"].items():
         if config := executor_config(target, name):

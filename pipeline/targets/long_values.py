@@ -1,8 +1,8 @@
-"""Long execution properties travel compressed: Linux takes 128 KiB in one argument of a process.
+"""Compress long execution properties, because Linux limits one argument of a process to 128 KiB.
 
-A platform hands all properties of a node over in one argument (`{{$}}`, the ExecutorInput), so a
-list of thousands of columns would keep the container from starting. The compiler compresses what
-is long; the entry point expands it before TFX reads it.
+A platform passes all properties of a node in one argument (`{{$}}`, the ExecutorInput), so a list
+of thousands of columns would prevent the container from starting. The compiler compresses long
+values, and the entry point expands them before TFX reads them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 _PREFIX = "lzma+base64:"
 _LONG = 4096
 """Shorter texts stay readable in the platform's pages."""
-# TFX's own driver of an ExampleGen reads these from the ExecutorInput, before the entry point.
+# TFX's driver of an ExampleGen reads these from the ExecutorInput, before the entry point.
 _READ_BY_DRIVER = frozenset({"input_base", "input_config", "range_config"})
 
 
 def compress_properties(task: Mapping[str, Any]) -> None:
-    """Compresses the constants of a task that would not arrive as they are, in place.
+    """Compress the constants of a task that would not arrive unchanged, in place.
 
-    Kubernetes replaces `$$` and `$(NAME)` in arguments, and all constants travel in one.
+    Kubernetes replaces `$$` and `$(NAME)` in arguments, and all constants are in one argument.
 
     Args:
-        task: of a pipelineSpec, as JSON values.
+        task: A task of a pipelineSpec, as JSON values.
     """
     for name, source in task.get("inputs", {}).get("parameters", {}).items():
         value = source.get("runtimeValue", {}).get("constant")
@@ -36,18 +36,18 @@ def compress_properties(task: Mapping[str, Any]) -> None:
 
 
 def expand_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns execution properties with the compressed ones as they were."""
+    """Return the execution properties with compressed values expanded."""
     return {
         name: expand(value) if isinstance(value, str) else value for name, value in values.items()
     }
 
 
 def change_compressed(node: Any, change: Callable[[str], str]) -> Any:
-    """Returns JSON values with each compressed text changed, and the others as they are.
+    """Return JSON values with each compressed text changed, and all others unchanged.
 
     Args:
-        node: such as a pipelineSpec.
-        change: returns another text for one that is expanded.
+        node: JSON values, such as a pipelineSpec.
+        change: Returns the new text for an expanded text.
     """
     if isinstance(node, dict):
         return {key: change_compressed(each, change) for key, each in node.items()}
@@ -61,13 +61,13 @@ def change_compressed(node: Any, change: Callable[[str], str]) -> Any:
 
 
 def compress(text: str) -> str:
-    """Returns a text of ASCII letters, digits and `+/=:` that `expand` reverses."""
+    """Return a text of ASCII letters, digits and `+/=:` that `expand` reverses."""
     packed = lzma.compress(text.encode(), format=lzma.FORMAT_ALONE, preset=lzma.PRESET_EXTREME | 6)
     return _PREFIX + base64.b64encode(packed).decode("ascii")
 
 
 def expand(text: str) -> str:
-    """Returns what `compress` was given, and any other text as it is."""
+    """Return the text that `compress` packed; any other text unchanged."""
     if not text.startswith(_PREFIX):
         return text
     return lzma.decompress(base64.b64decode(text.removeprefix(_PREFIX))).decode()

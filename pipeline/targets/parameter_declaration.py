@@ -1,4 +1,4 @@
-"""Declares the run-time parameters of `cluster.<target>.parameters` in a compiled pipeline."""
+"""Declare the run-time parameters of `cluster.<target>.parameters` in a compiled pipeline."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pipeline.targets.spec import ENTRY_POINT, executors, tasks
 
 
 def declare_parameters(spec: dict[str, Any], parameters: NodeParameters) -> None:
-    """Declares parameters in a pipelineSpec, in place, and hands them to the nodes.
+    """Declare parameters in a pipelineSpec, in place, and pass them to the nodes.
 
     Args:
-        spec: the pipelineSpec.
-        parameters: of `ParameterFinder`.
+        spec: The pipelineSpec.
+        parameters: The parameters from `ParameterFinder`.
 
     Raises:
-        ConfigError: a node has a setting of a parameter's name, or the configuration does not fit
+        ConfigError: A node has a setting of a parameter's name, or the configuration does not fit
             into an argument of a process.
     """
     root = spec["root"].setdefault("inputDefinitions", {}).setdefault("parameters", {})
@@ -69,16 +69,16 @@ def parameter_declaration(
     target: Literal["kubeflow", "vertex"],
     fields: tuple[str, ...],
 ) -> Callable[[dict[str, Any]], None] | None:
-    """Returns what declares the parameters in a pipelineSpec; None where there are no fields.
+    """Return the function that declares the parameters in a pipelineSpec; None without fields.
 
     Args:
-        config: the configuration at the target.
-        graph: further arguments of `create_pipeline`.
-        target: where the pipeline runs.
-        fields: fields of the YAML.
+        config: The configuration at the target.
+        graph: Further arguments of `create_pipeline`.
+        target: The platform that runs the pipeline.
+        fields: Fields of the YAML.
 
     Raises:
-        ConfigError: fields that cannot be parameters.
+        ConfigError: Some fields cannot be parameters.
     """
     if not fields:
         return None

@@ -1,7 +1,7 @@
-"""Finds the nodes that depend on a run-time parameter, and fields that cannot be one.
+"""Find the nodes that depend on a run-time parameter, and fields that cannot be one.
 
-The graph is built with other valid values of the field. A node that does not depend on it does not
-take it as an input, and so stays in the platform's cache.
+The graph is built with other valid values of the field. A node that does not depend on the field
+does not take it as an input, and so stays in the platform's cache.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipeline.targets.run_time_parameters import (
     parameter_name,
 )
 
-# A compiled file names machines, images and processes, which no run can change any more.
+# A compiled file names machines, images and processes, which a run can no longer change.
 _OF_THE_FILE = {
     "cluster": "it is what the file is compiled from",
     "training.workers": "the compiled file names the machines",
@@ -44,7 +44,7 @@ class _Probe(NamedTuple):
 
 
 class ParameterFinder:
-    """Finds what the fields of `parameters` are, and which nodes depend on them."""
+    """Finds the types of the fields in `parameters`, and the nodes that depend on them."""
 
     def __init__(
         self,
@@ -52,12 +52,15 @@ class ParameterFinder:
         graph: Mapping[str, str | None],
         target: Literal["kubeflow", "vertex"],
     ) -> None:
-        """Takes the pipeline.
+        """Build the graph of the configuration.
 
         Args:
-            config: the configuration at the target.
-            graph: further arguments of `create_pipeline`.
-            target: where the pipeline runs.
+            config: The configuration at the target.
+            graph: Further arguments of `create_pipeline`.
+            target: The platform that runs the pipeline.
+
+        Raises:
+            ConfigError: The configuration changes when it is written as JSON.
         """
         self._section = f"cluster.{target}.parameters"
         self._values = config.model_dump(mode="json", by_alias=True)
@@ -75,13 +78,13 @@ class ParameterFinder:
         self._before = build_job(self._config, graph)
 
     def find(self, fields: tuple[str, ...]) -> NodeParameters:
-        """Returns the parameters, of no node yet.
+        """Return the parameters, not yet assigned to a node.
 
         Args:
-            fields: fields of the YAML.
+            fields: Fields of the YAML.
 
         Raises:
-            ConfigError: fields that cannot be parameters, all of them, with the reasons.
+            ConfigError: Some fields cannot be parameters. Names all of them with the reasons.
         """
         reasons, parameters, probes = [], [], {}
         for field in fields:
@@ -114,7 +117,7 @@ class ParameterFinder:
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"its value {value} cannot be handed over. Use a finite number.")
         parameter = Parameter(field=field, kind=KINDS[type(value)], default=value, nodes=())
-        # A field in a part that the YAML leaves out may have no place where it can be set.
+        # A field in a section that the YAML omits may have no place where it can be set.
         if self._try_values({field: value}) != self._config:
             raise ConfigError("not in the YAML. Write it there, with the default as its value.")
         return parameter
@@ -164,13 +167,13 @@ class ParameterFinder:
         return found
 
     def _candidates(self, parameter: Parameter) -> Iterator[Scalar]:
-        """Yields other values of a field; some may be invalid."""
+        """Yield other values of a field; some may be invalid."""
         value = parameter.default
         found: list[Scalar]
         if isinstance(value, bool):
             found = [not value]
         elif isinstance(value, int | float):
-            # 0 and 1 turn settings off; another node may depend on that alone.
+            # 0 and 1 turn settings off; a node may depend only on that.
             numbers = (value + 1, value - 1, value * 2, value / 2, 0, 1, -value)
             found = [type(value)(number) for number in numbers]
         else:
@@ -180,7 +183,7 @@ class ParameterFinder:
         yield from (other for other in dict.fromkeys(found) if other != value)
 
     def _choices(self, field: str, wrong: str) -> Iterator[str]:
-        """Yields the values that are accepted where the field takes one of a few texts."""
+        """Yield the accepted values if the field takes one of a few texts."""
         try:
             PipelineConfig.model_validate(self._all.with_values({field: wrong}))
         except pydantic.ValidationError as error:
@@ -189,7 +192,7 @@ class ParameterFinder:
                     yield from re.findall(r"'([^']*)'", each.get("ctx", {}).get("expected", ""))
 
     def _try_values(self, values: Mapping[str, Scalar]) -> PipelineConfig | str:
-        """Returns the configuration with these values, or why there is none."""
+        """Return the configuration with these values, or the reason why it is invalid."""
         try:
             return PipelineConfig.model_validate(self._all.with_values(values))
         except pydantic.ValidationError as error:
@@ -200,7 +203,7 @@ class ParameterFinder:
     def _with_joint_effects(
         self, parameters: list[Parameter], probes: Mapping[str, list[_Probe]]
     ) -> list[Parameter]:
-        """Adds nodes that depend on a parameter only where another one has another value."""
+        """Add nodes that depend on a parameter only if another parameter has another value."""
         nodes = {parameter.field: set(parameter.nodes) for parameter in parameters}
         for first, second in itertools.combinations(probes, 2):
             one, two = _widest(probes[first]), _widest(probes[second])
@@ -227,7 +230,7 @@ class ParameterFinder:
 
 
 def _fields(node: Any, above: str = "") -> Iterator[str]:
-    """Yields the paths of the scalars below a section or a list."""
+    """Yield the paths of the scalars below a section or a list."""
     items = node.items() if isinstance(node, dict) else enumerate(node)
     for key, each in items:
         if isinstance(each, dict | list):
@@ -237,5 +240,5 @@ def _fields(node: Any, above: str = "") -> Iterator[str]:
 
 
 def _widest(probes: list[_Probe]) -> _Probe:
-    """Returns the value that changes the most nodes."""
+    """Return the value that changes the most nodes."""
     return max(probes, key=lambda probe: len(probe.changed))

@@ -1,4 +1,4 @@
-"""Placeholders of a compiled pipeline: what the platform puts into a container's command line.
+"""Placeholders of a compiled pipeline, which the platform replaces in a container's command line.
 
 The forms are those of KFP's pipelineSpec (`{{$}}` is the whole ExecutorInput).
 """
@@ -16,53 +16,53 @@ _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
 _STRUCTURED = ('{"IfPresent":', '{"Concat":')
 _PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']*)'\]\}\}")
 _STEP = re.compile(r"\.(\w+)|\['([^']*)'\]")
-# Where ExecutorInput's JSON names differ from the placeholder's.
+# Names that differ between ExecutorInput's JSON and the placeholders.
 _NAMES = {"output_file": "outputFile"}
 
 
 def same_path(uri: str) -> str:
-    """Returns the URI: the place of an artifact where nothing is downloaded."""
+    """Return the URI unchanged, for platforms that download no artifacts."""
     return uri
 
 
 @dataclass(frozen=True)
 class Placeholders:
-    """Values for the placeholders of one task.
+    """The values of the placeholders of one task.
 
     Attributes:
         executor_input: ExecutorInput as JSON values.
-        path_of: returns the local path of an artifact's URI, for `.path`.
+        path_of: Returns the local path of an artifact's URI, for `.path`.
     """
 
     executor_input: Mapping[str, Any]
     path_of: Callable[[str], str] = same_path
 
     def fill(self, text: str) -> str:
-        """Returns the text with each placeholder replaced.
+        """Return the text with each placeholder replaced.
 
         Args:
-            text: a part of a command line, or of a resolver's query.
+            text: A part of a command line, or of a resolver's query.
 
         Raises:
-            ValueError: A placeholder names what is not there, or is of an unknown form.
+            ValueError: A placeholder refers to a missing value, or has an unknown form.
         """
         filled = _PLACEHOLDER.sub(lambda found: self._value(found[1]), text)
-        # Values may have placeholders: KFP's compiler writes f"hi {name}" as such a constant.
+        # Values may contain placeholders: KFP's compiler writes f"hi {name}" as such a constant.
         return _PARAMETER.sub(self._parameter, filled)
 
     @staticmethod
     def is_structured(text: str) -> bool:
-        """Returns whether an argument is KFP's IfPresent or Concat."""
+        """Return whether an argument is KFP's IfPresent or Concat."""
         return text.startswith(_STRUCTURED)
 
     def words(self, text: str) -> list[str]:
-        """Returns what an argument stands for: one word, or what KFP's IfPresent and Concat give.
+        """Return the words of an argument: one, or those of KFP's IfPresent and Concat.
 
         Args:
-            text: the argument; `{"IfPresent": {"InputName": "x", "Then": [...]}}` is one of KFP's.
+            text: The argument, such as `{"IfPresent": {"InputName": "x", "Then": [...]}}`.
 
         Raises:
-            ValueError: As of `fill`.
+            ValueError: As in `fill`.
         """
         if text.startswith(_STRUCTURED):
             return self._expand(json.loads(text))
@@ -114,20 +114,20 @@ class Placeholders:
 
 
 def as_text(value: Any) -> str:
-    """Returns a parameter's value as the platform writes it into an argument.
+    """Return a parameter's value as the platform writes it into an argument.
 
     A number has no `.0` and no exponent, as in Kubeflow's launcher_v2.go (`FormatFloat(x, 'f')`).
     """
     if isinstance(value, str):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        # A double on the platform: of 2^53 + 1 the last digit is lost there, too.
+        # The platform uses doubles, so it also loses the last digit of 2^53 + 1.
         return format(Decimal(repr(float(value))).normalize(), "f")
     return as_json(value)
 
 
 def as_json(value: Any) -> str:
-    """Returns JSON as the platforms write it: compact, 2.0 as 2."""
+    """Return JSON in the platforms' format: compact, 2.0 as 2."""
     return json.dumps(_with_integers(value), separators=(",", ":"), ensure_ascii=False)
 
 
@@ -136,7 +136,7 @@ def _with_integers(value: Any) -> Any:
         return {key: _with_integers(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_with_integers(each) for each in value]
-    # JSON of the platforms has doubles alone; beyond 2^53 they are written with an exponent.
+    # The platforms' JSON has only doubles; beyond 2^53 they are written with an exponent.
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     return value

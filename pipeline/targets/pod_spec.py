@@ -1,7 +1,7 @@
-"""What only Kubernetes knows of a node, as KFP's package kfp-kubernetes writes it.
+"""The Kubernetes settings of a node, in the format of KFP's package kfp-kubernetes.
 
-`tests/pipeline/targets/golden/kfp-kubernetes.yaml` is that package's own output for the same
-settings. Names are given twice, as it does: the drivers of KFP read `...Parameter` from 2.5 on.
+`tests/pipeline/targets/golden/kfp-kubernetes.yaml` is that package's output for the same settings.
+Names are given twice, as in that package: the drivers of KFP read `...Parameter` from 2.5 on.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pipeline.config.kubernetes import SHARED_MEMORY_PATH, NodeAffinityTerm, Req
 
 # KFP's argocompiler/container.go mounts an emptyDir at each of these, where the launcher writes.
 # Argo merges the driver's patch into the pod strategically: of mounts at one path the later one
-# stays, so a volume that is mounted here takes the emptyDir's place.
+# stays, so a volume that is mounted here replaces the emptyDir.
 _SCRATCH_PATHS = {"gs": "/gcs", "s3": "/s3"}
-# No claim is called so: KFP names the volume of a claim after the claim.
+# Cannot be the name of a claim: KFP names the volume of a claim after the claim.
 _SCRATCH_VOLUME = "tfx-largebatch-scratch"
 _SHARED_MEMORY_VOLUME = "tfx-largebatch-shm"
 _EPHEMERAL_STORAGE = "ephemeral-storage"
@@ -25,11 +25,11 @@ _MIB_PER_GIB = 1024
 
 
 def executor_config(profile: KubeflowConfig, node: str) -> dict[str, Any]:
-    """Returns a node's KubernetesExecutorConfig as JSON values; {} for nothing.
+    """Return a node's KubernetesExecutorConfig as JSON values; {} if it has no settings.
 
     Args:
-        profile: the target's section of `cluster:`.
-        node: name of the node.
+        profile: The target's section of `cluster:`.
+        node: Name of the node.
     """
     config = {
         **_metadata(profile, node),
@@ -50,27 +50,27 @@ def executor_config(profile: KubeflowConfig, node: str) -> dict[str, Any]:
 
 
 def scratch_path(profile: KubeflowConfig) -> str | None:
-    """Returns where the launcher keeps the artifacts of the profile's bucket in a pod."""
+    """Return where the launcher stores the artifacts of the profile's bucket in a pod, or None."""
     return _SCRATCH_PATHS.get(profile.pipeline_root.partition("://")[0])
 
 
 def reserve_disk(container: dict[str, Any], gib: float) -> None:
-    """Adds a request and a limit of the machine's disk to a container without an accelerator.
+    """Add a request and a limit of ephemeral storage to a container without an accelerator.
 
     KFP has no field for it. Its driver copies type and count of the accelerator to the container's
-    limits, whatever resource the type names (initPodSpecPatch in backend/src/v2/driver), and
-    Kubernetes takes a limit as the request.
+    limits, for any resource type (initPodSpecPatch in backend/src/v2/driver), and Kubernetes uses
+    a limit as the request.
 
     Args:
-        container: of the pipelineSpec; changed.
-        gib: size in GiB.
+        container: A container of the pipelineSpec; changed in place.
+        gib: Size in GiB.
     """
     accelerator = {"type": _EPHEMERAL_STORAGE, "count": str(round(gib * _GIB))}
     container.setdefault("resources", {})["accelerator"] = accelerator
 
 
 def pod_refusals(profile: KubeflowConfig) -> Iterator[str]:
-    """Yields what is wrong between a profile's fields and those of its nodes."""
+    """Yield the contradictions between a profile's fields and those of its nodes."""
     section = profile.section
     for name in profile.resources or {DEFAULT_NODE: None}:
         node, pod = profile.of_node(name), profile.pod_settings(name)
@@ -147,7 +147,7 @@ def _volumes(profile: KubeflowConfig, node: str) -> dict[str, Any]:
         ]
     }
     if pod.shm_gib:
-        # `enabled_shared_memory` of the same proto is read by no driver up to KFP 2.17.
+        # No driver up to KFP 2.17 reads `enabled_shared_memory` of the same proto.
         found["emptyDirMounts"] = [
             {
                 "volumeName": _SHARED_MEMORY_VOLUME,
@@ -172,7 +172,7 @@ def _volumes(profile: KubeflowConfig, node: str) -> dict[str, Any]:
 
 def _environment(profile: KubeflowConfig) -> dict[str, Any]:
     return {
-        # Without `secretNameParameter`: this form is read by every version.
+        # Without `secretNameParameter`: every version reads this form.
         "secretAsEnv": [
             {
                 "secretName": secret,
@@ -195,6 +195,6 @@ def _given(**fields: Any) -> dict[str, Any]:
 
 
 def _quantity(gib: float) -> str:
-    """Returns a size as Kubernetes writes it."""
+    """Return a size in the format of Kubernetes."""
     whole = gib == round(gib)
     return f"{round(gib)}Gi" if whole else f"{max(1, round(gib * _MIB_PER_GIB))}Mi"

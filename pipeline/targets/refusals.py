@@ -1,4 +1,4 @@
-"""What no target can do: a sentence each with field and fix, when a pipeline is compiled."""
+"""Check what no target can do; each error names the field and the fix at compile time."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _TAGGED = re.compile(
 _PROCESSES = "--direct_num_workers="
 _BUILD_FILES = ("pyproject.toml", "setup.py")
 _GIB = 2**30
-# Its peak: imports, then what Beam's runner keeps of each byte of a CSV to shuffle it.
+# Peak memory: imports, plus what Beam's runner stores per byte of a CSV to shuffle it.
 _GIB_OF_A_PROCESS = 1.0
 _GIB_PER_GIB = 8.0
-# What a container is taken to have where nothing is asked for: a common node's.
+# Assumed memory of a container without a request: that of a common node.
 _GIB_OF_A_POD = 16.0
-# TPUs as both targets call them: google.com/tpu, TPU_V3.
+# TPUs in both targets: google.com/tpu, TPU_V3.
 _TPU = re.compile(r"tpu", re.IGNORECASE)
 
 
 def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfig) -> list[str]:
-    """Returns what is wrong for any target.
+    """Return what is wrong for any target.
 
     Args:
-        config: as it is on this machine: the size of its data can be seen.
-        there: with the target's own places in it.
-        profile: the target's section of `cluster:`.
+        config: The configuration on this machine, where the size of the data is known.
+        there: The configuration at the target.
+        profile: The target's section of `cluster:`.
     """
     return [
         *_image(profile),
@@ -57,7 +57,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
 
 
 def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> list[str]:
-    """Returns what is wrong about the resources of the nodes of a graph."""
+    """Return what is wrong with the resources of the nodes of a graph."""
     from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
 
     names = [node.id for node in graph.components]
@@ -85,7 +85,7 @@ def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> l
 
 
 def _unsupported_parameters(there: PipelineConfig, graph: Any) -> Iterator[str]:
-    """The platforms have no such parameters: TFX would hand them over as their JSON text."""
+    """Yield parameters that the platforms lack: TFX would pass their JSON text."""
     nodes = {node.id: node for node in graph.components}
     for i, row in enumerate(there.nodes):
         for key, value in nodes[row.id].exec_properties.items():
@@ -107,7 +107,7 @@ def _image(profile: TargetConfig) -> Iterator[str]:
 
 
 def _gpu_image(profile: TargetConfig) -> Iterator[str]:
-    """A paid GPU would idle while TensorFlow computes on the CPU."""
+    """Yield an error if the image has no CUDA: TensorFlow would not use the paid GPU."""
     nodes = [name for name, node in profile.resources.items() if node.has_nvidia_gpu]
     if nodes and has_no_cuda(profile.image):
         accelerator = profile.resources[nodes[0]].accelerator
@@ -147,7 +147,7 @@ def _places(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
 
 
 def _spans(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
-    """The YAML's own paths were compared when it was read; a profile may replace one of them."""
+    """Compare the paths again: the YAML's were compared at load time, a profile may replace one."""
     data = there.data
     if data.eval_path and has_placeholders(data.path) != has_placeholders(data.eval_path):
         yield (
@@ -158,7 +158,7 @@ def _spans(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
 
 
 def _functions(there: PipelineConfig) -> Iterator[str]:
-    """An image holds what is installed: a module that is a mere file here, it will not have."""
+    """Yield functions outside packages: an image contains only installed modules."""
     derive = {there.features.derive: "features.derive"} if there.features.derive else {}
     nodes = {row.path: f"nodes.{i}.class" for i, row in enumerate(there.nodes)}
     for function, field in {**derive, **there.training_functions, **nodes}.items():
@@ -205,7 +205,7 @@ def _workers(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
 def _data_in_memory(
     config: PipelineConfig, there: PipelineConfig, profile: TargetConfig
 ) -> list[str]:
-    """Beam's own runner keeps what it shuffles, all rows, in the memory of one container."""
+    """Return an error if Beam's runner, which stores all shuffled rows, needs too much memory."""
     if there.beam.engine not in ("in_memory", "multi_processing"):
         return []
     gib, how = profile.data_gib, f"{profile.section}.data_gib={profile.data_gib}"
@@ -230,14 +230,14 @@ def _data_in_memory(
 
 
 def data_gib(config: PipelineConfig, profile: TargetConfig) -> float | None:
-    """Returns the size of the data in GiB as the profile has it, else on this machine.
+    """Return the size of the data in GiB from the profile, or else on this machine.
 
     Args:
-        config: as it is on this machine.
-        profile: the target's section of `cluster:`.
+        config: The configuration on this machine.
+        profile: The target's section of `cluster:`.
 
     Returns:
-        The size; None where it is not known.
+        The size in GiB; None if unknown.
     """
     if profile.data_gib is not None or is_remote(config.data.path):
         return profile.data_gib

@@ -1,4 +1,4 @@
-"""A pipeline's own parameters: which it declares, and the values that a run gives them."""
+"""The parameters that a pipeline declares, and their values in a run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ _TRUTHS = {"true": True, "false": False}
 
 
 def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the value of every parameter: given now, by the compiled job, or its default.
+    """Return the value of every parameter: from `texts`, from the compiled job, or its default.
 
     Args:
-        compiled: the pipeline; its root declares the parameters.
-        texts: name -> text of those that are given now; the name may be a field of the YAML that
+        compiled: The pipeline; its root declares the parameters.
+        texts: Name -> text of the values for this run. The name may be the field of the YAML that
             the parameter sets (`training.epochs`).
 
     Raises:
-        ConfigError: one that the pipeline does not have, a text that is not of its type, or one
-            that has neither a value nor a default, or a value that the YAML's field does not take.
+        ConfigError: The pipeline does not have a parameter, a text does not have its type, a
+            parameter has neither a value nor a default, or the YAML's field does not accept a
+            value.
     """
     root = compiled.spec["root"].get("inputDefinitions", {})
     declared = root.get("parameters", {})
@@ -53,7 +54,7 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> dict[str, Any
 
 
 def given_parameters(texts: Iterable[str]) -> dict[str, str]:
-    """Returns the names and texts of `--parameter NAME=VALUE`; an empty text is a value."""
+    """Return the names and texts of `--parameter NAME=VALUE`; an empty text is a value."""
     return dict(
         name_and_value(each, "--parameter", "name=value", may_be_empty=True) for each in texts
     )
@@ -62,13 +63,13 @@ def given_parameters(texts: Iterable[str]) -> dict[str, str]:
 def name_and_value(
     text: str, flag: str, example: str, *, may_be_empty: bool = False
 ) -> tuple[str, str]:
-    """Returns the two parts of `name=value`.
+    """Return the two parts of `name=value`.
 
     Args:
-        text: what was given.
-        flag: by which option.
-        example: as it is written.
-        may_be_empty: whether "" is a value.
+        text: The text to split.
+        flag: The option that the text comes from, for the message.
+        example: A valid text, for the message.
+        may_be_empty: Whether "" is a value.
 
     Raises:
         ConfigError: A part is missing.

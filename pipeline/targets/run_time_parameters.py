@@ -2,7 +2,7 @@
 
 A node that depends on such a field takes it as an input. Its container gets the configuration in
 one argument, sets the values in it, checks it as `--set` does, builds the graph again and replaces
-the execution properties that differ. The result is what a compile with these values gives.
+the execution properties that differ. The result equals that of a compile with these values.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class Parameter(BaseModel):
         return parameter_name(self.field)
 
     def typed(self, value: Any) -> Scalar:
-        """Returns a value of a platform as one of the declared type.
+        """Return a platform's value as a value of the declared type.
 
         Args:
-            value: a JSON value; platforms hand an integer over as 3 or as 3.0.
+            value: A JSON value; platforms pass an integer as 3 or as 3.0.
 
         Raises:
-            ConfigError: it is of another type, or an integer that a double does not hold.
+            ConfigError: The value has another type, or is an integer that a double cannot hold.
         """
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if self.kind == "NUMBER_INTEGER" and is_number and value == value // 1:
@@ -105,23 +105,24 @@ class NodeParameters(BaseModel):
     parameters: tuple[Parameter, ...]
 
     def pack(self) -> str:
-        """Returns it as one argument of a command line."""
+        """Return the parameters packed into one command-line argument."""
         return compress(self.model_dump_json())
 
     @classmethod
     def unpack(cls, packed: str) -> NodeParameters:
-        """Returns what was packed."""
+        """Return the parameters that `pack` packed."""
         return cls.model_validate_json(expand(packed))
 
     def apply(self, executor_input: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the ExecutorInput with the execution properties of the given values.
+        """Return the ExecutorInput with the execution properties that the values give.
 
         Args:
-            executor_input: as the platform hands it over, as JSON values; long properties may be
+            executor_input: The platform's ExecutorInput as JSON values; long properties may be
                 compressed.
 
         Raises:
-            ConfigError: a value is wrong, or changes what it did not when this was compiled.
+            ConfigError: A value is wrong, or changes a node that did not depend on it at compile
+                time.
         """
         inputs = {**executor_input.get("inputs", {})}
         given = dict(inputs.get("parameterValues", {}))
@@ -130,14 +131,14 @@ class NodeParameters(BaseModel):
         return {**executor_input, "inputs": inputs}
 
     def configuration(self, values: Mapping[str, Any]) -> PipelineConfig:
-        """Returns the checked configuration with these values.
+        """Return the checked configuration with these values.
 
         Args:
-            values: parameter's name in the compiled pipeline -> value; those that are not there,
-                or null, keep their defaults.
+            values: Parameter's name in the compiled pipeline -> value. Missing and null values keep
+                their defaults.
 
         Raises:
-            ConfigError: a value is wrong.
+            ConfigError: A value is wrong.
         """
         raw = self.with_values(self._overrides(values))
         try:
@@ -149,7 +150,7 @@ class NodeParameters(BaseModel):
         return config
 
     def with_values(self, values: Mapping[str, Scalar]) -> dict[str, Any]:
-        """Returns the configuration as JSON values, unchecked, with values of fields."""
+        """Return the configuration with values of fields, as unchecked JSON values."""
         raw = copy.deepcopy(self.config)
         for field, value in values.items():
             set_value(raw, field, value, shown=f"{_WHERE}: {field}={value!r}")
@@ -159,7 +160,7 @@ class NodeParameters(BaseModel):
         return [each for each in self.parameters if self.node in each.nodes]
 
     def _overrides(self, values: Mapping[str, Any]) -> dict[str, Scalar]:
-        """Returns field -> value of those that differ from the default."""
+        """Return field -> value of those that differ from the default."""
         given = [(p, p.typed(values[p.name])) for p in self.parameters if _is_given(p, values)]
         return {parameter.field: value for parameter, value in given if value != parameter.default}
 
@@ -202,19 +203,19 @@ class NodeParameters(BaseModel):
 
 
 def parameter_name(field: str) -> str:
-    """Returns the name in a compiled pipeline: `training_epochs` of `training.epochs`.
+    """Return the name in a compiled pipeline, such as `training_epochs` for `training.epochs`.
 
-    Both platforms and their pages take letters, digits and underscores.
+    Both platforms and their pages accept letters, digits and underscores.
     """
     return re.sub(r"[^A-Za-z0-9]+", "_", field)
 
 
 def rename_as_declared(texts: Mapping[str, str], declared: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the values under the names that a compiled pipeline declares.
+    """Return the values under the names that a compiled pipeline declares.
 
     Args:
-        texts: name -> value; a field of the YAML (`training.epochs`) stands for its parameter.
-        declared: the pipeline's parameters by name.
+        texts: Name -> value; a field of the YAML (`training.epochs`) stands for its parameter.
+        declared: The pipeline's parameters by name.
     """
     names = {name: parameter_name(name) for name in texts if name not in declared}
     return {
@@ -223,14 +224,14 @@ def rename_as_declared(texts: Mapping[str, str], declared: Mapping[str, Any]) ->
 
 
 def check_values(spec: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Checks the parameters of a run as the containers will.
+    """Check the parameters of a run with the checks that the containers will run.
 
     Args:
-        spec: the pipelineSpec.
-        values: parameter -> value.
+        spec: The pipelineSpec.
+        values: Parameter -> value.
 
     Raises:
-        ConfigError: a value is wrong.
+        ConfigError: A value is wrong.
     """
     for args, place in _packed(spec):
         NodeParameters.unpack(args[place]).configuration(values)
@@ -238,7 +239,7 @@ def check_values(spec: Mapping[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _packed(node: Any) -> Iterator[tuple[list[str], int]]:
-    """Finds packed parameters: the arguments of a container or driver, and the place in them."""
+    """Yield packed parameters: the arguments of a container or driver, and the index in them."""
     if isinstance(node, dict):
         args = node.get("args")
         if isinstance(args, list) and RUN_TIME_PARAMETERS in args:

@@ -1,4 +1,4 @@
-"""`submit --schedule` and `python -m pipeline schedules`: runs at given times."""
+"""`submit --schedule` and `python -m pipeline schedules`: runs at scheduled times."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create(
         The exit code.
 
     Raises:
-        ConfigError: There is a schedule of this name.
+        ConfigError: A schedule of this name exists.
         PlatformError: The platform refuses.
     """
     name = submission.run_name or submission.name
@@ -58,7 +58,7 @@ def create(
 
 
 def scheduler_of(target: Target, profile: TargetConfig | None, timeout: float) -> Scheduler:
-    """Return the schedules of a platform; its client is imported here: that takes seconds."""
+    """Return the schedules of a platform; the import of its client here takes seconds."""
     if target == "kubeflow":
         from pipeline.platforms.kubeflow_schedules import KubeflowSchedules
 
@@ -100,14 +100,14 @@ def change(
     """Pause, resume or delete a schedule; return the exit code.
 
     Args:
-        action: What is done.
-        name: The schedule's name, or its id.
+        action: The action.
+        name: The schedule's name or id.
         target: The platform.
-        config: Its `cluster.vertex` names project and region; None: those of this machine.
-        timeout: Seconds that one request may take.
+        config: Its `cluster.vertex` names project and region; None: use those of this machine.
+        timeout: Time limit of one request in seconds.
 
     Raises:
-        ConfigError: There is no such schedule, or more than one, or the platform refuses.
+        ConfigError: No schedule or more than one has this name, or the platform refuses.
     """
 
     def act() -> Schedule:

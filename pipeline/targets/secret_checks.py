@@ -1,4 +1,4 @@
-"""Environment variables that look like credentials: a compiled file must not hold them."""
+"""Find environment variables that look like credentials, which a compiled file must not contain."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ _SECRET_WORDS = {
     *("SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "PWD", "TOKEN", "APIKEY"),
     *("SECRETKEY", "SECRETACCESSKEY"),
 }
-# A name that ends so says where a credential is, not what it is.
+# A name with this ending says where a credential is, not what it is.
 _PLACES = {
     *("FILE", "PATH", "DIR", "FOLDER", "NAME", "ID", "URL", "URI", "ENDPOINT", "HOST", "TYPE"),
 }
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _URL_WITH_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@:]*:[^/?#\s]+@")
-# https://TOKEN@host, as package indexes and git take it; the name of a user is shorter.
+# https://TOKEN@host, as package indexes and git accept it; a user name is shorter.
 _URL_WITH_TOKEN = re.compile(r"https?://[^/?#\s@:]{20,}@")
 
 
 def looks_secret(name: str, value: str) -> str | None:
-    """Return why a variable looks like a credential; None: it does not.
+    """Return why a variable looks like a credential; None if it does not.
 
-    A name is secret if a word of it is SECRET, PASSWORD, TOKEN or the like, or if its last word is
-    KEY. An identifier such as AWS_ACCESS_KEY_ID is not, nor is the path of a file.
+    A name is secret if one of its words is SECRET, PASSWORD, TOKEN or similar, or if its last word
+    is KEY. An identifier such as AWS_ACCESS_KEY_ID is not secret, nor is the path of a file.
 
     Args:
-        name: Of the variable.
-        value: Its value, which is never part of the answer.
+        name: Name of the variable.
+        value: Value of the variable, which is never part of the result.
     """
     if _PRIVATE_KEY.search(value):
         return "its value is a private key"

@@ -1,4 +1,4 @@
-"""The pipelineSpec that TFX's compiler writes, with what every target needs corrected in it."""
+"""The pipelineSpec of TFX's compiler, with the corrections that every target needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GIB_IN_GB = 1.073741824
 
 
 def dag_runner(target: TargetConfig, *, output_filename: str | None = None) -> KubeflowV2DagRunner:
-    """Returns TFX's compiler for a target; its `output_filename` is of use to TFX's `tfx` alone."""
+    """Return TFX's compiler for a target; only TFX's `tfx` command uses `output_filename`."""
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as tfx_runner
 
     return tfx_runner.KubeflowV2DagRunner(
@@ -37,12 +37,12 @@ def dag_runner(target: TargetConfig, *, output_filename: str | None = None) -> K
 def job_of(
     pipeline: Pipeline, target: TargetConfig, runner: KubeflowV2DagRunner | None = None
 ) -> dict[str, Any]:
-    """Returns a PipelineJob as JSON values, schema 2.1.0; nothing is written, no cloud is asked.
+    """Return a PipelineJob as JSON values, schema 2.1.0; runs offline and writes no file.
 
-    Beyond TFX: every container runs our entry point and knows the types of its outputs; each node
-    has its resources (TFX drops those of file-based ExampleGens) and retries; the producer of a
-    dynamic execution property is a task that exists (TFX writes `<id>_task`); long execution
-    properties are compressed.
+    Differences from TFX: every container runs our entry point and knows the types of its outputs;
+    each node has its resources (TFX drops those of file-based ExampleGens) and retries; the
+    producer of a dynamic execution property is an existing task (TFX writes `<id>_task`); long
+    execution properties are compressed.
     """
     job = (runner or dag_runner(target)).run(pipeline, write_out=False)
     spec = job["pipelineSpec"]
@@ -65,9 +65,9 @@ def job_of(
 
 
 def rename_outputs(spec: dict[str, Any]) -> None:
-    """Gives outputs names of which none is a prefix of another, in place.
+    """Rename outputs so that none is a prefix of another, in place.
 
-    The entry point gives TFX the component's own names.
+    The entry point passes the component's names to TFX.
     """
     renamed = {}
     for name, component in spec["components"].items():
@@ -86,10 +86,10 @@ def rename_outputs(spec: dict[str, Any]) -> None:
 
 
 def drop_driver_of_windows(spec: Mapping[str, Any]) -> None:
-    """Drops the driver of ExampleGens that read several spans, which TFX's refuses.
+    """Drop the driver of ExampleGens that read several spans, which TFX's driver refuses.
 
-    Their executor resolves the spans then. Without a driver no one sees that files have changed:
-    they are not taken from the cache.
+    Instead, their executor resolves the spans. Without a driver, changes of files are not
+    detected, so these nodes are not cached.
     """
     for task in tasks(spec).values():
         if "range_config" in task.get("inputs", {}).get("parameters", {}):
@@ -99,17 +99,17 @@ def drop_driver_of_windows(spec: Mapping[str, Any]) -> None:
 
 
 def executors(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the executors by their label."""
+    """Return the executors by label."""
     return spec["deploymentSpec"]["executors"]
 
 
 def tasks(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tasks of the graph by their name."""
+    """Return the tasks of the graph by name."""
     return spec["root"]["dag"]["tasks"]
 
 
 def container_resources(node: NodeResources) -> dict[str, Any]:
-    """Returns a container's `resources`; memory there is in GB."""
+    """Return a container's `resources`, whose memory is in GB."""
     found: dict[str, Any] = {}
     if node.cpu is not None:
         found["cpuLimit"] = node.cpu
@@ -132,7 +132,7 @@ def _correct_producers(task: dict[str, Any], known: Mapping[str, Any]) -> None:
 
 
 def each_container(spec: Mapping[str, Any], change: Callable[[str, dict[str, Any]], None]) -> None:
-    """Calls a function with each component's name and its container."""
+    """Call a function with each component's name and its container."""
     for name, component in spec["components"].items():
         executor = executors(spec).get(component.get("executorLabel", ""), {})
         if "container" in executor:

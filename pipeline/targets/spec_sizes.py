@@ -1,4 +1,4 @@
-"""Whether a compiled pipeline is small enough to start: arguments of Linux, objects of etcd."""
+"""Check that a compiled pipeline is small enough to start: arguments of Linux, objects of etcd."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.targets.argument_length import LONGEST_ARGUMENT, as_size
 from pipeline.targets.placeholders import as_json
 
 _LARGEST_WORKFLOW = 1_500_000
-# The whole ExecutorInput is one argument: beside the properties it has the artifacts' places.
+# The whole ExecutorInput is one argument: besides the properties it has the artifacts' places.
 _OF_ARTIFACTS = 8 * 1024
 _FIX = (
     "name fewer columns one by one (a group can select them by a pattern such as price_*), or give "
@@ -18,10 +18,10 @@ _FIX = (
 
 
 def find_oversized(spec: Mapping[str, Any], target: str) -> list[str]:
-    """Returns what is too large in a pipelineSpec, one sentence each.
+    """Return what is too large in a pipelineSpec, one sentence each.
 
     Args:
-        spec: as JSON values.
+        spec: The pipelineSpec as JSON values.
         target: "kubeflow" or "vertex".
     """
     found = [*_properties(spec)]
@@ -55,7 +55,7 @@ def _properties(spec: Mapping[str, Any]) -> Iterator[str]:
 def _arguments_of_driver(spec: Mapping[str, Any]) -> Iterator[str]:
     parts = {
         "task": dict(_tasks(spec)),
-        # A graph's component has all of its tasks: the driver of the graph gets it whole.
+        # A graph's component has all of its tasks: the driver of the graph gets all of it.
         "component": {"root": spec["root"], **spec["components"]},
         "container": spec["deploymentSpec"]["executors"],
     }

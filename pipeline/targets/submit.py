@@ -1,4 +1,4 @@
-"""`python -m pipeline submit`: compile a pipeline, send it to where it runs, and follow it."""
+"""`python -m pipeline submit`: compile a pipeline, send it to its platform, and follow the run."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is to be, beyond what the YAML says.
+    """Options of a run beyond the YAML.
 
     Attributes:
-        parameters: `name=value` of the pipeline's own parameters.
-        experiment: What the run is grouped under.
-        run_name: What a person sees; with `cron` the name of the schedule.
-        wait: Show its nodes until it ends.
+        parameters: `name=value` of the pipeline's parameters.
+        experiment: The group of the run.
+        run_name: The displayed name; with `cron`, the name of the schedule.
+        wait: Show the nodes until the run ends.
         poll: Seconds between two requests of `wait`.
-        timeout: Seconds that one request may take, from connecting to the last byte.
+        timeout: Time limit of one request in seconds, from connecting to the last byte.
         cron: When the platform starts runs; None: one run, now.
     """
 
@@ -53,13 +53,13 @@ class Options:
 def submit(
     target: Target | None, config: PipelineConfig | None, spec: Path | None, options: Options
 ) -> int:
-    """Compile a pipeline, or take a compiled one, and start a run or a schedule of it.
+    """Compile a pipeline, or read a compiled one, and start a run or a schedule of it.
 
     Args:
-        target: Where it is to run; None: what the compiled file is for.
-        config: The checked configuration; None if `spec` is all that there is.
-        spec: What `compile` wrote; None: compile it.
-        options: How the run is to be.
+        target: The platform; None: that of the compiled file.
+        config: The checked configuration; None if only `spec` is given.
+        spec: A file that `compile` wrote; None: compile `config`.
+        options: Options of the run.
 
     Returns:
         The exit code: see `exit_codes.OF_SUBMIT`.
@@ -67,7 +67,7 @@ def submit(
     Raises:
         ConfigError: A file, a parameter or the configuration is wrong; nothing was started.
     """
-    # What is printed may quote a server: neither markup nor emoji names in it are for rich.
+    # The output may quote a server: rich must not interpret markup or emoji names in it.
     console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
     def say(text: str) -> None:
@@ -110,7 +110,7 @@ def submit(
 
 
 def parameters(compiled: CompiledSpec, given: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the pipeline's own parameters that are given, of their types.
+    """Return the given values of the pipeline's parameters, converted to their types.
 
     Raises:
         ConfigError: There is no such parameter, a value has another type, or one is missing.
@@ -121,7 +121,7 @@ def parameters(compiled: CompiledSpec, given: Sequence[str]) -> dict[str, Any]:
 
 
 def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], SubmittedRun]:
-    """Return how to submit; a client is imported here: it takes seconds, and may be missing."""
+    """Return the submit function; imports the client here: it takes seconds, or may be missing."""
     if target == "kubeflow":
         from pipeline.platforms import kubeflow_client
 
@@ -132,7 +132,7 @@ def _platform(target: Target) -> Callable[[Submission, Callable[[str], None]], S
 
 
 def _follow(run: SubmittedRun, compiled: CompiledSpec, console: Console, options: Options) -> int:
-    """Print where the run is, and wait for it if that was asked for."""
+    """Print where the run is, and wait for it if requested."""
     continues = f"The run continues: {run.page}\nTo stop it: {run.stop}"
     try:
         console.print(f"Its page: {run.page}")
@@ -150,7 +150,7 @@ def _follow(run: SubmittedRun, compiled: CompiledSpec, console: Console, options
 
 
 def _report(end: RunNow, names: Sequence[str], run: SubmittedRun, console: Console) -> int:
-    """Print how the run ended; return the exit code."""
+    """Print how the run ended, and return the exit code."""
     console.print()
     if end.state == "stopped":
         console.print(f"The run was stopped: {run.page}")

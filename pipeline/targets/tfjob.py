@@ -1,10 +1,10 @@
 """A Trainer on several workers of Kubeflow: its container starts a TFJob and follows it.
 
 A task of Kubeflow Pipelines is one pod. So the Trainer's container becomes a small launcher
-(`tfjob_launcher`), and a TFJob of the Training Operator (kubeflow.org/v1) has the workers: pods
-with the same image, the same arguments, and what the profile gives the Trainer. A TFJob and not a
-TrainJob of Trainer v2: the operator of the first sets TF_CONFIG, by which the trainer finds its
-workers, and knows a chief and parameter servers; the second has no runtime for TensorFlow.
+(`tfjob_launcher`), and a TFJob of the Training Operator (kubeflow.org/v1) runs the workers: pods
+with the same image, the same arguments, and the profile's settings for the Trainer. It is a TFJob
+and not a TrainJob of Trainer v2: the Training Operator sets TF_CONFIG, with which the trainer finds
+its workers, and supports a chief and parameter servers; Trainer v2 has no runtime for TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MANIFEST = "--tfjob"
 
 ROLES = ("Chief", "Worker", "PS")
 
-# TensorFlow, to copy what the chief wrote, and nothing else.
+# For TensorFlow, which copies the chief's result.
 _LAUNCHER_RESOURCES = {"cpuLimit": 1.0, "memoryLimit": 2.0}
-# A profile's disk travels as an accelerator: KFP has no field for it.
+# A profile's disk is passed as an accelerator: KFP has no field for it.
 _DISK = "ephemeral-storage"
-# Where workers have to run is not where the launcher has to: it needs no GPU's node.
+# Placement of the workers only: the launcher does not need a GPU node.
 _OF_THE_WORKERS = (
     "nodeSelector",
     "tolerations",
@@ -37,19 +37,19 @@ _OF_THE_WORKERS = (
     "emptyDirMounts",
     "pvcMount",
 )
-# Where the launcher's pod gets the artifacts that Kubeflow downloads; workers read the bucket.
+# The launcher's pod stores the artifacts that Kubeflow downloads; workers read the bucket.
 _OF_THE_LAUNCHER = ("genericEphemeralVolume",)
-# A job whose launcher was killed ends and is removed after this time.
+# A job whose launcher was killed is removed this many seconds after it ends.
 _SECONDS_KEPT = 3600
 
 
 def launch_workers(spec: dict[str, Any], platform: dict[str, Any], pools: Sequence[int]) -> None:
-    """Makes the Trainer of a pipelineSpec a launcher of a TFJob, in place.
+    """Make the Trainer of a pipelineSpec a launcher of a TFJob, in place.
 
     Args:
-        spec: pipelineSpec as JSON values.
-        platform: the platform spec of the same file, or {}.
-        pools: how many chiefs, workers and parameter servers there are.
+        spec: The pipelineSpec as JSON values.
+        platform: The platform spec of the same file, or {}.
+        pools: Numbers of chiefs, workers and parameter servers.
     """
     label = spec["components"][NodeName.TRAINER]["executorLabel"]
     container = spec["deploymentSpec"]["executors"][label]["container"]
@@ -70,17 +70,17 @@ def launch_workers(spec: dict[str, Any], platform: dict[str, Any], pools: Sequen
 def tfjob_manifest(
     pipeline: str, container: dict[str, Any], config: dict[str, Any], pools: Sequence[int]
 ) -> dict[str, Any]:
-    """Returns the TFJob of a node, complete but for its name and its containers' arguments.
+    """Return the TFJob of a node, without its name and its containers' arguments.
 
     Args:
-        pipeline: name of the pipeline.
-        container: the node's, of the pipelineSpec.
-        config: the node's KubernetesExecutorConfig.
-        pools: how many chiefs, workers and parameter servers there are.
+        pipeline: Name of the pipeline.
+        container: The node's container in the pipelineSpec.
+        config: The node's KubernetesExecutorConfig.
+        pools: Numbers of chiefs, workers and parameter servers.
     """
     template = pod_template(container, config, list(WORKER))
     policy: dict[str, Any] = {
-        # The launcher reads the logs of pods that have ended, then it deletes the job.
+        # The launcher reads the logs of pods that have ended, then deletes the job.
         "cleanPodPolicy": "None",
         "backoffLimit": 0,
         "ttlSecondsAfterFinished": _SECONDS_KEPT,
@@ -109,6 +109,6 @@ def tfjob_manifest(
 
 
 def pools_of(manifest: dict[str, Any]) -> dict[str, int]:
-    """Returns how many replicas each role has."""
+    """Return the number of replicas of each role."""
     replicas = manifest["spec"]["tfReplicaSpecs"]
     return {role: replicas[role]["replicas"] for role in ROLES if role in replicas}

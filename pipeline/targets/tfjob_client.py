@@ -1,4 +1,4 @@
-"""A TFJob in a cluster: created, followed with the logs of its pods, deleted."""
+"""Create a TFJob in a cluster, follow it with the logs of its pods, and delete it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _NOT_FOUND, _FORBIDDEN = 404, 403
 _SECONDS_TO_FINISH_LOGS = 20.0
 _SECONDS_TO_DELETE = 300.0
-# An API server that restarts is away for less.
+# An API server that restarts is back earlier.
 _SECONDS_WITHOUT_ANSWER = 300.0
 
 
@@ -32,11 +32,11 @@ class JobError(Exception):
 
 
 class Result(NamedTuple):
-    """How a job ended.
+    """The result of a job.
 
     Attributes:
-        code: exit code for the launcher; 0 where it succeeded.
-        message: for a person.
+        code: Exit code for the launcher; 0 if the job succeeded.
+        message: The message to print.
     """
 
     code: int
@@ -44,12 +44,12 @@ class Result(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Where this process runs.
+    """The cluster that this process runs in.
 
     Attributes:
-        api: a `kubernetes.client.ApiClient`.
-        namespace: of this pod.
-        pod: name of the launcher's pod.
+        api: A `kubernetes.client.ApiClient`.
+        namespace: Namespace of this pod.
+        pod: Name of the launcher's pod.
     """
 
     api: Any
@@ -60,11 +60,12 @@ class Cluster(NamedTuple):
     def of_this_pod(
         cls, environment: Mapping[str, str], variable: str = "KFP_POD_NAME"
     ) -> Cluster | None:
-        """Returns the cluster that this process is in; None outside of one: a replay.
+        """Return the cluster of this process; None outside a cluster (a replay).
 
         Args:
-            environment: of this process.
-            variable: has the name of the launcher's pod; Kubeflow Pipelines sets KFP_POD_NAME.
+            environment: The environment of this process.
+            variable: Variable with the name of the launcher's pod; Kubeflow Pipelines sets
+                KFP_POD_NAME.
         """
         pod = environment.get(variable)
         if not (pod and environment.get("KUBERNETES_SERVICE_HOST") and _SERVICE_ACCOUNT.exists()):
@@ -77,17 +78,17 @@ class Cluster(NamedTuple):
 
 
 class JobClient:
-    """The requests for one job, by the client of Kubernetes."""
+    """The requests for one job, with the Kubernetes client."""
 
     def __init__(
         self, cluster: Cluster, *, interval: float = 5.0, say: Callable[[str], None] = print
     ) -> None:
-        """Sends nothing yet.
+        """Create a client without sending a request.
 
         Args:
-            cluster: where.
-            interval: seconds between two looks at the job.
-            say: gets each line.
+            cluster: The cluster.
+            interval: Seconds between two requests for the job's status.
+            say: Receives each line of output.
         """
         from kubernetes import client
 
@@ -97,7 +98,7 @@ class JobClient:
         self._place = (API_GROUP, API_VERSION, cluster.namespace, PLURAL)
 
     def launcher(self) -> dict[str, Any]:
-        """Returns what the job takes from this pod: `owner` reference and `service_account`."""
+        """Return the `owner` reference and `service_account` that the job gets from this pod."""
         with _translate_errors("get pods", self._cluster.namespace):
             pod = self._core.read_namespaced_pod(self._cluster.pod, self._cluster.namespace)
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name}
@@ -107,7 +108,7 @@ class JobClient:
         }
 
     def delete_earlier(self, task: str) -> None:
-        """Deletes jobs of earlier attempts, which would write to the same places."""
+        """Delete jobs of earlier attempts, which would write to the same places."""
         with _translate_errors("list tfjobs", self._cluster.namespace):
             found = self._custom.list_namespaced_custom_object(
                 *self._place, label_selector=f"{TASK_LABEL}={task}"
@@ -119,7 +120,7 @@ class JobClient:
             self._wait_until_gone(name)
 
     def create(self, manifest: dict[str, Any]) -> str:
-        """Creates the job; returns its name."""
+        """Create the job and return its name."""
         with _translate_errors("create tfjobs", self._cluster.namespace):
             job = self._custom.create_namespaced_custom_object(*self._place, manifest)
         name = job["metadata"]["name"]
@@ -127,14 +128,18 @@ class JobClient:
         return name
 
     def delete(self, name: str) -> None:
-        """Deletes the job and then its pods, which get SIGTERM."""
+        """Delete the job and then its pods, which get SIGTERM."""
         with _translate_errors("delete tfjobs", self._cluster.namespace, missing_is_fine=True):
             self._custom.delete_namespaced_custom_object(
                 *self._place, name, propagation_policy="Foreground"
             )
 
     def follow(self, name: str) -> Result:
-        """Shows what the pods do and write until the job has ended; returns how."""
+        """Print the states and logs of the pods until the job ends; return its result.
+
+        Raises:
+            JobError: The API server does not answer, or refuses.
+        """
         seen: dict[str, str] = {}
         logs: dict[str, PodLog] = {}
         answered = time.monotonic()
@@ -189,7 +194,7 @@ class JobClient:
             logs[full].start()
 
     def _finish(self, logs: Mapping[str, PodLog]) -> None:
-        """Waits for the last lines of pods that have ended."""
+        """Wait for the last lines of pods that have ended."""
         until = time.monotonic() + _SECONDS_TO_FINISH_LOGS
         for log in logs.values():
             log.finish(max(0.0, until - time.monotonic()))
@@ -197,7 +202,7 @@ class JobClient:
     def _failure(self, name: str, reason: str) -> Result:
         ended, pods = [], []
         with (
-            contextlib.suppress(JobError, ConnectionError),  # that it failed is known already
+            contextlib.suppress(JobError, ConnectionError),  # the failure itself is known already
             _translate_errors("list pods", self._cluster.namespace),
         ):
             pods = self._pods(name)
@@ -230,7 +235,7 @@ class JobClient:
 
 
 def _state(pod: Any) -> str:
-    """Returns a pod's phase, and why it does not run."""
+    """Return a pod's phase, and the reason if it does not run."""
     for status in pod.status.container_statuses or []:
         if (waiting := status.state and status.state.waiting) and waiting.reason:
             message = f": {waiting.message}" if waiting.message else ""
@@ -245,21 +250,21 @@ def _state(pod: Any) -> str:
 
 
 class LauncherWatch(threading.Thread):
-    """Looks whether the launcher still runs, and calls a function once when it does not.
+    """A thread that watches the launcher, and calls a function once when it has ended.
 
-    A run that is terminated kills the launcher at once, and keeps its pod for a day or so: until
-    then its job would train on.
+    A terminated run kills the launcher at once and keeps its pod for about a day. Without this
+    thread, the job would continue to train until then.
     """
 
     def __init__(
         self, cluster: Cluster, on_gone: Callable[[str], None], *, interval: float = 30.0
     ) -> None:
-        """Looks at nothing yet.
+        """Create a thread that is not started.
 
         Args:
-            cluster: where the launcher's pod is.
-            on_gone: gets what was seen.
-            interval: seconds between two looks.
+            cluster: The cluster of the launcher's pod.
+            on_gone: Receives the reason.
+            interval: Seconds between two requests.
         """
         from kubernetes import client
 
@@ -268,7 +273,7 @@ class LauncherWatch(threading.Thread):
         self._cluster, self._on_gone, self._interval = cluster, on_gone, interval
 
     def run(self) -> None:
-        """Looks until the launcher has ended, or may not be looked at."""
+        """Watch until the launcher has ended, or until the watch is not permitted."""
         namespace, pod = self._cluster.namespace, self._cluster.pod
         while True:
             try:
@@ -291,7 +296,7 @@ class LauncherWatch(threading.Thread):
 def _translate_errors(
     request: str, namespace: str, *, missing_is_fine: bool = False
 ) -> Iterator[None]:
-    """Makes the client's errors a JobError with the fix, or a ConnectionError that may pass."""
+    """Convert the client's errors into a JobError with the fix, or a transient ConnectionError."""
     import urllib3
     from kubernetes.client import ApiException
 

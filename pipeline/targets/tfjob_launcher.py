@@ -1,11 +1,11 @@
-r"""What the Trainer's container runs on Kubeflow where several workers train: it starts a TFJob.
+r"""The program of the Trainer's container on Kubeflow if several workers train: it starts a TFJob.
 
     python -m pipeline.targets.tfjob_launcher --tfjob MANIFEST \
         --executor_class_path ... --json_serialized_invocation_args ...
 
-It creates the job, shows what its pods write, waits for its end, copies the ExecutorOutput that the
-chief wrote to where Kubeflow's launcher reads it, and deletes the job. In a replay, outside of a
-cluster, the same commands are processes of this machine.
+It creates the job, prints the output of its pods, waits for its end, copies the chief's
+ExecutorOutput to the path that Kubeflow's launcher reads, and deletes the job. In a replay, outside
+a cluster, the same commands are processes of this machine.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from pipeline.targets.tfjob_worker import LAUNCHER_POD, RESULT
 from trainer_module.devices.local_cluster import WorkersFailed, launch
 
 _RESULT_FILE = "tfjob_result.json"
-# A pod's name is this, a role and a number: of 63 characters at most.
+# A pod's name has this prefix, a role and a number: at most 63 characters.
 _LONGEST_PREFIX = 38
 
 
 class Node(NamedTuple):
-    """What the container is given.
+    """The parsed arguments of the container.
 
     Attributes:
-        manifest: the TFJob, without name and arguments.
-        arguments: of the entry point.
-        result: where the chief writes the ExecutorOutput.
-        output_file: where Kubeflow's launcher reads it.
+        manifest: The TFJob, without name and arguments.
+        arguments: Arguments of the entry point.
+        result: The place where the chief writes the ExecutorOutput.
+        output_file: The path where Kubeflow's launcher reads it.
     """
 
     manifest: dict[str, Any]
@@ -51,7 +51,7 @@ class Node(NamedTuple):
 
     @classmethod
     def read(cls, argv: Sequence[str]) -> Node:
-        """Reads the arguments of the container."""
+        """Parse the arguments of the container."""
         arguments = list(argv)
         at = arguments.index(MANIFEST)
         manifest = json.loads(arguments[at + 1])
@@ -63,11 +63,11 @@ class Node(NamedTuple):
 
     @property
     def task(self) -> str:
-        """The same for each attempt of this node in this run: a label's value."""
+        """A label value that is the same for each attempt of this node in this run."""
         return hashlib.sha256(self.result.encode()).hexdigest()[:16]
 
     def complete_manifest(self, owner: dict[str, Any], service_account: str | None) -> Any:
-        """Returns the manifest with name, owner and arguments."""
+        """Return the manifest with name, owner and arguments."""
         manifest = copy.deepcopy(self.manifest)
         metadata = manifest["metadata"]
         pipeline = metadata["labels"]["pipelines.kubeflow.org/pipeline"]
@@ -89,14 +89,14 @@ class Node(NamedTuple):
 
 
 def run_on_cluster(node: Node, client: JobClient) -> Result:
-    """Runs the node as a TFJob.
+    """Run the node as a TFJob.
 
     Args:
-        node: what the container is given.
-        client: of the cluster.
+        node: The arguments of the container.
+        client: A client of the cluster.
 
     Raises:
-        JobError: The cluster does not take it; the message says what to do.
+        JobError: The cluster refuses the job; the message says what to do.
     """
     client.delete_earlier(node.task)
     name = client.create(node.complete_manifest(**client.launcher()))
@@ -105,12 +105,12 @@ def run_on_cluster(node: Node, client: JobClient) -> Result:
     finally:
         try:
             client.delete(name)
-        except (JobError, ConnectionError) as error:  # it ends with this pod, whose owner it has
+        except (JobError, ConnectionError) as error:  # deleted with this pod, its owner
             print(f"TFJob {name} is not deleted now: {error}", flush=True)
 
 
 def run_on_this_machine(node: Node) -> Result:
-    """Runs the job's commands as processes of this machine, with the TF_CONFIG of the operator."""
+    """Run the job's commands as processes of this machine, with the TF_CONFIG of the operator."""
     pools = pools_of(node.manifest)
     command = [sys.executable, *WORKER[1:], RESULT, node.result, *node.arguments]
     try:
@@ -127,11 +127,12 @@ def run_on_this_machine(node: Node) -> Result:
 
 
 def main(argv: Sequence[str], *, cluster: Cluster | None = None) -> object:
-    """Runs the node; returns the exit code, as of SystemExit.
+    """Run the node and return the exit code (as for SystemExit).
 
     Args:
-        argv: the program and the arguments of the container.
-        cluster: where the job runs; None: that of this pod, or outside of one this machine.
+        argv: The program and the arguments of the container.
+        cluster: The cluster that runs the job; None: that of this pod, or outside a cluster this
+            machine.
     """
     node = Node.read(argv[1:])
     cluster = cluster or Cluster.of_this_pod(os.environ)
@@ -154,7 +155,7 @@ def main(argv: Sequence[str], *, cluster: Cluster | None = None) -> object:
 
 
 def _remove(place: str) -> None:
-    """Removes what an earlier attempt wrote."""
+    """Remove the result of an earlier attempt."""
     from tensorflow.io import gfile
 
     if gfile.exists(place):
@@ -173,7 +174,7 @@ def _copy(place: str, to: Path) -> None:
 
 
 def main_and_exit(argv: Sequence[str]) -> NoReturn:
-    """Runs it as the whole of this process, and ends it with the exit code."""
+    """Run `main` and end this process with its exit code."""
     end_process(main(argv))
 
 

@@ -15,14 +15,14 @@ class PodLog:
     def __init__(
         self, core: Any, namespace: str, pod: str, on_line: Callable[[str], None], *, pause: float
     ) -> None:
-        """Reads nothing yet.
+        """Create a reader that is not started.
 
         Args:
-            core: a `kubernetes.client.CoreV1Api`.
-            namespace: of the pod.
-            pod: its name.
-            on_line: gets each line.
-            pause: seconds between two connections.
+            core: A `kubernetes.client.CoreV1Api`.
+            namespace: Namespace of the pod.
+            pod: Name of the pod.
+            on_line: Receives each line.
+            pause: Seconds between two connections.
         """
         self._core, self._namespace, self._pod = core, namespace, pod
         self._on_line, self._pause = on_line, pause
@@ -31,11 +31,15 @@ class PodLog:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Starts to read."""
+        """Start to read."""
         self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Waits for the rest of the log of a pod that has ended, and stops."""
+        """Wait for the rest of the log of a pod that has ended, and stop.
+
+        Args:
+            seconds: Time limit in seconds.
+        """
         self._ended.set()
         self._thread.join(seconds)
 
@@ -48,7 +52,7 @@ class PodLog:
             self._ended.wait(self._pause)
 
     def _has_ended(self) -> bool:
-        """Returns whether the container has ended: after a read, nothing can follow."""
+        """Return whether the container has ended, after reading the rest of the log."""
         import urllib3
         from kubernetes.client import ApiException
 
@@ -82,10 +86,10 @@ class PodLog:
             if rest:
                 self._take(rest)
         except (ApiException, urllib3.exceptions.HTTPError):
-            return  # not started yet, or away for a moment: the next read has it all
+            return  # not started yet, or a connection error: the next read gets it all
 
     def _take(self, raw: bytes) -> None:
-        """Passes a line on that was not yet there; each begins with its time, of fixed width."""
+        """Pass a new line on; each line begins with its time, of fixed width."""
         time, _, line = raw.decode(errors="replace").rstrip("\r").partition(" ")
         if time > self._last:
             self._last = time

@@ -1,8 +1,8 @@
-"""A node of a pipelineSpec as the pod template of a TFJob's replicas.
+"""Convert a node of a pipelineSpec to the pod template of a TFJob's replicas.
 
 KFP's driver turns a container and its KubernetesExecutorConfig into a pod
-(`initPodSpecPatch` and `extendPodSpecPatch` in backend/src/v2/driver); here the same fields become
-the same parts of a pod, so that workers run where and as the node itself would.
+(`initPodSpecPatch` and `extendPodSpecPatch` in backend/src/v2/driver). Here the same fields become
+the same parts of a pod, so that workers run where and how the node would run.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 CONTAINER = "tensorflow"
 """The name that the Training Operator requires of a TFJob's container."""
 
-# Workers have to reach each other and to end: a service mesh's proxy prevents both.
+# Workers must reach each other and end: a service mesh's proxy prevents both.
 _NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
-# Training that gets SIGTERM saves a checkpoint before it ends.
+# On SIGTERM, training saves a checkpoint before it ends.
 _GRACE_SECONDS = 120
 _RESOURCES = {
     "cpuLimit": ("limits", "cpu", ""),
@@ -27,7 +27,7 @@ _RESOURCES = {
     "resourceMemoryLimit": ("limits", "memory", ""),
     "resourceMemoryRequest": ("requests", "memory", ""),
 }
-# Lines of the log as they are written.
+# Print lines of the log immediately.
 _UNBUFFERED = {"name": "PYTHONUNBUFFERED", "value": "1"}
 _OF_THE_JOB = ("activeDeadlineSeconds",)
 
@@ -35,15 +35,15 @@ _OF_THE_JOB = ("activeDeadlineSeconds",)
 def pod_template(
     container: Mapping[str, Any], config: Mapping[str, Any], command: list[str]
 ) -> dict[str, Any]:
-    """Returns a PodTemplateSpec as JSON values.
+    """Return a PodTemplateSpec as JSON values.
 
     Args:
-        container: the node's, of the pipelineSpec: image, variables, resources.
-        config: its KubernetesExecutorConfig.
-        command: what the container runs; its arguments are added when it is started.
+        container: The node's container in the pipelineSpec: image, variables, resources.
+        config: The node's KubernetesExecutorConfig.
+        command: The command of the container; its arguments are added when it is started.
 
     Raises:
-        ValueError: The configuration has a field that is not known here.
+        ValueError: The configuration has a field that is not supported here.
     """
     main: dict[str, Any] = {
         "name": CONTAINER,
@@ -69,7 +69,7 @@ def pod_template(
 
 
 def container_resources(given: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Returns a container's `resources` as Kubernetes has them, memory in units of 10^9."""
+    """Return a container's `resources` in Kubernetes' format, memory in units of 10^9 bytes."""
     found: dict[str, dict[str, str]] = {}
     for field, (kind, name, unit) in _RESOURCES.items():
         if field in given:

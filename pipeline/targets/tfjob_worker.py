@@ -1,10 +1,10 @@
-r"""What each pod of a TFJob runs: the node's entry point; the chief's output reaches the launcher.
+r"""The program of each pod of a TFJob: run the node's entry point, pass the chief's output on.
 
     python -m pipeline.targets.tfjob_worker --result s3://.../tfjob_result.json \
         --executor_class_path ... --json_serialized_invocation_args ...
 
-Kubeflow's own launcher reads ExecutorOutput from the disk of its pod, which is another one: so the
-chief writes a copy beside the node's artifacts. And the chief ends when the launcher is gone.
+Kubeflow's launcher reads ExecutorOutput from the disk of its pod, which is another pod. So the
+chief writes a copy next to the node's artifacts. The chief ends when the launcher has ended.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LAUNCHER_POD = "TFJOB_LAUNCHER_POD"
 
 
 def main(argv: Sequence[str]) -> object:
-    """Runs the entry point as one task of the job.
+    """Run the entry point as one task of the job.
 
     Args:
-        argv: the program, `--result`, a place, and the entry point's arguments.
+        argv: The program, `--result`, a place, and the entry point's arguments.
 
     Returns:
-        The exit code, as of SystemExit.
+        The exit code (as for SystemExit).
     """
     arguments = list(argv)
     place = arguments.index(RESULT)
@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> object:
 
 
 def _end(reason: str) -> None:
-    """Ends this process as SIGTERM does: training saves a checkpoint."""
+    """End this process with SIGTERM, so that training saves a checkpoint."""
     print(f"{reason}: this job ends", flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -79,7 +79,7 @@ def _write(place: str, text: str) -> None:
 
 
 def main_and_exit(argv: Sequence[str]) -> NoReturn:
-    """Runs it as the whole of this process, and ends it with the exit code."""
+    """Run `main` and end this process with its exit code."""
     end_process(main(argv))
 
 

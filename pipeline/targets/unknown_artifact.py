@@ -4,6 +4,6 @@ from tfx.types.artifact import Artifact
 
 
 class UnknownArtifact(Artifact):
-    """TFX's base Artifact, which cannot be made without a type name."""
+    """TFX's base Artifact, which cannot be created without a type name."""
 
     TYPE_NAME = "Artifact"

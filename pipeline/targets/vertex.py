@@ -38,7 +38,7 @@ _COUNTS = (1, 2, 4, 8, 16)
 _TPU_CORES = (8, 32, 64, 128)
 _LABEL_KEY = re.compile(r"^[a-z][a-z0-9_-]{0,62}$")
 _LABEL_VALUE = re.compile(r"^[a-z0-9_-]{0,63}$")
-# The machines of a CustomJob do not start together: each gets the image first.
+# The machines of a CustomJob do not start together: each pulls the image first.
 _START_SECONDS = 900.0
 _REQUESTS = ("cpu_request", "memory_request_gib", "ephemeral_storage_gib")
 _INSTEAD = {
@@ -50,7 +50,7 @@ _INSTEAD = {
 
 
 def refusals(config: PipelineConfig, target: VertexConfig) -> list[str]:
-    """Returns what this target cannot do, one sentence each."""
+    """Return what this target cannot do, one sentence each."""
     return [
         *_places(target),
         *_devices(config, target),
@@ -106,7 +106,7 @@ def _devices(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
 
 
 def _trainer(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
-    """What is asked of a Trainer on several workers, and of a node that is none."""
+    """Yield invalid settings of a Trainer on several workers, or settings that require one."""
     several = (config.training.workers or 1) > 1
     custom = is_custom_job(config, target)
     if target.restart_on_worker_restart and not several:
@@ -143,12 +143,12 @@ def _trainer(config: PipelineConfig, target: VertexConfig) -> Iterator[str]:
 
 
 def is_custom_job(config: PipelineConfig, target: VertexConfig) -> bool:
-    """Whether the Trainer is a CustomJob: on several workers, or with settings that only it has."""
+    """Return whether the Trainer is a CustomJob: several workers, or settings that only it has."""
     return (config.training.workers or 1) > 1 or target.needs_custom_job
 
 
 def with_time_to_start(config: PipelineConfig) -> PipelineConfig:
-    """Returns the configuration for machines that start minutes apart, where it does not say."""
+    """Return the configuration with a start timeout for machines that start minutes apart."""
     training = config.training
     if (training.workers or 1) == 1 or "start_timeout_seconds" in training.model_fields_set:
         return config
@@ -164,18 +164,18 @@ def compiled(
     declare: Callable[[dict[str, Any]], None] | None = None,
     runner: Any = None,
 ) -> str:
-    """Returns the JSON; the same bytes for the same configuration.
+    """Return the JSON; the same configuration gives the same bytes.
 
     Args:
-        pipeline: of `create_pipeline`.
-        target: its profile.
-        pools: machines that the Trainer trains on, of `worker_pools`; a CustomJob if there are
-            several, or if the profile's settings need one.
-        declare: adds run-time parameters to the pipelineSpec; None: there are none.
+        pipeline: The pipeline from `create_pipeline`.
+        target: The target's section of `cluster:`.
+        pools: Machines of the Trainer, from `worker_pools`; several, or settings of the profile
+            that need one, make it a CustomJob.
+        declare: Adds run-time parameters to the pipelineSpec; None: there are none.
         runner: TFX's compiler, from `spec.dag_runner`; None: a new one.
 
     Raises:
-        ConfigError: It is too large to start.
+        ConfigError: The compiled pipeline is too large to start.
     """
     job = job_of(pipeline, target, runner)
     spec = job["pipelineSpec"]
@@ -202,9 +202,9 @@ def compiled(
 
 
 def worker_pools(training: TrainerConfig) -> tuple[int, ...]:
-    """Returns how many machines each pool has: the chief, other workers, parameter servers.
+    """Return the number of machines in each pool: the chief, other workers, parameter servers.
 
-    With parameter servers the chief does not train, and all workers are others.
+    With parameter servers the chief does not train, so the other workers are all workers.
     """
     workers = training.workers or 1
     if workers == 1:
@@ -215,7 +215,7 @@ def worker_pools(training: TrainerConfig) -> tuple[int, ...]:
 def _custom_job(
     executor: dict[str, Any], target: VertexConfig, pools: tuple[int, ...]
 ) -> dict[str, Any]:
-    """A pool of machines for each role: the platform gives each TF_CONFIG."""
+    """Return a CustomJob with a pool of machines for each role; the platform sets TF_CONFIG."""
     container = executor["container"]
     node = target.of_node(NodeName.TRAINER)
     machine: dict[str, Any] = {"machineType": target.machine_type}
