@@ -1,1 +1,1 @@
-"""Run a compiled file on this machine: its nodes in order, conditions, commands, images, stores."""
+"""Run a compiled file on this machine: order of nodes, conditions, commands, images, stores."""

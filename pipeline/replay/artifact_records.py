@@ -1,4 +1,4 @@
-"""What replays on this machine have made: the metadata store that a platform's resolvers ask."""
+"""Records of the artifacts of replays on this machine; they replace a platform's metadata store."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _CONDITION = re.compile(r'^(?P<path>[\w.]+)=(?P<value>"[^"]*"|[\w.]+)$')
 
 
 class ArtifactRecords:
-    """A file of JSON lines, one artifact each, the latest last."""
+    """A file of JSON lines, one artifact per line, latest last."""
 
     def __init__(self, path: Path) -> None:
-        """Takes the file; it need not be there."""
+        """Set the path of the file, which need not exist."""
         self._path = path
 
     def add(self, artifact: Mapping[str, Any]) -> None:
-        """Appends an artifact: name, uri, type and metadata, as ExecutorInput has them."""
+        """Append an artifact: name, uri, type and metadata in ExecutorInput's format."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(artifact) + "\n")
 
     def latest(self, query: str) -> dict[str, Any] | None:
-        """Returns the latest artifact that a resolver's filter is true of.
+        """Return the latest artifact that matches a resolver's filter, or None.
 
         Args:
-            query: conditions as Vertex' metadata service has them, joined by AND:
+            query: Conditions in the format of Vertex' metadata service, joined by AND:
                 `schema_title="tfx.Model" AND state=LIVE AND metadata.blessed.number_value=1`.
 
         Raises:
-            ValueError: a condition of another form.
+            ValueError: A condition has another form.
         """
         conditions = [_condition(part) for part in query.split(" AND ")]
         lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
@@ -46,7 +46,7 @@ class ArtifactRecords:
 
 
 def title_of(artifact: Mapping[str, Any]) -> str:
-    """Returns the name of the artifact's type, `tfx.Model`."""
+    """Return the name of the artifact's type, such as `tfx.Model`."""
     kind = artifact.get("type", {})
     if "schemaTitle" in kind:
         return kind["schemaTitle"]

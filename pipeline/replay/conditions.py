@@ -1,9 +1,8 @@
-"""The conditions of a compiled pipeline: the part of CEL that TFX's and KFP's compilers write.
+"""Evaluate the conditions of a compiled pipeline: the part of CEL that TFX and KFP compile to.
 
-CEL is the Common Expression Language; a task's `triggerPolicy.condition` is a line of it about the
+CEL is the Common Expression Language. A task's `triggerPolicy.condition` is a CEL expression of the
 task's inputs, such as `inputs.artifacts['model'].artifacts[0].metadata['blessed'] == 1.0`.
-
-As the platforms' CEL does, a comparison of values of different types is an error rather than false.
+As in the platforms' CEL, comparing values of different types is an error rather than false.
 """
 
 from __future__ import annotations
@@ -28,36 +27,37 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
 }
 _WORDS = {"true": True, "false": False, "null": None}
-# A protobuf Value's fields, which the deprecated `inputs.parameters['x'].int_value` names.
+# The fields of a protobuf Value, used by the deprecated `inputs.parameters['x'].int_value`.
 _VALUE_FIELDS = ("int_value", "double_value", "string_value", "number_value", "bool_value")
 
 
 class ConditionError(ValueError):
-    """A condition that is of no known form, or that the values do not fit."""
+    """The condition has an unknown form, or does not fit the values."""
 
 
 Evaluate = Callable[[Mapping[str, Any]], Any]
 
 
 class Condition(NamedTuple):
-    """A condition that has been read.
+    """A parsed condition.
 
     Attributes:
-        text: as it was written.
-        evaluate: gives its value for the task's inputs.
+        text: The source text.
+        evaluate: Returns its value for the task's inputs.
     """
 
     text: str
     evaluate: Evaluate
 
     def holds(self, executor_input: Mapping[str, Any]) -> bool:
-        """Returns whether the task is to run.
+        """Return whether the task should run.
 
         Args:
-            executor_input: ExecutorInput as JSON; its `inputs` are what the condition is about.
+            executor_input: ExecutorInput as JSON; the condition refers to its `inputs`.
 
         Raises:
-            ConditionError: it names what is not there, or compares values of different types.
+            ConditionError: The condition refers to a missing value, or compares values of different
+                types.
         """
         value = self.evaluate({"inputs": executor_input["inputs"]})
         if not isinstance(value, bool):
@@ -68,10 +68,10 @@ class Condition(NamedTuple):
 
 
 def parsed(text: str) -> Condition:
-    """Reads a condition.
+    """Parse a condition.
 
     Raises:
-        ConditionError: it has something that is not known here; it is named.
+        ConditionError: The condition has an unsupported part. Names that part.
     """
     reader = _Reader(text)
     evaluate = reader.either()
@@ -81,7 +81,7 @@ def parsed(text: str) -> Condition:
 
 
 class _Reader:
-    """Reads tokens from the left; each method reads what binds at least as tightly as its name."""
+    """A recursive-descent parser; each method reads operators that bind as tightly as its name."""
 
     def __init__(self, text: str) -> None:
         self._text, self._tokens, place = text, [], 0

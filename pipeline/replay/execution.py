@@ -1,4 +1,4 @@
-"""How one task of a compiled pipeline is executed: by a container, a resolver, or an importer."""
+"""Execute one task of a compiled pipeline: a container, a resolver, or an importer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.replay.scope import Values
 from pipeline.targets.placeholders import Placeholders, as_json
 
 _LISTS = ("LIST", "STRUCT")
-# Of Go's strconv.ParseBool; another text is an error.
+# From Go's strconv.ParseBool; any other text is an error.
 _TRUTHS: dict[str, bool] = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
@@ -28,7 +28,7 @@ _TRUTHS: dict[str, bool] = {
 
 
 class CommandFailed(Exception):
-    """A container's command did not end well; the words say how."""
+    """A container's command failed; the message describes the failure."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,11 @@ class Host:
     """How the containers of a replay are run.
 
     Attributes:
-        runner: the process that stands for a container.
-        credentials: what containers get to reach remote places.
-        store: where Kubeflow's launcher finds artifacts; None: no launcher stands around nodes.
-        root: the place below which it finds them.
+        runner: Returns the process that replaces a container.
+        credentials: Credentials of the containers for remote places.
+        store: Store from which Kubeflow's launcher downloads artifacts; None: run nodes without a
+            launcher.
+        root: Root of the artifacts in the store.
     """
 
     runner: Runner = on_this_machine
@@ -51,13 +52,13 @@ class Host:
 def output_values(
     folder: Path, place: str, name: str, component: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Returns ExecutorInput's outputs: a place for each.
+    """Return ExecutorInput's outputs, with a place for each.
 
     Args:
-        folder: the task's own, of parameters and of what the executor says.
-        place: that of its artifacts, which may be remote.
-        name: what its artifacts' names begin with.
-        component: whose outputs they are.
+        folder: The task's folder, for parameters and the executor's output.
+        place: Place of its artifacts, which may be remote.
+        name: Prefix of its artifacts' names.
+        component: The component of the outputs.
     """
     declared, artifacts = component.get("outputDefinitions", {}), {}
     for key, each in declared.get("artifacts", {}).items():
@@ -73,16 +74,16 @@ def output_values(
 
 @dataclass(frozen=True)
 class Attempt:
-    """A container that is to run.
+    """A container to run.
 
     Attributes:
-        name: the task.
-        executor: its `container`, or its `customJob` of one or several worker pools.
-        component: says of what type its output parameters are.
-        executor_input: its ExecutorInput.
-        log: the file of its output.
-        timeout: seconds that it may take; None: any.
-        secrets: variables that the cluster's secrets set.
+        name: The task.
+        executor: Its `container`, or its `customJob` of one or several worker pools.
+        component: The component, which declares the types of the output parameters.
+        executor_input: Its ExecutorInput.
+        log: The file for its output.
+        timeout: Time limit in seconds; None: no limit.
+        secrets: Variables that the cluster's secrets set.
     """
 
     name: str
@@ -95,11 +96,11 @@ class Attempt:
 
 
 def run_container(attempt: Attempt, host: Host) -> Values:
-    """Runs a container, after the driver that it may have; returns what it made.
+    """Run a container, after its driver if it has one, and return its outputs.
 
     Raises:
-        CommandFailed: It ended with a code other than 0, took longer, or the platform would not
-            start it.
+        CommandFailed: It ended with a code other than 0, exceeded the time limit, or the platform
+            would not start it.
     """
     if host.store is None:
         _run_commands(attempt, host, None)
@@ -112,7 +113,7 @@ def run_container(attempt: Attempt, host: Host) -> Values:
             pod.check_output_parameters(made.parameters)
             shutil.copyfile(attempt.log, pod.path_of(made.artifacts[LOGS]["artifacts"][0]["uri"]))
             pod.upload()
-            del made.artifacts[LOGS]  # the replay's own log file
+            del made.artifacts[LOGS]  # the replay has another log file
             return made
     except PodError as error:
         raise CommandFailed(str(error)) from None
@@ -142,7 +143,7 @@ def _command(
     container: Mapping[str, Any],
     part: Mapping[str, Any],
 ) -> NodeCommand:
-    """Returns the command of a container, or of the driver that is a part of it."""
+    """Return the command of a container, or of its driver."""
     parts = [*part.get("command", []), *part.get("args", [])]
     own = {each["name"]: each.get("value", "") for each in container.get("env", [])}
     secrets = {name: os.environ[name] for name in attempt.secrets if name in os.environ}
@@ -159,7 +160,7 @@ def _command(
         )
     pod_env = pod_environment(attempt.name, pod.home, secrets=attempt.secrets)
     # The kubelet knows the variables of the pod's spec, not those of the image (HOME, PATH). The
-    # launcher, which fills placeholders, gets arguments and ExecutorInput from it.
+    # launcher, which fills placeholders, gets arguments and ExecutorInput from the kubelet.
     known = {name: value for name, value in pod_env.items() if name.startswith("KFP_POD_")}
     known |= {**secrets, **own}
     (given,) = pod.arguments([as_json(attempt.executor_input)], known)
@@ -174,12 +175,12 @@ def resolved(
     executor_input: Mapping[str, Any],
     records: ArtifactRecords,
 ) -> Values:
-    """Looks up what a resolver asks for, as Vertex' metadata service would."""
+    """Return the artifacts that a resolver's queries find in the records, as on Vertex."""
     found = {}
     for key in component.get("outputDefinitions", {}).get("artifacts", {}):
         query = resolver["outputArtifactQueries"][key]["filter"]
         if any(not i["artifacts"] for i in executor_input["inputs"]["artifacts"].values()):
-            artifact = None  # it asks for what belongs to an artifact that there is not
+            artifact = None  # the query refers to an artifact that does not exist
         else:
             artifact = records.latest(Placeholders(executor_input).fill(query))
         found[key] = {"artifacts": [] if artifact is None else [artifact]}
@@ -189,7 +190,7 @@ def resolved(
 def imported(
     importer: Mapping[str, Any], component: Mapping[str, Any], executor_input: Mapping[str, Any]
 ) -> Values:
-    """Makes an artifact of what is there already."""
+    """Return an artifact for existing data."""
     (key,) = component["outputDefinitions"]["artifacts"]
     uri = importer["artifactUri"]
     values = executor_input["inputs"]["parameterValues"]
@@ -206,12 +207,12 @@ def imported(
 
 
 def _made(component: Mapping[str, Any], outputs: Mapping[str, Any]) -> Values:
-    """What a container wrote: ExecutorOutput, and a file per parameter that is not in it."""
+    """Return the outputs that a container wrote: ExecutorOutput, and files of other parameters."""
     written = Path(outputs["outputFile"])
     output = json.loads(written.read_text()) if written.exists() else {}
     artifacts = outputs["artifacts"]
     for key, found in output.get("artifacts", {}).items():
-        # What is not declared is ignored, as the launcher does (uploadOutputArtifacts).
+        # Undeclared outputs are ignored, as in the launcher (uploadOutputArtifacts).
         known = artifacts.get(key, {}).get("artifacts", [])
         for artifact, changed in zip(known, found.get("artifacts", []), strict=False):
             artifact["uri"] = changed.get("uri") or artifact["uri"]

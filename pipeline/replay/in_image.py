@@ -1,4 +1,4 @@
-"""A node's command inside an image, as a runner of a replay: what is deployed is what has run."""
+"""A runner of a replay that runs commands inside an image, so that the replay tests the image."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def runner_in_image(
     mapped: Iterable[str] = (),
     credentials: Credentials = NO_CREDENTIALS,
 ) -> Runner:
-    """Return what starts each node's command in a separate container.
+    """Return the runner that starts each node's command in a separate container.
 
     Args:
-        image: its name; "" takes each node's own.
+        image: Name of the image; "": the image of each node.
         builder: docker, podman or buildah; None: the one that has the image.
-        root: folder that nodes write to.
-        mapped: folders that they only read.
-        credentials: whose files are mounted, too; the variables are the command's.
+        root: Folder that nodes write to.
+        mapped: Folders that nodes only read.
+        credentials: Credentials whose files are mounted too; the command has their variables.
 
     Raises:
-        ConfigError: no tool has the image.
+        ConfigError: No tool has the image.
     """
     files = [str(path) for path in credentials.files]
     tool = builder_with(image, builder) if image else None
@@ -44,7 +44,7 @@ def runner_in_image(
             read=[p for p in (*mapped, *files) if not Path(p).is_relative_to(root)],
             env={REPLAY: "1", **command.env},
         )
-        # Of the tool that starts the container: it finds this package.
+        # For the tool that starts the container, so that it finds this package.
         environment = on_this_machine(command._replace(words=("python",), pod=None)).env
         return Process(run.command_line(tool or builder_with(name, builder)), environment)
 

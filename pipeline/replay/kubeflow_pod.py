@@ -1,6 +1,6 @@
-"""What Kubeflow's driver and launcher do around a node's command, done on this machine.
+"""Simulate Kubeflow's driver and launcher around a node's command on this machine.
 
-`kubeflow_rules` has each rule with its source. A pod's disk is a folder that is removed when the
+`kubeflow_rules` lists each rule with its source. A pod's disk is a folder that is removed when the
 node has ended.
 """
 
@@ -24,7 +24,7 @@ _VARIABLE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 class PodError(Exception):
-    """The platform would fail this node; says why."""
+    """The platform would fail this node; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Pod:
     """One attempt of a node.
 
     Attributes:
-        disk: the folder that stands for the pod's disk.
-        store: where artifacts are.
-        root: the place below which they are; what is elsewhere is not downloaded.
-        executor_input: ExecutorInput as the launcher has it.
+        disk: The folder that simulates the pod's disk.
+        store: The store of the artifacts.
+        root: Root of the artifacts in the store; others are not downloaded.
+        executor_input: The launcher's ExecutorInput.
     """
 
     disk: Path
@@ -49,11 +49,11 @@ class Pod:
         return self.disk / "home"
 
     def path_of(self, uri: str) -> str:
-        """Returns the local path of an artifact, as `LocalPathForURI` of the launcher."""
+        """Return the local path of an artifact, as the launcher's `LocalPathForURI` does."""
         return str(self.disk / uri.replace("://", "/").lstrip("/"))
 
     def download(self) -> None:
-        """Downloads the input artifacts.
+        """Download the input artifacts.
 
         Raises:
             PodError: An object cannot be written, or is part of another artifact.
@@ -67,7 +67,7 @@ class Pod:
                     self._download_imported(uri)
 
     def upload(self) -> None:
-        """Uploads what the command wrote to the local paths of its output artifacts."""
+        """Upload the files that the command wrote to the local paths of its output artifacts."""
         for found in self.executor_input["outputs"]["artifacts"].values():
             for artifact in found["artifacts"]:
                 local = Path(self.path_of(artifact["uri"]))
@@ -79,13 +79,13 @@ class Pod:
                         self.store.upload(path, place)
 
     def check_output_parameters(self, written: Mapping[str, Any]) -> None:
-        """Checks that every declared output parameter was written.
+        """Check that every declared output parameter was written.
 
         Args:
-            written: parameters by name, from the executor's output or from files.
+            written: Parameters by name, from the executor's output or from files.
 
         Raises:
-            PodError: One is missing.
+            PodError: A parameter is missing.
         """
         for name, place in self.executor_input["outputs"]["parameters"].items():
             if name not in written:
@@ -95,11 +95,11 @@ class Pod:
                 )
 
     def arguments(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns a command line as the kubelet starts it.
+        """Return a command line with variables replaced as by the kubelet.
 
         Args:
-            words: the command and its arguments, placeholders filled.
-            env: the container's variables.
+            words: The command and its arguments, with placeholders filled.
+            env: The container's variables.
         """
 
         def value(found: re.Match[str]) -> str:
@@ -108,7 +108,7 @@ class Pod:
         return tuple(_VARIABLE.sub(value, word) for word in words)
 
     def _download_imported(self, uri: str) -> None:
-        """Downloads what an importer names elsewhere than below the root."""
+        """Download an importer's artifact that is outside the root."""
         store = object_store(uri)
         for place in store.keys(uri):
             if place == uri or place.startswith(f"{uri}/"):
@@ -122,7 +122,7 @@ class Pod:
             if place != uri and not place.startswith(f"{uri}/"):
                 foreign.append(place)
                 continue
-            path = Path(self.path_of(place))  # a trailing slash is lost: the marker becomes a file
+            path = Path(self.path_of(place))  # drops a trailing slash: the marker becomes a file
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self.store.download(place, path)
@@ -144,13 +144,13 @@ class Pod:
 def start_pod(
     executor_input: Mapping[str, Any], folder: Path, store: ObjectStore, root: str
 ) -> Iterator[Pod]:
-    """Makes a pod's disk, with the inputs on it, and removes it at the end.
+    """Create a pod's disk with the inputs on it, and remove it at the end.
 
     Args:
-        executor_input: the task's ExecutorInput.
-        folder: of the task; the disk is a folder in it.
-        store: where artifacts are.
-        root: the place below which they are.
+        executor_input: The task's ExecutorInput.
+        folder: The task's folder, in which the disk is created.
+        store: The store of the artifacts.
+        root: Root of the artifacts in the store.
 
     Raises:
         PodError: The inputs cannot be downloaded.
@@ -177,11 +177,11 @@ def start_pod(
 
 
 def add_executor_logs(outputs: dict[str, Any], place: str) -> None:
-    """Adds the output that Kubeflow's driver adds, in place.
+    """Add the output that Kubeflow's driver adds, in place.
 
     Args:
-        outputs: of an ExecutorInput.
-        place: of the task's artifacts.
+        outputs: The outputs of an ExecutorInput.
+        place: Place of the task's artifacts.
     """
     artifact = {
         "name": LOGS,
@@ -193,10 +193,10 @@ def add_executor_logs(outputs: dict[str, Any], place: str) -> None:
 
 
 def as_input(artifact: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an artifact as Kubeflow's driver hands it to the next task.
+    """Return an artifact as Kubeflow's driver passes it to the next task.
 
-    Its type is empty, its name a number of the metadata store, and its metadata what that store
-    keeps (backend/src/v2/metadata: client.go, converter.go).
+    Its type is empty, its name is a number of the metadata store, and its metadata is what that
+    store keeps (backend/src/v2/metadata: client.go, converter.go).
     """
     kept = {key: _as_stored(value) for key, value in artifact.get("metadata", {}).items()}
     return {

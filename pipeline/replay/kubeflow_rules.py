@@ -1,7 +1,7 @@
-"""What Kubeflow does to a node, rule by rule, with the source that says so.
+"""The rules that Kubeflow applies to a node, each with its source.
 
 A replay of a file compiled for Kubeflow follows these rules, so that it fails where the platform
-fails. Paths are of the repository kubeflow/pipelines; versions are those of its backend.
+fails. Paths are in the repository kubeflow/pipelines; versions are those of its backend.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ class Rule(NamedTuple):
     """One rule.
 
     Attributes:
-        what: what Kubeflow does.
-        source: file of kubeflow/pipelines, or the project that does it.
-        versions: of Kubeflow Pipelines that do it.
+        what: What Kubeflow does.
+        source: File of kubeflow/pipelines, or the project that does it.
+        versions: Versions of Kubeflow Pipelines that do it.
     """
 
     what: str
@@ -23,7 +23,7 @@ class Rule(NamedTuple):
     versions: str
 
     def __str__(self) -> str:
-        """Returns where the rule comes from, for an error message."""
+        """Return the source of the rule, for an error message."""
         return f"Kubeflow {self.versions}, {self.source}"
 
 

@@ -1,7 +1,7 @@
-"""A node's command, and how it is started on this machine: the one place that another way replaces.
+"""Start a node's command on this machine; other runners can replace this one.
 
-A runner says which process stands for a container. What is common to all of them is done with that
-process: its log, its end, several of them with TF_CONFIG.
+A runner returns the process that replaces a container. This module handles what all runners share:
+the log, the exit, and several processes with TF_CONFIG.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from pipeline.targets.argument_length import refuse_long_arguments
 from trainer_module.devices.gpu_check import REPLAY
 from trainer_module.devices.local_cluster import WorkersFailed, launch
 
-_TIMED_OUT = 124  # of coreutils' timeout
+_TIMED_OUT = 124  # from coreutils' timeout
 _GRACE_SECONDS = 10.0
-# As a Python component of KFP does before it starts.
+# A Python component of KFP does so before it starts.
 _INSTALLS = re.compile(r"\bpip[\d.]*\b[^\n;&|]*?\b(?:un)?install\b")
 
 
 class NodeCommand(NamedTuple):
-    """What a platform starts for a node.
+    """The command that a platform starts for a node.
 
     Attributes:
-        node: the task's name.
-        image: the container's image, as the spec names it.
-        words: its command and arguments, placeholders filled. Paths in them are of this machine,
-            under the replay's root or what `--map` named.
-        env: what the spec sets in the container's environment, and credentials.
-        pod: the pod's own variables, in place of this machine's environment; None: that one.
+        node: Name of the task.
+        image: The container's image, as in the spec.
+        words: Command and arguments, with placeholders filled. Paths in them are on this machine,
+            under the replay's root or a folder of `--map`.
+        env: Variables of the container in the spec, and credentials.
+        pod: The pod's variables, which replace this machine's environment; None: use this machine's
+            environment.
     """
 
     node: str
@@ -45,10 +46,11 @@ class NodeCommand(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A program of this machine, its arguments, and its whole environment.
+    """A program of this machine, its arguments, and its complete environment.
 
-    Where a node is several workers, TF_CONFIG is added to the environment of each: a runner that
-    starts containers hands that name on, and the host's network, since addresses are of 127.0.0.1.
+    For a node with several workers, TF_CONFIG is added to the environment of each. A runner that
+    starts containers must pass on that variable and use the host's network, because the addresses
+    are on 127.0.0.1.
     """
 
     words: list[str]
@@ -59,7 +61,7 @@ Runner = Callable[[NodeCommand], Process]
 
 
 def on_this_machine(command: NodeCommand) -> Process:
-    """A container's command line as a process of this machine's Python."""
+    """Return a container's command line as a process of this machine's Python."""
     words = list(command.words)
     here = [os.path.abspath(entry) for entry in sys.path if entry]
     env = {
@@ -70,7 +72,7 @@ def on_this_machine(command: NodeCommand) -> Process:
         **command.env,
     }
     python = sys.executable
-    if _INSTALLS.search(" ".join(words)):  # `pip`, `install` may be two words
+    if _INSTALLS.search(" ".join(words)):  # `pip` and `install` may be two words
         # Not HOME of `env`: a spec may set it to a folder of this machine, such as /tmp.
         python = str(make_environment(Path(command.pod["HOME"]) if command.pod else None))
         env["PATH"] = f"{Path(python).parent}:{_without_python(env['PATH'])}"
@@ -81,15 +83,16 @@ def on_this_machine(command: NodeCommand) -> Process:
 
 
 def run(process: Process, log: Path, *, timeout: float | None = None) -> str:
-    """Runs it, its output at the end of a file; returns how it failed, "" if it did not.
+    """Run a process and append its output to a file; return how it failed, or "".
 
-    What ends this process early (Ctrl-C, SIGTERM) ends that one, too, by SIGTERM, and 10 seconds
-    later by SIGKILL.
+    If this process is stopped early (Ctrl-C, SIGTERM), the child gets SIGTERM, and SIGKILL 10
+    seconds later.
 
     Args:
-        process: what to start.
-        log: the file.
-        timeout: seconds after which it gets SIGTERM, and SIGKILL 10 seconds later; None: never.
+        process: The process to start.
+        log: The file.
+        timeout: Seconds until the process gets SIGTERM, and SIGKILL 10 seconds later; None: no
+            limit.
     """
     if refusal := refuse_long_arguments(process.words):
         return refusal
@@ -104,7 +107,7 @@ def run(process: Process, log: Path, *, timeout: float | None = None) -> str:
                 stdin=subprocess.DEVNULL,
                 env=process.env,
             )
-        except OSError as error:  # no such program, or arguments and variables that are too long
+        except OSError as error:  # no such program, or too long arguments and variables
             return (
                 f"cannot start {process.words[0]}: {error.strerror}. Replay with --image if the "
                 "program is in the image alone"
@@ -123,18 +126,19 @@ def run(process: Process, log: Path, *, timeout: float | None = None) -> str:
 def run_workers(
     process: Process, replicas: Sequence[int], log: Path, *, timeout: float | None = None
 ) -> str:
-    """Runs it as every replica of a CustomJob's worker pools, with TF_CONFIG as Vertex sets it.
+    """Run a process as every replica of a CustomJob's worker pools, with TF_CONFIG as on Vertex.
 
-    The first pool is the chief, the second the workers, the third parameter servers.
+    The first pool is the chief, the second the workers, the third the parameter servers.
 
     Args:
-        process: what to start, the same for each.
-        replicas: how many, pool by pool.
-        log: the file of the lines of all; each has its own in a folder beside it.
-        timeout: as of `run`.
+        process: The process to start, the same for each replica.
+        replicas: Number of replicas of each pool.
+        log: The file for the lines of all replicas; each replica also has a log in the folder
+            `workers` next to it.
+        timeout: As in `run`.
 
     Returns:
-        How it failed, "" where it did not.
+        How the process failed, or "".
     """
     if refusal := refuse_long_arguments(process.words):
         return refusal
@@ -159,7 +163,7 @@ def run_workers(
 
 
 def _without_python(path: str) -> str:
-    """Returns a PATH without this Python's programs: its `pip` installs into this environment."""
+    """Return a PATH without this Python's programs, whose `pip` installs into this environment."""
     programs = str(Path(sys.executable).parent)
     return os.pathsep.join(each for each in path.split(os.pathsep) if each != programs)
 

@@ -1,4 +1,4 @@
-"""The variables of a node's process: a pod's, and with `--remote` this machine's credentials."""
+"""The variables of a node's process: those of a pod and, with `--remote`, credentials."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-# Where this machine stands for the image: its Python, its libraries, its devices.
+# This machine replaces the image: its Python, its libraries, its devices.
 _OF_THE_IMAGE = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "TMPDIR")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What the clients of AWS, Google and libcurl read; files that they name are handed on as well.
+# Read by the clients of AWS, Google and libcurl; files in their values are passed on as well.
 _CREDENTIALS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCE_", "S3_")
 _CONNECTIONS = (
     *("STORAGE_EMULATOR_HOST", "NO_GCE_CHECK", "CURL_CA_BUNDLE", "SSL_CERT_FILE"),
     *("REQUESTS_CA_BUNDLE", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
     *("https_proxy", "http_proxy", "no_proxy"),
 )
-# Where those clients look below HOME when no variable names a place.
+# Where those clients look below HOME if no variable names a place.
 _FILES_AT_HOME = {
     "AWS_SHARED_CREDENTIALS_FILE": ".aws/credentials",
     "AWS_CONFIG_FILE": ".aws/config",
@@ -28,11 +28,11 @@ _FILES_AT_HOME = {
 
 
 class Credentials(NamedTuple):
-    """What lets a process reach remote places as this machine does.
+    """The credentials of this machine for remote places.
 
     Attributes:
-        env: variables.
-        files: files and folders that they name.
+        env: Variables.
+        files: Files and folders in their values.
     """
 
     env: Mapping[str, str]
@@ -40,7 +40,7 @@ class Credentials(NamedTuple):
 
     @classmethod
     def of_this_machine(cls) -> Credentials:
-        """Returns those that the clients of AWS and Google would find here."""
+        """Return the credentials that the clients of AWS and Google would find here."""
         env = {
             name: value
             for name, value in os.environ.items()
@@ -58,12 +58,12 @@ NO_CREDENTIALS = Credentials({}, ())
 
 
 def pod_environment(name: str, home: Path, *, secrets: Iterable[str] = ()) -> dict[str, str]:
-    """Returns the variables of a pod, where this machine stands for its image.
+    """Return the variables of a pod whose image is replaced by this machine.
 
     Args:
-        name: the node.
-        home: an empty folder: nothing of the user's home is in a pod.
-        secrets: variables that the cluster sets; taken from this machine's if set here.
+        name: Name of the node.
+        home: An empty folder, because a pod does not contain the user's home.
+        secrets: Variables that the cluster sets; taken from this machine if set here.
     """
     kept = [name for name in (*_OF_THE_IMAGE, *secrets) if name in os.environ]
     return {

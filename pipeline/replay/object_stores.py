@@ -1,6 +1,6 @@
-"""Objects below a place, as Kubeflow's launcher lists them: by the beginning of their names.
+"""List objects by a prefix of their names, as Kubeflow's launcher does.
 
-A folder of this machine stands for a bucket in a replay, and lists the same way.
+In a replay, a folder of this machine replaces a bucket, and lists files the same way.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ REPLAY_LOG = "log.txt"
 
 
 class ObjectStore(Protocol):
-    """Where artifacts are."""
+    """A store of artifacts."""
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Yields the URI of each object whose URI begins with the prefix."""
+        """Yield the URI of each object whose URI begins with the prefix."""
         ...
 
     def download(self, uri: str, path: Path) -> None:
-        """Writes an object to a file of this machine."""
+        """Write an object to a file of this machine."""
         ...
 
     def upload(self, path: Path, uri: str) -> None:
-        """Writes a file of this machine to an object."""
+        """Write a file of this machine to an object."""
         ...
 
 
 class Folder:
-    """Files of this machine; their paths are their URIs."""
+    """A store of files of this machine; their paths are their URIs."""
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Yields the path of each file whose path begins with the prefix."""
+        """Yield the path of each file whose path begins with the prefix."""
         start = Path(prefix)
         if not start.parent.is_dir():
             return
@@ -46,71 +46,71 @@ class Folder:
                 yield from (str(path) for path in inside if path.is_file())
 
     def download(self, uri: str, path: Path) -> None:
-        """Copies the file."""
+        """Copy the file."""
         shutil.copyfile(uri, path)
 
     def upload(self, path: Path, uri: str) -> None:
-        """Copies the file."""
+        """Copy the file."""
         Path(uri).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, uri)
 
 
 class S3:
-    """`s3://`, with the endpoint and the keys of AWS's own variables."""
+    """The store of `s3://`, with the endpoint and the keys of AWS' variables."""
 
     def __init__(self) -> None:
-        """Connects at the first request."""
-        import boto3  # of the extra s3
+        """Create the client, which connects at the first request."""
+        import boto3  # from the extra s3
 
         self._client = boto3.client("s3")
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Yields the URI of each object."""
+        """Yield the URI of each object."""
         bucket, key = _bucket_and_key(prefix)
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key)
         for page in pages:
             yield from (f"s3://{bucket}/{each['Key']}" for each in page.get("Contents", []))
 
     def download(self, uri: str, path: Path) -> None:
-        """Downloads the object."""
+        """Download the object."""
         self._client.download_file(*_bucket_and_key(uri), str(path))
 
     def upload(self, path: Path, uri: str) -> None:
-        """Uploads the file."""
+        """Upload the file."""
         self._client.upload_file(str(path), *_bucket_and_key(uri))
 
 
 class GoogleStorage:
-    """`gs://`, with Google's own credentials."""
+    """The store of `gs://`, with Google's default credentials."""
 
     def __init__(self) -> None:
-        """Connects at the first request."""
+        """Create the client, which connects at the first request."""
         from google.cloud import storage
 
         self._client = storage.Client()
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Yields the URI of each object, of directory markers too."""
+        """Yield the URI of each object, including directory markers."""
         bucket, key = _bucket_and_key(prefix)
         for blob in self._client.list_blobs(bucket, prefix=key):
             yield f"gs://{bucket}/{blob.name}"
 
     def download(self, uri: str, path: Path) -> None:
-        """Downloads the object."""
+        """Download the object."""
         bucket, key = _bucket_and_key(uri)
         self._client.bucket(bucket).blob(key).download_to_filename(str(path))
 
     def upload(self, path: Path, uri: str) -> None:
-        """Uploads the file."""
+        """Upload the file."""
         bucket, key = _bucket_and_key(uri)
         self._client.bucket(bucket).blob(key).upload_from_filename(str(path))
 
 
 def object_store(root: str) -> ObjectStore:
-    """Returns the store of a place: `s3://...`, `gs://...` or a folder of this machine.
+    """Return the store of a place: `s3://...`, `gs://...` or a folder of this machine.
 
     Raises:
-        ConfigError: The place is of another scheme.
+        ConfigError: The place has another scheme.
     """
     if root.startswith("s3://"):
         return S3()

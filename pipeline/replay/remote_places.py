@@ -14,19 +14,19 @@ from pipeline.targets.long_values import expand
 from pipeline.targets.run_parameters import name_and_value
 
 _REMOTE = re.compile(r"\b(?:gs|s3|minio)://[^\s\"'\\]+")
-_SPLIT = re.compile(r"[*?\[{]")  # a wildcard, or {SPAN}: what is left of it is a plain folder
+_SPLIT = re.compile(r"[*?\[{]")  # a wildcard or {SPAN} ends the plain folder
 
 
 def folders_read(compiled: CompiledSpec) -> list[str]:
-    """Return the remote folders that a pipeline reads, other than its own pipeline root.
+    """Return the remote folders that a pipeline reads, except its pipeline root.
 
     A path with wildcards counts as the folder before the first one, a file as its folder.
 
     Args:
-        compiled: the compiled pipeline.
+        compiled: The compiled pipeline.
 
     Returns:
-        Folders without a trailing slash, sorted; none lies in another one of them.
+        Sorted folders without a trailing slash; none is below another.
     """
     root = compiled.root.rstrip("/")
     found = {
@@ -40,7 +40,7 @@ def folders_read(compiled: CompiledSpec) -> list[str]:
 
 
 def map_options(compiled: CompiledSpec) -> str:
-    """Return the `--map` options that a replay of this pipeline needs, for people to fill in."""
+    """Return the `--map` options that a replay of this pipeline needs, as a template."""
     return " ".join(f"--map {folder}=FOLDER" for folder in folders_read(compiled))
 
 
@@ -50,19 +50,19 @@ def read_maps(
     """Parse the values of `--map` and check them against the pipeline.
 
     Args:
-        compiled: the pipeline that is to be replayed.
+        compiled: The pipeline to replay.
         texts: `remote prefix=local folder`.
-        given: values of parameters that this run gets.
+        given: Values of this run's parameters.
 
     Returns:
         Absolute local folder of each remote prefix, which has no trailing slash.
 
     Raises:
-        ConfigError: a folder does not exist, or the pipeline reads nothing below a prefix.
+        ConfigError: A folder does not exist, or the pipeline reads nothing below a prefix.
     """
     places = {}
     spec = json.dumps([compiled.spec, compiled.parameters, *given])
-    spec += "\n".join(_constants(compiled.spec))  # what is compressed in it, too
+    spec += "\n".join(_constants(compiled.spec))  # includes compressed texts
     for text in texts:
         prefix, local = name_and_value(text, "--map", "s3://bucket/data=./data")
         prefix, folder = prefix.rstrip("/"), Path(local).expanduser()
@@ -81,15 +81,15 @@ def read_maps(
 
 
 def check_all_mapped(compiled: CompiledSpec, spec: Path, given: Iterable[str] = ()) -> None:
-    """Check that a pipeline whose places are mapped reads no remote place any more.
+    """Check that a pipeline reads no remote place after mapping.
 
     Args:
-        compiled: the pipeline after `CompiledSpec.renamed`.
-        spec: its file, for the message.
-        given: values of parameters that this run gets, with places mapped.
+        compiled: The pipeline after `CompiledSpec.renamed`.
+        spec: Its file, for the message.
+        given: Values of this run's parameters, with places mapped.
 
     Raises:
-        ConfigError: it still reads one.
+        ConfigError: The pipeline still reads a remote place.
     """
     texts = [*_constants([compiled.spec, compiled.parameters]), *given]
     left = _REMOTE.search(" ".join(texts))
@@ -119,7 +119,7 @@ def _folder(path: str) -> str:
 
 
 def _constants(node: Any) -> Iterator[str]:
-    """Yield the texts of constant parameters: what nodes read and write."""
+    """Yield the texts of constant parameters: the places that nodes read and write."""
     if isinstance(node, dict):
         for key, each in node.items():
             if key not in ("image", "args", "description"):

@@ -1,8 +1,8 @@
-"""`python -m pipeline replay`: a compiled pipeline executed on this machine, command by command.
+"""`python -m pipeline replay`: execute a compiled pipeline on this machine, command by command.
 
-What runs is what the platform would run: each container's own command and arguments with its
-placeholders filled, in the order of the spec's dependencies. In the platform's place stand a folder
-for artifacts and a file of records for what was made.
+It runs what the platform would run: each container's command and arguments with its placeholders
+filled, in the order of the spec's dependencies. A folder replaces the platform's artifact store,
+and a file of records its metadata store.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ _EXECUTORS = ("container", "customJob", "resolver", "importer")
 
 
 class NodeFailed(Exception):
-    """A node of a replayed pipeline did not end well.
+    """A node of a replayed pipeline failed.
 
     Attributes:
-        name: the node.
-        words: how it ended.
-        log: what it wrote; None where nothing of it ran.
+        name: Name of the node.
+        words: How it ended.
+        log: Its log; None if nothing of it ran.
     """
 
     def __init__(self, name: str, words: str, log: Path | None = None) -> None:
-        """Takes how its process ended and where its words are."""
+        """Set the node, how its process ended, and its log."""
         super().__init__(f"{name} {words}" + (f"; its log is {log}" if log else ""))
         self.name, self.words, self.log = name, words, log
 
     def last_lines(self) -> list[str]:
-        """Returns what the node wrote last, or what is to be said in its place."""
+        """Return the last lines of the node's log; without a log, the message."""
         if self.log is None:
             return [str(self)]
         return self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
 
 
 class Node(NamedTuple):
-    """A task that ran, or was skipped.
+    """A task that ran or was skipped.
 
     Attributes:
-        name: the task's.
-        state: how it ended.
-        seconds: that it took.
-        artifacts: its outputs by key.
-        log: what it wrote; None where it is no container.
-        attempts: how often it was started.
-        why: what made it be skipped.
+        name: Name of the task.
+        state: How it ended.
+        seconds: Its duration in seconds.
+        artifacts: Its outputs by key.
+        log: Its log; None if it is not a container.
+        attempts: How often it was started.
+        why: Why it was skipped.
     """
 
     name: str
@@ -87,23 +87,23 @@ class Replay:
         on_end: Callable[[Node], None] = lambda node: None,
         on_retry: Callable[[str, str], None] = lambda name, words: None,
     ) -> None:
-        """Nothing runs yet.
+        """Check the pipeline without running it.
 
         Args:
-            compiled: the pipeline, its places on this machine.
-            root: folder of artifacts, logs and records; of several replays of one pipeline the
-                same, so that one finds what those before it made.
-            remote: place of artifacts; None: in `root`.
-            parameters: values of the pipeline's own parameters, as texts.
-            host: how containers are run; None: on this machine, around those of Kubeflow what its
-                launcher does.
-            on_start: called with the name of each node before it runs.
-            on_end: called with each node that ran or was skipped.
-            on_retry: called with the name of a node that failed and is started again, and how it
+            compiled: The pipeline, with places on this machine.
+            root: Folder of artifacts, logs and records. Several replays of one pipeline share it,
+                so that later ones find the artifacts of earlier ones.
+            remote: Place of artifacts; None: in `root`.
+            parameters: Values of the pipeline's parameters, as texts.
+            host: How containers are run; None: on this machine, for Kubeflow with a simulated
+                launcher.
+            on_start: Called with the name of each node before it runs.
+            on_end: Called with each node that ran or was skipped.
+            on_retry: Called with the name of a node that failed and is started again, and how it
                 failed.
 
         Raises:
-            ConfigError: The spec has something that is not known here, or a parameter is wrong.
+            ConfigError: The spec has an unsupported part, or a parameter is wrong.
         """
         self._compiled = compiled
         self._parameters = values_of(compiled, parameters or {})
@@ -129,7 +129,7 @@ class Replay:
 
     @property
     def place(self) -> str:
-        """Where this run's artifacts go, a folder for each node."""
+        """The place of this run's artifacts, with a folder for each node."""
         return f"{self._place}/{self._compiled.name}/{self._run_id}"
 
     @property
@@ -137,13 +137,13 @@ class Replay:
         return self._host.store is not None
 
     def run(self) -> list[Node]:
-        """Runs all tasks, one after another.
+        """Run all tasks, one after another.
 
         Returns:
-            Those that ran and those that were skipped, in their order.
+            The tasks that ran or were skipped, in order.
 
         Raises:
-            NodeFailed: One did not end well; exit handlers have run.
+            NodeFailed: A task failed; exit handlers have run.
         """
         self._folder.mkdir(parents=True)
         nodes: list[Node] = []
@@ -183,7 +183,7 @@ class Replay:
         for name in in_order(tasks):
             ends = is_exit_handler(tasks[name])
             if failure is not None and not ends:
-                continue  # the platforms may start what does not depend on it
+                continue  # the platforms may start independent tasks
             missing = [n for n in sorted(needed(tasks, name)) if n not in scope.made]
             if missing and not ends:
                 self._skip(name, f"{missing[0]} was skipped", scope, nodes)
@@ -191,7 +191,7 @@ class Replay:
             try:
                 self._run_task(name, tasks[name], scope, folder / name, nodes)
             except (NodeFailed, ValueError) as error:
-                if not isinstance(error, NodeFailed):  # a placeholder or a query names nothing
+                if not isinstance(error, NodeFailed):  # a placeholder or query refers to nothing
                     error = NodeFailed(name, f"was not started: {error}")
                 failure = failure or error
                 scope.states[name] = "FAILED"
@@ -263,7 +263,7 @@ class Replay:
         executor_input: Mapping[str, Any],
         log: Path,
     ) -> tuple[int, Values]:
-        """Runs a container until it ends well, as often as the spec says, without its pauses."""
+        """Run a container until it succeeds, as often as the spec allows, without its pauses."""
         most = 1 + int(task.get("retryPolicy", {}).get("maxRetryCount", 0))
         attempt = execution.Attempt(
             name,
@@ -280,7 +280,7 @@ class Replay:
             except execution.CommandFailed as error:
                 if number == most:
                     again = f" {most} times" if most > 1 else ""
-                    wrote = log if log.exists() else None  # none where nothing was started
+                    wrote = log if log.exists() else None  # there is no log if nothing was started
                     raise NodeFailed(name, f"{error}{again}", wrote) from None
                 self._on_retry(name, str(error))
         raise AssertionError(most)

@@ -1,4 +1,4 @@
-"""A replay as a person sees it: a line per node on the way, and what came of it at the end."""
+"""The output of a replay: a line per node while it runs, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ def replay_file(
     """Replay a compiled pipeline and print its progress.
 
     Args:
-        spec: what `compile` wrote.
-        root: folder in the pipeline root's place.
-        maps: `remote prefix=local folder`, of what the pipeline reads.
-        parameters: `name=value` of the pipeline's own parameters, of the types it declares.
-        remote: leave artifacts and what is not mapped where the file says, reached with this
-            machine's credentials.
-        lenient: run nodes of Kubeflow without what its driver and launcher do around them.
-        image: where commands run: "" in the image that each node names; None: on this machine.
+        spec: A file that `compile` wrote.
+        root: Folder that replaces the pipeline root.
+        maps: `remote prefix=local folder` for the data that the pipeline reads.
+        parameters: `name=value` of the pipeline's parameters, of their declared types.
+        remote: Use the artifacts and unmapped data at the places in the file, with this machine's
+            credentials.
+        lenient: Run nodes of Kubeflow without a simulated driver and launcher.
+        image: Image to run commands in; "": the image of each node; None: run on this machine.
         builder: docker, podman or buildah, with an image; None: the one that has it.
-        check_pushed: called with the place of the pushed model and the target; returns an exit
+        check_pushed: Called with the place of the pushed model and the target; returns an exit
             code.
 
     Returns:
-        The exit code: as of `run`.
+        The exit code, as in `run`.
 
     Raises:
-        ConfigError: The file is no compiled pipeline, reads a remote place that is not mapped, or
-            a folder of `maps` does not exist; or the image is not on this machine.
+        ConfigError: The file is not a compiled pipeline, or reads a remote place that is not
+            mapped; a folder of `maps` does not exist; or the image is not on this machine.
     """
     compiled = CompiledSpec.read(spec)
     root = root.resolve()
@@ -111,7 +111,7 @@ def replay_file(
         for line in failure.last_lines():
             print(f"  {line}", file=sys.stderr)
         if failure.log:
-            # How it ended: its log does not say what the platform would refuse.
+            # How it ended: the log does not contain errors that the platform would raise.
             console.print(f"{failure.name} {failure.words}\nLog: {failure.log}")
         return exit_codes.FAILED
     code = _summary(nodes, replay.place, console)
@@ -155,13 +155,13 @@ def _pushed_to(nodes: Sequence[Node]) -> str | None:
 def _exists(path: str) -> bool:
     if "://" not in path:
         return Path(path).exists()
-    from tensorflow.io import gfile  # seconds, for a remote place alone
+    from tensorflow.io import gfile  # takes seconds; only for remote places
 
     return gfile.exists(path)
 
 
 def _artifact(nodes: Sequence[Node], start: str, key: str) -> dict[str, Any] | None:
-    """Returns the output of that key of the nodes whose names begin so (a resolver is two)."""
+    """Return the output of that key from a node whose name has that prefix (a resolver is two)."""
     for node in nodes:
         if node.name.startswith(start) and node.artifacts.get(key, {}).get("artifacts"):
             return node.artifacts[key]["artifacts"][0]

@@ -1,4 +1,4 @@
-"""What the tasks of one graph take from each other, and from the graph that theirs is a part of."""
+"""The values that tasks of one graph exchange with each other and with the enclosing graph."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ State = Literal["SUCCEEDED", "FAILED", "SKIPPED"]
 
 
 class Values(NamedTuple):
-    """Artifacts and parameters by key: what a task or a graph was given, or has made.
+    """Artifacts and parameters by key: the inputs or outputs of a task or a graph.
 
     An artifact's value is ExecutorInput's `{"artifacts": [...]}`.
     """
@@ -22,14 +22,14 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True)
 class Scope:
-    """One graph while it runs.
+    """The state of one graph while it runs.
 
     Attributes:
-        hand_over: returns an artifact as the platform hands it to the next task.
-        given: what the graph was given.
-        made: task -> what it made, of those that succeeded.
-        states: task -> how it ended.
-        errors: task that failed -> why.
+        hand_over: Returns an artifact as the platform passes it to the next task.
+        given: Inputs of the graph.
+        made: Task that succeeded -> its outputs.
+        states: Task -> how it ended.
+        errors: Task that failed -> reason.
     """
 
     hand_over: Callable[[dict[str, Any]], dict[str, Any]]
@@ -39,9 +39,9 @@ class Scope:
     errors: dict[str, str] = field(default_factory=dict)
 
     def inputs(self, task: Mapping[str, Any], component: Mapping[str, Any]) -> Values:
-        """Returns what a task is given.
+        """Return the inputs of a task.
 
-        Of a task that failed or was skipped there is nothing: an exit handler gets what there is.
+        Outputs of failed and skipped tasks are omitted, so an exit handler gets the existing ones.
         """
         wanted, artifacts, parameters = task.get("inputs", {}), {}, {}
         for key, source in wanted.get("artifacts", {}).items():
@@ -66,7 +66,7 @@ class Scope:
         return Values(artifacts, parameters)
 
     def outputs(self, dag: Mapping[str, Any]) -> Values:
-        """Returns what the graph gives to those around it: outputs of its tasks that ran."""
+        """Return the outputs of the graph: those of its tasks that ran."""
         wanted, artifacts, parameters = dag.get("outputs", {}), {}, {}
         for key, each in wanted.get("artifacts", {}).items():
             for selector in each.get("artifactSelectors", []):
@@ -94,7 +94,7 @@ class Scope:
         return None
 
     def _final_status(self, name: str) -> dict[str, Any]:
-        """PipelineTaskFinalStatus as JSON: the input of an exit handler."""
+        """Return PipelineTaskFinalStatus, an input of exit handlers, as JSON."""
         error = self.errors.get(name)
         return {
             "state": self.states.get(name) or ("FAILED" if self.errors else "SUCCEEDED"),

@@ -1,4 +1,4 @@
-"""A Python environment that a command may install into, and that is removed afterwards."""
+"""A temporary Python environment that a command may install into."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 
 
 def make_environment(folder: Path | None = None) -> Path:
-    """Makes an environment that sees the packages of this one and keeps what is installed.
+    """Create an environment that sees this environment's packages and stores new installs.
 
     A Python component of KFP installs its packages before it starts: on a cluster into its
-    container, in a replay into this environment, never into the user's.
+    container, in a replay into this environment, never into the user's environment.
 
     Args:
-        folder: where it is made; None: a folder that is removed when this process ends.
+        folder: Folder for the environment; None: a folder that is removed when this process ends.
 
     Returns:
         The path of its Python.
@@ -28,7 +28,7 @@ def make_environment(folder: Path | None = None) -> Path:
         folder = Path(tempfile.mkdtemp(prefix="tfx-largebatch-python-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     place = folder / "python"
-    # That of this machine is seen from there, and takes no time; images of ours have none.
+    # This machine's pip is visible from there, and needs no time to install; our images have none.
     has_pip = importlib.util.find_spec("pip") is not None
     venv.create(place, with_pip=not has_pip, symlinks=True)
     programs = place / "bin"
