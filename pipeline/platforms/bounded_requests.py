@@ -1,8 +1,8 @@
 """HTTP requests that end: a time limit for the whole request, and a size limit for its answer.
 
-The timeouts of urllib3 and requests hold for each read of a socket, so that a server that sends a
-byte now and then keeps a client forever. Here a request runs in a separate thread, from the
-name look-up to the last byte of the answer, and the caller stops waiting at the limit.
+The timeouts of urllib3 and requests apply to each read of a socket, so a server that sends a byte
+now and then blocks a client forever. Here a request runs in a separate thread, from the name
+look-up to the last byte of the answer, and the caller stops waiting at the limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SOCKET_SLACK = 10.0
 
 
 class RequestTimedOut(Exception):
-    """The answer was not there in time, or not all of it."""
+    """The answer did not arrive completely in time."""
 
 
 class ResponseTooLarge(Exception):
@@ -34,7 +34,7 @@ def send_bounded(
 
     Args:
         send: Sends the request; returns a response whose body was not read.
-        seconds: The limit for all of it.
+        seconds: Time limit in seconds for both.
         raw: Returns the urllib3 response that holds the body.
 
     Returns:
@@ -43,7 +43,7 @@ def send_bounded(
     Raises:
         RequestTimedOut: The limit has passed.
         ResponseTooLarge: The body exceeds `MAX_RESPONSE_BYTES`.
-        Exception: What `send` raises.
+        Exception: Any exception of `send`.
     """
     outcome: queue.SimpleQueue[tuple[Any, bytes, BaseException | None]] = queue.SimpleQueue()
     started: list[Any] = []
@@ -53,10 +53,10 @@ def send_bounded(
             response = send()
             started.append(raw(response))
             outcome.put((response, _read(started[0]), None))
-        except BaseException as error:  # raised again by the caller's thread
+        except BaseException as error:  # raised again in the caller's thread
             outcome.put((None, b"", error))
 
-    # A daemon: a server that drips its headers must not keep the process.
+    # A daemon thread, because a server that sends its headers slowly must not block the exit.
     threading.Thread(target=work, daemon=True, name="bounded-request").start()
     try:
         response, body, error = outcome.get(timeout=seconds)
@@ -87,7 +87,7 @@ def _read(response: Any) -> bytes:
 
 
 def _abort(response: Any) -> None:
-    """Wake the thread that reads; urllib3 before 2.3 can only wait for its socket's timeout."""
+    """Wake the reading thread; urllib3 before 2.3 can only wait for its socket's timeout."""
     if hasattr(response, "shutdown"):
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             response.shutdown()

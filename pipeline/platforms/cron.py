@@ -1,8 +1,8 @@
-"""A cron expression of five fields, checked here, and as Kubeflow and Vertex write it.
+"""A cron expression of five fields: validate it, and convert it for Kubeflow and Vertex.
 
-Only what both platforms understand alike is accepted: numbers, names of months and days, `*`,
-ranges, steps and lists. Kubeflow's server reads six fields, seconds first (robfig/cron 1), and
-knows Sunday as 0 alone.
+Only syntax with the same meaning on both platforms is accepted: numbers, names of months and days,
+`*`, ranges, steps and lists. Kubeflow's server reads six fields, seconds first (robfig/cron 1), and
+accepts only 0 as Sunday.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CronSchedule:
 
     Attributes:
         expression: Five fields with numbers only.
-        timezone: Name in the IANA time zone database; None: the platform's own.
+        timezone: Name in the IANA time zone database; None: the platform's time zone.
     """
 
     expression: str
@@ -53,10 +53,10 @@ class CronSchedule:
 
         Args:
             text: Five fields: minute, hour, day of the month, month, day of the week.
-            timezone: Such as Europe/Berlin.
+            timezone: A time zone, such as Europe/Berlin.
 
         Raises:
-            ConfigError: A field is not valid, the date never comes, or there is no such zone.
+            ConfigError: A field is not valid, the date never occurs, or the time zone is unknown.
         """
         fields = text.split()
         if len(fields) != len(_FIELDS):
@@ -74,18 +74,18 @@ class CronSchedule:
             )
         plain = [_plain(part, field) for part, field in zip(fields, _FIELDS, strict=True)]
         if "7" in fields[4] or any(name in fields[4].upper() for name in _DAYS):
-            # Sunday is 0 on Kubeflow, and a range such as 5-7 has to be written out.
+            # Sunday is 0 on Kubeflow, and a range such as 5-7 must be expanded.
             plain[4] = ",".join(map(str, sorted({day % 7 for day in values[4]})))
         return cls(" ".join(plain), _checked_zone(timezone))
 
     @property
     def kubeflow(self) -> str:
-        """Six fields, seconds first."""
+        """The expression with six fields, seconds first."""
         return f"0 {self.expression}"
 
     @property
     def vertex(self) -> str:
-        """Five fields, with the time zone before them."""
+        """The expression with five fields, after the time zone."""
         return f"TZ={self.timezone} {self.expression}" if self.timezone else self.expression
 
 
@@ -103,7 +103,7 @@ def _checked_zone(timezone: str | None) -> str | None:
 
 
 def _values(text: str, part: str, field: _Field) -> set[int]:
-    """Return the numbers that a field stands for."""
+    """Return the numbers that a field matches."""
     found: set[int] = set()
     for item in part.split(","):
         span, slash, step_text = item.partition("/")
@@ -128,7 +128,7 @@ def _values(text: str, part: str, field: _Field) -> set[int]:
 
 
 def _number(text: str, field: _Field) -> int | None:
-    """Return a number of the field; None: it is none."""
+    """Return a number of the field; None if the text is not one."""
     if text.upper() in field.names:
         return field.names.index(text.upper()) + field.low
     if not (text.isdecimal() and text.isascii() and len(text) <= 2):

@@ -1,7 +1,7 @@
-"""KFP's own file of settings, `~/.config/kfp/context.json`, checked before its client reads it.
+"""Check KFP's settings file, `~/.config/kfp/context.json`, before KFP's client reads it.
 
-The client reads keys without asking whether they are there, and hands values to HTTP headers. No
-value is ever in a message: they are credentials.
+The client reads keys without checking that they exist, and copies values into HTTP headers.
+Messages never contain a value, because the values are credentials.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ EXAMPLE = f'{{"namespace": "", "{_COOKIE}": "..."}}'
 
 
 def check_context_file(path: Path) -> None:
-    """Check that KFP's client can use the file; do nothing if there is none.
+    """Check that KFP's client can use the file; do nothing if it does not exist.
 
     Args:
         path: The file that the client reads.
 
     Raises:
-        PlatformError: It cannot be read, or a key is missing or has a value that cannot be used.
+        PlatformError: The file cannot be read, a key is missing, or a value cannot be used.
     """
     if not path.exists():
         return
@@ -70,7 +70,7 @@ def _read(path: Path) -> Any:
 def _check_value(path: Path, key: str, value: Any) -> None:
     if value is None and key != "namespace":
         return
-    # latin-1: what an HTTP header can carry.
+    # latin-1: the characters that an HTTP header can contain.
     if not isinstance(value, str) or not value.isprintable() or any(ord(c) > 255 for c in value):
         kind = "is no text" if not isinstance(value, str) else "has a character that is not allowed"
         raise PlatformError(

@@ -1,6 +1,6 @@
-"""Kubeflow Pipelines' API, by KFP's own client: upload, start a run, and follow it.
+"""Kubeflow Pipelines' API, with KFP's client: upload, start a run, and follow it.
 
-Host and credentials are the client's own business: KF_PIPELINES_ENDPOINT and its like, the service
+The client finds host and credentials: KF_PIPELINES_ENDPOINT and similar variables, the service
 account of a pod, kubectl's configuration, ~/.config/kfp/context.json.
 """
 
@@ -28,7 +28,7 @@ from pipeline.report.progress import Status
 
 UI_ENDPOINT = "KF_PIPELINES_UI_ENDPOINT"
 _EXPERIMENTS = ("KF_PIPELINES_OVERRIDE_EXPERIMENT_NAME", "KF_PIPELINES_DEFAULT_EXPERIMENT_NAME")
-_EQUALS = 1  # of the API's filters
+_EQUALS = 1  # in the API's filters
 _ID = re.compile(r"[\w.-]{1,200}")
 _STATES: Mapping[str, Status] = {
     "PENDING": "waiting",
@@ -36,7 +36,7 @@ _STATES: Mapping[str, Status] = {
     "PAUSED": "running",
     "CANCELING": "running",
     "SUCCEEDED": "done",
-    "SKIPPED": "waiting",  # one before it failed; of a cached node only the container is skipped
+    "SKIPPED": "waiting",  # an earlier node failed; of a cached node only the container is skipped
     "FAILED": "failed",
     "CANCELED": "interrupted",
 }
@@ -51,10 +51,10 @@ _RUN_STATES: Mapping[str, State] = {
 def submit(submission: Submission, say: Say) -> KubeflowRun:
     """Upload a pipeline, or a new version of a known one, and start a run of it.
 
-    A version is named by the digest of the file: the same file is uploaded once.
+    The name of a version is the digest of the file, so the same file is uploaded once.
 
     Args:
-        submission: The pipeline, and how it is to run.
+        submission: The pipeline, and the options of the run.
         say: Prints what was done.
 
     Raises:
@@ -69,24 +69,24 @@ class KubeflowRun:
     """A run of Kubeflow Pipelines."""
 
     def __init__(self, connection: KubeflowConnection, run_id: str) -> None:
-        """Take the connection and the run's id."""
+        """Set the connection and the run's id."""
         self._connection = connection
         self.run_id = run_id
 
     @property
     def page(self) -> str:
-        """The address of its page."""
+        """The address of the run's page."""
         return page_of(f"runs/details/{self.run_id}")
 
     @property
     def stop(self) -> str:
-        """A command that ends it."""
+        """A command that stops the run."""
         if not os.environ.get(ENDPOINT):
-            return "Terminate, on its page"  # the client alone does not find it: see connect
+            return "Terminate, on its page"  # only the client does not find it: see connect
         return f"python -c 'import kfp; kfp.Client().terminate_run(\"{self.run_id}\")'"
 
     def now(self) -> RunNow:
-        """Ask the server."""
+        """Request the state of the run from the server."""
         with translate_errors("look at the run"):
             run = self._connection.ask(
                 "look at the run", lambda client: client.get_run(self.run_id)
@@ -100,27 +100,27 @@ class KubeflowRun:
 
 
 class KubeflowConnection:
-    """The client, connected; its errors translated."""
+    """KFP's client with a connection and translated errors."""
 
     def __init__(self, timeout: float) -> None:
         """Connect.
 
         Args:
-            timeout: Seconds that one request may take.
+            timeout: Time limit of one request in seconds.
         """
         self._timeout = timeout
         self._client = connect(self._timeout)
 
     @property
     def namespace(self) -> str | None:
-        """The user's namespace, on a cluster with several users."""
+        """The user's namespace on a cluster with several users, or None."""
         return self._client.get_user_namespace() or None
 
     def ask(self, action: str, call: Callable[[Any], Any]) -> Any:
-        """Call the client; once more with a new one, if its token has expired.
+        """Call the client; if its token has expired, call a new one.
 
         Args:
-            action: What is being done, as in "cannot start a run".
+            action: The action, as in "cannot start a run".
             call: Takes KFP's client.
 
         Raises:
@@ -135,7 +135,7 @@ class KubeflowConnection:
                 return call(self._client)
 
     def upload(self, submission: Submission, say: Say) -> tuple[str, str]:
-        """Upload a file, unless it is there; return the ids of the pipeline and its version."""
+        """Upload a file unless it exists; return the ids of the pipeline and its version."""
         name = submission.name
         namespace = self.namespace
         found = self.ask(
@@ -156,7 +156,7 @@ class KubeflowConnection:
             say(f"Uploaded: pipeline {name}, new")
             return pipeline, _version_id(self._version(pipeline))
         pipeline = checked_id(found.pipelines[0].pipeline_id, "the pipeline")
-        # The server calls a first version like the pipeline.
+        # The server names a first version like the pipeline.
         is_first = submission.digest in (found.pipelines[0].description or "")
         version = name if is_first else f"{name} {submission.digest}"
         known = self._version(pipeline, version)
@@ -173,7 +173,7 @@ class KubeflowConnection:
         return pipeline, _version_id(made)
 
     def experiment(self, submission: Submission) -> tuple[str, str]:
-        """Find or make the experiment; return its name and its id."""
+        """Find or create the experiment; return its name and its id."""
         variables = (os.environ.get(name) for name in _EXPERIMENTS)
         name = submission.experiment or next(filter(None, variables), "Default")
         group = self.ask(
@@ -225,10 +225,10 @@ def page_of(fragment: str) -> str:
 
 
 def checked_id(found: object, owner: str) -> str:
-    """Return an id that the server made; it becomes part of addresses and commands.
+    """Return an id of the server, which becomes part of addresses and commands.
 
     Raises:
-        PlatformError: The answer has none, or it is no id.
+        PlatformError: The answer has no id, or an invalid one.
     """
     if isinstance(found, str) and _ID.fullmatch(found):
         return found
@@ -249,14 +249,14 @@ def _named(name: str) -> str:
 
 
 def _tasks(details: list[Any]) -> dict[str, TaskNow]:
-    """Return nodes by name; also those of the workflow that are no tasks: drivers, executors."""
+    """Return nodes by name, including workflow nodes that are not tasks: drivers, executors."""
     pods = {_number(detail.pod_name): detail for detail in details}
     found = {}
     for detail in details:
         status = _STATES.get(detail.state or "", "waiting")
         children = [pods.get(_number(child.pod_name)) for child in detail.child_tasks or []]
         if status == "done" and any(c is not None and c.state == "SKIPPED" for c in children):
-            status = "cached"  # its driver found what it would make
+            status = "cached"  # its driver found the outputs
         message = _message(detail.error) or _last_message(detail.state_history)
         failed = [c.pod_name for c in children if c is not None and c.state == "FAILED"]
         if status == "failed" and failed:
@@ -269,12 +269,12 @@ def _tasks(details: list[Any]) -> dict[str, TaskNow]:
 
 
 def _number(pod: str | None) -> str:
-    """Return what the names of a node and of its pod have in common."""
+    """Return the common part of the names of a node and of its pod."""
     return (pod or "").rpartition("-")[2]
 
 
 def _seconds(at: datetime.datetime | None) -> float | None:
-    """Return seconds since 1970; the server writes year 1 for what has not happened."""
+    """Return seconds since 1970; the server writes year 1 for events that have not happened."""
     return at.timestamp() if at is not None and at.year > 1970 else None
 
 

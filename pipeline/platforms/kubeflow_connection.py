@@ -1,4 +1,4 @@
-"""KFP's client, connected: where its server is, the limits of a request, its errors translated."""
+"""A connected KFP client: find its server, limit its requests, translate its errors."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ class CredentialsRefused(PlatformError):
 
 
 def connect(timeout: float) -> Any:
-    """Return KFP's client, whose requests have limits, and which refuses login pages as answers.
+    """Return KFP's client with limited requests; it rejects login pages as answers.
 
     Args:
-        timeout: Seconds that one request may take, from connecting to the last byte.
+        timeout: Time limit of one request in seconds, from connecting to the last byte.
 
     Raises:
-        PlatformError: It is not installed, knows no server, the server refuses it or is too old.
+        PlatformError: KFP is not installed, finds no server, or the server refuses the client or is
+            too old.
     """
     try:
         import kfp
@@ -65,12 +66,12 @@ def connect(timeout: float) -> Any:
     check_context_file(Path(kfp.Client._LOCAL_KFP_CONTEXT))
 
     class Client(kfp.Client):
-        """KFP's, which asks for its server's health once: KFP's does so 5 times in 25 seconds."""
+        """KFP's client, but requests the server's health once, not 5 times in 25 seconds."""
 
         def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
             api = self._healthz_api
             _limit_requests(api.api_client, timeout)
-            # Called get_healthz before kfp-server-api 2.1.
+            # Named get_healthz before kfp-server-api 2.1.
             name = "healthz_service_get_healthz"
             return getattr(api, name if hasattr(api, name) else "get_healthz")()
 
@@ -78,12 +79,12 @@ def connect(timeout: float) -> Any:
         client = Client()
         _limit_requests(client._run_api.api_client, timeout)
         if client.get_user_namespace():
-            _check_health(client)  # the client itself asks only without a namespace
+            _check_health(client)  # the client checks it only without a namespace
     return client
 
 
 def _check_health(client: Any) -> None:
-    """Ask for the server's version; a gateway may hide it, which decides nothing."""
+    """Check the server's version; an error is ignored, because a gateway may hide the version."""
     import kfp_server_api
 
     with contextlib.suppress(kfp_server_api.ApiException):
@@ -91,7 +92,7 @@ def _check_health(client: Any) -> None:
 
 
 def _check_endpoint() -> None:
-    """Refuse an address that cannot be one; it is not printed, since it may hold a password."""
+    """Reject an invalid address without printing it, because it may contain a password."""
     place = os.environ.get(ENDPOINT)
     if not place:
         return
@@ -108,7 +109,7 @@ def _check_endpoint() -> None:
 
 
 def _limit_requests(api: Any, timeout: float) -> None:
-    """Give each request of the client its limits, and refuse answers that are no JSON object."""
+    """Limit each request of the client, and reject answers that are not a JSON object."""
     rest, settings = api.rest_client, api.configuration
     if hasattr(rest.request, "is_limited"):
         return
@@ -116,8 +117,8 @@ def _limit_requests(api: Any, timeout: float) -> None:
         host = settings.host
 
         def refresh_token(configuration: Any) -> None:
-            # If kubectl's configuration has a token, this also resets host and hook: the host to
-            # that of Kubernetes, without the path to Kubeflow that KFP's client has added.
+            # If kubectl's configuration has a token, this also resets host and hook: the host
+            # to that of Kubernetes, without the path to Kubeflow that KFP's client has added.
             refresh(configuration)
             configuration.host, configuration.refresh_api_key_hook = host, refresh_token
 
@@ -148,10 +149,10 @@ def _bounded(send: Any, timeout: float) -> Any:
     import urllib3
 
     def request(method: str, url: str, **options: Any) -> Any:
-        # A redirection leads to a login page, or would carry the upload to another address.
+        # A redirection leads to a login page, or would send the upload to another address.
         options.update(preload_content=False, redirect=False, timeout=timeout + SOCKET_SLACK)
         response, body = send_bounded(lambda: send(method, url, **options), timeout)
-        # What describes the bytes on the wire is no longer true of the body.
+        # These describe the bytes on the wire, not this body.
         wire = ("content-encoding", "content-length", "transfer-encoding")
         headers = {k: v for k, v in response.headers.items() if k.lower() not in wire}
         return urllib3.HTTPResponse(
@@ -170,7 +171,7 @@ def _json_object(body: bytes) -> dict[str, Any] | None:
 
 
 def _check_version(tag: object) -> None:
-    """Refuse a server that is known to be too old; a custom build has no version."""
+    """Reject a server that is known to be too old; a custom build has no version."""
     found = re.match(r"v?(\d{1,4})\.(\d{1,4})", tag) if isinstance(tag, str) else None
     if found and (int(found[1]), int(found[2])) < MINIMUM_VERSION:
         raise PlatformError(
@@ -182,10 +183,10 @@ def _check_version(tag: object) -> None:
 
 @contextlib.contextmanager
 def translate_errors(action: str) -> Iterator[None]:
-    """Hide what the client prints, and turn what it raises into errors with a fix.
+    """Hide what the client prints, and convert its exceptions into errors with a fix.
 
     Args:
-        action: What is being done, as in "cannot connect".
+        action: The action, as in "cannot connect".
 
     Raises:
         CredentialsRefused: The server does not accept the credentials.
@@ -208,10 +209,10 @@ def translate_errors(action: str) -> Iterator[None]:
             "It answers at /apis/v2beta1/healthz below that, if it is reached.",
             is_transient=True,
         ) from None
-    # Of the client: two experiments of a name, a file of a token that is not there.
+    # From the client: two experiments of the same name, a missing token file.
     except (ValueError, OSError) as error:
         raise PlatformError(f"cannot {action}: {one_line(error)}") from None
-    # Of the client, when an answer has other types than the API, or settings are missing.
+    # From the client, if an answer has other types than the API, or settings are missing.
     except (TypeError, AttributeError, LookupError, RecursionError) as error:
         raise PlatformError(
             f"cannot {action}: KFP's client failed ({type(error).__name__}: {one_line(error)}); "
@@ -221,7 +222,7 @@ def translate_errors(action: str) -> Iterator[None]:
 
 
 def _refusal(action: str, error: Any) -> PlatformError:
-    """Return what a status of HTTP means here."""
+    """Return the error for an HTTP status."""
     status, said = int(error.status or 0), error_text(error.body).rstrip(".")
     text = f"cannot {action}: {status} {one_line(error.reason or '')}".rstrip()
     text += f": {said}" if said else ""
@@ -261,7 +262,7 @@ def _refusal(action: str, error: Any) -> PlatformError:
 
 
 def _endpoint_is_known() -> bool:
-    """Whether KFP's client finds a host; without one it asks localhost."""
+    """Return whether KFP's client finds a host; without one it uses localhost."""
     files = os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     return bool(
         os.environ.get(ENDPOINT)

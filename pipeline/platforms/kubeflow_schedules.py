@@ -1,4 +1,4 @@
-"""Schedules on Kubeflow: what its API and pages call recurring runs."""
+"""Schedules on Kubeflow, which its API and pages call recurring runs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class KubeflowSchedules:
         """Connect.
 
         Args:
-            timeout: Seconds that one request may take.
+            timeout: Time limit of one request in seconds.
         """
         self._connection = KubeflowConnection(timeout)
 
     def list_all(self) -> list[Schedule]:
-        """Return all schedules that the user may see."""
+        """Return all schedules that are visible to the user."""
         found: list[Schedule] = []
         token, seen = "", set()
         while token not in seen:
@@ -54,7 +54,11 @@ class KubeflowSchedules:
         return found
 
     def create(self, submission: Submission, cron: CronSchedule, say: Say) -> str:
-        """Upload the pipeline and create a recurring run of that version."""
+        """Upload the pipeline and create a recurring run of that version.
+
+        Raises:
+            ConfigError: The schedule has a time zone, which Kubeflow does not support.
+        """
         if cron.timezone is not None:
             raise ConfigError(
                 f"--timezone {cron.timezone}: Kubeflow has one time zone for all schedules of a "
@@ -88,24 +92,24 @@ class KubeflowSchedules:
         return page_of(f"recurringrun/details/{schedule_id}")
 
     def pause(self, schedule: Schedule) -> None:
-        """Disable it."""
+        """Disable the recurring run."""
         self._connection.ask(
             "pause the schedule",
             lambda client: client.disable_recurring_run(schedule.schedule_id),
         )
 
     def resume(self, schedule: Schedule) -> None:
-        """Enable it."""
+        """Enable the recurring run."""
         self._connection.ask(
             "resume the schedule",
             lambda client: client.enable_recurring_run(schedule.schedule_id),
         )
 
     def delete(self, schedule: Schedule) -> None:
-        """Delete it, and a run of it that is in progress.
+        """Delete the recurring run, and its run in progress.
 
-        The server makes a workflow a part of its schedule (SetOwnerReferences in KFP's
-        resource_manager.go, 2.5 to 2.17), and Kubernetes deletes what it owns.
+        The server makes the schedule the owner of a workflow (SetOwnerReferences in KFP's
+        resource_manager.go, 2.5 to 2.17), and Kubernetes deletes owned objects.
         """
         self._connection.ask(
             "delete the schedule",
@@ -114,6 +118,6 @@ class KubeflowSchedules:
 
 
 def _five_fields(cron: str) -> str:
-    """Return an expression without its seconds, as `submit --schedule` takes it."""
+    """Return an expression without its seconds, in the format of `submit --schedule`."""
     fields = cron.split()
     return " ".join(fields[1:]) if len(fields) == 6 and fields[0] == "0" else cron

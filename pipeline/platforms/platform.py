@@ -1,4 +1,4 @@
-"""What `submit` needs of a platform: something to send, a run to look at, and its errors."""
+"""The interface of a platform for `submit`: a submission, its run, schedules, and errors."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class PlatformError(Exception):
     """
 
     def __init__(self, message: str, *, is_transient: bool = False) -> None:
-        """Take a message that may quote a server."""
+        """Create an error from a message that may quote a server."""
         super().__init__(printable(message))
         self.is_transient = is_transient
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A compiled pipeline and how it is to run.
+    """A compiled pipeline and the options of its run.
 
     Attributes:
-        file: what `compile` wrote.
-        name: the pipeline's.
-        pipeline_root: where its artifacts go; "" where the file names none.
-        parameters: values of the pipeline's own parameters.
-        profile: the target's section of the YAML; None where only a compiled file is known.
-        run_name: what a person sees; None: the platform's way.
-        experiment: what the run is grouped under; None: the platform's default.
-        timeout: seconds that one request may take, from connecting to the last byte.
+        file: A file that `compile` wrote.
+        name: Name of the pipeline.
+        pipeline_root: Place of its artifacts; "" if the file names none.
+        parameters: Values of the pipeline's parameters.
+        profile: The target's section of the YAML; None if only a compiled file is known.
+        run_name: The displayed name; None: the platform's default.
+        experiment: The group of the run; None: the platform's default.
+        timeout: Time limit of one request in seconds, from connecting to the last byte.
     """
 
     file: Path
@@ -64,16 +64,16 @@ class Submission:
 
     @property
     def digest(self) -> str:
-        """Of the file's bytes: the same pipeline has the same."""
+        """A digest of the file's bytes, equal for equal pipelines."""
         return hashlib.sha256(self.file.read_bytes()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
 class TaskNow:
-    """A node of a run.
+    """The current state of a node of a run.
 
     Attributes:
-        status: As of a node of a local run.
+        status: Status as in a local run.
         started: Seconds since 1970; None: not yet, or unknown.
         ended: Seconds since 1970; None: not yet, or unknown.
         message: Why it failed, and where its log is; safe to print.
@@ -91,11 +91,11 @@ class TaskNow:
 
 @dataclass(frozen=True)
 class RunNow:
-    """A run.
+    """The current state of a run.
 
     Attributes:
-        state: Of the whole run.
-        tasks: By the nodes' names; nodes that have not started may be missing.
+        state: State of the whole run.
+        tasks: State of each node by name; nodes that have not started may be missing.
         message: Why it failed; safe to print.
         blessed: The Evaluator's decision on the model; None: the platform does not report it.
     """
@@ -112,11 +112,11 @@ class RunNow:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule on a platform: it starts a run again and again.
+    """A schedule on a platform, which starts runs repeatedly.
 
     Attributes:
-        name: What people call it.
-        schedule_id: What the platform calls it.
+        name: The displayed name.
+        schedule_id: The platform's id.
         cron: When it starts a run, as the platform stores it.
         state: Whether it starts runs.
         next_run: Seconds since 1970; None: unknown, or there is none.
@@ -141,15 +141,15 @@ class Scheduler(Protocol):
         ...
 
     def pause(self, schedule: Schedule) -> None:
-        """Stop it from starting runs."""
+        """Pause the schedule."""
         ...
 
     def resume(self, schedule: Schedule) -> None:
-        """Let it start runs again."""
+        """Resume the schedule."""
         ...
 
     def delete(self, schedule: Schedule) -> None:
-        """Delete it."""
+        """Delete the schedule."""
         ...
 
 
@@ -158,26 +158,26 @@ class SubmittedRun(Protocol):
 
     @property
     def page(self) -> str:
-        """Where a person looks at it."""
+        """The address of the run's page."""
         ...
 
     @property
     def stop(self) -> str:
-        """A command that ends it."""
+        """A command that stops the run."""
         ...
 
     def now(self) -> RunNow:
-        """Asks the platform.
+        """Request the state of the run from the platform.
 
         Raises:
-            PlatformError: it does not say.
+            PlatformError: The platform does not report it.
         """
         ...
 
 
 @contextlib.contextmanager
 def without_noise() -> Iterator[None]:
-    """Hide a client's warnings and its log of retries: the last failure is reported."""
+    """Hide a client's warnings and its log of retries; the last failure is reported."""
     tries = logging.getLogger("urllib3.connectionpool")
     before, tries.disabled = tries.disabled, True
     try:

@@ -1,4 +1,4 @@
-"""Text that a server sent, made safe to print, and the message inside the body of an error."""
+"""Make a server's text safe to print, and extract the message from the body of an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)[^/?#\s]*@")
 
 
 def printable(text: str) -> str:
-    r"""Return text without what a terminal acts on, and without credentials in URLs.
+    r"""Return text without terminal control characters and without credentials in URLs.
 
     Control characters, escape sequences and invisible characters are shown as their escapes
     (`\x1b`); line breaks are kept.
@@ -36,7 +36,7 @@ def error_text(body: bytes | str | None) -> str:
     """Return the message in the body of an error: JSON of any shape, HTML or plain text.
 
     Returns:
-        One line; "" if the body says nothing.
+        One line; "" if there is no message.
     """
     text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
     try:
@@ -47,8 +47,8 @@ def error_text(body: bytes | str | None) -> str:
 
 
 def html_text(text: str) -> str:
-    """Return the text of an HTML page, or a plain text as it is, as one line."""
-    # Bounded first: the patterns below are applied to what a server chose.
+    """Return the text of an HTML page, or plain text unchanged, as one line."""
+    # Truncate first: the patterns below are applied to a text that a server chose.
     text = re.sub(r"(?is)<(script|style)\b.*?</\1>", " ", text[:20_000])
     return one_line(html.unescape(re.sub(r"<[^<>]*>", " ", text)))
 

@@ -1,7 +1,7 @@
-"""Vertex AI Pipelines by Google's own client: create a PipelineJob, and follow it.
+"""Vertex AI Pipelines with Google's client: create a PipelineJob, and follow it.
 
-Its plain client is used, not the class PipelineJob above it, whose `submit` makes a bucket if there
-is none and gives accounts rights to it.
+It uses the plain client and not the class PipelineJob on top of it, whose `submit` creates a
+missing bucket and grants accounts access to it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _STATES: Mapping[str, State] = {
 def submit(submission: Submission, say: Say) -> VertexRun:
     """Create a PipelineJob of a compiled file.
 
-    Labels, service account, network and pipeline root are those that the file has.
+    Labels, service account, network and pipeline root are those of the file.
 
     Args:
-        submission: The pipeline, and how it is to run.
+        submission: The pipeline, and the options of the run.
         say: Prints what was done.
 
     Raises:
@@ -71,8 +71,8 @@ def pipeline_job(aiplatform: Any, submission: Submission) -> Any:
     """Return the compiled file as a PipelineJob, with the run's name and parameters.
 
     Raises:
-        PlatformError: The file has what the installed client does not know, or an option is
-            Kubeflow's.
+        PlatformError: The file has a field that the installed client does not know, or an option is
+            only for Kubeflow.
     """
     from google.protobuf import json_format
 
@@ -101,10 +101,10 @@ def pipeline_job(aiplatform: Any, submission: Submission) -> Any:
 
 
 def name_parts(name: str) -> tuple[str, str, str]:
-    """Return project, region and id of a resource's name.
+    """Return project, region and id from a resource's name.
 
     Raises:
-        PlatformError: It is no such name; they become parts of addresses and commands.
+        PlatformError: The name is invalid; its parts become parts of addresses and commands.
     """
     if found := _NAME.fullmatch(name):
         return found[1], found[2], found[3]
@@ -117,12 +117,12 @@ class VertexRun:
     """A PipelineJob."""
 
     def __init__(self, client: Any, name: str, timeout: float) -> None:
-        """Take the connection, and Vertex' name of the job.
+        """Set the client and the job.
 
         Args:
-            client: Of the PipelineService.
+            client: A client of the PipelineService.
             name: `projects/<project>/locations/<region>/pipelineJobs/<id>`.
-            timeout: Seconds that one request may take.
+            timeout: Time limit of one request in seconds.
         """
         self._client = client
         self._name = name
@@ -131,7 +131,7 @@ class VertexRun:
 
     @property
     def page(self) -> str:
-        """The address of its page."""
+        """The address of the job's page."""
         return (
             f"https://console.cloud.google.com/vertex-ai/locations/{self.region}/pipelines/runs/"
             f"{self.job_id}?project={self.project}"
@@ -139,12 +139,12 @@ class VertexRun:
 
     @property
     def stop(self) -> str:
-        """A command that ends it."""
+        """A command that stops the job."""
         call = f'aiplatform.PipelineJob.get("{self._name}").cancel()'
         return f"python -c 'from google.cloud import aiplatform; {call}'"
 
     def now(self) -> RunNow:
-        """Ask Vertex."""
+        """Request the state of the job from Vertex."""
         with translate_errors("look at the job"):
             job = self._client.get_pipeline_job(name=self._name, timeout=self._timeout)
             details = list(job.job_detail.task_details)
@@ -157,7 +157,7 @@ class VertexRun:
 
 
 def _job_id(name: str) -> str:
-    """Return an id as Google's own PipelineJob makes it: the pipeline's name and the second."""
+    """Return an id in the format of Google's PipelineJob: the pipeline's name and the second."""
     return f"{re.sub('[^-0-9a-z]+', '-', name.lower()).strip('-')}-{time.strftime('%Y%m%d%H%M%S')}"
 
 
@@ -177,7 +177,7 @@ def _task(detail: Any) -> TaskNow:
 
 
 def _blessed(details: list[Any]) -> bool | None:
-    """Return what the Evaluator wrote to its artifact."""
+    """Return the Evaluator's decision from its artifact, or None."""
     for detail in details:
         if detail.task_name == NodeName.EVALUATOR and "blessing" in detail.outputs:
             for artifact in detail.outputs["blessing"].artifacts:

@@ -1,6 +1,6 @@
-"""Google's client of Vertex AI, connected: its place, the limits of a request, its errors.
+"""Google's Vertex AI client, connected: its place, limits of a request, and translated errors.
 
-Credentials are the client's own business: gcloud's, or GOOGLE_APPLICATION_CREDENTIALS. So is the
+The client finds the credentials: gcloud's, or GOOGLE_APPLICATION_CREDENTIALS. It also finds the
 project, if `cluster.vertex` does not name it.
 """
 
@@ -42,10 +42,10 @@ def import_client() -> Any:
     """Return the module of Google's client.
 
     Raises:
-        PlatformError: It is not installed.
+        PlatformError: The client is not installed.
     """
     try:
-        with without_noise():  # of the Python versions that Google supports
+        with without_noise():  # about supported Python versions
             from google.cloud import aiplatform_v1
     except ImportError as error:
         raise PlatformError(
@@ -60,9 +60,9 @@ class Connection:
 
     Attributes:
         place: `projects/<project>/locations/<region>`.
-        address: Host of the API, or its URL where it is not https.
-        credentials: What `google.auth` found.
-        timeout: Seconds that one request may take, from connecting to the last byte.
+        address: Host of the API, or its URL if it is not https.
+        credentials: The result of `google.auth`.
+        timeout: Time limit of one request in seconds, from connecting to the last byte.
     """
 
     place: str
@@ -78,7 +78,7 @@ class Connection:
         """
         client = service(
             credentials=self.credentials,
-            # Plain HTTPS goes through proxies that gRPC does not pass.
+            # HTTPS passes proxies that block gRPC.
             transport="rest",
             client_options={"api_endpoint": self.address},
         )
@@ -86,7 +86,7 @@ class Connection:
         return client
 
     def get(self, name: str) -> dict[str, Any]:
-        """Return a resource, such as an operation, as the API writes it.
+        """Return a resource, such as an operation, in the API's format.
 
         Args:
             name: The resource's name: `projects/...`.
@@ -107,17 +107,17 @@ class Connection:
 
     def _limit(self, session: Any) -> None:
         _limit_requests(session, self.timeout, _checked_answer)
-        # Tokens come by another session, from servers whose answers are not all JSON.
+        # Tokens are requested in another session, from servers whose answers are not all JSON.
         if (tokens := getattr(session, "_auth_request_session", None)) is not None:
             _limit_requests(tokens, self.timeout, lambda response: None)
 
 
 def find_connection(profile: TargetConfig | None, timeout: float) -> Connection:
-    """Return the project and region to work in, with credentials for them.
+    """Return the connection for a project and region, with credentials.
 
     Args:
-        profile: `cluster.vertex`; None: project and region are those of this machine.
-        timeout: Seconds that one request may take, from connecting to the last byte.
+        profile: `cluster.vertex`; None: use the project and region of this machine.
+        timeout: Time limit of one request in seconds, from connecting to the last byte.
 
     Raises:
         PlatformError: There is no region or no project.
@@ -135,7 +135,7 @@ def find_connection(profile: TargetConfig | None, timeout: float) -> Connection:
         )
     try:
         credentials, project = google.auth.default(scopes=[_SCOPE])
-    except ValueError as error:  # an invalid key; other failures have their own classes
+    except ValueError as error:  # an invalid key; other failures have separate classes
         raise PlatformError(
             f"the key file that GOOGLE_APPLICATION_CREDENTIALS names cannot be used "
             f"({one_line(error)}). {_LOGIN}"
@@ -156,12 +156,12 @@ def find_connection(profile: TargetConfig | None, timeout: float) -> Connection:
 
 
 def connect(service: Any, profile: TargetConfig | None, timeout: float) -> tuple[Any, str]:
-    """Return a client of one service, and the place that it works in.
+    """Return a client of one service, and its place.
 
     Args:
         service: The client's class, such as `PipelineServiceClient`.
-        profile: As of `find_connection`.
-        timeout: As of `find_connection`.
+        profile: As in `find_connection`.
+        timeout: As in `find_connection`.
 
     Returns:
         The client, and `projects/<project>/locations/<region>`.
@@ -174,7 +174,7 @@ def connect(service: Any, profile: TargetConfig | None, timeout: float) -> tuple
 
 
 def _limit_requests(session: Any, timeout: float, check: Callable[[Any], None]) -> None:
-    """Give each request of a session its limits; a check sees each answer first."""
+    """Limit each request of a session, and check each answer."""
     for adapter in session.adapters.values():
         adapter.send = _bounded(adapter.send, timeout, check)
 
@@ -193,9 +193,9 @@ def _bounded(send: Any, timeout: float, check: Callable[[Any], None]) -> Any:
 
 
 def _checked_answer(response: Any) -> None:
-    """Refuse an answer that is no JSON object; give an error the form that Google's client reads.
+    """Reject an answer that is not a JSON object; convert errors for Google's client.
 
-    The client takes `{"error": {...}}` for granted and fails with AttributeError on other forms.
+    The client expects `{"error": {...}}` and fails with AttributeError on other forms.
     """
     status, body = response.status_code, response.content
     if 200 <= status < 300:
@@ -223,10 +223,10 @@ def _endpoint_hint() -> str:
 
 @contextlib.contextmanager
 def translate_errors(action: str, refusal_fix: str = _REPLAY_FIX) -> Iterator[None]:
-    """Turn what the client raises into errors with a fix.
+    """Convert exceptions of the client into errors with a fix.
 
     Args:
-        action: What is being done, as in "cannot create the job".
+        action: The action, as in "cannot create the job".
         refusal_fix: What to do if Vertex refuses the content of the request.
 
     Raises:
@@ -260,7 +260,7 @@ def translate_errors(action: str, refusal_fix: str = _REPLAY_FIX) -> Iterator[No
             f"cannot {action}: the answer is not one of Vertex' API that the installed client "
             f"knows ({one_line(error)}). {_endpoint_hint()}"
         ) from None
-    # Of the client, when an answer has other types than the API.
+    # From the client, if an answer has other types than the API.
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         raise PlatformError(
             f"cannot {action}: the answer is not one of Vertex' API ({type(error).__name__}: "
@@ -269,7 +269,7 @@ def translate_errors(action: str, refusal_fix: str = _REPLAY_FIX) -> Iterator[No
 
 
 def _refusal(action: str, error: Any, fix: str) -> PlatformError:
-    """Return what an error of the API means here."""
+    """Return the error for an error of the API."""
     said = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
     code = int(error.code or 0)
     text = f"cannot {action}: {code} {one_line(said)}".rstrip(". ")

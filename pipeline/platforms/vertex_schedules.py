@@ -1,4 +1,4 @@
-"""Schedules on Vertex AI: each creates a PipelineJob of the compiled file again and again."""
+"""Schedules on Vertex AI, which repeatedly create a PipelineJob of the compiled file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class VertexSchedules:
         """Connect.
 
         Args:
-            profile: `cluster.vertex`; None: project and region are those of this machine.
-            timeout: Seconds that one request may take.
+            profile: `cluster.vertex`; None: use the project and region of this machine.
+            timeout: Time limit of one request in seconds.
         """
         self._aiplatform = import_client()
         self._timeout = timeout
@@ -75,17 +75,17 @@ class VertexSchedules:
         )
 
     def pause(self, schedule: Schedule) -> None:
-        """Pause it."""
+        """Pause the schedule."""
         with translate_errors("pause the schedule"):
             self._client.pause_schedule(name=self._name(schedule), timeout=self._timeout)
 
     def resume(self, schedule: Schedule) -> None:
-        """Resume it."""
+        """Resume the schedule."""
         with translate_errors("resume the schedule"):
             self._client.resume_schedule(name=self._name(schedule), timeout=self._timeout)
 
     def delete(self, schedule: Schedule) -> None:
-        """Delete it; Vertex accepts the request and does it in the background."""
+        """Delete the schedule; Vertex accepts the request and deletes it in the background."""
         with translate_errors("delete the schedule"):
             self._client.delete_schedule(name=self._name(schedule), timeout=self._timeout)
 

@@ -1,4 +1,4 @@
-"""`submit --wait`: show a run on a platform as a local one is shown."""
+"""`submit --wait`: show a run on a platform in the same views as a local run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll:
 
     Args:
         run: The run.
-        names: The nodes, in an order in which they may run.
-        console: Where they are shown.
+        names: The nodes in an execution order.
+        console: The console to print to.
         poll: Seconds between two requests.
 
     Returns:
-        The run as it ended.
+        The final state of the run.
 
     Raises:
         PlatformError: The platform no longer answers.
@@ -65,12 +65,12 @@ def _show(state: RunState, tasks: Mapping[str, TaskNow]) -> None:
 
 def _finish(node: NodeState, task: TaskNow) -> None:
     if task.started is not None:
-        node.started = _here(task.started)  # of the last attempt, where it was tried again
+        node.started = _here(task.started)  # for a retried task, of the last attempt
     node.ended = max(node.started, _here(task.ended))
     node.status = task.status
 
 
 def _here(seconds: float | None) -> float:
-    """Return a time of the platform by this process's clock."""
+    """Return a time of the platform on this process' clock."""
     now = time.monotonic()
     return now if seconds is None else min(now, now - (time.time() - seconds))
