@@ -1,4 +1,4 @@
 """A pushed model on a server: KServe and Vertex manifests, requests, and a check of the answers.
 
-May use `targets`, `run` and what is below them.
+May import `targets`, `run` and the packages below them.
 """

@@ -1,7 +1,7 @@
-"""`python -m pipeline check-serving`: real rows through the server's protocol, beside `predict`.
+"""`python -m pipeline check-serving`: compare a server's answers to real rows with `predict`.
 
-What TFX's InfraValidator does in a container, without one: the model is loaded as the server loads
-it, in a process that has none of this project's packages, and asked in JSON over HTTP.
+It does the same as TFX's InfraValidator does in a container, but without a container: a process
+without this project's packages loads the model as the server does, and answers JSON over HTTP.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from components import CsvOptions
 
 ROWS_PER_REQUEST = 32
-# Two servers add up float32 in different orders.
+# Two servers add float32 values in different orders.
 RELATIVE, ABSOLUTE = 1e-4, 1e-5
 
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """How a model is checked.
+    """Options of a check.
 
     Attributes:
-        target: what is to serve it; decides the signatures that are called.
-        rows: how many of the file are sent.
-        url: of a running server; None: the stand-in.
-        python: interpreter of the stand-in; None: this one.
-        kind: format of the rows; None: by the file's name.
-        csv_options: how CSV is written; None: found automatically.
+        target: The server; decides which signatures are called.
+        rows: Number of rows of the file to send.
+        url: URL of a running server; None: start the stand-in.
+        python: Interpreter of the stand-in; None: this one.
+        kind: Format of the rows; None: derived from the file's name.
+        csv_options: The CSV dialect; None: detected automatically.
     """
 
     target: ServingTarget = "kserve"
@@ -63,22 +63,22 @@ class CheckOptions:
 
 
 class CheckFailed(Exception):
-    """The server's answer is an error or not what `predict` gives; names signature, row, reason."""
+    """The server's answer is an error or differs from `predict`; names signature and row."""
 
 
 def check_serving(model: str, source: str, options: CheckOptions) -> int:
-    """Send rows to a server of the model and compare its answers with `predict`'s.
+    """Send rows to a server of the model and compare its answers with those of `predict`.
 
     Args:
-        model: a SavedModel, or the folder of its numbered versions.
-        source: file of rows.
-        options: how.
+        model: A SavedModel, or the folder of its numbered versions.
+        source: File of rows.
+        options: Options of the check.
 
     Returns:
-        The exit code: 0, or 1 where an answer is wrong.
+        The exit code: 0, or 1 if an answer is wrong.
 
     Raises:
-        ConfigError: the model, the file or an option is wrong; nothing was sent.
+        ConfigError: The model, the file or an option is wrong; nothing was sent.
     """
     if options.url is not None and options.python is not None:
         raise ConfigError("--python runs the stand-in; leave it out with --url.")
@@ -113,20 +113,20 @@ def check_signature(
     rows: ServingRows,
     expected: dict[str, np.ndarray],
 ) -> float:
-    """Send the rows to one signature: the first alone, as most clients do, then many at once.
+    """Send the rows to one signature: the first alone, as most clients do, the rest in batches.
 
     Args:
-        server: what answers.
-        exported: the model.
-        signature: to call.
-        rows: to send.
-        expected: `[rows, ...]` by output, as `predict` computes them.
+        server: The server.
+        exported: The model.
+        signature: The signature to call.
+        rows: The rows to send.
+        expected: `[rows, ...]` by output, as computed by `predict`.
 
     Returns:
         The largest difference of a number.
 
     Raises:
-        CheckFailed: an answer is an error, or differs.
+        CheckFailed: An answer is an error, or differs.
     """
     difference = 0.0
     starts = [0, *range(1, len(rows), ROWS_PER_REQUEST)]
@@ -155,7 +155,7 @@ def _refused(
     places: range,
     error: ServerError,
 ) -> CheckFailed:
-    """Find the row that a server refuses among those of a request."""
+    """Return an error that names the row of a request that the server refuses."""
     for place in places:
         try:
             server.predict(request_body(exported, signature, rows, range(place, place + 1)))
@@ -181,7 +181,11 @@ def _by_output(predictions: Any, outputs: Any, count: int, where: str) -> dict[s
 
 
 def _compare(answer: Any, expected: np.ndarray, where: str) -> float:
-    """Return how far an answer is from the expected value."""
+    """Return the largest difference between an answer and the expected value.
+
+    Raises:
+        CheckFailed: They differ by more than the tolerance.
+    """
     if expected.dtype.kind in "OSU":
         texts = np.array(answer, object)
         wanted = np.vectorize(bytes.decode, otypes=[object])(expected)

@@ -1,4 +1,4 @@
-"""What a pushed model says about itself, read without loading it: versions, signatures, columns."""
+"""The description of a pushed model, read without loading it: versions, signatures, columns."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class RawColumn(NamedTuple):
     """A raw column that the model reads.
 
     Attributes:
-        name: in the data.
+        name: Name in the data.
         dtype: string, float32 or int64.
-        argument: input of the signature `raw`.
-        shape: of that input, without the rows; None where any length is possible.
+        argument: Input of the signature `raw`.
+        shape: Shape of that input without the batch dimension; None if any length is possible.
     """
 
     name: str
@@ -39,10 +39,10 @@ class ExportedModel:
     """A SavedModel of this pipeline.
 
     Attributes:
-        place: its folder, where it was read.
-        tensorflow: version that wrote it.
-        signatures: names of outputs by signature.
-        columns: raw columns that serving takes.
+        place: The folder that it was read from.
+        tensorflow: TensorFlow version that wrote it.
+        signatures: Names of outputs by signature.
+        columns: Raw columns that serving takes.
     """
 
     place: str
@@ -55,10 +55,10 @@ def find_version(place: str) -> str:
     """Return the SavedModel at a place, or the highest-numbered version below it.
 
     Args:
-        place: folder on this machine, or one that TensorFlow's file systems reach.
+        place: Folder on this machine, or on a file system of TensorFlow.
 
     Raises:
-        ConfigError: there is none, or the place cannot be read.
+        ConfigError: There is no SavedModel, or the place cannot be read.
     """
     from tensorflow.io import gfile
 
@@ -69,7 +69,7 @@ def find_version(place: str) -> str:
             return place
         names = [name.rstrip("/") for name in gfile.listdir(place)] if gfile.isdir(place) else []
         versions = [n for n in names if n.isdigit() and gfile.exists(f"{place}/{n}/saved_model.pb")]
-    except Exception as error:  # of the file system: no credentials, no such bucket, no network
+    except Exception as error:  # no credentials, no such bucket, no network
         raise ConfigError(
             f"--model={place}: cannot be read ({_first_line(error)}). Check the credentials of "
             "this machine, or name a copy with --map PREFIX=FOLDER."
@@ -83,13 +83,13 @@ def find_version(place: str) -> str:
 
 
 def read_model(version: str) -> ExportedModel:
-    """Read a SavedModel's own description.
+    """Read the description of a SavedModel.
 
     Args:
-        version: folder of the SavedModel, as `find_version` returns it.
+        version: Folder of the SavedModel, as `find_version` returns it.
 
     Raises:
-        ConfigError: it is damaged, or this pipeline did not export it.
+        ConfigError: The SavedModel is damaged, or this pipeline did not export it.
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
@@ -125,7 +125,7 @@ def read_model(version: str) -> ExportedModel:
 
 
 def mapped(place: str, maps: Mapping[str, str]) -> str:
-    """Return what stands for a place on this machine, or the place itself."""
+    """Return the folder on this machine that replaces a place, or the place if none does."""
     for prefix in sorted(maps, key=len, reverse=True):
         if place == prefix or place.startswith(f"{prefix.rstrip('/')}/"):
             return f"{maps[prefix].rstrip('/')}{place.removeprefix(prefix.rstrip('/'))}"
@@ -134,7 +134,7 @@ def mapped(place: str, maps: Mapping[str, str]) -> str:
 
 @contextmanager
 def local_copy(version: str) -> Iterator[Path]:
-    """Yield a SavedModel's folder on this machine, copied for the time of the block if needed."""
+    """Yield a SavedModel's folder on this machine; a remote model is copied temporarily."""
     if "://" not in version:
         yield Path(version)
         return

@@ -15,10 +15,10 @@ from pipeline.config.servers import KserveConfig
 from pipeline.serving.exported_model import ExportedModel
 from pipeline.serving.server_versions import serving_release
 
-# KServe's IsvcNameFmt; the longest host name's part that Kubernetes allows.
+# KServe's IsvcNameFmt; the longest label of a host name that Kubernetes allows.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
-# A release of tensorflow/serving; the image for GPUs ends with -gpu.
+# A release of tensorflow/serving; the tag for GPUs ends with -gpu.
 _CPU_TAG = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -28,13 +28,13 @@ def inference_service(
     """Return the manifest.
 
     Args:
-        model: what is served.
-        uri: folder of numbered versions, as the cluster reads it.
-        name: of the service, and of the model in its address.
+        model: The model to serve.
+        uri: Folder of numbered versions, as the cluster reads it.
+        name: Name of the service, and of the model in its URL.
         profile: `cluster.kubeflow`; None: the defaults of its fields.
 
     Raises:
-        ConfigError: the name is none that KServe takes, or no server is known.
+        ConfigError: KServe does not accept the name, or no matching server is known.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""`python -m pipeline serve-manifest`: the files that deploy a pushed model, and a request."""
+"""`python -m pipeline serve-manifest`: write the files that deploy a pushed model and a request."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _POD_LABEL = "serving.kserve.io/inferenceservice"
 
 @dataclass(frozen=True)
 class ManifestOptions:
-    """What is served, and where the files go.
+    """The model to serve, and the files to write.
 
     Attributes:
-        target: what serves it.
-        model: place of the model, as the target reads it.
-        name: of the service or endpoint; None: the pipeline's.
-        maps: remote place -> folder that stands for it on this machine.
-        output: file to write; None: `<name>-<target>` here.
-        rows: file whose first rows become a request; None: no request is written.
-        signature: that the request calls; None: the target's usual one.
+        target: The server.
+        model: Place of the model, as the target reads it.
+        name: Name of the service or endpoint; None: that of the pipeline.
+        maps: Remote place -> folder that replaces it on this machine.
+        output: File to write; None: `<name>-<target>` in the current folder.
+        rows: File whose first rows become a request; None: no request is written.
+        signature: Signature that the request calls; None: the target's default.
     """
 
     target: ServingTarget
@@ -59,15 +59,15 @@ class ManifestOptions:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What `serve-manifest` makes.
+    """The result of `serve-manifest`.
 
     Attributes:
-        model: what is served.
-        uri: place that the target reads.
-        name: of the service or endpoint.
+        model: The model to serve.
+        uri: Place that the target reads.
+        name: Name of the service or endpoint.
         content: InferenceService, or the three requests to Vertex.
-        file: where it is written.
-        request: file of the request, and its signature; None: none was asked for.
+        file: File of the manifest.
+        request: File of the request, and its signature; None: no request was written.
     """
 
     model: ExportedModel
@@ -82,11 +82,11 @@ def write_manifest(options: ManifestOptions, config: PipelineConfig | None) -> M
     """Write the manifest of a model, and a request for it if rows are given.
 
     Args:
-        options: what is served.
-        config: the pipeline, whose `cluster` has the server's settings; None: defaults.
+        options: The model to serve, and the files to write.
+        config: The pipeline, whose `cluster` has the server's settings; None: defaults.
 
     Raises:
-        ConfigError: the model cannot be read, or the target cannot serve it from there.
+        ConfigError: The model cannot be read, or the target cannot serve it from that place.
     """
     name = options.name if options.name is not None else config.name if config else None
     if name is None:
@@ -115,10 +115,10 @@ def write_manifest(options: ManifestOptions, config: PipelineConfig | None) -> M
 
 
 def check_place(place: str, target: ServingTarget) -> None:
-    """Refuse a place that the target does not read.
+    """Raise if the target cannot read models from a place.
 
     Raises:
-        ConfigError: it is a folder of this machine, or for Vertex none of Google Cloud.
+        ConfigError: The place is a folder of this machine or, for Vertex, is not on Google Cloud.
     """
     scheme = place.partition("://")[0] if "://" in place else ""
     if scheme not in _SCHEMES[target]:
@@ -130,16 +130,16 @@ def check_place(place: str, target: ServingTarget) -> None:
 
 
 def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str], server: str) -> str:
-    """Return the folder of versions for a server that takes the highest-numbered one.
+    """Return the folder of versions for a server that loads the highest-numbered one.
 
     Args:
-        place: the folder, or its highest-numbered version.
-        model: that was found there.
-        maps: remote place -> folder on this machine.
-        server: what serves it, for the error.
+        place: The folder, or its highest-numbered version.
+        model: The model that was found there.
+        maps: Remote place -> folder on this machine.
+        server: Name of the server, for the message.
 
     Raises:
-        ConfigError: the place is a version, and not the highest; or no numbered folder at all.
+        ConfigError: The place is a version other than the highest, or not a numbered folder.
     """
     place = place.rstrip("/")
     found = model.place.rpartition("/")[2]
@@ -161,7 +161,7 @@ def versions_folder(place: str, model: ExportedModel, maps: Mapping[str, str], s
 
 
 def version_place(place: str, model: ExportedModel) -> str:
-    """Return the place of the SavedModel itself, of which `place` may be the folder above."""
+    """Return the place of the SavedModel; `place` may be its parent folder."""
     place, found = place.rstrip("/"), model.place.rpartition("/")[2]
     return place if place.rpartition("/")[2] == found else f"{place}/{found}"
 
@@ -202,7 +202,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def next_steps(manifest: Manifest, target: ServingTarget) -> Sequence[str]:
-    """Return the commands that deploy a model and call it, a line each."""
+    """Return the lines of the commands that deploy a model and call it."""
     body = manifest.request[0] if manifest.request else "REQUEST.json"  # --rows writes one
     if target == "kserve":
         url = f"http://localhost:8080/v1/models/{manifest.name}"

@@ -1,7 +1,7 @@
-"""Rows as the JSON bodies that TensorFlow Serving's REST API takes (`:predict`, row format).
+"""Convert rows to JSON bodies for TensorFlow Serving's REST API (`:predict`, row format).
 
-`serving_default` has one input, serialized tf.Examples, which JSON holds as `{"b64": ...}`. `raw`
-has one input per column; every row names all of them, in lists of the same length in one request.
+`serving_default` has one input, serialized tf.Examples, which JSON encodes as `{"b64": ...}`. `raw`
+has one input per column; every row names all of them, with lists of equal length in one request.
 Source: tensorflow_serving/g3doc/api_rest.md and util/json_tensor.cc, 2.16 to 2.20.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from components import CsvOptions
 
 ServingTarget = Literal["kserve", "vertex"]
-# Vertex calls the default signature and keeps nothing of a body but `instances`.
+# Vertex calls the default signature and passes on only `instances` of a body.
 SIGNATURES: dict[ServingTarget, tuple[str, ...]] = {
     "kserve": (SERVING_DEFAULT, RAW),
     "vertex": (SERVING_DEFAULT,),
@@ -39,10 +39,10 @@ class ServingRows:
     """Rows to send.
 
     Attributes:
-        path: of the file, as an error calls it.
-        numbers: of each row in the file, from 1.
-        rows: the same rows as the model takes them.
-        examples: the same rows as serialized tf.Examples.
+        path: Path of the file, for messages.
+        numbers: Number of each row in the file, from 1.
+        rows: The same rows converted for the model.
+        examples: The same rows as serialized tf.Examples.
     """
 
     path: str
@@ -62,7 +62,7 @@ def rows_file(
     """Open a file of rows, as `predict` does.
 
     Raises:
-        ConfigError: there is no such file, or it cannot be read.
+        ConfigError: The file does not exist, or cannot be read.
     """
     from components import CsvOptions
 
@@ -72,10 +72,10 @@ def rows_file(
 
 
 def first_rows(found: InputRows, model: ExportedModel, count: int) -> ServingRows:
-    """Return the first rows of a file, of the types that the model takes.
+    """Return the first rows of a file, converted to the types that the model takes.
 
     Raises:
-        ConfigError: a column is missing, a value is of another type, or there are no rows.
+        ConfigError: A column is missing, a value has another type, or there are no rows.
     """
     import pyarrow as pa
 
@@ -121,13 +121,13 @@ def request_body(model: ExportedModel, signature: str, rows: ServingRows, places
     """Return the body of a `:predict` request.
 
     Args:
-        model: what the rows are for.
+        model: The model.
         signature: `serving_default`, which the body does not name, or `raw`, which it does.
-        rows: of the whole file.
-        places: of the rows to send, from 0.
+        rows: Rows of the whole file.
+        places: Indices of the rows to send, from 0.
 
     Raises:
-        ConfigError: a row has no value of a column that needs one.
+        ConfigError: A row has no value in a column that needs one.
     """
     if signature == SERVING_DEFAULT:
         texts = [base64.b64encode(rows.examples[i]).decode() for i in places]
@@ -138,8 +138,8 @@ def request_body(model: ExportedModel, signature: str, rows: ServingRows, places
 
 
 def _as_json(body: dict[str, Any]) -> bytes:
-    """Return the body with a line per row, for readers of the example."""
-    # NaN is a token that TensorFlow Serving reads, and the missing value of `raw`.
+    """Return the body with one line per row, so that people can read the example."""
+    # TensorFlow Serving reads the token NaN, which is the missing value of `raw`.
     parts = [
         f"{json.dumps(key)}: " + (_lines(value) if key == "instances" else json.dumps(value))
         for key, value in body.items()
@@ -159,13 +159,13 @@ def _column(batch: Any, name: str) -> Any:
 
 
 def _column_values(column: RawColumn, rows: ServingRows, places: range) -> list[Any]:
-    """Return a JSON value per row: lists of one length, or scalars, as the input's shape says."""
+    """Return a JSON value per row: lists of equal length, or scalars, by the input's shape."""
     lists = [[_json_value(v) for v in rows.rows.columns[column.name][i].as_py()] for i in places]
     if column.shape is None:
         longest = max(1, *(len(row) for row in lists))
         filler = _json_value(_MISSING[column.dtype])
         return [row + [filler] * (longest - len(row)) for row in lists]
-    size = int(np.prod(column.shape))  # of no dimension 1
+    size = int(np.prod(column.shape))  # 1 without dimensions
     for place, row in zip(places, lists, strict=True):
         if len(row) != size:
             raise ConfigError(

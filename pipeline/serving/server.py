@@ -1,4 +1,4 @@
-"""A server to send requests to: a running one, or the stand-in in a separate process."""
+"""A server to send requests to: a running server, or the stand-in in a separate process."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ServerError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """Where a model is served.
+    """The server of a model.
 
     Attributes:
-        url: of the model: `http://host/v1/models/name`.
-        description: what answers.
-        timeout: seconds that one request may take.
+        url: URL of the model: `http://host/v1/models/name`.
+        description: Description of the server.
+        timeout: Time limit of one request in seconds.
     """
 
     url: str
@@ -44,7 +44,7 @@ class Server:
         """Return the `predictions` of a `:predict` request in row format.
 
         Raises:
-            ServerError: no answer, a refusal, or an answer of another form.
+            ServerError: No answer, an error, or an answer of another form.
         """
         request = urllib.request.Request(
             f"{self.url}:predict", body, {"Content-Type": "application/json"}
@@ -54,7 +54,7 @@ class Server:
                 text = response.read(_MOST_BYTES)
         except urllib.error.HTTPError as error:
             raise ServerError(f"{error.code} {_refusal(error.read(4096))}") from None
-        # URLError and timeouts too; an answer that is not HTTP, or a port that is not a number.
+        # Includes URLError and timeouts; an answer that is not HTTP, or an invalid port number.
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ServerError(f"no answer from {self.url} ({error})") from None
         try:
@@ -66,10 +66,10 @@ class Server:
 
 
 def running_server(url: str) -> Server:
-    """Return a server that somebody started.
+    """Return a server that is already running.
 
     Raises:
-        ConfigError: the address is not that of a model.
+        ConfigError: The URL is not that of a model.
     """
     url = url.rstrip("/").removesuffix(":predict")
     if not url.startswith(("http://", "https://")) or "/v1/models/" not in url:
@@ -86,15 +86,15 @@ def running_server(url: str) -> Server:
 
 @contextmanager
 def stand_in(model: Path, python: Path | None = None) -> Iterator[Server]:
-    """Serve a model by the stand-in for the time of the block.
+    """Serve a model with the stand-in during the block.
 
     Args:
-        model: folder of the SavedModel.
-        python: interpreter with TensorFlow that runs it; None: this one.
+        model: Folder of the SavedModel.
+        python: Interpreter with TensorFlow that runs the stand-in; None: this one.
 
     Raises:
-        ConfigError: there is no such interpreter.
-        ServerError: the model cannot be loaded there.
+        ConfigError: The interpreter does not exist.
+        ServerError: The model cannot be loaded there.
     """
     command = [str(python or sys.executable), "-I", str(_SCRIPT)]
     command += ["--model_dir", str(model.resolve()), "--model_name", "model"]
@@ -141,5 +141,5 @@ def _refusal(body: bytes) -> str:
         text = str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
         text = body.decode(errors="replace")
-    # A server's text may hold escape sequences of terminals.
+    # A server's text may contain terminal escape sequences.
     return "".join(c if c.isprintable() else " " for c in text)[:500]

@@ -1,6 +1,6 @@
-"""Which server loads a model: releases of TensorFlow Serving, Google's prebuilt containers.
+"""Find the server for a model: releases of TensorFlow Serving, Google's prebuilt containers.
 
-A server loads what its own or an older TensorFlow wrote; TensorFlow does not promise more.
+A server can load models of its TensorFlow version or an older one; TensorFlow promises no more.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import re
 
 from pipeline.common.errors import ConfigError
 
-# The newest release of each TensorFlow, by the tags of github.com/tensorflow/serving. The models
-# of this project need 2.16 or newer.
+# The newest release for each TensorFlow version, from the tags of github.com/tensorflow/serving.
+# The models of this project need 2.16 or newer.
 SERVING_RELEASES = {
     "2.16": "2.16.1",
     "2.17": "2.17.1",
@@ -25,7 +25,7 @@ _PREBUILT_IMAGE = re.compile(r"^\w+-docker\.pkg\.dev/vertex-ai/prediction/tf2-")
 
 
 def minor_version(tensorflow: str) -> str:
-    """Return `2.16` of `2.16.2`."""
+    """Return the minor version, such as `2.16` of `2.16.2`."""
     return ".".join(tensorflow.split(".")[:2])
 
 
@@ -33,11 +33,11 @@ def serving_release(tensorflow: str, field: str) -> str:
     """Return the release of TensorFlow Serving for a model.
 
     Args:
-        tensorflow: version that wrote the model.
-        field: what a user sets where none is known.
+        tensorflow: TensorFlow version that wrote the model.
+        field: The field that a user can set instead, for the message.
 
     Raises:
-        ConfigError: none is known.
+        ConfigError: No release is known.
     """
     release = SERVING_RELEASES.get(minor_version(tensorflow))
     if release is None:
@@ -50,7 +50,7 @@ def serving_release(tensorflow: str, field: str) -> str:
 
 
 def is_prebuilt(image: str) -> bool:
-    """Whether an image is one of Google's prebuilt TensorFlow containers."""
+    """Return whether an image is one of Google's prebuilt TensorFlow containers."""
     return _PREBUILT_IMAGE.match(image) is not None
 
 
@@ -58,7 +58,7 @@ def vertex_image(tensorflow: str, *, accelerated: bool) -> str:
     """Return Google's prebuilt container for a model.
 
     Raises:
-        ConfigError: there is none of the model's TensorFlow.
+        ConfigError: There is no container for the model's TensorFlow version.
     """
     device = "gpu" if accelerated else "cpu"
     minor = minor_version(tensorflow)

@@ -1,7 +1,7 @@
 """A stand-in for `tensorflow_model_server`: one model behind the REST API's predict call.
 
-Run as a script in a process that has TensorFlow and none of this project's packages. It loads the
-model as the server does (a session, the tag `serve`, the model's own init operation), reads JSON by
+Run it as a script in a process with TensorFlow and without this project's packages. It loads the
+model as the server does (a session, the tag `serve`, the model's init operation), reads JSON with
 the dtypes of the signature, and answers as the server does.
 Source: tensorflow_serving/util/json_tensor.cc and servables/tensorflow/predict_util.cc, 2.16.1.
 
@@ -29,10 +29,10 @@ class RequestError(ValueError):
 
 
 class NotOnTheServer:
-    """Makes this project's packages as absent as they are on a server, installed or not."""
+    """An import hook that hides this project's packages, which a server does not have."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Raise for a module of ours; others are found as usual."""
+        """Raise for a module of this project; other modules are found as usual."""
         if name.partition(".")[0] in _OURS:
             raise ModuleNotFoundError(f"{name} is not on a server", name=name)
 
@@ -41,10 +41,10 @@ class ServedModel:
     """A loaded SavedModel."""
 
     def __init__(self, folder: str) -> None:
-        """Load it.
+        """Load a SavedModel.
 
         Args:
-            folder: of the SavedModel.
+            folder: Folder of the SavedModel.
         """
         import tensorflow as tf
 
@@ -60,7 +60,7 @@ class ServedModel:
         """Answer a request of the predict API.
 
         Raises:
-            RequestError: the server would refuse it.
+            RequestError: The server would refuse the request.
         """
         try:
             request = json.loads(body)
@@ -147,7 +147,7 @@ class ServedModel:
 
 
 def _reason(error: Exception) -> str:
-    """Return TensorFlow's message without what its Python client writes around it."""
+    """Return TensorFlow's message without the lines that its Python client adds."""
     around = ("Graph execution error", "Detected at node", "File ", "[[")
     lines = [line.strip() for line in str(error).splitlines()]
     return next((each for each in lines if each and not each.startswith(around)), str(error))
@@ -210,7 +210,7 @@ def _answer(found: dict[str, Any], *, rows: bool) -> bytes:
 
 
 def _json_values(name: str, array: Any) -> Any:
-    """Return nested lists; texts are bytes as they are, of names that end with _bytes base64."""
+    """Return nested lists; texts as raw bytes, or in base64 if the name ends with _bytes."""
 
     def value(item: Any) -> Any:
         if isinstance(item, bytes) and name.endswith("_bytes"):
@@ -277,7 +277,7 @@ def main() -> None:
     import threading
 
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdin.read()  # the parent's end closes with the parent, however it ends
+    sys.stdin.read()  # stdin closes whenever the parent ends
     os._exit(0)
 
 

@@ -1,7 +1,8 @@
-"""`serve-manifest --target vertex --deploy`: a model on a Vertex endpoint, by Google's own client.
+"""`serve-manifest --target vertex --deploy`: deploy a model to a Vertex endpoint.
 
-An endpoint and a model of the same name are used again: the model gets a version more, and the
-endpoint sends all its traffic to it. Credentials, project and region are found as by `submit`.
+It uses Google's client. An existing endpoint and model of the same name are reused: the model gets
+a new version, and the endpoint sends all its traffic to it. Credentials, project and region are
+found as by `submit`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _REFUSAL_FIX = "image, machine, accelerator and quota are those of cluster.verte
 
 @dataclass(frozen=True)
 class Waiting:
-    """How long a request and an operation may take.
+    """Time limits of requests and operations.
 
     Attributes:
-        request: seconds of one request.
-        operation: seconds until a model is uploaded, or deployed.
-        poll: seconds between two looks at an operation.
+        request: Time limit of one request in seconds.
+        operation: Time limit of an upload or a deployment in seconds.
+        poll: Seconds between two requests for an operation's state.
     """
 
     request: float = 60.0
@@ -51,19 +52,20 @@ def deploy(
     request_file: Path | None = None,
     waiting: Waiting | None = None,
 ) -> int:
-    """Upload a model, and deploy it to the endpoint of its name.
+    """Upload a model, and deploy it to the endpoint of the same name.
 
     Args:
-        requests: bodies, as `vertex_requests` makes them.
-        config: the pipeline, for project and region; None: those of this machine.
-        request_file: a request for the endpoint, for the command that is printed at the end.
-        waiting: how long to wait.
+        requests: Bodies of the requests, from `vertex_requests`.
+        config: The pipeline, for project and region; None: use those of this machine.
+        request_file: A request for the endpoint, for the command that is printed at the end.
+        waiting: Time limits.
 
     Returns:
         The exit code: 0.
 
     Raises:
-        ConfigError: no credentials, project or region, or Vertex refuses a request.
+        ConfigError: There are no credentials, no project or no region, or Vertex refuses a
+            request.
     """
     profile = config.cluster.vertex if config and config.cluster else None
     try:
@@ -78,7 +80,7 @@ def deploy(
 def _deploy(
     requests: Mapping[str, Mapping[str, Any]], profile: VertexConfig | None, waiting: Waiting
 ) -> tuple[str, str]:
-    """Return the endpoint's number, and the flags of gcloud that say where it is."""
+    """Return the endpoint's number, and the gcloud flags for its location."""
     aiplatform = import_client()
     name = requests["createEndpoint"]["displayName"]
     with translate_errors("connect"):
@@ -125,7 +127,7 @@ def _deploy(
 
 
 def _message(kind: Any, body: Mapping[str, Any]) -> Any:
-    """Return a message of Google's client, which knows every field or refuses the body."""
+    """Return a message of Google's client; raises for a field that the client does not know."""
     from google.protobuf import json_format
 
     message = kind()
@@ -134,7 +136,7 @@ def _message(kind: Any, body: Mapping[str, Any]) -> Any:
 
 
 def _named(listing: Any, name: str, connection: Connection) -> Any:
-    """Return the model or endpoint of a name; None if there is none."""
+    """Return the model or endpoint with this name; None if there is none."""
     request = {"parent": connection.place, "filter": f'display_name="{name}"'}
     with translate_errors(f"look for {name}"):
         return next(iter(listing(request=request, timeout=connection.timeout)), None)
@@ -175,9 +177,9 @@ class _Operations:
         return message
 
     def _look_at(self, name: str, action: str) -> Any:
-        """Return the operation now.
+        """Return the current state of the operation.
 
-        It is read at the documented address: over REST Google's client reads another one,
+        Reads the documented address: over REST, Google's client reads another one,
         `/ui/projects/...`.
         """
         from google.longrunning import operations_pb2

@@ -1,4 +1,4 @@
-"""What Vertex is asked for to serve a pushed model: bodies of its REST API, version 1.
+"""The requests that serve a pushed model on Vertex: bodies of its REST API, version 1.
 
 In order: `POST .../models:upload`, `POST .../endpoints` and `POST .../endpoints/ID:deployModel`.
 """
@@ -18,10 +18,10 @@ _MODEL = "model"
 
 
 def container_image(model: ExportedModel, profile: VertexConfig | None) -> str:
-    """Return the image that is to serve a model.
+    """Return the image that serves a model.
 
     Raises:
-        ConfigError: none is named, and there is no prebuilt one.
+        ConfigError: No image is named, and there is no prebuilt one.
     """
     server = profile.server if profile else VertexServerConfig()
     return server.image or vertex_image(
@@ -35,13 +35,13 @@ def vertex_requests(
     """Return the bodies of the three requests.
 
     Args:
-        uri: the SavedModel for a prebuilt container, else the folder of its versions.
-        image: that serves it.
-        name: what the model and the endpoint are called.
+        uri: The SavedModel for a prebuilt container, else the folder of its versions.
+        image: Image that serves the model.
+        name: Name of the model and of the endpoint.
         profile: `cluster.vertex`; None: the defaults of its fields.
 
     Raises:
-        ConfigError: the name is empty or too long.
+        ConfigError: The name is empty or too long.
     """
     if not name or len(name) > 128:
         raise ConfigError(f"--name={name}: Vertex takes 1 to 128 characters.")
