@@ -1,4 +1,4 @@
-"""Losses as weighted sums over rows, which micro-batches and replicas can add up.
+"""Compute losses as weighted sums over rows, which add up over micro-batches and replicas.
 
-May use `common`.
+May import `common`.
 """

@@ -1,4 +1,4 @@
-"""Labels as a loss takes them: shaped like the outputs, and harmless where they do not count."""
+"""Prepare labels for a loss: align their shape with the outputs, and mask unweighted labels."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from trainer_module.common.tensors import Tensors
 
 
 def align(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns both, labels with the outputs' rank: [batch] against [batch, 1] would broadcast.
+    """Return labels and outputs of the same rank, if labels only lack or have a last axis of 1.
+
+    Otherwise labels `[batch]` and outputs `[batch, 1]` would broadcast.
 
     Args:
-        labels: `[batch]`, `[batch, ...]`.
+        labels: `[batch]` or `[batch, ...]`.
         outputs: `[batch, ...]`.
 
     Raises:
-        ValueError: A rank is unknown, so that nobody can say what would broadcast.
+        ValueError: A rank is unknown.
     """
     ranks = labels.shape.rank, outputs.shape.rank
     if ranks[0] is None or ranks[1] is None:
@@ -33,15 +35,15 @@ def align(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def same_shape(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns both for a loss that compares them value by value, over the last axis.
+    """Return labels and outputs of the same shape, for a loss that compares them elementwise.
 
     Args:
-        labels: Of the rank of `outputs`.
+        labels: `[batch, ...]`, of the rank of `outputs`.
         outputs: `[batch, ...]`; `[batch]` becomes `[batch, 1]`.
 
     Raises:
-        ValueError: The shapes differ, or labels are strings. Where a shape shows at run time only,
-            InvalidArgumentError.
+        ValueError: The shapes differ, or labels are strings.
+        InvalidArgumentError: The sizes differ, for shapes that are known only at run time.
     """
     if labels.dtype == tf.string:
         raise ValueError(
@@ -57,21 +59,22 @@ def same_shape(labels: tf.Tensor, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     if outputs.shape.rank == 1:
         return labels[:, tf.newaxis], outputs[:, tf.newaxis]
     if not (labels.shape[1:].is_fully_defined() and outputs.shape[1:].is_fully_defined()):
-        labels = tf.reshape(labels, tf.shape(outputs))  # fails where it would have to broadcast
+        labels = tf.reshape(labels, tf.shape(outputs))  # fails if the sizes differ
     return labels, outputs
 
 
 def zero_where_unweighted(labels: Tensors, weights: Any, *, but: int | None = None) -> Any:
-    """Returns labels with 0 wherever the weight is 0, or 1 where 0 is the label `but`.
+    """Return labels with 0 wherever the weight is 0, or with 1 if `but` is 0.
 
-    What stands for "unknown" there, NaN or a class of -1, would otherwise give a NaN gradient
+    Placeholders for unknown labels, such as NaN or class -1, would otherwise cause a NaN gradient
     (0 · NaN) or an error.
 
     Args:
-        labels: Numbers `[batch, ...]`; anything else passes.
-        weights: `[batch]`, or one per value as far as its axes go, from the left; None passes.
-        but: A label that is none, which a loss leaves out by a mask: rows that have it keep it, and
-            no other row gets it.
+        labels: Numbers `[batch, ...]`; other labels are returned unchanged.
+        weights: `[batch]` or `[batch, ...]`, aligned with labels from the left. None: labels are
+            returned unchanged.
+        but: The label that the loss masks (`ignore_class`). Rows with this label keep it, and no
+            other row gets it.
     """
     if weights is None or tf.nest.is_nested(labels):
         return labels
@@ -86,7 +89,7 @@ def zero_where_unweighted(labels: Tensors, weights: Any, *, but: int | None = No
         weights = weights[..., tf.newaxis]
     axes = zip(weights.shape, labels.shape, strict=True)
     if any(w not in (1, None, axis) for w, axis in axes):
-        return labels  # they do not fit; the loss says so
+        return labels  # the shapes do not fit, which the loss reports
     off = tf.equal(weights, tf.zeros_like(weights))
     if but is None:
         return tf.where(off, tf.zeros_like(labels), labels)

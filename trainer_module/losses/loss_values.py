@@ -1,4 +1,4 @@
-"""The losses of one output: a value per row or token, its weight, and which of them count."""
+"""Compute the losses of one output: a value per row or token, its weight and its mask."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trainer_module.losses.labels import align, same_shape, zero_where_unweighte
 
 
 class Values(NamedTuple):
-    """Losses of one output, all three of one shape `[rows, ...]`.
+    """Losses of one output; all tensors have the same shape `[rows, ...]`.
 
     Attributes:
         values: l_i, 0 where the weight is 0.
-        weights: w_i, with 0 for what a mask leaves out.
-        counted: 1 where no mask leaves the value out, else 0; None without any mask.
+        weights: w_i, 0 for masked values.
+        counted: 0 for masked values, else 1; None without a mask.
     """
 
     values: tf.Tensor
@@ -31,18 +31,19 @@ class Values(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class OutputLoss:
-    """A loss of one output as `(labels, outputs) -> values`, and what it takes for labels.
+    """The loss function `(labels, outputs) -> values` of one output, and the labels it expects.
 
     Attributes:
-        call: As Keras calls it, not reduced over rows.
-        like_outputs: Labels have the outputs' shape: anything else would be broadcast.
-        classes: Labels are class numbers, one for each vector of outputs; "checked" where the loss
-            itself refuses those that the outputs do not have.
-        like_keras: Somebody else's: labels come in the outputs' dtype, or in `dtype` if that is
-            wider, as `keras.Loss.__call__` hands them over.
-        dtype: That of a Keras loss; None for a function.
-        ignore_class: Label of what a mask of the loss's own leaves out.
-        probabilities: Outputs are taken for probabilities: of logits the loss makes no sense.
+        call: Function of labels and outputs that is not reduced over rows.
+        like_outputs: Whether labels need the shape of the outputs, because the loss would broadcast
+            other shapes.
+        classes: "checked" or "unchecked" if labels are class numbers, one per vector of outputs;
+            "checked" if the loss itself rejects numbers without an output. None for other labels.
+        like_keras: Whether the loss is custom, not from Keras. It then gets labels in the dtype of
+            the outputs, or in `dtype` if that is wider, as `keras.Loss.__call__` passes them.
+        dtype: Dtype of a Keras loss; None for a function.
+        ignore_class: The label that the loss masks, or None.
+        probabilities: Whether the loss expects outputs that are probabilities, not logits.
     """
 
     call: Callable[[Any, Any], Any]
@@ -55,10 +56,11 @@ class OutputLoss:
 
 
 def output_loss(loss: LossLike) -> OutputLoss:
-    """Returns the loss that a name, a Keras loss or a function `(labels, outputs)` stands for.
+    """Return the `OutputLoss` of a name, a Keras loss or a function `(labels, outputs)`.
 
     Raises:
-        ValueError: An unknown name, a Keras loss with reduction="sum", or nothing of these.
+        ValueError: The name is unknown, the Keras loss has reduction="sum", or the argument is none
+            of these.
     """
     if isinstance(loss, str):
         loss = _by_name(loss)
@@ -71,7 +73,7 @@ def output_loss(loss: LossLike) -> OutputLoss:
             f"loss {loss.name!r} has reduction='sum', whose gradient grows with the batch: use the "
             "default reduction; the sums over the window are taken by the trainer."
         )
-    # Keras makes a loss of a function by a wrapper, which is Keras' own where the function is not.
+    # Keras wraps functions in a loss class; look at the function, which may not be from Keras.
     described = _described(loss.call, getattr(loss, "fn", None) or type(loss))
     ignored = getattr(loss, "ignore_class", None)
     return dataclasses.replace(
@@ -85,16 +87,17 @@ def output_loss(loss: LossLike) -> OutputLoss:
 def values_of(
     loss: OutputLoss, labels: Tensors, outputs: Tensors, sample_weight: Tensors
 ) -> Values:
-    """Returns losses with their weights and masks.
+    """Return the losses of one output with their weights and mask.
 
     Args:
-        loss: Of this output.
-        labels: `[rows, ...]`; any where the weight or the outputs' mask is 0.
-        outputs: `[rows, ...]`, with Keras' mask on them or not.
-        sample_weight: `[rows]`, `[rows, ...]` as far as the losses' axes go, or None.
+        loss: The loss of this output.
+        labels: `[rows, ...]`; any value is allowed where the weight or the outputs' mask is 0.
+        outputs: `[rows, ...]`, with or without a Keras mask.
+        sample_weight: `[rows]`, `[rows, ...]` with at most the axes of the losses, or None.
 
     Raises:
-        ValueError: No labels, labels or weights that do not fit, or one loss for the whole batch.
+        ValueError: Labels are missing, labels or weights do not fit, or the loss returned one
+            number for the whole batch.
     """
     if labels is None:
         raise ValueError(
@@ -110,7 +113,7 @@ def values_of(
             "the loss function returned one number for the whole batch: return one loss per row "
             "([batch] or [batch, time]), or a pair (numerator, denominator) without weighted_loss."
         )
-    # Keras puts a mask on outputs (Embedding(mask_zero=True)) and on losses (ignore_class).
+    # Keras sets masks on outputs (Embedding(mask_zero=True)) and on losses (ignore_class).
     counted = None
     for mask in (mask_of(outputs), mask_of_values):
         if mask is None:
@@ -120,20 +123,23 @@ def values_of(
     weights = tf.ones_like(values) if counted is None else counted
     if sample_weight is not None:
         weights *= like_values(tf.cast(sample_weight, values.dtype), values)
-    # A masked or zero-weight value that is not finite must not reach the sum as 0 * inf.
+    # A masked or zero-weight value that is not finite would make the sum NaN (0 * inf).
     return Values(tf.where(weights == 0, tf.zeros_like(values), values), weights, counted)
 
 
 def class_weights(
     loss: OutputLoss, labels: Tensors, sample_weight: Tensors, weights: Mapping[int, float]
 ) -> tf.Tensor:
-    """Returns weights by class, times those given, as `class_weight` of Keras' `fit` makes them.
+    """Return class weights times sample weights, as `class_weight` of `fit` in Keras.
 
     Args:
-        loss: Says whether labels are classes or one-hot.
+        loss: The loss; it determines whether labels are class numbers or one-hot.
         labels: Classes `[rows]`, `[rows, 1]` or per token, or one-hot `[rows, classes]`.
-        sample_weight: `[rows]`, or one per class of `labels`, or None.
-        weights: By class; 1 for others.
+        sample_weight: `[rows]`, one weight per class number in `labels`, or None.
+        weights: Weight per class; 1 for classes that it does not have.
+
+    Returns:
+        One weight per class number in `labels`, or per row for one-hot labels.
     """
     labels = tf.convert_to_tensor(labels)
     if labels.shape.rank is not None and labels.shape.rank > 1:
@@ -154,15 +160,17 @@ def class_weights(
 
 
 def mask_of(tensor: Any) -> Any:
-    """Returns the mask that Keras left on a tensor, or None."""
+    """Return the Keras mask of a tensor, or None."""
     return getattr(tensor, "_keras_mask", None)
 
 
 def like_values(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Aligns weights with values from the left: `[rows]` holds for every token of a row.
+    """Broadcast weights to the shape of values, with axes aligned from the left.
+
+    A weight `[rows]` applies to every token of its row.
 
     Raises:
-        ValueError: They have more axes than the values.
+        ValueError: Weights have more axes than values.
     """
     rank = values.shape.rank
     assert rank is not None
@@ -179,12 +187,12 @@ def like_values(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     return tf.broadcast_to(weights, tf.shape(values))
 
 
-# What keras.losses.get knows, and dir(keras.losses) does not show.
+# Names that keras.losses.get accepts and dir(keras.losses) does not list.
 _ABBREVIATIONS = ("bce", "kld", "mae", "mape", "mse", "msle")
 
 
 def loss_names() -> list[str]:
-    """Returns the names of Keras' own losses, its abbreviations among them."""
+    """Return the names of the losses of Keras, including abbreviations."""
     names = (name for name in dir(keras.losses) if not name.startswith("_"))
     own = [n for n in names if n not in ("get", "serialize", "deserialize", "Loss")]
     return [*own, *_ABBREVIATIONS]
@@ -217,7 +225,11 @@ def _described(call: Callable[[Any, Any], Any], owner: Any) -> OutputLoss:
 
 
 def _called(loss: OutputLoss, labels: Tensors, outputs: Tensors) -> tuple[tf.Tensor, Any]:
-    """Returns losses, of labels in the rank, shape and dtype that it takes, and their mask."""
+    """Call a loss with labels of the rank, shape and dtype that it expects.
+
+    Returns:
+        The losses `[rows, ...]`, and their Keras mask or None.
+    """
     labels, outputs = tf.convert_to_tensor(labels), tf.convert_to_tensor(outputs)
     if outputs.dtype in (tf.float16, tf.bfloat16):
         outputs = tf.cast(outputs, tf.float32)
@@ -244,13 +256,13 @@ def _called(loss: OutputLoss, labels: Tensors, outputs: Tensors) -> tuple[tf.Ten
 def _nan_for_no_class(
     loss: OutputLoss, labels: tf.Tensor, outputs: tf.Tensor, values: tf.Tensor
 ) -> tf.Tensor:
-    """Returns losses with NaN for labels that are no class, which some kernels take for one."""
+    """Return losses with NaN for labels without a class, which some kernels map to a class."""
     if labels.shape.rank != values.shape.rank:
         return values
     if loss.classes == "unchecked":
         known = tf.logical_and(labels >= 0, labels < tf.cast(tf.shape(outputs)[-1], labels.dtype))
     elif loss.classes == "checked" and labels.dtype.is_floating:
-        known = tf.logical_not(tf.math.is_nan(labels))  # XLA makes 0 of it
+        known = tf.logical_not(tf.math.is_nan(labels))  # XLA converts NaN to class 0
     else:
         return values
     return tf.where(known, values, tf.constant(float("nan"), values.dtype))

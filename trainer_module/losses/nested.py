@@ -1,4 +1,4 @@
-"""Dicts, lists and tuples of outputs, within each other: what is where, by its path."""
+"""Access parts of nested dicts, lists and tuples of outputs by path."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Path = tuple[Any, ...]
 
 
 def is_nested(structure: Tensors) -> bool:
-    """Returns whether it is a dict, a list or a tuple."""
+    """Return whether a structure is a dict, a list or a tuple."""
     return isinstance(structure, (Mapping, list, tuple))
 
 
 def leaves(structure: Tensors, path: Path = ()) -> dict[Path, Any]:
-    """Returns what is no dict, list or tuple, by path; () alone for a single thing."""
+    """Return the leaves of a structure by path; the path of a single value is ()."""
     if not is_nested(structure):
         return {path: structure}
     return {
@@ -27,10 +27,10 @@ def leaves(structure: Tensors, path: Path = ()) -> dict[Path, Any]:
 
 
 def at(structure: Tensors, path: Path) -> Any:
-    """Returns the part at a path.
+    """Return the part of a structure at a path.
 
     Raises:
-        KeyError: There is none; its argument says what is there instead.
+        KeyError: There is no such part; the argument of the error describes what exists instead.
     """
     for key in path:
         if not is_nested(structure):
@@ -43,25 +43,25 @@ def at(structure: Tensors, path: Path) -> Any:
 
 
 def only(structure: Tensors) -> Any:
-    """Returns the single tensor of a structure of one, as Keras takes it; others as they are."""
+    """Return the tensor of a structure with a single tensor, as Keras does; else the structure."""
     if not is_nested(structure):
         return structure
     found = list(leaves(structure).values())
-    # A list of one number is no structure of one tensor.
+    # A list with one number is not a structure with one tensor.
     return found[0] if len(found) == 1 and getattr(found[0], "shape", ()) else structure
 
 
 def part_at(structure: Tensors, path: Path, what: str, *, of: str) -> Any:
-    """Returns the part of labels, outputs or weights that belongs to an output.
+    """Return the part of labels, outputs or weights that belongs to an output.
 
     Args:
-        structure: Them; weights that are no structure are those of all outputs.
-        path: Of the output.
-        what: How they are called in a message.
-        of: What has the output, for the message: "the loss".
+        structure: Labels, outputs or weights. A single tensor of weights applies to all outputs.
+        path: Path of the output.
+        what: Name of the structure in error messages; "sample_weight" for weights.
+        of: The object that has the output, in error messages, such as "the loss".
 
     Raises:
-        ValueError: They have no such part.
+        ValueError: The structure has no such part.
     """
     if what == "sample_weight" and not is_nested(structure):
         return structure
@@ -76,7 +76,7 @@ def part_at(structure: Tensors, path: Path, what: str, *, of: str) -> Any:
 
 
 def path_name(path: Path) -> str:
-    """Returns how an output is called: `a`, `a/0`."""
+    """Return the name of an output at a path, such as `a` or `a/0`."""
     return "/".join(map(str, path))
 
 

@@ -1,4 +1,4 @@
-"""A loss as the two sums of which a batch, however it was cut, has only one."""
+"""Compute a loss as two sums that do not depend on how a batch is split."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Reduction = Literal["weighted_mean", "mean"]
 
 
 class LossSums(NamedTuple):
-    """Σ w_i l_i and Σ w_i of some rows: both add up over micro-batches and replicas.
+    """Σ w_i l_i and Σ w_i of some rows; both add up over micro-batches and replicas.
 
-    Scalars, or `[outputs]` each where outputs count different rows or tokens: the loss is the sum
-    of their quotients.
+    They are scalars, or `[outputs]` each if outputs count different rows or tokens. The loss is the
+    sum of the quotients.
     """
 
     numerator: tf.Tensor
@@ -45,37 +45,39 @@ def weighted_loss(
     reduction: Reduction = "weighted_mean",
     class_weight: Mapping[int, float] | None = None,
 ) -> WeightedLoss:
-    """Returns a loss function `(labels, outputs, sample_weight=None) -> (numerator, denominator)`.
+    """Return a loss function `(labels, outputs, sample_weight=None) -> (numerator, denominator)`.
 
     Args:
         loss: A Keras loss, its name, a function `(labels, outputs) -> losses per row`, or a dict
             or list of these with the structure of the model's outputs (None for an output without
-            a loss). Somebody else's Keras losses and functions get labels in the outputs' rank and
-            dtype, as from Keras.
-        loss_weights: For several outputs, the factor of each, same structure; 1 by default.
-        reduction: "weighted_mean" divides by Σ w_i; "mean" by the number of values whatever their
-            weights, which is what Keras calls "sum_over_batch_size".
-        class_weight: Weight of the rows of each class, 1 for those that are not named, times
-            `sample_weight`: in training alone, as that of Keras' `fit`; `Evaluation` takes it for
-            1. For a single output.
+            a loss). Custom Keras losses and functions get labels in the rank and dtype of the
+            outputs, as from Keras.
+        loss_weights: For several outputs, the factor of each, in the same structure; default: 1.
+        reduction: "weighted_mean" divides by Σ w_i. "mean" divides by the number of values
+            regardless of their weights, as "sum_over_batch_size" in Keras.
+        class_weight: Weight of the rows of each class, default 1. It is multiplied with
+            `sample_weight`, in training only, as in `fit` of Keras; `Evaluation` uses 1. Supported
+            for a single output.
 
-    Weights below 0 have no mean: "weighted_mean" then gives a denominator of NaN, and `TrainStep`
-    treats the window as not finite; "mean" takes them. Where a weight is 0 any label will do.
-    A window of weights that are all 0 is empty and updates nothing, except with "mean", which has
-    rows to divide by: it is a step whose gradient is that of the regularisers alone.
+    A weighted mean with negative weights is undefined: "weighted_mean" returns a denominator of
+    NaN, and `TrainStep` treats the window as not finite. "mean" accepts negative weights. Where a
+    weight is 0, the label may have any value. If all weights of a window are 0, the window is empty
+    and updates nothing. With "mean" it still has rows to divide by, so it is a step whose gradient
+    is only that of the regularisers.
 
-    Losses per token (`[batch, time]`) are summed over tokens: the denominator counts tokens, those
-    that a mask leaves out excepted, the model's (`Embedding(mask_zero=True)`) or the loss's own
-    (`ignore_class`). Per-row weights `[batch]` hold for each token.
+    Losses per token (`[batch, time]`) are summed over tokens, and the denominator counts tokens. It
+    does not count tokens that are masked by the model (`Embedding(mask_zero=True)`) or by the loss
+    (`ignore_class`). Per-row weights `[batch]` apply to each token.
 
-    Of several outputs each is divided by its own Σ w_i. Weights are one tensor for all of them, or
-    have the structure of the losses (None for an output without weights). Where the sums of weights
-    differ, by their masks or weights, gradients are kept per output: a window takes the
-    memory of one more set of gradients, and the time of one more backward pass, for each.
+    With several outputs, each loss is divided by its Σ w_i. Weights are one tensor for all outputs,
+    or have the structure of the losses (None for an output without weights). If masks or weights
+    make the sums of weights differ, gradients are kept per output. A window then takes the memory
+    of one more set of gradients and the time of one more backward pass for each output.
 
     Raises:
-        ValueError: An unknown name, a Keras loss with reduction="sum", an unknown reduction, a
-            weight of a class that is no finite number of at least 0.
+        ValueError: A name is unknown, a Keras loss has reduction="sum", the reduction is unknown, a
+            class weight is not a finite number of at least 0, or `loss_weights` or `class_weight`
+            do not fit the outputs.
     """
     for number, weight in (class_weight or {}).items():
         if number != int(number) or number < 0 or not 0 <= weight < math.inf:
@@ -122,14 +124,14 @@ class OutputTerm(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WeightedLoss:
-    """The function that `weighted_loss` returns, with what it was made of.
+    """The loss function that `weighted_loss` returns, with its arguments.
 
     Attributes:
-        loss: As given.
-        loss_weights: As given.
-        reduction: As given.
-        class_weight: As given.
-        terms: One per output with a loss.
+        loss: Argument of `weighted_loss`.
+        loss_weights: Argument of `weighted_loss`.
+        reduction: Argument of `weighted_loss`.
+        class_weight: Argument of `weighted_loss`; None if empty.
+        terms: One term per output with a loss.
     """
 
     loss: LossLike
@@ -141,15 +143,16 @@ class WeightedLoss:
     def __call__(
         self, labels: Tensors, outputs: Tensors, sample_weight: Tensors = None
     ) -> LossSums:
-        """Returns Σ w_i l_i and Σ w_i.
+        """Return Σ w_i l_i and Σ w_i.
 
         Args:
-            labels: `[rows, ...]`, or the structure of the losses.
-            outputs: The model's.
-            sample_weight: `[rows]`, one per value of the loss, their structure, or None.
+            labels: `[rows, ...]`, or tensors in the structure of the losses.
+            outputs: The model's outputs.
+            sample_weight: `[rows]` or one weight per value of the loss, or tensors of these in the
+                structure of the losses, or None.
 
         Raises:
-            ValueError: They do not fit each other or the losses.
+            ValueError: The arguments do not fit each other or the losses.
         """
         alone = len(self.terms) == 1
         found, given = [], []
@@ -174,13 +177,13 @@ class WeightedLoss:
         denominators = [tf.cast(one.denominator, dtype) for one in sums]
         if not self._count_the_same(found, sample_weight):
             return LossSums(tf.stack(numerators), tf.stack(denominators))
-        # Each output has so many values per row: their means count rows.
+        # Divide by the number of values per row, so that the denominator counts rows.
         sizes = [values.values.shape[1:].num_elements() for values in found]
         means = [numerator / size for numerator, size in zip(numerators, sizes, strict=True)]
         return LossSums(tf.add_n(means), denominators[0] / sizes[0])
 
     def _count_the_same(self, found: list[Values], sample_weight: Tensors) -> bool:
-        """Returns whether the sums of weights of all outputs are those of one of them."""
+        """Return whether Σ w of one output determines Σ w of all outputs."""
         if any(values.counted is not None for values in found):
             return False
         if not all(values.values.shape[1:].is_fully_defined() for values in found):
@@ -200,7 +203,7 @@ class WeightedLoss:
 
 
 def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Any:
-    """Returns what an output's loss is given of labels, outputs or weights."""
+    """Return the part of labels, outputs or weights that an output's loss gets."""
     if alone and (not path or not is_nested(structure)):
         structure = only(structure)
         tensors = [path for path, leaf in leaves(structure).items() if hasattr(leaf, "shape")]
@@ -214,7 +217,7 @@ def _part(structure: Tensors, path: Path, what: str, *, alone: bool) -> Any:
 
 
 def _sum_of_weights(weights: tf.Tensor, *, given: bool) -> tf.Tensor:
-    """Returns Σ w_i; NaN if some w_i < 0, for which w_i / Σ w_i would be no share of a mean."""
+    """Return Σ w_i, or NaN if some w_i < 0, for which a weighted mean is undefined."""
     total = tf.reduce_sum(weights)
     if not given:
         return total
@@ -223,14 +226,14 @@ def _sum_of_weights(weights: tf.Tensor, *, given: bool) -> tf.Tensor:
 
 
 def as_loss_function(loss: LossLike) -> LossFunction:
-    """Returns `loss` itself when it already is a function of three arguments, else its sums.
+    """Return `loss` if it is a function of three arguments, else `weighted_loss(loss)`.
 
-    A function `(labels, outputs)` gives one loss per row, as one that Keras takes; so does one with
-    further arguments that have defaults, unless the third is called for what it is: sample_weight,
-    weights or the like.
+    A function `(labels, outputs)` returns one loss per row, as in Keras. A function with further
+    arguments that have defaults counts as such too, unless the name of the third argument is "w" or
+    contains "weight", such as sample_weight.
 
     Raises:
-        ValueError: See `weighted_loss`.
+        ValueError: See `weighted_loss`. Also, a function takes neither two nor three arguments.
     """
     if isinstance(loss, WeightedLoss):
         return loss
@@ -248,11 +251,11 @@ def as_loss_function(loss: LossLike) -> LossFunction:
 
 
 def _takes_weights(loss: Callable[..., Any]) -> bool:
-    """Returns whether a function is one of (labels, outputs, sample_weight)."""
+    """Return whether a function takes (labels, outputs, sample_weight)."""
     try:
         signature = inspect.signature(loss)
     except (TypeError, ValueError):
-        return True  # written in C, say: it has none to look at
+        return True  # no signature, such as for functions in C
     positional = [
         parameter
         for parameter in signature.parameters.values()
@@ -279,12 +282,19 @@ def _takes_weights(loss: Callable[..., Any]) -> bool:
 def loss_sums(
     loss_fn: LossFunction, labels: Tensors, outputs: Tensors, sample_weight: Tensors
 ) -> LossSums:
-    """Returns the two sums of a loss function that somebody else may have written.
+    """Call a loss function, and return its two sums after checking them.
 
-    Scalars, or `[outputs]` each from `weighted_loss`.
+    Args:
+        loss_fn: A user function or the result of `weighted_loss`.
+        labels: `[rows, ...]` or a structure.
+        outputs: The model's outputs.
+        sample_weight: `[rows]`, a structure or None.
+
+    Returns:
+        Two scalars, or `[outputs]` each from `weighted_loss`.
 
     Raises:
-        ValueError: It returned something else than two scalars of at least 32 bits.
+        ValueError: The function did not return two scalars of at least 32 bits.
     """
     found = loss_fn(labels, outputs, sample_weight)
     if not isinstance(found, (tuple, list)) or len(found) != 2:
