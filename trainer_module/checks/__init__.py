@@ -1,4 +1,4 @@
-"""What a model, an optimizer, a loss and a batch may not be, and errors and warnings that say so.
+"""Check models, optimizers, losses and batches, and report errors and warnings.
 
-May use `losses`, `options`, `devices` and `common`.
+May import `losses`, `options`, `devices` and `common`.
 """

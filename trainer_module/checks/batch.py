@@ -1,4 +1,4 @@
-"""What a batch has to be: dense tensors that agree on the number of rows."""
+"""Check that a batch consists of dense tensors with the same number of rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ _PARTS = ("features", "labels", "sample_weight")
 
 
 def check_batch(features: Tensors, labels: Tensors, sample_weight: Tensors = None) -> None:
-    """Looks at what is known without values.
+    """Check shapes and types of a batch without reading values.
+
+    If labels had a different number of rows, the loss could broadcast them or rows would be
+    dropped.
 
     Args:
-        features: Tensor, array or spec `[rows, ...]`, or a structure of them, as is `labels`.
-        labels: Where it has other rows, the loss could broadcast them, or rows would be left out.
-        sample_weight: `[rows]` or `[rows, ...]`, or None.
+        features: Tensor, array or spec `[rows, ...]`, or a structure of them.
+        labels: Tensor, array or spec `[rows, ...]`, or a structure of them.
+        sample_weight: `[rows]` or `[rows, ...]`, a structure of them, or None.
 
     Raises:
-        ValueError: Something without rows, without a known rank, with other rows, or not dense.
+        ValueError: A tensor has no rows axis, an unknown rank or a different number of rows, or is
+            not dense.
     """
     found: int | None = None
     for part, structure in zip(_PARTS, (features, labels, sample_weight), strict=True):
@@ -38,7 +42,7 @@ def check_batch(features: Tensors, labels: Tensors, sample_weight: Tensors = Non
 
 
 def check_xla_types(features: Tensors) -> None:
-    """Looks for what XLA cannot compile.
+    """Check that XLA can compile the dtypes of the features.
 
     Args:
         features: Tensor `[rows, ...]`, or a structure of them.
@@ -58,11 +62,11 @@ def check_xla_types(features: Tensors) -> None:
 
 
 def count_rows(features: Tensors, labels: Tensors, sample_weight: Tensors = None) -> tf.Tensor:
-    """Returns the number of rows, a scalar int32 tensor, after `check_batch`.
+    """Return the number of rows, a scalar int32 tensor, after `check_batch`.
 
     Raises:
         ValueError: See `check_batch`.
-        InvalidArgumentError: When it runs, if only then the number of rows is known and differs.
+        InvalidArgumentError: The numbers of rows differ, if they are known only at run time.
     """
     check_batch(features, labels, sample_weight)
     first, *others = [

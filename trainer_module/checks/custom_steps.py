@@ -1,4 +1,4 @@
-"""Methods that a model overrides for Keras' `fit` and that are not called here."""
+"""Detect methods that a model overrides for `fit` of Keras and that this trainer does not call."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def reject_custom_train_step(model: keras.Model, names: Sequence[str], *, by: st
     """Raise ValueError for a model that overrides `compute_loss` or `train_step`.
 
     Args:
-        model: Any.
-        names: Of the methods that may not be.
-        by: Who does not call them.
+        model: A Keras model.
+        names: Names of the methods that must not be overridden.
+        by: Name of the caller that does not call them, for the message.
     """
     for name in _own(model, names):
         raise ValueError(
@@ -37,7 +37,13 @@ def reject_custom_train_step(model: keras.Model, names: Sequence[str], *, by: st
 
 
 def warn_overrides_ignored(model: keras.Model, names: Sequence[str], *, by: str) -> None:
-    """Warn, once for a model, of overridden methods that are not called."""
+    """Warn, once per model and method, about overridden methods that are not called.
+
+    Args:
+        model: A Keras model.
+        names: Names of the methods.
+        by: Name of the caller that does not call them, for the message.
+    """
     for name in _own(model, names):
         warn_once(
             f"model {model.name!r} ({type(model).__name__}) overrides {name}, which {by} "
@@ -48,14 +54,14 @@ def warn_overrides_ignored(model: keras.Model, names: Sequence[str], *, by: str)
 
 
 def warn_compile_args_ignored(model: keras.Model, loss: LossLike = None) -> None:
-    """Warns, once for a model, that what `compile` was given has no say.
+    """Warn, once per model, that the arguments of `compile` are ignored.
 
     Args:
-        model: Any; one may be compiled for `evaluate`.
-        loss: What is used; a model that was compiled with the same gives no warning.
+        model: A Keras model; it may be compiled for `evaluate`.
+        loss: The loss that is used. There is no warning for a model compiled with the same loss.
     """
     theirs = getattr(model, "loss", None)
-    loss = getattr(loss, "loss", loss)  # what a weighted_loss was made of
+    loss = getattr(loss, "loss", loss)  # the argument of weighted_loss
     if not model.compiled or theirs is None or theirs is loss or theirs == loss:
         return
     warn_once(

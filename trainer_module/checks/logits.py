@@ -1,4 +1,4 @@
-"""A last layer that gives logits under a loss that takes probabilities: it trains, to nonsense."""
+"""Warn if a model returns logits and its loss expects probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer_module.common.tensors import LossLike, Tensors
 from trainer_module.losses.nested import Path, at, only, path_name
 from trainer_module.losses.weighted_loss import WeightedLoss
 
-# What hands on the numbers that it is given.
+# Layers that pass on their inputs, apart from an activation.
 _PASSING = (
     keras.layers.Activation,
     keras.layers.Dropout,
@@ -25,14 +25,14 @@ _ROUNDING = 1e-2  # of probabilities in 16 bits
 
 
 def warn_if_logits(model: keras.Model, loss_fn: LossLike) -> None:
-    """Warns, once for a model, where a probability loss is given what has no activation.
+    """Warn, once per model, if a loss of probabilities gets outputs without an activation.
 
-    Only a model made of Keras' layers (functional or Sequential) says what its outputs are; of
-    others `warn_if_not_probabilities` sees what they give.
+    The check needs a functional or Sequential model, which shows the layers of its outputs. For
+    other models, use `warn_if_not_probabilities`.
 
     Args:
-        model: Any.
-        loss_fn: Of `weighted_loss`; others say nothing of what they take.
+        model: A Keras model.
+        loss_fn: The result of `weighted_loss`; other loss functions are not checked.
     """
     tensors = getattr(model, "outputs", None)
     if not tensors:
@@ -46,7 +46,7 @@ def warn_if_logits(model: keras.Model, loss_fn: LossLike) -> None:
             continue
         try:
             layer = _linear_layer(at(outputs, term.path if len(tensors) > 1 else ()))
-        except KeyError:  # a list of one, or outputs of other names, which the loss refuses
+        except KeyError:  # a list of one, or outputs of other names, which the loss rejects
             continue
         if layer is None:
             continue
@@ -55,12 +55,13 @@ def warn_if_logits(model: keras.Model, loss_fn: LossLike) -> None:
 
 
 def warn_if_not_probabilities(model: keras.Model, loss_fn: LossLike, outputs: Tensors) -> None:
-    """Warns, once for a model, where a probability loss is given what is no probability.
+    """Warn, once per model, if a loss of probabilities gets outputs outside of 0 to 1.
 
     Args:
-        model: Any; one that `warn_if_logits` knows is left alone.
-        loss_fn: Of `weighted_loss`; others say nothing of what they take.
-        outputs: What the model gave for some rows.
+        model: A Keras model; functional and Sequential models are not checked (see
+            `warn_if_logits`).
+        loss_fn: The result of `weighted_loss`; other loss functions are not checked.
+        outputs: Outputs of the model for some rows.
     """
     if getattr(model, "outputs", None) or not isinstance(loss_fn, WeightedLoss):
         return
@@ -69,7 +70,7 @@ def warn_if_not_probabilities(model: keras.Model, loss_fn: LossLike, outputs: Te
             continue
         try:
             values = tf.cast(at(outputs, term.path) if term.path else only(outputs), tf.float64)
-        except (KeyError, TypeError, ValueError):  # outputs that the loss refuses itself
+        except (KeyError, TypeError, ValueError):  # outputs that the loss rejects
             continue
         low, high = float(tf.reduce_min(values)), float(tf.reduce_max(values))
         if low < -_ROUNDING or high > 1 + _ROUNDING:
@@ -90,7 +91,7 @@ def _warn(model: keras.Model, loss_fn: WeightedLoss, path: Path, gives: str) -> 
 
 
 def _linear_layer(tensor: Any) -> Any:
-    """Returns the layer with weights whose plain sums an output is, or None."""
+    """Return the layer that computes an output without an activation, or None."""
     while True:
         history = getattr(tensor, "_keras_history", None)
         layer: Any = getattr(history, "operation", None)

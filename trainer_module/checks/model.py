@@ -1,4 +1,4 @@
-"""Check a model before it is trained: that windows of it are exact."""
+"""Check before training that a model's windows are exact."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import tensorflow as tf
 
 
 def compute_dtypes(model: keras.Model) -> set[str]:
-    """Returns the dtypes that layers compute in, and a subclassed model itself.
+    """Return the compute dtypes of a model's layers, and of a subclassed model.
 
-    Inputs, and models that Keras calls layer by layer, have a dtype too but compute nothing.
+    Input layers, and models that Keras calls layer by layer, are left out: they have a dtype but
+    compute nothing.
     """
     return {
         layer.compute_dtype
@@ -20,12 +21,17 @@ def compute_dtypes(model: keras.Model) -> set[str]:
 
 
 def computes_in_float16(model: keras.Model) -> bool:
-    """Returns whether anything does: then gradients are scaled."""
+    """Return whether a layer computes in float16, so that gradients need a loss scale."""
     return "float16" in compute_dtypes(model)
 
 
 def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    """Raises ValueError for a model of another library, or strategy, or with no exact window."""
+    """Raise ValueError for a model that cannot be trained with exact windows.
+
+    Args:
+        model: A built Keras 3 model with trainable variables.
+        strategy: The strategy under which the model was created.
+    """
     if not isinstance(model, keras.Model):
         raise ValueError(
             f"model={type(model).__module__}.{type(model).__name__} is not a Keras 3 model: build "
@@ -61,7 +67,7 @@ def check_model(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
 
 
 def _stateful_layers(model: keras.Model) -> list[str]:
-    """Returns the paths of BatchNormalization layers that would run in training mode."""
+    """Return the paths of BatchNormalization layers that would run in training mode."""
     return [
         layer.path
         for layer in model._flatten_layers(include_self=False)
@@ -70,9 +76,10 @@ def _stateful_layers(model: keras.Model) -> list[str]:
 
 
 def check_jit_compile(model: keras.Model) -> None:
-    """Raise ValueError for a model that XLA cannot compile as it is meant.
+    """Raise ValueError for a model that must not be compiled with XLA.
 
-    Such a model, a layer in it, or the layer's `call` has the reason as `jit_compile_error`.
+    Such a model, one of its layers or the layer's `call` has the reason as an attribute
+    `jit_compile_error`.
     """
     for layer in model._flatten_layers():
         for thing in (layer, getattr(layer, "call", None)):

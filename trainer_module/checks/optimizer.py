@@ -1,4 +1,4 @@
-"""Check an optimizer: no option of it may act per replica or per micro-batch."""
+"""Check that no option of an optimizer acts per replica or per micro-batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ _TAKEN_OVER = {
 
 
 def check_optimizer(optimizer: Any, strategy: tf.distribute.Strategy) -> None:
-    """Raises ValueError for options that would act per replica or per micro-batch."""
+    """Raise ValueError for an optimizer with unsupported options or of another strategy.
+
+    Unsupported options are those that would act per replica or per micro-batch.
+
+    Args:
+        optimizer: A Keras 3 optimizer.
+        strategy: The strategy under which the optimizer was created.
+    """
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise ValueError(
             "LossScaleOptimizer decides per replica whether gradients are finite: pass its inner "

@@ -1,4 +1,4 @@
-"""Find random numbers that no seed decides: such a run could not be repeated or continued."""
+"""Find random numbers that no seed determines: such runs cannot be repeated or resumed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-# Each draws from a state of the kernel's or of a tf.random.Generator: what a micro-batch gets
-# depends on how often anybody drew before. Keras' own draws are stateless operations.
+# Operations that draw from a state of the kernel or of a tf.random.Generator: the result depends on
+# the number of earlier draws. Random layers of Keras use stateless operations.
 _DRAWS = frozenset(
     {
         "FixedUnigramCandidateSampler",
@@ -43,21 +43,21 @@ _DRAWS = frozenset(
 )
 
 
-# Those that Keras' draws are made of, whose seed is an input.
+# Operations that Keras uses, whose seed is an input.
 _STATELESS = ("StatelessRandom", "StatelessTruncated", "StatelessParameterized", "StatelessMulti")
 
 
 def draws_random_numbers(graph: tf.Graph) -> bool:
-    """Returns whether a traced function draws random numbers, as a function of seeds."""
+    """Return whether a traced function draws random numbers from seeds."""
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
     return any(node.op.startswith(_STATELESS) for node in nodes)
 
 
 def find_stateful_draw(graph: tf.Graph) -> tuple[str, str] | None:
-    """Return operation and name of a draw that is no function of seeds, or None.
+    """Return (type, name) of an operation that draws random numbers without a seed, or None.
 
-    It looks through a traced function and the functions that it calls.
+    The search includes the functions that the traced function calls.
     """
     definition = graph.as_graph_def()
     functions = {function.signature.name: function for function in definition.library.function}
@@ -65,11 +65,11 @@ def find_stateful_draw(graph: tf.Graph) -> tuple[str, str] | None:
 
 
 def reject_stateful_draws(graph: tf.Graph) -> None:
-    """Check the graph of a traced micro-batch.
+    """Check that a traced micro-batch draws random numbers only from seeds.
 
     Raises:
-        ValueError: It draws random numbers other than as a function of seeds, as tf.random.normal
-            and tf.nn.dropout do.
+        ValueError: The graph draws random numbers from other state, as tf.random.normal and
+            tf.nn.dropout do.
     """
     draw = find_stateful_draw(graph)
     if draw is not None:
@@ -86,7 +86,7 @@ def reject_stateful_draws(graph: tf.Graph) -> None:
 def _draws(
     nodes: Any, scope: str, functions: dict[str, Any], seen: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """Operation and name of each draw, also in branches, loops and calls."""
+    """Yield (type, name) of each stateful draw, including those in branches, loops and calls."""
     for node in nodes:
         if node.op in _DRAWS:
             yield node.op, scope + node.name

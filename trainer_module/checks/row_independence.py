@@ -1,4 +1,4 @@
-"""Whether rows influence each other, asked with made-up rows: then no window would be exact."""
+"""Check with synthetic rows that rows do not influence each other, so that windows are exact."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.tensors import Tensors
 from trainer_module.losses.weighted_loss import LossFunction, loss_sums
 
-# By the fewest bits that a layer computes with. A row beside another number of rows takes another
-# way through the device's kernels and is rounded otherwise (on GPUs to the 10 bits of TF32).
+# Relative tolerances by the least precise compute dtype of the layers. In a batch of another size,
+# a row uses other kernels of the device and is rounded differently (on GPUs to the 10 bits of
+# TF32).
 _OTHER_SHAPE = {"float64": 1e-9, "float32": 1e-4, "float16": 5e-2, "bfloat16": 5e-2}
 _OTHER_SHAPE_ON_GPU = {**_OTHER_SHAPE, "float64": 1e-3, "float32": 1e-3}
-# Beside other rows of the same number it takes the same way: the same bits but for a few.
+# In a batch of the same size it uses the same kernels, and only a few bits differ.
 _SAME_SHAPE = {"float64": 1e-15, "float32": 5e-7, "float16": 4e-3, "bfloat16": 3e-2}
 _FEWEST_BITS_FIRST = ("bfloat16", "float16", "float32", "float64")
 
 
 class _Output(NamedTuple):
-    """What a model says about some rows: tensors, and the sum of what went to add_loss."""
+    """A model's outputs for some rows, and the sum of the losses passed to `add_loss`."""
 
     outputs: Tensors
     added: float | None
@@ -43,30 +44,30 @@ def check_rows_are_independent(
     added_losses: Literal["mean", "sum"],
     draws: bool = False,
 ) -> None:
-    """Asks model and loss about made-up rows, in training mode.
+    """Check a model and a loss with synthetic rows, in training mode.
 
         outputs(a, b, c, d)[:2] = outputs(a, b, e, f)[:2]      with the same random numbers
         outputs(a..d)   = outputs(a..c), outputs(d)            without random numbers
         numerator(a..d) = numerator(a..c) + numerator(d), and so the denominator
         added(a..d)     = added(a..c) + added(d), or their mean by rows
 
-    The model is asked with random weights too: those it has may be zero, and hide a layer. Random
-    numbers are other ones for another number of rows, so a model that draws them in training is
-    asked the second and the last line in inference mode. What cannot be asked, because made-up rows
-    mean nothing to it, is logged as a warning, once. No variable and no seed changes.
+    The model is also checked with random weights, because its weights may be 0 and hide a layer. A
+    batch of another size gets other random numbers. So for a model that draws them in training, the
+    equations with another number of rows are checked in inference mode. If the model or the loss
+    fails for synthetic rows, a warning is logged once. Variables and seeds do not change.
 
     Args:
         model: A built Keras model.
         loss_fn: `(labels, outputs, sample_weight) -> (numerator, denominator)`.
         data: (features, labels, weights or None), tensors `[rows, ...]` of which only shapes and
             dtypes count.
-        added_losses: As `accumulate_gradients` takes it.
+        added_losses: See `accumulate_gradients`.
         draws: Whether the model draws random numbers in training mode.
 
     Raises:
         ValueError: Rows influence each other.
     """
-    # All that made-up rows may raise comes from other people's code, and says nothing of real rows.
+    # Errors for synthetic rows are raised by user code and do not mean that real rows fail.
     with tf.init_scope():
         rows, changed = synthetic_rows(data)
         try:
@@ -94,12 +95,14 @@ def check_rows_are_independent(
 
 
 class _ProbeResults(NamedTuple):
-    """All answers of a model.
+    """All outputs of a model for synthetic rows.
 
     Attributes:
-        same_shape: Answers to rows a, b, c, d, to the same again, and to a, b, e, f.
-        outputs: Answers to a, b, c, d; to a, b, c; and to d.
-        other_shape: Whether the last two were asked for, or cut from the first.
+        same_shape: Per set of weights, the outputs for rows a, b, c, d, for the same rows again,
+            and for a, b, e, f.
+        outputs: Outputs for a, b, c, d; for a, b, c; and for d.
+        other_shape: Whether the last two were computed by the model; if false, they are slices of
+            the first.
     """
 
     same_shape: list[list[_Output]]
@@ -112,7 +115,7 @@ def _probe_model(model: keras.Model, rows: Tensors, changed: Any, *, draws: bool
     try:
         _forward(model, rows, training=True, weights=weights)
     except ValueError:
-        weights = []  # such as one that has to be above 0: then those that the model has
+        weights = []  # use the model's weights; random ones may be invalid, such as below 0
     same_shape = [
         [_forward(model, r, training=True, weights=w) for r in (rows, rows, changed)]
         for w in ([weights, []] if weights else [[]])
@@ -160,7 +163,7 @@ def _warn_not_checked(who: str, error: Exception) -> None:
 
 
 def _forward(model: keras.Model, rows: Tensors, *, training: bool, weights: Any) -> _Output:
-    # Each answer starts from the same seeds: what is read and assigned here is never stored.
+    # All calls start from the same seeds, because the scope does not store assignments.
     scope = keras.StatelessScope(weights, collect_losses=True, initialize_variables=False)
     with scope:
         outputs = model(rows, training=training)
@@ -174,7 +177,7 @@ def _forward(model: keras.Model, rows: Tensors, *, training: bool, weights: Any)
 def _loss_sums(
     loss_fn: LossFunction, labels: Tensors, outputs: Tensors, weights: Any
 ) -> np.ndarray:
-    """Returns numerator and denominator, `[2, outputs]`."""
+    """Return numerator and denominator, `[2, outputs]`."""
     sums = loss_sums(loss_fn, labels, outputs, weights)
     found = np.stack([np.atleast_1d(value.numpy()) for value in sums]).astype("float64")
     if not np.all(np.isfinite(found)):

@@ -1,4 +1,4 @@
-"""Reject a model that changes state while it is called: a window has many calls."""
+"""Reject models that update state when called, because a window calls the model many times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def find_assignment(graph: tf.Graph) -> str | None:
 
 
 def reject_assignments(graph: tf.Graph) -> None:
-    """Raise ValueError if a traced micro-batch assigns to a tf.Variable: Keras does not see it."""
+    """Raise ValueError if a traced micro-batch assigns to a tf.Variable, which Keras cannot see."""
     name = find_assignment(graph)
     if name is not None:
         raise ValueError(_UPDATES.format(names=name))
@@ -39,13 +39,13 @@ _UPDATES = (
 def reject_updates(
     model: keras.Model, scope: Any, mapping: Sequence[tuple[Any, Any]], seeds: Sequence[Any]
 ) -> None:
-    """Raise ValueError if a call of the model updated a variable that Keras knows.
+    """Raise ValueError if a call of the model updated a Keras variable.
 
     Args:
         model: The model that was called.
         scope: The `keras.StatelessScope` around the call.
-        mapping: The values that the scope began with.
-        seeds: Seed states, which may move on.
+        mapping: (variable, value) pairs with which the scope was created.
+        seeds: Seed states, which may be updated.
     """
     before = {id(variable): value for variable, value in mapping}
     updated = {k for k, v in scope.state_mapping.items() if v is not before.get(k)}

@@ -1,4 +1,4 @@
-"""Rows and weights that mean nothing, to ask a model how it treats rows."""
+"""Create synthetic rows and random weights, to check how a model processes rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ _UNKNOWN_AXIS = 8
 
 
 def synthetic_rows(specs: Tensors) -> tuple[Any, Any]:
-    """Returns rows a, b, c, d and rows a, b, e, f of a structure of specs `[rows, ...]`.
+    """Return rows a, b, c, d and rows a, b, e, f for a structure of specs `[rows, ...]`.
 
-    Each e differs from c and each f from d. Floats lie between 0 and 1, those of e and f outside of
-    all others; integers are 0 or 1; text is one digit, which layers may look up, hash or read.
+    Every value of e differs from c, and every value of f from d. Floats are between 0 and 1, and
+    those of e and f are outside the range of all others. Integers are 0 or 1. Text is one digit,
+    which layers can look up, hash or parse.
 
     Args:
-        specs: Tensors or specs of which only shapes and dtypes count; None passes. Axes of unknown
-            length get eight.
+        specs: Tensors or specs of which only shapes and dtypes count, or None. Axes of unknown
+            length get length 8.
+
+    Returns:
+        Two structures of tensors `[4, ...]`.
     """
     random = np.random.default_rng(0)
 
@@ -39,7 +43,7 @@ def synthetic_rows(specs: Tensors) -> tuple[Any, Any]:
             rows = random.integers(0, 2, shape).astype(bool)
             other = ~rows[2:]
         else:
-            # Text changes by three, so that no other row has to be that text.
+            # Text changes by 3, so that it differs from the text of all other rows.
             rows = random.integers(0, 2, shape)
             other = rows[2:] + 3 if tensor.dtype == tf.string else 1 - rows[2:]
         every = np.concatenate([rows, np.stack([*other])])
@@ -52,7 +56,7 @@ def synthetic_rows(specs: Tensors) -> tuple[Any, Any]:
 
 
 def rows_of(structure: Tensors, rows: Sequence[int]) -> Any:
-    """Returns some rows of each tensor, with the mask that Keras puts on it; None passes."""
+    """Return the given rows of each tensor and of its Keras mask; None stays None."""
 
     def cut(tensor: Any) -> Any:
         if tensor is None:
@@ -67,10 +71,11 @@ def rows_of(structure: Tensors, rows: Sequence[int]) -> Any:
 
 
 def random_weights(model: keras.Model) -> list[tuple[Any, Any]]:
-    """Returns (variable, value) per trainable variable: no weight is 0, no layer is silent.
+    """Return (variable, random value) pairs of the trainable variables.
 
-    Matrices are drawn again, as wide as their inputs ask for; vectors and scalars, which may be
-    scales around 1, are moved.
+    The values make the output depend on every layer. Matrices get normal values whose standard
+    deviation is 1 / sqrt(fan-in), at least 0.02. Vectors and scalars, which may be scales around 1,
+    get normal noise with a standard deviation of 0.5 added.
     """
     random = np.random.default_rng(1)
 

@@ -1,4 +1,4 @@
-"""Translate errors that rows cause inside a graph: the value, the thing and the fix."""
+"""Translate graph errors that are caused by rows into messages with the value and a fix."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LABEL = re.compile(r"Received a label value of (-?\d+) which is outside .* \[0,
 _INDEX = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")
 _NODE = re.compile(r"\{\{node (?:(?:while|cond)(?:_\d+)?/)*([^}]+)/[^/}]+\}\}")
 
-_OF_NAN = -(2**63)  # what x86 makes of a NaN as an integer; other processors may make 0 of it
-# What a collective that was broken off ends with, by how TensorFlow noticed.
+_OF_NAN = -(2**63)  # NaN converted to an integer on x86; other processors may convert it to 0
+# Errors of an interrupted collective; the type depends on how TensorFlow detects it.
 _OF_A_COLLECTIVE = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -28,11 +28,14 @@ _OF_A_COLLECTIVE = (
 
 @contextlib.contextmanager
 def translate_tf_errors() -> Iterator[None]:
-    """Raises ValueError where TensorFlow found a class or an id that the model does not have.
+    """Translate TensorFlow's errors in a `with` block.
 
-    And WorkerLost where a collective was broken off because a worker has gone. TensorFlow's own
-    error, a stack of frames and the name of an operation, is the cause of that one; others pass as
-    they are.
+    The error of TensorFlow becomes the cause of the new one. Errors without a translation are not
+    changed.
+
+    Raises:
+        ValueError: A label or an id is out of the model's range.
+        WorkerLost: A collective was interrupted because a worker was lost.
     """
     try:
         yield
@@ -49,7 +52,7 @@ def translate_tf_errors() -> Iterator[None]:
 
 
 def explain_tf_error(message: str) -> str | None:
-    """Returns what TensorFlow's message means for the data, or None if that is not known."""
+    """Return an explanation of TensorFlow's error message, or None for an unknown message."""
     if found := _LABEL.search(message):
         value, count = map(int, found.groups())
         if value == _OF_NAN:

@@ -1,4 +1,4 @@
-"""Log a warning once: for a text, or for a text and the object that it is about."""
+"""Log a warning once per text, or once per object and topic."""
 
 from __future__ import annotations
 
