@@ -1,4 +1,4 @@
-"""A search over the settings of a training.
+"""Search for better settings of a training.
 
-May use `memory`, `loop` and what is below them.
+May import `memory`, `loop` and the packages below them.
 """

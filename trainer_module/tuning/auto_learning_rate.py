@@ -1,4 +1,4 @@
-"""`optimizer.learning_rate: auto`: found by a range test before the training, once for a run."""
+"""Resolve `optimizer.learning_rate: auto` by a range test before training, once per run."""
 
 from __future__ import annotations
 
@@ -36,18 +36,17 @@ def with_learning_rate(
     record_dir: str | None,
     run_dir: str | None,
 ) -> Plan:
-    """Returns the plan with a number as learning rate; what it was where it has one.
+    """Return the plan with a number as learning rate; unchanged if it has one.
 
     Args:
-        plan: What the configuration's names stand for, of a known kind of label.
-        model: What is trained; left as it is, bit for bit.
+        plan: The resolved configuration, for a known kind of label.
+        model: The model to train; unchanged afterwards, bit for bit.
         examples: The training rows.
         strategy: Where the replicas are.
         micro_batch_size: Rows of a micro-batch.
-        shuffle_buffer_rows: As the training's.
-        record_dir: The run's own folder, which keeps what was found for when it is started again;
-            None for none.
-        run_dir: Folder for a table of the test; None for none.
+        shuffle_buffer_rows: As in training.
+        record_dir: The run's folder, which keeps the rate for a restart; None: do not keep it.
+        run_dir: Folder for a table of the test; None: write no table.
 
     Raises:
         ValueError: The loss falls at no rate.
@@ -115,7 +114,7 @@ def _recorded(path: str) -> float | None:
         try:
             rate: Json = json.loads(stream.read())["learning_rate"]
         except (ValueError, KeyError, TypeError):
-            return None  # cut off while it was written: found again, the same
+            return None  # truncated by a kill: the test finds the same rate again
     return rate if isinstance(rate, float) and 0 < rate < math.inf else None
 
 

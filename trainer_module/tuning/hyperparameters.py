@@ -1,4 +1,4 @@
-"""Settings by their dotted paths, and a configuration with other values in their places."""
+"""Read and replace settings of a configuration by their dotted paths."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from trainer_module.config import TrainerConfig
 Setting: TypeAlias = Any  # a value of a setting, of any type
 DeclaredType: TypeAlias = Any  # a type annotation
 
-# KerasTuner's own entries among the values, such as the epochs of a round of Hyperband.
+# Prefix of KerasTuner's entries among the values, such as the epochs of a Hyperband round.
 RESERVED = "tuner/"
 
 
 def setting_paths(model: type[BaseModel] = TrainerConfig, prefix: str = "") -> list[str]:
-    """Returns every setting, sections included: optimizer, optimizer.name, ..."""
+    """Return the path of every setting, including sections: optimizer, optimizer.name, ..."""
     paths = []
     for name, field in model.model_fields.items():
         paths.append(f"{prefix}{name}")
@@ -33,14 +33,14 @@ def setting_paths(model: type[BaseModel] = TrainerConfig, prefix: str = "") -> l
 
 
 def type_of(path: str, *, field: str = "trainer") -> DeclaredType:
-    """Returns the declared type of a setting; Any below a free dict (optimizer.options.beta_1).
+    """Return the declared type of a setting; Any below a free dict (optimizer.options.beta_1).
 
     Args:
         path: Dotted path of a TrainerConfig field.
-        field: What the path is relative to, for the error message; "" for nothing.
+        field: Prefix of the path in the error message; "" for none.
 
     Raises:
-        ValueError: There is no such setting; names the nearest.
+        ValueError: There is no such setting. The message has the nearest name.
     """
     declared: DeclaredType = TrainerConfig
     for part in path.split("."):
@@ -58,15 +58,15 @@ def type_of(path: str, *, field: str = "trainer") -> DeclaredType:
 def with_values(
     config: TrainerConfig, values: Mapping[str, Setting], *, section: str = "trainer"
 ) -> TrainerConfig:
-    """Returns the configuration with other values in some places.
+    """Return the configuration with other values for some settings.
 
     Args:
-        config: Stays as it is.
+        config: The configuration; it is not changed.
         values: Dotted path of a field to its value.
-        section: How the fields are called in messages.
+        section: Name of the configuration in messages.
 
     Raises:
-        ValueError: No such setting, or the values are wrong or do not fit the others.
+        ValueError: There is no such setting, or the values are wrong or do not fit the others.
     """
     settings = config.model_dump()
     for path, value in values.items():
@@ -74,14 +74,14 @@ def with_values(
         *parents, name = path.split(".")
         place = settings
         for parent in parents:
-            place[parent] = place[parent] or {}  # a section that is null
+            place[parent] = place[parent] or {}  # the section is null
             place = place[parent]
         place[name] = value
     return TrainerConfig.parse(settings, section=section)
 
 
 def value_at(config: TrainerConfig, path: str) -> Setting:
-    """Returns the value of a setting; None where a section around it is null."""
+    """Return the value of a setting; None if one of its sections is null."""
     value: Setting = config
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else getattr(value, part, None)
@@ -89,15 +89,15 @@ def value_at(config: TrainerConfig, path: str) -> Setting:
 
 
 def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Setting]) -> TrainerConfig:
-    """Returns the configuration with a Tuner's best values in it, and logs them.
+    """Return the configuration with a Tuner's best values, and log them.
 
     Args:
-        config: The Trainer's.
-        found: KerasTuner's `HyperParameters.get_config()`, as TFX hands it to a Trainer: its
+        config: The Trainer's configuration.
+        found: KerasTuner's `HyperParameters.get_config()`, as TFX passes it to a Trainer: its
             `values` are named by dotted paths of TrainerConfig fields.
 
     Raises:
-        ValueError: A name that is no setting, or a value that the setting does not take.
+        ValueError: A name is not a setting, or a value does not fit its setting.
     """
     if not isinstance(found.get("values"), Mapping):
         raise ValueError(
@@ -116,16 +116,17 @@ def with_hyperparameters(config: TrainerConfig, found: Mapping[str, Setting]) ->
 
 
 def setting_values(values: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Returns KerasTuner's values as those of settings, without its own entries."""
+    """Return the values of settings, without KerasTuner's additional entries."""
     return {
         path: from_choice(value) for path, value in values.items() if not path.startswith(RESERVED)
     }
 
 
 def as_choices(values: Sequence[Setting]) -> list[Setting]:
-    """Returns values of any JSON type as KerasTuner's Choice takes them: all of one simple type.
+    """Return values of any JSON type for KerasTuner's Choice, which needs one simple type.
 
-    Whole numbers, numbers, or texts stay what they are; all else becomes JSON text.
+    Integers are unchanged, other numbers become floats, and strings that are not JSON are
+    unchanged. Everything else becomes JSON text.
     """
     kinds = {type(value) for value in values}
     if kinds == {int}:
@@ -138,7 +139,7 @@ def as_choices(values: Sequence[Setting]) -> list[Setting]:
 
 
 def from_choice(value: Setting) -> Setting:
-    """Returns the value that `as_choices` was given."""
+    """Return the value that was passed to `as_choices`."""
     return json.loads(value) if isinstance(value, str) and _is_json(value) else value
 
 
@@ -151,13 +152,13 @@ def _is_json(text: str) -> bool:
 
 
 def alternatives(declared: DeclaredType) -> tuple[DeclaredType, ...]:
-    """Returns the types of a union, or the one type."""
+    """Return the types of a union, or the single type."""
     is_union = typing.get_origin(declared) in (typing.Union, types.UnionType)
     return typing.get_args(declared) if is_union else (declared,)
 
 
 def _section_in(declared: DeclaredType) -> type[BaseModel] | None:
-    """Returns the model of a section, which may be optional."""
+    """Return the model of a section, which may be optional."""
     for kind in alternatives(declared):
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             return kind

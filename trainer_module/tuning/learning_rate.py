@@ -1,12 +1,12 @@
-"""A learning-rate range test: train for a few windows at growing rates, pick a stable rate.
+"""A learning-rate range test: train a few windows at growing rates, select a stable rate.
 
     rate_i = lowest (highest / lowest)^(i / (windows - 1))
     smoothed_i = a mean of the losses until then, each older one weighing 0.9 as much
     stop where the loss is not finite, or smoothed is 4 times its least
     rate = a tenth of that with the least smoothed loss
 
-L. N. Smith, "Cyclical Learning Rates for Training Neural Networks" (2015), 3.3; growth by a factor,
-the smoothing, the end and the tenth are those of fastai's `lr_find`.
+The test is from L. N. Smith, "Cyclical Learning Rates for Training Neural Networks" (2015), 3.3.
+The growth by a factor, the smoothing, the stop and the tenth are those of fastai's `lr_find`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _SHARE = 0.1
 
 
 class RangeTest(NamedTuple):
-    """What was found.
+    """Result of a range test.
 
     Attributes:
-        rate: The rate to train with, the peak where there is a schedule.
-        rates: Those tried, in order.
-        losses: Of the window at each rate, before its update.
-        smoothed: Their smoothed values.
-        diverged: Whether the last one ended the test.
+        rate: The rate to train with; the peak if there is a schedule.
+        rates: The tested rates, in order.
+        losses: Loss of the window at each rate, before its update.
+        smoothed: The smoothed losses.
+        diverged: Whether divergence at the last rate ended the test.
     """
 
     rate: float
@@ -54,11 +54,11 @@ class RangeTest(NamedTuple):
 
     @property
     def best(self) -> int:
-        """The place of the least smoothed loss."""
+        """Index of the least smoothed loss."""
         return int(np.argmin(self.smoothed))
 
     def to_csv(self) -> str:
-        """Returns a row for each window: learning_rate, loss, smoothed_loss."""
+        """Return CSV text with a row for each window: learning_rate, loss, smoothed_loss."""
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         writer.writerow(["learning_rate", "loss", "smoothed_loss"])
@@ -77,25 +77,25 @@ def find_learning_rate(
     highest: float = HIGHEST,
     windows: int = WINDOWS,
 ) -> RangeTest:
-    """Takes windows at growing learning rates, and puts everything back.
+    """Train windows at growing learning rates, then restore the previous state.
 
-    Model, optimizer (its learning rate too), averages, counters and random state are bit for bit
-    what they were.
+    Model, optimizer (including its learning rate), averages, counters and random state are restored
+    bit for bit.
 
     Args:
-        train_step: Takes the windows; its optimizer has a number as learning rate.
-        batches: Global batches as `TrainingLoop` takes them, repeated as often as is needed.
-        batch_size: As `TrainingLoop`.
-        shuffle: As `TrainingLoop`.
-        seed: As `TrainingLoop`.
+        train_step: Runs the windows. Its optimizer must have a number as learning rate.
+        batches: Global batches as in `TrainingLoop`, repeated as often as needed.
+        batch_size: As in `TrainingLoop`.
+        shuffle: As in `TrainingLoop`.
+        seed: As in `TrainingLoop`.
         lowest: The first rate.
-        highest: The last one, where the loss does not diverge before.
-        windows: How many rates.
+        highest: The last rate, if the loss does not diverge before.
+        windows: Number of rates.
 
     Raises:
-        ValueError: Rates that are none, an optimizer whose rate cannot be set, a dataset that
-            reshuffles (training after this would see another order), no batch, or a
-            loss that falls at no rate.
+        ValueError: The rates are invalid, the optimizer's rate cannot be set, the dataset
+            reshuffles (so that training would see another order afterwards), there is no batch, or
+            the loss falls at no rate.
     """
     check_positive_int("windows", windows)
     if not 0 < lowest < highest < math.inf or windows < 10:
@@ -134,7 +134,7 @@ def _tried(step: TrainStep, batches: Iterator[Tensors], rates: np.ndarray) -> Ra
         losses.append(loss)
         smoothed.append(mean / weight)
         least = min(smoothed)
-        # Of losses that may be below 0, as a likelihood's, the fall from the first counts.
+        # For losses that can be negative, as a likelihood's, use the fall from the first loss.
         if smoothed[-1] - least > (_DIVERGED - 1) * max(abs(least), smoothed[0] - least):
             diverged = True
             break
@@ -188,7 +188,7 @@ def _check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 class _State:
-    """All that a window changes."""
+    """The state that a window changes."""
 
     def __init__(self, step: TrainStep) -> None:
         self._strategy = step.strategy

@@ -1,4 +1,4 @@
-"""KerasTuner's search over settings, each trial a training with exact windows."""
+"""KerasTuner's search over settings, with one exact-window training per trial."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TrainTrial = Callable[[TrainerConfig, Callback], Mapping[str, float]]
 
 
 class SettingsTuner(base_tuner.BaseTuner):
-    """Tries settings of a training, and keeps what each trial reached on the eval split.
+    """Try settings of a training and keep each trial's result on the eval split.
 
         for each set of values that the algorithm proposes:
             score = train_trial(trainer with the values)[objective]
 
-    A trial that ends in NaN, or that the device has no memory for, has failed, and the search goes
-    on; any other error ends it. KerasTuner's own files are in `directory`.
+    A trial fails if it ends in NaN or runs out of device memory, and the search continues. Any
+    other error ends the search. KerasTuner's files are in `directory`.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class SettingsTuner(base_tuner.BaseTuner):
         *,
         directory: str,
     ) -> None:
-        """Prepares the search.
+        """Prepare the search.
 
         Args:
-            trainer: The training whose settings are tried.
-            tuning: What is tried, how and how often; checked against `trainer`.
-            train_trial: Trains as configured, telling the callback how it goes, and returns the
-                metrics of the model that it ends with.
+            trainer: The training to tune.
+            tuning: Search space, algorithm and number of trials; checked against `trainer`.
+            train_trial: Trains a configuration, reports its progress to the callback, and returns
+                the metrics of the final model.
             directory: Folder for KerasTuner's files.
         """
         self.trainer = trainer
@@ -78,7 +78,7 @@ class SettingsTuner(base_tuner.BaseTuner):
     def run_trial(
         self, trial: keras_tuner.engine.trial.Trial, *fit_args: object, **fit_kwargs: object
     ) -> dict[str, float]:
-        """Trains with the trial's values and returns {objective: value}."""
+        """Train with the trial's values and return {objective: value}."""
         number = int(trial.trial_id) + 1
         which = TrialNumber(number, self.trials)
         values = setting_values(trial.hyperparameters.values)
@@ -104,10 +104,10 @@ class SettingsTuner(base_tuner.BaseTuner):
         return {self.tuning.objective: score}
 
     def on_search_end(self) -> None:
-        """Refuses to go on without any score.
+        """Check that at least one trial has a score.
 
         Raises:
-            ValueError: Every trial has failed.
+            ValueError: All trials have failed.
         """
         trials = list(self.oracle.trials.values())
         if not any(trial.status == "COMPLETED" for trial in trials):
@@ -115,7 +115,7 @@ class SettingsTuner(base_tuner.BaseTuner):
             raise ValueError(
                 f"tuner.search: all {len(trials)} trials failed, the last with {last!r}"
             )
-        # TFX lists this many results, and cannot where there is no limit.
+        # TFX lists this many results, and fails if there is no limit.
         self.oracle.max_trials = len(trials)
 
     def _best(self, score: float, number: int) -> tuple[float, int]:
@@ -136,7 +136,7 @@ class SettingsTuner(base_tuner.BaseTuner):
 
 
 def search_space(tuning: TunerConfig) -> keras_tuner.HyperParameters:
-    """Returns the ranges as KerasTuner's hyperparameters, named by the settings' paths."""
+    """Return the ranges as KerasTuner's hyperparameters, named by the settings' paths."""
     space = keras_tuner.HyperParameters()
     for path, searched in tuning.search.items():
         if searched.values is not None:
@@ -181,10 +181,10 @@ def _oracle(
     options: dict[str, Setting] = {
         "objective": keras_tuner.Objective(tuning.objective, mode),
         "hyperparameters": space,
-        # KerasTuner draws its own seed where it is given 0, and counts up from it: far apart, the
-        # draws of two seeds do not overlap.
+        # KerasTuner draws a random seed if it gets 0, and counts up from the seed: the draws of
+        # two seeds do not overlap if they are far apart.
         "seed": 1 + tuning.seed * 1_000_003 % (2**31 - 2),
-        # Failures are counted in on_search_end.
+        # on_search_end counts failures.
         "max_consecutive_failed_trials": (trials or 10**9) + 1,
     }
     oracles = keras_tuner.oracles

@@ -1,4 +1,4 @@
-"""The YAML's `tuning:` section: a search for better settings."""
+"""The `tuning:` section of the YAML: a search for better settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from trainer_module.tuning.hyperparameters import (
 )
 
 DEFAULT_TRIALS = 10
-# Combinations of values and of the ends of ranges that are checked before the first trial.
+# Most combinations of values and ends of ranges to check before the first trial.
 _MOST_CHECKED = 10_000
 
 
@@ -71,7 +71,7 @@ class SearchRange(BaseModel):
 
     @property
     def ends(self) -> tuple[Setting, ...]:
-        """All values, or both ends of the range."""
+        """Return all values, or both ends of the range."""
         return self.values if self.values is not None else (self.min, self.max)
 
 
@@ -130,7 +130,7 @@ class TunerConfig(BaseModel):
 
     @property
     def most_trials(self) -> int | None:
-        """Trainings at most; None for as many as the algorithm has."""
+        """Largest number of trials; None: as many as the algorithm has."""
         if self.trials is None and self.algorithm in ("random", "bayesian"):
             return DEFAULT_TRIALS
         return self.trials
@@ -143,13 +143,13 @@ class TunerConfig(BaseModel):
         epochs: int | None = None,
         section: str = "trainer",
     ) -> TrainerConfig:
-        """Returns how a trial trains.
+        """Return the configuration of a trial.
 
         Args:
-            trainer: The training that is tuned.
+            trainer: The training to tune.
             values: Dotted path of a setting to the trial's value.
-            epochs: Of this trial; None for this configuration's.
-            section: How the training's settings are called in messages.
+            epochs: Epochs of this trial; None: those of this configuration.
+            section: Name of the training's settings in messages.
 
         Raises:
             ValueError: A value is wrong or does not fit the others.
@@ -164,10 +164,10 @@ class TunerConfig(BaseModel):
     def combinations(
         self, trainer: TrainerConfig, *, section: str = "trainer"
     ) -> Iterator[TrainerConfig]:
-        """Yields the training with the combinations of values and ends of ranges, 10,000 at most.
+        """Yield the training with all combinations of values and ends of ranges, at most 10,000.
 
         Raises:
-            ValueError: As `trial_config`.
+            ValueError: See `trial_config`.
         """
         ends = (searched.ends for searched in self.search.values())
         for combination in itertools.islice(itertools.product(*ends), _MOST_CHECKED):
@@ -182,17 +182,17 @@ class TunerConfig(BaseModel):
         section: str = "trainer",
         own: str = "tuner",
     ) -> None:
-        """Refuses what does not fit the training.
+        """Check that the search fits the training.
 
         Args:
-            trainer: The training that is tuned.
-            label_kind: binary, multiclass or regression, which decides the default metrics; None
-                where it is not known yet.
-            section: How its settings are called in messages.
-            own: How this configuration is called in messages.
+            trainer: The training to tune.
+            label_kind: binary, multiclass or regression, which determines the default metrics; None
+                if unknown.
+            section: Name of the training's settings in messages.
+            own: Name of this configuration in messages.
 
         Raises:
-            ValueError: Names the setting, its value and what would be right.
+            ValueError: The message has the setting, its value and a suggestion.
         """
         try:
             for _ in self.combinations(trainer, section=section):
@@ -222,28 +222,28 @@ class TunerConfig(BaseModel):
 
     @classmethod
     def parse(cls, values: Json, *, section: str = "tuner") -> TunerConfig:
-        """Returns the configuration, or one readable error.
+        """Return the configuration from JSON values.
 
         Args:
-            values: What `custom_config["tuner"]` holds: a dict of JSON values.
-            section: How the fields are called in messages.
+            values: The content of `custom_config["tuner"]`: a dict of JSON values.
+            section: Name of the configuration in messages.
 
         Raises:
-            ValueError: Every wrong field with its value and what would be right.
+            ValueError: The message lists every wrong field with its value and a suggestion.
         """
         return parse_section(cls, values, section=section)
 
 
 def check_objective(objective: str, metrics: Sequence[str], *, field: str) -> None:
-    """Raises ValueError for an objective that is neither the loss nor one of the metrics."""
+    """Raise ValueError if the objective is neither the loss nor one of the metrics."""
     known = ["loss", *(name.rpartition(".")[2] for name in metrics)]
-    # A metric with a value per class is called f1_score/0, f1_score/1, ...
+    # A metric with one value per class has the names f1_score/0, f1_score/1, ...
     if objective.partition("/")[0] not in known:
         raise ValueError(f"{field}={objective!r} is not evaluated; {nearest(objective, known)}")
 
 
 def _typed(path: str, searched: SearchRange) -> SearchRange:
-    """Returns the range with its numbers and values as the setting declares them."""
+    """Return the range with numbers and values of the type that the setting declares."""
     declared = type_of(path, field="")
     if (role := TrainerConfig.roles().get(path)) and role.untunable:
         raise ValueError(f"{path} cannot be searched: {role.untunable}")
