@@ -1,4 +1,4 @@
-"""What every room may use: names and their nearest, whole files, described objects, code digests.
+"""Shared helpers: names and nearest names, files, object descriptions, code digests.
 
-Uses no other room.
+Imports no other package of the trainer.
 """

@@ -1,4 +1,4 @@
-"""What the user's own code is: the sources behind a function, found without running any of it."""
+"""Find and digest the user's code behind a function, without running it."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _LIBRARY_FOLDERS = tuple(
 
 
 def code_fingerprint(modules: Iterable[str], *, without: Iterable[str] = ()) -> str:
-    """Returns one digest of `code_digests`, the same in each process and on each machine."""
+    """Return one digest of `code_digests`, the same in each process and on each machine."""
     digests = code_digests(modules, without=without)
     return _digest("".join(f"{name}={digest}\n" for name, digest in sorted(digests.items())))
 
 
 def code_digests(modules: Iterable[str], *, without: Iterable[str] = ()) -> dict[str, str]:
-    """Returns a digest for each module of the user's that is behind the given ones.
+    """Return a digest for each user module that the given modules depend on.
 
-    These are the modules themselves, the packages they are in, and all that they import, anywhere
-    in their text, and so on; but nothing of Python or of installed packages. A given module that is
-    itself installed stands for its whole package. Comments and formatting do not count. What code
-    imports by a name made up at run time (`importlib.import_module(name)`) is not seen.
+    This includes the modules, the packages that contain them, and everything they import, anywhere
+    in their text, recursively. Python's modules and installed packages are excluded. A given module
+    that is installed stands for its whole package. Comments and formatting do not count. Imports
+    with a name made at run time (`importlib.import_module(name)`) are not found.
 
     Args:
         modules: Dotted names of modules; "__main__" is the running program.
         without: Top-level packages that are not the user's.
 
     Returns:
-        Module -> 16 hexadecimal digits.
+        Module to 16 hexadecimal digits.
 
     Raises:
         ModuleNotFoundError: One of `modules` is not found.
@@ -81,7 +81,7 @@ def code_digests(modules: Iterable[str], *, without: Iterable[str] = ()) -> dict
 
 
 def _spec(name: str) -> ModuleSpec | None:
-    """As importlib.util.find_spec, but a module's packages are not imported to find it."""
+    """Like importlib.util.find_spec, but do not import a module's packages to find it."""
     if name == "__main__":
         path = getattr(sys.modules["__main__"], "__file__", None)
         return None if path is None else importlib.util.spec_from_file_location(name, path)
@@ -95,7 +95,7 @@ def _spec(name: str) -> ModuleSpec | None:
         if find := getattr(finder, "find_spec", None):
             try:
                 spec = find(name, path)
-            except KeyError:  # a folder without __init__.py, in one that nobody has imported yet
+            except KeyError:  # a folder without __init__.py, in a package that is not imported yet
                 spec = _spec_of_folder(name, path or [])
             if spec is not None:
                 return spec
@@ -103,7 +103,8 @@ def _spec(name: str) -> ModuleSpec | None:
 
 
 def _spec_of_folder(name: str, path: Iterable[str]) -> ModuleSpec | None:
-    """As importlib's path finder for a namespace package, which asks sys.modules for its parent."""
+    """Like importlib's path finder for a namespace package, but without the parent in sys.modules.
+    """
     folders = [str(Path(place, name.rpartition(".")[2])) for place in path]
     folders = [folder for folder in folders if Path(folder).is_dir()]
     if not folders:
@@ -114,13 +115,13 @@ def _spec_of_folder(name: str, path: Iterable[str]) -> ModuleSpec | None:
 
 
 def _parents(name: str) -> list[str]:
-    """Returns the packages that a module is in, outermost first."""
+    """Return the packages that contain a module, outermost first."""
     parts = name.split(".")
     return [".".join(parts[:n]) for n in range(1, len(parts))]
 
 
 def is_installed(spec: ModuleSpec) -> bool:
-    """Returns whether a module is Python's or an installed package's."""
+    """Return whether a module belongs to Python or an installed package."""
     if spec.origin in ("built-in", "frozen"):
         return True
     places = [*(spec.submodule_search_locations or ()), spec.origin]
@@ -130,20 +131,20 @@ def is_installed(spec: ModuleSpec) -> bool:
 
 @functools.cache
 def is_library_file(path: str) -> bool:
-    """Returns whether a file or folder is Python's or an installed package's."""
+    """Return whether a file or folder belongs to Python or an installed package."""
     if {"site-packages", "dist-packages"} & set(Path(path).parts):
         return True
     return any(Path(path).resolve().is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
 
 
 def _source(spec: ModuleSpec) -> str | None:
-    """Returns a module's text; None for one that has none (a folder, compiled code)."""
+    """Return a module's text; None if it has none (a folder, compiled code)."""
     get_source = getattr(spec.loader, "get_source", None)
     return get_source(spec.name) if get_source is not None else None
 
 
 def _imported(tree: ast.AST, name: str, *, is_package: bool) -> Iterator[str]:
-    """Yields what import statements may mean: `from a import b` is a's name b or its module b."""
+    """Yield what import statements may mean: `from a import b` is a's name b or its module b."""
     package = name if is_package else name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

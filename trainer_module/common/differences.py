@@ -18,7 +18,7 @@ def differences(
     missing: str = "not there",
     text: str = "{name} was {there} and is {here}",
 ) -> list[str]:
-    """Return a text for each value that differs: its name and both values.
+    """Return a text with name and both values for each value that differs.
 
     Args:
         there: Values of a checkpoint or another worker, parsed from JSON; nested names are joined
@@ -37,13 +37,13 @@ def differences(
 
 
 def summarize_differences(found: list[str]) -> str:
-    """Return the first differences and the number of the others, as one text."""
+    """Return a text with the first differences and the number of the others."""
     more = len(found) - _MOST_SHOWN
     return "; ".join(found[:_MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def flat(facts: Json, name: str = "") -> dict[str, Json]:
-    """Return the plain values of a nested record by their names, joined with dots."""
+    """Return the plain values of a nested record by name, joined with dots."""
     if isinstance(facts, Mapping) and facts:
         return {
             path: value

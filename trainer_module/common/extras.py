@@ -1,4 +1,4 @@
-"""Names that need a package of an extra; without it, the error names the extra."""
+"""Load names that need a package of an extra; without the package, the error names the extra."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _PACKAGES = ("pipeline", "components", "transform", "trainer_module", "shared_co
 def attach_stub(
     package: str, filename: str, *, extra: str
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return `__getattr__`, `__dir__` and `__all__` of a package, as `lazy_loader.attach_stub`.
+    """Return `__getattr__`, `__dir__` and `__all__` of a package, like `lazy_loader.attach_stub`.
 
     Args:
         package: `__name__` of the package.
-        filename: Its `__file__`; the names are in the `.pyi` beside it.
-        extra: The extra of this project that brings what the names import.
+        filename: Its `__file__`; the names are in its `.pyi` file.
+        extra: This project's extra that installs the imported packages.
 
     Raises:
-        ModuleNotFoundError: On the use of a name: a package that it imports is not installed.
+        ModuleNotFoundError: When a name is used: a package that it imports is not installed.
     """
     import_name, list_names, names = lazy_loader.attach_stub(package, filename)
 
@@ -35,12 +35,12 @@ def attach_stub(
 
 
 def load(module: str, name: str, *, extra: str) -> Any:
-    """Return the attribute of a module of another package.
+    """Return an attribute of a module of another package.
 
     Args:
         module: Dotted name of the module.
         name: Name of the attribute.
-        extra: The extra of this project that brings the package.
+        extra: This project's extra that installs the package.
 
     Raises:
         ModuleNotFoundError: A package that the module imports is not installed.

@@ -1,4 +1,4 @@
-"""Objects of a program as JSON values that are equal if the objects compute the same."""
+"""Convert objects of a program to JSON values that are equal if the objects compute the same."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _OURS = __name__.partition(".")[0]
 def to_fingerprint(value: object) -> Json:
     """Return a JSON value that identifies an object.
 
-    Plain values stay as they are; arrays become digests; Keras objects become their class and
-    `get_config()`. A function or class of the user becomes a digest of its code, of the functions
-    that it names and of the values in its closure; one of a library becomes its name.
+    Plain values are unchanged; arrays become digests; Keras objects become their class and
+    `get_config()`. A user's function or class becomes a digest of its code, of the functions that
+    it names and of the values in its closure. A library's function or class becomes its name.
     """
     seen: set[int] = set()
     if isinstance(value, keras.Layer):
@@ -59,12 +59,12 @@ def _convert(value: Any, seen: set[int]) -> Any:
     if inspect.isroutine(value):
         return getattr(value, "__qualname__", type(value).__name__)
     if isinstance(value, (keras.Layer, tf.distribute.Strategy)):
-        return type(value).__qualname__  # held by a function; a model is compared separately
+        return type(value).__qualname__  # captured by a function; a model is compared separately
     return {"class": _class_code(type(value), seen), **_config(value, seen)}
 
 
 def array_digest(array: np.ndarray) -> str:
-    """Return dtype, shape and a digest of the values, as one text."""
+    """Return dtype, shape and a digest of the values, as one string."""
     if array.dtype.kind in "OUS":
         values = "\0".join(str(each) for each in array.ravel()).encode()
     else:
@@ -76,7 +76,7 @@ def array_digest(array: np.ndarray) -> str:
 
 def _config(value: Any, seen: set[int]) -> dict[str, Json]:
     if not hasattr(value, "get_config"):
-        # A loss of ours is a record of what it was made from.
+        # This package's losses are records of their options.
         is_loss = dataclasses.is_dataclass(value) and callable(value)
         if (_is_library(type(value)) and not is_loss) or id(value) in seen:
             return {}
@@ -86,7 +86,7 @@ def _config(value: Any, seen: set[int]) -> dict[str, Json]:
         # Some Keras losses omit options: get_config() of Huber lacks delta.
         config = {**value.get_config(), **getattr(value, "_fn_kwargs", {})}
     except (NotImplementedError, TypeError, ValueError):
-        return {}  # its class stands for it
+        return {}  # its class identifies it
     return {key: _convert(each, seen) for key, each in config.items() if key != "name"}
 
 
@@ -113,7 +113,7 @@ def _function_code(function: types.FunctionType, seen: set[int]) -> str:
     seen.add(id(function))
     cells = [_content(cell) for cell in function.__closure__ or ()]
     if _is_library(function):
-        # A function of ours is told apart by its closure: `weighted_loss` returns one that holds
+        # The closure identifies this package's functions: `weighted_loss` returns one that holds
         # the loss.
         ours = function.__module__.partition(".")[0] == _OURS
         return f"{name} {_digest([_convert(each, seen) for each in cells])}" if ours else name
@@ -124,7 +124,7 @@ def _function_code(function: types.FunctionType, seen: set[int]) -> str:
 
 
 def _text(function: types.FunctionType) -> str:
-    """Return a function's source without comments; of a lambda, which has no lines, bytecode."""
+    """Return a function's source without comments, or a lambda's bytecode, as it has no lines."""
     if function.__name__ != "<lambda>":
         try:
             return ast.unparse(ast.parse(textwrap.dedent(inspect.getsource(function))))
@@ -154,7 +154,7 @@ def _globals(code: types.CodeType) -> Iterator[str]:
 def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
-    except ValueError:  # not filled yet
+    except ValueError:  # an empty cell
         return None
 
 

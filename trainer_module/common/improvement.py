@@ -1,4 +1,4 @@
-"""Which way a metric gets better, and whether it did."""
+"""Determine in which direction a metric improves, and whether it did."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LARGER_IS_BETTER = (
 
 
 def better_mode(monitor: str, mode: str = "auto", *, field: str = "mode") -> Mode:
-    """Returns "min" where a smaller value of the metric is better, else "max".
+    """Return "min" if a smaller value of the metric is better, otherwise "max".
 
     Args:
         monitor: The metric's name, from which "auto" infers the mode.
         mode: "min", "max" or "auto".
-        field: How `mode` is called where the user sets it, for the error message.
+        field: Name of the user's setting for `mode`, for the error message.
 
     Raises:
-        ValueError: An unknown mode, or "auto" with an unknown name.
+        ValueError: An unknown mode, or "auto" with an unknown metric name.
     """
     if mode == "min":
         return "min"
@@ -45,13 +45,13 @@ def better_mode(monitor: str, mode: str = "auto", *, field: str = "mode") -> Mod
 
 
 def is_better(value: float, best: float, *, mode: Mode, min_delta: float = 0.0) -> bool:
-    """Returns whether a metric improved; a NaN never does.
+    """Return whether a metric improved; never for a NaN.
 
     Args:
         value: The new value.
-        best: The best so far; NaN for none.
+        best: The best value so far; NaN if there is none.
         mode: "min" or "max".
-        min_delta: The least change that counts.
+        min_delta: Smallest change that counts as an improvement.
     """
     if math.isnan(value):
         return False

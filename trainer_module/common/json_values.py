@@ -1,8 +1,8 @@
-"""A name for JSON values, whose nesting type checkers cannot follow."""
+"""A type alias for JSON values, whose nesting type checkers cannot follow."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-# None, a bool, a number, a string, or a list or dict of these with string keys, to any depth.
+# None, a bool, a number, a string, or a list or dict (with string keys) of these, nested.
 Json: TypeAlias = Any

@@ -1,7 +1,7 @@
-"""Names that Keras knows, read from its files: importing it takes seconds of TensorFlow.
+"""Check Keras names with Keras' source files, because importing Keras takes seconds.
 
-So errors appear at once. Only certain errors are reported: a name that passes may still be refused
-when the object is created.
+So errors appear at once. Only definite errors are reported: a name that passes may still be
+rejected when the object is created.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _OWN = {"metric": ("acc",)}  # trainer_module/model/metrics.py
 
 class _Known(NamedTuple):
     names: frozenset[str]  # in lower case, without underscores
-    choices: tuple[str, ...]  # as a YAML would have them
+    choices: tuple[str, ...]  # as written in YAML
 
 
 def check_keras_name(kind: Kind, name: str, *, field: str) -> None:
-    """Looks a name up, whatever its case and underscores; dotted paths are the user's own.
+    """Check a name, ignoring case and underscores; dotted paths of user objects always pass.
 
     Args:
-        kind: What it is to be.
-        name: As the configuration has it.
+        kind: Kind of the object.
+        name: The name in the configuration.
         field: The configuration's field.
 
     Raises:
-        ValueError: Keras has nothing of that name; the nearest one is offered.
+        ValueError: Keras has no such name. The message has the nearest one.
     """
     known = _known(kind)
     if known is None or "." in name or _plain(name) in known.names:
@@ -57,11 +57,11 @@ def check_keras_name(kind: Kind, name: str, *, field: str) -> None:
 
 @functools.cache
 def _known(kind: Kind) -> _Known | None:
-    """Returns what Keras' files name, or None where they do not look as they are known to."""
+    """Return the names in Keras' files; None if the files do not have the known format."""
     spec = importlib.util.find_spec("keras")
     found = _Found(set(), set(), set())
     for folder in spec.submodule_search_locations or () if spec else ():
-        # A release has its public names in the first or the second.
+        # Keras releases have their public names in one of these files.
         for path in (f"{_ROOMS[kind]}/__init__.py", f"api/{_ROOMS[kind]}/__init__.py"):
             found.public.update(_read(Path(folder, path)).public)
         inner = _read(Path(folder, "src", _ROOMS[kind], "__init__.py"))
@@ -70,7 +70,7 @@ def _known(kind: Kind) -> _Known | None:
     if not found.public:
         return None
     names = {*found.public, *found.aliases, *found.members, *_OWN.get(kind, ())}
-    written = str.lower if kind == "optimizer" else _snake  # Keras: adamw, and binary_accuracy
+    written = str.lower if kind == "optimizer" else _snake  # as Keras: adamw, but binary_accuracy
     made = found.public if kind == "optimizer" else found.members or found.public
     offered = {*found.aliases, *_OWN.get(kind, ()), *made}
     choices = {written(name) for name in offered - _NO_CHOICE}
@@ -78,9 +78,9 @@ def _known(kind: Kind) -> _Known | None:
 
 
 class _Found(NamedTuple):
-    """What a file of Keras names: imports, keys that are texts, members of sets.
+    """The names in a file of Keras: imports, string keys, members of sets.
 
-    Where its `get` takes a name, that is a key or a member.
+    If the file's `get` accepts a name, it is a key or a member.
     """
 
     public: set[str]
@@ -115,6 +115,6 @@ def _plain(name: str) -> str:
 
 
 def _snake(name: str) -> str:
-    """`binary_accuracy` of `BinaryAccuracy`, as Keras has it."""
+    """Return a class name in Keras' snake case: `binary_accuracy` for `BinaryAccuracy`."""
     parts = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", parts).lower()

@@ -1,4 +1,4 @@
-"""Objects by their dotted path."""
+"""Import objects by their dotted path."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from shared_core.nearest import nearest
 
 
 def import_dotted(path: str, *, field: str) -> Any:
-    """Returns the object that `package.module.name` stands for.
+    """Return the object at `package.module.name`.
 
     Args:
         path: A dotted path.
-        field: The configuration field it was read from, for the error message.
+        field: The configuration field with the path, for the error message.
 
     Raises:
-        ValueError: The path has no dot, the module does not import, or it lacks the name.
+        ValueError: The path has no dot, the module cannot be imported, or it lacks the name.
     """
     module_path, _, name = path.rpartition(".")
     if not module_path:

@@ -1,4 +1,4 @@
-"""Check counts that a user gives: integers of at least 1, NumPy's too."""
+"""Check counts from users: integers of at least 1, including NumPy's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_positive_int(name: str, value: Any) -> int:
         value: Any object.
 
     Raises:
-        ValueError: It is no integer, or below 1.
+        ValueError: The value is not an integer, or is below 1.
     """
     try:
         number = operator.index(value)

@@ -1,8 +1,8 @@
 """Progress records of trainer, tuner and components, for programs to read.
 
 `logger.info(text, extra=attached(record))` attaches a record to a line of absl's log, and
-`progress_of(log_record)` returns it. To add a kind, add a class here. Between processes a record is
-a line of text: `ProgressLines` writes it and `decoded` reads it.
+`progress_of(log_record)` returns it. To add a kind of record, add a class here. Between processes a
+record is a line of text: `ProgressLines` writes it and `decoded` reads it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LINE = "progress: "
 
 
 class TrialNumber(NamedTuple):
-    """Which training of a search.
+    """The number of a training in a search.
 
     Attributes:
-        number: From 1.
-        of: How many there are; None where there is no limit.
+        number: Number, from 1.
+        of: Number of trials; None if there is no limit.
     """
 
     number: int
@@ -34,7 +34,7 @@ class TrialNumber(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """What every record is."""
+    """Base class of all records."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class RowsCounted(Progress):
 
 @dataclass(frozen=True)
 class MemoryProbe(Progress):
-    """The memory of micro-batches of so many rows is being measured."""
+    """A measurement of the memory of micro-batches with this number of rows has started."""
 
     rows: int
 
 
 @dataclass(frozen=True)
 class MicroBatchFound(Progress):
-    """The micro-batch size that `auto` stands for: fields of `memory.MicroBatchSize`."""
+    """The micro-batch size that `auto` found: fields of `memory.MicroBatchSize`."""
 
     rows: int
     bytes: int
@@ -70,13 +70,14 @@ class TrainingStep(Progress):
 
     Attributes:
         step: Optimizer steps taken.
-        total_steps: Of how many; None where that is not known.
-        epoch: The epoch, from 1.
-        epochs: Of how many; None where that is not known.
-        loss: Mean of the last loop.
-        examples_per_second: Since the record before; None for the first, which traces the graph.
-        eta_seconds: Until the last step; None where that is not known.
-        trial: Of a search; None where there is one training.
+        total_steps: Total optimizer steps; None if unknown.
+        epoch: Current epoch, from 1.
+        epochs: Total epochs; None if unknown.
+        loss: Mean loss of the last call of the graph.
+        examples_per_second: Rate since the previous record; None for the first one, which traces
+            the graph.
+        eta_seconds: Time until the last step; None if unknown.
+        trial: Number of the trial in a search; None outside of a search.
     """
 
     step: int
@@ -91,7 +92,7 @@ class TrainingStep(Progress):
 
 @dataclass(frozen=True)
 class EvaluationEnded(Progress):
-    """An epoch's evaluation, with the metrics of the eval split; NaN where undefined."""
+    """The evaluation of an epoch, with the metrics of the eval split; NaN if undefined."""
 
     epoch: int
     metrics: Mapping[str, float]
@@ -100,13 +101,13 @@ class EvaluationEnded(Progress):
 
 @dataclass(frozen=True)
 class TrainingEnded(Progress):
-    """Training has ended.
+    """The end of a training.
 
     Attributes:
-        stopped: By what.
+        stopped: Reason of the end.
         steps: Optimizer steps taken.
-        skipped: Windows that were left out, by reason.
-        trial: Of a search; None where there is one training.
+        skipped: Number of skipped windows by reason.
+        trial: Number of the trial in a search; None outside of a search.
     """
 
     stopped: str
@@ -117,16 +118,16 @@ class TrainingEnded(Progress):
 
 @dataclass(frozen=True)
 class TrialEnded(Progress):
-    """A trial of a search has a score.
+    """The score of a trial of a search.
 
     Attributes:
-        trial: Which.
-        objective: What the score is.
-        values: The settings tried, by path.
-        score: This trial's.
-        best: The best so far.
-        best_trial: The number of the trial that has it.
-        metrics: All of this trial's last evaluation.
+        trial: Number of the trial.
+        objective: Name of the score.
+        values: The settings of the trial, by path.
+        score: This trial's score.
+        best: The best score so far.
+        best_trial: Number of the trial with the best score.
+        metrics: All metrics of this trial's last evaluation.
     """
 
     trial: TrialNumber
@@ -148,38 +149,38 @@ class TrialFailed(Progress):
 
 
 def metric_text(value: float) -> str:
-    """Returns a metric as a person reads it; NaN is what the rows do not define."""
+    """Return a metric as text for people; NaN means that the rows do not define it."""
     return "undefined" if math.isnan(value) else f"{value:.4f}"
 
 
 def attached(record: Progress) -> dict[str, Progress]:
-    """Returns what a logger takes as `extra`."""
+    """Return the `extra` argument that attaches a record to a log line."""
     return {_ATTRIBUTE: record}
 
 
 def progress_of(line: logging.LogRecord) -> Progress | None:
-    """Returns the record on a line of a log, if it carries one."""
+    """Return the record that is attached to a log line, if there is one."""
     found = getattr(line, _ATTRIBUTE, None)
     return found if isinstance(found, Progress) else None
 
 
 class ProgressLines(logging.StreamHandler):
-    """Writes each progress record as a line that `decoded` reads; other lines of the log not."""
+    """Write each progress record as a line for `decoded`; ignore other log lines."""
 
     def __init__(self, stream: IO[str]) -> None:
-        """Takes where to write."""
+        """Create the handler for a stream."""
         super().__init__(stream)
         self.addFilter(lambda line: progress_of(line) is not None)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line."""
+        """Return the line."""
         progress = progress_of(record)
         told = {"kind": type(progress).__name__, "text": record.getMessage()}
         return _LINE + json.dumps({**told, "fields": asdict(progress) if progress else {}})
 
 
 def decoded(line: str) -> tuple[str, Progress] | None:
-    """Returns the text and the record of a line that `ProgressLines` wrote; None of another."""
+    """Return text and record of a line that `ProgressLines` wrote; None for any other line."""
     if not line.startswith(_LINE):
         return None
     told = json.loads(line.removeprefix(_LINE))

@@ -1,4 +1,4 @@
-"""Retries of operations on remote files."""
+"""Retry operations on remote files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from absl import logging
 
 Result = TypeVar("Result")
 
-# Errors of TensorFlow's file systems when the remote end does not answer. All others are final.
+# Errors of TensorFlow's file systems when the remote end does not respond. Others are permanent.
 _TRANSIENT = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED")
 _TRANSIENT_ERRORS = (
     tf.errors.UnavailableError,
@@ -26,17 +26,17 @@ _LONGEST_PAUSE_SECONDS = 10.0
 def with_retries(
     operation: Callable[[], Result], *, what: str, patience_seconds: float = PATIENCE_SECONDS
 ) -> Result:
-    """Return the result of an operation; retry it while the remote end does not answer.
+    """Return the result of an operation; retry it while the remote end does not respond.
 
     Pauses grow from 0.1 s to 10 s.
 
     Args:
         operation: Called again after a transient failure, so it must be repeatable.
         what: Description for the log: "writing gs://bucket/ckpt-12".
-        patience_seconds: How long after the first attempt others may start.
+        patience_seconds: How long after the first attempt another one may start.
 
     Raises:
-        tf.errors.OpError: Of the last attempt; a permanent error at once.
+        tf.errors.OpError: The error of the last attempt, or a permanent error at once.
     """
     until = time.monotonic() + patience_seconds
     pause = _FIRST_PAUSE_SECONDS
@@ -53,7 +53,7 @@ def with_retries(
 
 
 def is_transient(error: tf.errors.OpError) -> bool:
-    """Whether the remote end did not answer.
+    """Return whether the error means that the remote end did not respond.
 
     Reading a checkpoint raises another type, with the file system's error as its text.
     """

@@ -1,4 +1,4 @@
-"""Names for values that type checkers cannot describe: Keras and TensorFlow accept many kinds."""
+"""Type aliases for values that type checkers cannot describe; Keras accepts many kinds."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Plan:
 
     @property
     def step_options(self) -> dict[str, Any]:
-        """Return the arguments of TrainStep that are settings of the same name."""
+        """The settings that are arguments of TrainStep with the same name."""
         return {name: getattr(self.config, name) for name in UpdateOptions.model_fields}
 
     def _model(self, context: ModelContext) -> keras.Model:
