@@ -1,4 +1,4 @@
-"""Baselines of a model: a constant and a linear prediction, evaluated on the same rows.
+"""Compute baselines of a model: a constant and a linear prediction, evaluated on the same rows.
 
-May use `model` and what is below it.
+May import `model` and the packages below it.
 """

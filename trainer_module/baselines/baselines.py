@@ -1,11 +1,11 @@
-"""Metrics of a constant and of a linear model on the rows that the model is evaluated on.
+"""Compute metrics of a constant and of a linear model on the eval rows.
 
-    constant: the mean, for the absolute error the median; for classes, their shares
+    constant: the mean, or the median for the absolute error; for classes, their shares
     linear:   ridge or logistic regression of scikit-learn on the transformed features of the model
 
-Both are fitted on at most 100,000 training rows, sampled evenly; on fewer if there are many
-columns or classes, so that rows x columns <= 20 million and rows x columns x classes <= 50 million.
-They are evaluated on every eval row, with the row weights that the Evaluator uses.
+Both are fitted on at most 100,000 training rows, sampled evenly. With many columns or classes there
+are fewer rows, so that rows x columns <= 20 million and rows x columns x classes <= 50 million.
+Both are evaluated on every eval row, with the row weights that the Evaluator uses.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def compute_baselines(
         context: Kinds of the label and the features.
         data: Files of the train and eval splits.
         summary: Summary of the training rows.
-        inputs: Names of the transformed features that the model takes.
+        inputs: Names of the transformed features that the model uses.
 
     Raises:
-        ValueError: There are no eval rows, or the label is not one number per row.
+        ValueError: There are no eval rows, or a regression label is not one number per row.
     """
     if not data.eval_files:
         raise ValueError("the examples have no eval split to evaluate baselines on.")
@@ -68,7 +68,7 @@ def compute_baselines(
         )
     columns = Columns(context, inputs)
     left_out = why_no_linear(columns, summary.rows, _outputs(context))
-    # The Evaluator uses the weight of Transform; training may use another one.
+    # The Evaluator uses the weight of Transform; the training may use a different weight.
     weight = data.layout.weight if data.layout is not None else data.train.weight
     if weight not in inputs:
         data = data._replace(train=dataclasses.replace(data.train, weight=weight))
@@ -109,14 +109,16 @@ def write_baselines(
     config: TrainerConfig,
     inputs: Sequence[str],
 ) -> None:
-    """Write `baselines.json`; a failure is a warning, because the trained model is fine without.
+    """Compute the baselines and write `baselines.json`.
+
+    A failure is logged as a warning, because the trained model does not need the baselines.
 
     Args:
         folder: Folder of the run.
         data: Files of the train and eval splits.
         summary: Summary of the training rows.
-        config: The training's configuration.
-        inputs: Names of the transformed features that the model takes.
+        config: Configuration of the training.
+        inputs: Names of the transformed features that the model uses.
     """
     try:
         found = compute_baselines(model_context(config, data, summary), data, summary, inputs)
@@ -159,7 +161,12 @@ def _constants(context: ModelContext, sample: Sample) -> dict[str, np.ndarray]:
 
 
 def weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    """Return the number that has half of the weight on either side."""
+    """Return the weighted median.
+
+    Args:
+        values: `[rows]`.
+        weights: `[rows]`, at least 0.
+    """
     order = np.argsort(values, kind="stable")
     values, reached = values[order], np.cumsum(weights[order])
     half = reached[-1] / 2

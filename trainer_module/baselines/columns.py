@@ -1,7 +1,8 @@
-"""Transformed features as columns of a linear model: floats unchanged, ids as 0/1 columns.
+"""Convert transformed features to columns of a linear model: floats unchanged, ids as 0/1 columns.
 
-Ids from a cap on share a column; the ids of a vocabulary are ordered by frequency, so that the
-rarest share it. A text makes one column for each of its most frequent terms: the term's weight.
+Ids from a limit on share one column. The ids of a vocabulary are ordered by frequency, so the
+rarest ids share it. A text has one column for each of its most frequent terms, with the term's
+weight.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ _MIN_TERMS = 32  # of each text
 
 
 class Columns:
-    """The columns that are made of a model's inputs.
+    """The columns of a linear model for a model's inputs.
 
         {feature: [rows, ...]} -> [rows, width]
 
     Attributes:
-        width: The number of columns; those of floats come first, then ids, then terms of texts.
-        floats: The number of columns of floats.
-        id_widths: (number of ids, number of columns) of each id column.
-        terms: The number of columns of the terms of texts.
-        left_out: Features without columns: strings.
+        width: Number of columns: first those of floats, then ids, then terms of texts.
+        floats: Number of columns of floats.
+        id_widths: (number of ids, number of columns) of each id feature value.
+        terms: Number of columns of the terms of texts.
+        left_out: Names of the features without columns, which are strings.
     """
 
     def __init__(self, context: ModelContext, inputs: Sequence[str]) -> None:
@@ -39,7 +40,7 @@ class Columns:
 
         Args:
             context: Kinds of the features.
-            inputs: Names of the features that the model takes.
+            inputs: Names of the features that the model uses.
         """
         spec = {name: context.feature_spec[name] for name in inputs}
         self._layout = context.layout
@@ -77,7 +78,7 @@ class Columns:
         return sum(min(count, self._cap) for count in counts)
 
     def sources(self) -> dict[str, list[slice]]:
-        """Return the columns of the matrix by raw column; those of one id are one slice."""
+        """Return slices of the matrix's columns by raw column; each id has one slice."""
         layout = self._layout
         named = {n: layout.of(n) if layout else () for n in (*self._floats, *self._ids)}
 
@@ -98,7 +99,11 @@ class Columns:
         return found
 
     def matrix(self, features: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the columns of a batch `[rows, width]` in float64; non-finite values become 0."""
+        """Return the matrix `[rows, width]` of a batch in float64; non-finite values become 0.
+
+        Args:
+            features: Arrays `[rows, ...]` by feature name.
+        """
         rows = len(next(iter(features.values())))
         parts = [np.zeros((rows, 0))]
         for name, places in self._floats.items():
@@ -119,5 +124,5 @@ class Columns:
             )
             found = np.zeros((rows, terms + 1))
             np.add.at(found, (np.arange(rows)[:, None], np.clip(ids, 0, terms)), weights)
-            parts.append(found[:, :terms])  # the column after them holds all other terms
+            parts.append(found[:, :terms])  # the last column holds all other terms
         return np.hstack(parts)

@@ -1,4 +1,4 @@
-"""Linear models of scikit-learn on a sample of rows, with its default penalties.
+"""Fit linear models of scikit-learn with its default penalties.
 
     regression:  Ridge(alpha=1):            min over w, b of  Σ_i w_i (y_i - x_i·w - b)²  +  |w|²
     classes:     LogisticRegression(C=1):   min over W, b of
@@ -23,20 +23,20 @@ _MAX_PRODUCTS = 1_000_000_000  # rows x columns x classes x iterations: a few se
 
 
 class LinearModel(NamedTuple):
-    """A linear function of columns, for regression the prediction, for classes their logits.
+    """A linear function of columns: predictions for regression, logits for classes.
 
         outputs = rows @ kernel + bias
 
     Attributes:
         kernel: `[columns, outputs]`.
-        bias: `[outputs]`; -inf for a class that had no rows.
+        bias: `[outputs]`; -inf for a class without rows.
     """
 
     kernel: np.ndarray
     bias: np.ndarray
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Return the outputs `[rows, outputs]` of `[rows, columns]`."""
+        """Return the outputs `[rows, outputs]` for rows `[rows, columns]`."""
         return rows @ self.kernel + self.bias
 
 
@@ -68,16 +68,16 @@ def fit_ridge(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Line
 def fit_logistic(
     rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, *, classes: int
 ) -> LinearModel:
-    """Fit a classification.
+    """Fit a logistic regression.
 
-    If the solver does not converge on the columns as they are, or a value is larger than 10,000,
-    all columns except those of 0 and 1 are standardised first.
+    If the solver does not converge on the unchanged columns, or an absolute value is larger than
+    10,000, all columns except those with only 0 and 1 are standardised first.
 
     Args:
         rows: `[rows, columns]`, finite.
         labels: `[rows]`, classes from 0.
         weights: `[rows]`, at least 0, not all 0.
-        classes: Their number. A class without rows has probability 0.
+        classes: Number of classes. A class without rows has probability 0.
 
     Returns:
         A model whose outputs are the logits of the classes.
@@ -90,21 +90,21 @@ def fit_logistic(
     bias[seen] = 0.0
     if len(seen) > 1:  # scikit-learn rejects a single class
         fitted = _fit_converging(rows, labels, weights / weights.mean())
-        # Two classes have one logit, that of the second.
+        # Two classes have one logit: that of the second class.
         seen = seen[-fitted.kernel.shape[1] :]
         kernel[:, seen], bias[seen] = fitted
     return LinearModel(kernel, bias)
 
 
 def _fit_converging(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> LinearModel:
-    """Return the logits of the classes that have rows; of the second where there are two."""
+    """Return a model of the logits of classes with rows; of two classes, only the second."""
     size = rows.size * len(np.unique(labels))
     iterations = int(np.clip(_MAX_PRODUCTS // size, _MIN_ITERATIONS, _MAX_ITERATIONS))
     logistic = load("sklearn.linear_model", "LogisticRegression", extra="tfx")
     not_converged = load("sklearn.exceptions", "ConvergenceWarning", extra="tfx")
     model = logistic(tol=_TOLERANCE, max_iter=iterations)
     with warnings.catch_warnings():
-        # Beyond, the solver (L-BFGS) may stop far from the optimum without a warning.
+        # For larger values, the solver (L-BFGS) may stop far from the optimum without a warning.
         if np.abs(rows).max(initial=0.0) <= _MAX_UNSCALED:
             warnings.simplefilter("error", not_converged)
             try:
@@ -120,7 +120,7 @@ def _fit_converging(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray) -
 
 
 def _moments_of_numbers(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of each column; 0 and 1 for columns of 0 and 1."""
+    """Return mean and standard deviation of each column; 0 and 1 for columns with only 0 and 1."""
     scaler = load("sklearn.preprocessing", "StandardScaler", extra="tfx")().fit(rows)
     numbers = ((rows != 0) & (rows != 1)).any(axis=0)
     return np.where(numbers, scaler.mean_, 0.0), np.where(numbers, scaler.scale_, 1.0)

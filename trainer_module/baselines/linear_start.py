@@ -1,12 +1,12 @@
-"""Where the linear part of the default model starts: at a linear model of the training rows.
+"""Initialize the linear part of the default model with a linear model of the training rows.
 
 A ridge or logistic regression (`linear_models`) is fitted on a sample of the transformed rows. Its
-coefficients become the first weights of the layers `linear` and `linear_ids`; the dense layers'
-output starts at 0. So the untrained model already predicts what the regression predicts, and the
-training learns what a linear model lacks.
+coefficients become the initial weights of the layers `linear` and `linear_ids`. The output of the
+dense layers starts at 0. So the untrained model already predicts what the regression predicts, and
+the training learns what a linear model cannot express.
 
-The same sample decides on which scale a regression is trained: the one on which a ridge regression
-has the smaller mean absolute error, in the label's own unit, on rows that it was not fitted on.
+The same sample determines the label scale of a regression. It is the scale for which a ridge
+regression has the smallest mean absolute error, in the unit of the label, on held-out rows.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _NO_ROWS = -10.0  # logit of a class that the sample lacks
 
 
 class LinearStart(NamedTuple):
-    """What a sample of the training rows suggests.
+    """The linear model and the label scale that were chosen on a sample of the training rows.
 
     Attributes:
-        linear: Fitted on scaled labels; None if there are too many columns.
+        linear: Model fitted on scaled labels; None if there are too many columns, or none.
         scale: Index of the chosen label scale.
     """
 
@@ -51,13 +51,13 @@ class LinearStart(NamedTuple):
     scale: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values, which keep every bit of a float."""
+        """Return the fields as JSON values, which keep every bit of a float."""
         linear = self.linear and [each.tolist() for each in self.linear]
         return {"linear": linear, "scale": self.scale}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> LinearStart:
-        """Return what `to_json` made."""
+        """Return the object whose `to_json` returned the values."""
         linear = values["linear"]
         return cls(linear and LinearModel(*map(np.asarray, linear)), values["scale"])
 
@@ -65,8 +65,8 @@ class LinearStart(NamedTuple):
 def has_linear_start(context: ModelContext) -> bool:
     """Return whether a training starts at a linear model.
 
-    That takes a default model with `linear: true`, one output per row or class, and a loss that a
-    ridge or logistic regression brings near its smallest value.
+    This requires the default model with `linear: true`, one output per row or class, and a loss
+    that a ridge or logistic regression brings near its minimum.
     """
     config = context.config
     if config.model_fn is not None or not config.model.linear:
@@ -85,7 +85,14 @@ def find_linear_start(
     scales: Sequence[LabelScale | None],
     workers: WorkerGroup,
 ) -> LinearStart | None:
-    """Return where a training starts, on all workers what the chief found; None for no such start.
+    """Fit the linear start on the chief and return it on all workers; None if it does not apply.
+
+    Args:
+        context: Kinds of the label and the features.
+        examples: The training rows, with unscaled labels.
+        rows: Number of training rows.
+        scales: Label scales to choose from.
+        workers: The workers of the training.
 
     Raises:
         ValueError: See `fit_linear_start`.
@@ -104,13 +111,13 @@ def fit_linear_start(
     rows: int,
     scales: Sequence[LabelScale | None],
 ) -> LinearStart:
-    """Fit a linear model, on the label scale that suits it best.
+    """Fit a linear model on the label scale with the smallest held-out error.
 
     Args:
         context: Kinds of the label and the features.
-        examples: The training rows, with labels as they are.
+        examples: The training rows, with unscaled labels.
         rows: Number of training rows.
-        scales: Label scales to choose from; (None,) for classes and for a label as it is.
+        scales: Label scales to choose from; None is the unscaled label. Use (None,) for classes.
 
     Raises:
         ValueError: No training row has a usable label and a weight above 0.
@@ -143,12 +150,12 @@ def fit_linear_start(
 
 
 def set_linear_weights(model: keras.Model, context: ModelContext, linear: LinearModel) -> None:
-    """Start the linear layers of a default model at a linear model.
+    """Assign the coefficients of a linear model to the linear layers of a default model.
 
     Args:
-        model: Of `default_model` with `linear: true`.
-        context: What the model was built from.
-        linear: Fitted on the columns of the same context, without the terms of texts.
+        model: A model of `default_model` with `linear: true`.
+        context: The context that the model was built from.
+        linear: Model fitted on the columns of the same context, without the terms of texts.
     """
     kernel, bias = linear.kernel, np.maximum(linear.bias, _NO_ROWS)
     if context.label_kind == "binary":  # a sigmoid takes the difference of two logits
@@ -160,7 +167,7 @@ def set_linear_weights(model: keras.Model, context: ModelContext, linear: Linear
     if columns.id_widths:
         table, start = [], columns.floats
         for count, width in columns.id_widths:
-            # Ids from the last column on share its weight.
+            # All ids from the last column's on share its weight.
             table.append(kernel[start + np.minimum(np.arange(count), width - 1)])
             start += width
         layers["linear_ids"].table.assign(np.concatenate(table))
@@ -176,7 +183,7 @@ def _with_class_weights(sample: Sample, context: ModelContext) -> np.ndarray:
 
 
 def _held_out_error(sample: Sample, scale: LabelScale | None) -> float:
-    """Return the weighted mean absolute error over 5 folds, in the label's own unit."""
+    """Return the weighted mean absolute error over 5 folds, in the unit of the label."""
     width = max(1, sample.rows.shape[1])
     order = np.random.default_rng(0).permutation(len(sample.labels))
     order = order[: max(10 * _FOLDS, _MAX_FOLD_PRODUCTS // width**2)]

@@ -1,12 +1,12 @@
-"""How well one column alone predicts the label: its mean per value or bin, on held-out rows.
+"""Measure how well one column predicts the label by the mean label per value or bin.
 
-The explained share of the label's variance; each half of the rows is predicted by the means of the
-other half:
+The score is the explained share of the label's variance. Each half of the rows is predicted by the
+means of the other half:
 
     1 - Σ (y - mean of the other half's rows with the same code)² / Σ (y - mean of the other half)²
 
-For classes, y is a 0/1 column for each, so that this is the Brier skill score. A missing value is a
-separate code.
+For classes, y is a 0/1 column per class, so that the score is the Brier skill score. A missing
+value has a separate code.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy as np
 
 MOST_BINS = 100
 _ROWS_PER_BIN = 20
-_FEW_VALUES = 200  # different numbers that are codes, not a range
-_SHRINKAGE = 0.1  # rows of the overall mean that each code starts with
+_FEW_VALUES = 200  # up to this many distinct numbers, each may have a code
+_SHRINKAGE = 0.1  # rows with the overall mean that are added to each code
 
 
 class Target(NamedTuple):
-    """A label, as columns to predict.
+    """A label as columns to predict.
 
     Attributes:
-        columns: `[rows, k]`: of numbers, the number and its rank; of classes, 0/1 columns.
-        classes: Whether it is classes.
-        half: `[rows]`, which half a row is in.
+        columns: `[rows, k]`; for numbers, the number and its rank; for classes, 0/1 columns.
+        classes: Whether the label is classes.
+        half: `[rows]` bool, the half of each row.
     """
 
     columns: np.ndarray
@@ -38,7 +38,7 @@ class Target(NamedTuple):
 def target_of_numbers(labels: np.ndarray) -> Target:
     """Return the target of finite numbers `[rows]`.
 
-    Ranks bound what a heavy tail does: of its few largest labels depends all of the variance.
+    Ranks limit the effect of a heavy tail, where a few large labels determine the variance.
     """
     scaled = labels - labels.mean()
     largest = np.abs(scaled).max()
@@ -50,7 +50,7 @@ def target_of_numbers(labels: np.ndarray) -> Target:
 
 
 def target_of_classes(labels: np.ndarray, most: int = 50) -> Target:
-    """Return the target of classes `[rows]` from 0; the rarest beyond `most` are one."""
+    """Return the target of classes `[rows]` from 0; all but the `most` most frequent are merged."""
     counts = np.bincount(labels)
     place = np.empty(len(counts), np.int64)
     place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
@@ -63,7 +63,7 @@ def _halves(rows: int) -> np.ndarray:
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """Return ranks between 0 and 1; equal values have their mean rank."""
+    """Return ranks between 0 and 1 of `[rows]`; equal values get their mean rank."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return ((ends - (counts - 1) / 2) / len(values))[np.ravel(places)]
@@ -94,10 +94,10 @@ class ColumnScore(NamedTuple):
     """How well a column predicts the label.
 
     Attributes:
-        share: Explained share of the variance on held-out rows, at most 1; of numbers the larger of
-            that of the number and that of its rank.
-        right: Of classes, the share of held-out rows whose class it names; else 0.
-        usual: Of classes, the share of the most frequent one; else 0.
+        share: Explained share of the variance on held-out rows, at most 1. For numbers, the larger
+            of the shares of the number and of its rank.
+        right: For classes, the share of held-out rows with the right class (accuracy); else 0.
+        usual: For classes, the share of the most frequent class; else 0.
     """
 
     share: float
@@ -109,9 +109,9 @@ def score_column(codes: np.ndarray, target: Target, rows: np.ndarray | None = No
     """Return how well codes predict a label.
 
     Args:
-        codes: `[rows]`, from 0.
-        target: Of the same rows.
-        rows: `[rows]`, those that count; None: all.
+        codes: `[rows]` integers from 0.
+        target: Target of the same rows.
+        rows: `[rows]` bool or indices of the rows to use; None: all.
     """
     columns, half = target.columns, target.half
     if rows is not None:

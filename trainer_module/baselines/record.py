@@ -1,4 +1,4 @@
-"""The file `baselines.json` of a training run; readable without TensorFlow."""
+"""Read and write the file `baselines.json` of a training run, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Baseline(NamedTuple):
     """One baseline.
 
     Attributes:
-        name: constant or linear.
-        is_what: Description with its numbers.
-        metrics: Values on the eval rows by metric; None: undefined.
+        name: "constant" or "linear".
+        is_what: Description, including numbers.
+        metrics: Values on the eval rows by metric; None if undefined.
     """
 
     name: str
@@ -28,7 +28,7 @@ class StrongestColumn(NamedTuple):
     """The raw column that alone predicts the label best.
 
     Attributes:
-        column: Its name.
+        column: Name of the column.
         share: Explained share of the label's variance on held-out training rows.
     """
 
@@ -40,11 +40,11 @@ class Baselines(NamedTuple):
     """All baselines of a run.
 
     Attributes:
-        fitted_rows: Number of training rows that they were fitted on.
-        eval_rows: Number of rows that they were evaluated on.
+        fitted_rows: Number of training rows that the baselines were fitted on.
+        eval_rows: Number of eval rows that they were evaluated on.
         baselines: The baselines.
-        left_out: Why one is missing; "" if none is.
-        strongest: The column that alone predicts best; None if not measured.
+        left_out: Reason why a baseline is missing; "" if none is.
+        strongest: The column that alone predicts the label best; None if not measured.
     """
 
     fitted_rows: int

@@ -1,4 +1,4 @@
-"""A sample of the training rows as a matrix, and the linear model that fits it."""
+"""Sample the training rows as a matrix, and fit a linear model on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIN_ROWS = 1000
 
 
 class Sample(NamedTuple):
-    """Training rows.
+    """A sample of the training rows.
 
     Attributes:
         rows: `[rows, columns]` float64.
@@ -34,13 +34,13 @@ class Sample(NamedTuple):
 
 
 def max_rows(columns: Columns, outputs: int) -> int:
-    """Return how many rows a linear model of these columns and outputs is fitted on at most."""
+    """Return the largest number of rows to fit a linear model of these columns and outputs on."""
     width = max(1, columns.width)
     return min(MAX_ROWS, _MAX_NUMBERS // width, _MAX_PRODUCTS // (width * outputs))
 
 
 def why_no_linear(columns: Columns, rows: int, outputs: int) -> str:
-    """Return why there is no linear model; empty if there is one."""
+    """Return the reason why there is no linear model; empty if there is one."""
     if columns.width == 0:
         return "linear: no feature is a number or an id"
     if columns.width > 2 * MAX_COLUMNS or max_rows(columns, outputs) < min(_MIN_ROWS, rows):
@@ -49,7 +49,7 @@ def why_no_linear(columns: Columns, rows: int, outputs: int) -> str:
 
 
 def sample_rows(examples: Examples, columns: Columns | None, rows: int, most: int) -> Sample:
-    """Read every nth row.
+    """Read every nth row, with the smallest n that gives at most `most` rows.
 
     Args:
         examples: Files and features to read.
@@ -72,7 +72,7 @@ def sample_rows(examples: Examples, columns: Columns | None, rows: int, most: in
 
 
 def row_weights(rest: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """Return the weights of a batch (features, labels, *rest); 1 where it has none."""
+    """Return the weights `[rows]` of a batch (features, labels, *rest); 1 if it has no weights."""
     return rest[0].astype(np.float64) if rest else np.ones(rows)
 
 
@@ -90,7 +90,7 @@ def fit_linear(sample: Sample, context: ModelContext) -> LinearModel:
         usable &= (sample.labels >= 0) & (sample.labels < classes)
     if not usable.any():
         raise ValueError(f"no sampled training row has a usable trainer.label={context.label!r}.")
-    if not usable.all():  # the matrix may have 160 MB
+    if not usable.all():  # avoid a copy: the matrix may have 160 MB
         sample = Sample(*(each[usable] for each in sample))
     rows, labels, weights = sample
     if kind == "regression":

@@ -1,7 +1,7 @@
-"""Metrics of predictions, with the names that the Evaluator uses.
+"""Compute metrics of predictions, with the names that the Evaluator uses.
 
-They are Keras' metrics in float64, because memory must not grow with the number of rows. AUCs use
-10,000 thresholds, as TFMA's do. A metric that is undefined for the rows is None.
+The metrics are Keras metrics in float64, because memory must not grow with the number of rows. AUCs
+use 10,000 thresholds, as in TFMA. A metric that is undefined for the rows is None.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Scores:
 
         Args:
             labels: `[rows]`.
-            predictions: `[rows, outputs]`: a number, the probability of class 1, or one per class.
+            predictions: `[rows, outputs]`; a number, the probability of class 1, or the
+                probability of each class.
             weights: `[rows]`.
         """
         usable = np.isfinite(labels)
@@ -53,7 +54,7 @@ class Scores:
         for metric in self._metrics.values():
             metric.update_state(truth, predictions, sample_weight=weights)
         if self._kind == "regression":
-            # Relative to the first label: the squares of large labels would cancel.
+            # Subtract the first label: differences of the squares of large labels would cancel.
             self._origin = float(labels[0]) if self._origin is None else self._origin
             moved = truth[:, 0] - self._origin
             self._weights += float(weights.sum())

@@ -1,4 +1,4 @@
-"""The raw column that alone predicts the label best, measured on its transformed columns."""
+"""Find the raw column that alone predicts the label best, measured on its transformed columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def strongest_column(
     """Return the strongest column; None for fewer than 50 rows with a usable label.
 
     Args:
-        columns: The columns that made the matrix.
+        columns: The columns of the matrix.
         matrix: `[rows, width]`.
         labels: `[rows]`.
         kind: Kind of the label.
@@ -50,7 +50,7 @@ def strongest_column(
 
 
 def _codes(matrix: np.ndarray, slices: list[slice]) -> np.ndarray:
-    """Return one code per row for all columns of a source: numbers, 0/1 columns, ids."""
+    """Return one code per row for all columns of a raw column."""
     codes = np.zeros(len(matrix), np.int64)
     for each in slices:
         part = matrix[:, each]
