@@ -43,7 +43,7 @@ class LinearStart(NamedTuple):
     """The linear model and the label scale that were chosen on a sample of the training rows.
 
     Attributes:
-        linear: Model fitted on scaled labels; None if there are too many columns, or none.
+        linear: Model fitted on scaled labels; None if the features have no columns or too many.
         scale: Index of the chosen label scale.
     """
 

@@ -16,8 +16,8 @@ def warn_once(message: str, *, about: Any = None, topic: str | None = None) -> N
 
     Args:
         message: The text.
-        about: An object, such as a model: each one gets its own warning. None: the text is logged
-            once per process.
+        about: An object, such as a model; each object gets a separate warning. None: the text is
+            logged once per process.
         topic: What counts as the same warning; None: the same text.
     """
     logged = _logged if about is None else _logged_about.setdefault(about, set())

@@ -51,7 +51,7 @@ class ParameterServerStep:
     and exported, and the next run starts from them.
 
     Example:
-        strategy = create_strategy("parameter_server")    # workers and servers stay in here
+        strategy = create_strategy("parameter_server")    # workers and servers block in this call
         step = ParameterServerStep(model, optimizer, "mse", micro_batch_size=64, cluster=strategy)
         TrainingLoop(step, dataset.batch(256), epochs=3).fit()
     """

@@ -235,6 +235,9 @@ def _pairs(
         there: Variables of the servers' optimizer.
         there_slots: Their slots, from `_build`.
         owner: (index of the chief's variable, index of the part) of each variable on the servers.
+
+    Returns:
+        One pair per variable of the chief's optimizer, in the order of `here`.
     """
     others = iter([v for v, slot in zip(there, there_slots, strict=True) if slot is None])
     parts: dict[Slot, dict[int, Any]] = {}
