@@ -103,8 +103,7 @@ def _spec(name: str) -> ModuleSpec | None:
 
 
 def _spec_of_folder(name: str, path: Iterable[str]) -> ModuleSpec | None:
-    """Like importlib's path finder for a namespace package, but without the parent in sys.modules.
-    """
+    """Like importlib's path finder for a namespace package, but independent of sys.modules."""
     folders = [str(Path(place, name.rpartition(".")[2])) for place in path]
     folders = [folder for folder in folders if Path(folder).is_dir()]
     if not folders:
