@@ -1,4 +1,4 @@
 """Strategies; devices, threads and memory of a process; connections between the workers of a job.
 
-May use `common`.
+May import `common`.
 """

@@ -1,4 +1,4 @@
-"""The tasks of a job, as TF_CONFIG names them; reading it needs no TensorFlow."""
+"""Read the tasks of a job from TF_CONFIG, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from shared_core.nearest import nearest
 from trainer_module.common.json_values import Json
 
 Role = Literal["chief", "worker", "ps"]
-# Exit code of a process that ends because another one was lost. EX_TEMPFAIL of sysexits.h: nothing
-# is wrong with it, and a restart may succeed.
+# Exit code of a process that ends because another one was lost. EX_TEMPFAIL of sysexits.h: the
+# process has no error, and a restart may succeed.
 EXIT_WORKER_LOST = 75
 
 ROLES: tuple[Role, ...] = ("chief", "worker", "ps")
@@ -23,7 +23,7 @@ ROLES: tuple[Role, ...] = ("chief", "worker", "ps")
 
 @dataclass(frozen=True)
 class Cluster:
-    """The tasks of a job, and which one this process is.
+    """The tasks of a job, and the task of this process.
 
     Attributes:
         addresses: Role to the `host:port` of each of its tasks.
@@ -46,10 +46,10 @@ class Cluster:
 
     @property
     def number(self) -> int:
-        """This process' place in `workers`; replicas are numbered in that order.
+        """Index of this process in `workers`; replicas are numbered in that order.
 
         Raises:
-            ValueError: It is none of them.
+            ValueError: This process is not in `workers`.
         """
         for number, (role, index, _) in enumerate(self.workers):
             if (role, index) == (self.role, self.index):
@@ -75,8 +75,8 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Clust
     """Return the cluster of TF_CONFIG, or None if it names no task: one process trains alone.
 
     Raises:
-        ValueError: TF_CONFIG is no JSON of a cluster and a task, has an unknown role, the same
-            address twice, or a task that the cluster does not have.
+        ValueError: TF_CONFIG is not JSON with a cluster and a task, has an unknown role, has the
+            same address twice, or has a task that the cluster does not have.
     """
     text = environment.get("TF_CONFIG") or "{}"
     try:
@@ -113,7 +113,7 @@ def _task_index(value: Json) -> int:
 
 
 def _check_tasks(cluster: Cluster) -> None:
-    """Raise ValueError for a cluster whose tasks would wait for each other without end."""
+    """Raise ValueError for a cluster whose tasks would wait for each other forever."""
     for role in cluster.addresses:
         if role not in (*ROLES, "evaluator"):
             raise ValueError(f"cluster.{role} is not a role: {nearest(role, ROLES)}")

@@ -1,4 +1,4 @@
-"""`trainer.require_gpu`: an error, not hours on the CPU, if TensorFlow does not see the GPU."""
+"""Check `trainer.require_gpu`: fail early, instead of training for hours on the CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer_module.devices.cluster import Cluster
 
 _HIDING = "CUDA_VISIBLE_DEVICES"
 _DRIVER = "libcuda.so.1"
-_RUNTIME = "libcudart.so.12"  # of TensorFlow 2.16 to 2.21
+_RUNTIME = "libcudart.so.12"  # for TensorFlow 2.16 to 2.21
 
 
 REPLAY = "TFX_LARGEBATCH_REPLAY"
@@ -20,18 +20,18 @@ REPLAY = "TFX_LARGEBATCH_REPLAY"
 
 
 class GpuMissing(RuntimeError):
-    """A GPU was promised, and TensorFlow sees none."""
+    """A GPU is required, but TensorFlow sees none."""
 
 
 def check_gpu_visible(cluster: Cluster | None = None) -> None:
     """Check that TensorFlow sees a GPU; call it before anything else uses TensorFlow.
 
     Args:
-        cluster: Tasks of TF_CONFIG. With parameter servers only the workers compute: nothing is
-            checked in another task.
+        cluster: Tasks of TF_CONFIG. With parameter servers only the workers compute, so other tasks
+            are not checked.
 
     Raises:
-        GpuMissing: It sees none. The message names the likely cause and the fix.
+        GpuMissing: TensorFlow sees no GPU. The message names the likely cause and the fix.
     """
     if cluster is not None and cluster.has_parameter_servers and cluster.role != "worker":
         return
@@ -81,5 +81,5 @@ def _loads(library: str) -> bool:
 def _has_wheel() -> bool:
     try:
         return importlib.util.find_spec("nvidia.cuda_runtime") is not None
-    except ImportError:  # no package `nvidia` at all
+    except ImportError:  # the package `nvidia` is missing
         return False

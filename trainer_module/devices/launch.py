@@ -1,4 +1,4 @@
-"""The former place of `trainer_module.launch`, for programs that import it from here."""
+"""Re-export `trainer_module.launch` under its former module, for existing programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster whose tasks are processes of this machine: for trials, tests and pipeline nodes."""
+"""Run a cluster as processes of this machine: for trials, tests and pipeline nodes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _TAIL_LINES = 30
 _POLL_SECONDS = 0.05
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-# Ties the life of a process to its launcher: prctl(PR_SET_PDEATHSIG, SIGKILL), which survives exec.
-# A program that starts the program, since Python's preexec_fn is not safe with threads.
+# Ends a process with its launcher: prctl(PR_SET_PDEATHSIG, SIGKILL), which survives exec. It is a
+# program that starts the program, because Python's preexec_fn is not safe with threads.
 _END_WITH_PARENT = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
     "sys.exit(1) if os.getppid() != int(sys.argv[1]) else os.execvp(sys.argv[2], sys.argv[2:])"
@@ -198,7 +198,7 @@ class _Process:
         self.child.wait()
 
     def failed(self) -> Failed:
-        self.reader.join(timeout=2.0)  # its last lines say why
+        self.reader.join(timeout=2.0)  # its last lines show the reason
         log = None if self.log is None else str(self.log)
         return Failed(self.name, self.child.returncode, log, tuple(self.tail))
 

@@ -18,21 +18,21 @@ _ACCEPTED = 'use bytes (4000000000), a size ("4GiB", "500MB"), or a share of wha
 
 
 class MemoryBudget(NamedTuple):
-    """A number of bytes, or a share of the memory that is free."""
+    """A number of bytes, or a share of the free memory."""
 
     value: float
     is_share: bool
 
     def of(self, free: int) -> int:
-        """Returns the budget in bytes, where `free` bytes are free."""
+        """Return the budget in bytes, given the free bytes."""
         return int(self.value * free if self.is_share else self.value)
 
 
 def parse_memory_budget(value: object) -> MemoryBudget:
-    """Returns what 4000000000, "4GiB", "500MB" or "80%" means.
+    """Return the budget for 4000000000, "4GiB", "500MB" or "80%".
 
     Raises:
-        ValueError: It is none of these.
+        ValueError: The value has another format.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return MemoryBudget(value, is_share=False)
@@ -50,7 +50,7 @@ def parse_memory_budget(value: object) -> MemoryBudget:
 
 
 def format_bytes(count: float) -> str:
-    """`913 B`, `12.0 MiB`, `3.4 GiB`."""
+    """Return a size as text: `913 B`, `12.0 MiB`, `3.4 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
@@ -59,14 +59,14 @@ def format_bytes(count: float) -> str:
 
 
 def free_machine_memory(process: Path = Path("/proc/self")) -> int:
-    """Returns the bytes that a process may still take: the machine's and its control groups'."""
+    """Return the bytes that a process may still use: the machine's and its control groups'."""
     import psutil
 
     return min(psutil.virtual_memory().available, *_free_in_control_groups(process), 1 << 62)
 
 
 def _free_in_control_groups(process: Path) -> Iterator[int]:
-    """What is free below the memory limit of each control group around a process, v1 and v2."""
+    """Yield the free bytes below the limit of each control group around a process, v1 and v2."""
     try:
         mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
         groups = (process / "cgroup").read_text().splitlines()
@@ -100,7 +100,7 @@ def _free_below(folder: Path, top: Path, *, v2: bool) -> Iterator[int]:
             used = int((group / usage).read_text())
             stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
         except (OSError, ValueError):
-            allowed, used, stat = "max", 0, {}  # the root group of v2 has no such files
+            allowed, used, stat = "max", 0, {}  # the root group of v2 lacks these files
         if allowed != "max":
             yield max(0, int(allowed) - used + int(stat.get(cached, 0)))
         if group == top:
@@ -108,10 +108,10 @@ def _free_below(folder: Path, top: Path, *, v2: bool) -> Iterator[int]:
 
 
 def free_gpu_memory(index: int) -> int:
-    """Returns the free bytes of a GPU, by its place among those that CUDA shows this process.
+    """Return the free bytes of a GPU, by its index among those that CUDA shows this process.
 
     Raises:
-        RuntimeError: CUDA's driver does not answer.
+        RuntimeError: The CUDA driver does not respond.
     """
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -129,7 +129,7 @@ def free_gpu_memory(index: int) -> int:
 
     call("cuInit", 0)
     call("cuDeviceGet", ctypes.byref(device), index)
-    # The primary context is the one that TensorFlow uses, so none is made beside it.
+    # TensorFlow uses the primary context, so this creates no additional one.
     call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     try:
         call("cuCtxPushCurrent_v2", context)

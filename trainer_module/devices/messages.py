@@ -1,4 +1,4 @@
-"""Messages as lines of JSON over TCP, and the first message of each new connection."""
+"""Send messages as lines of JSON over TCP, and read the first message of new connections."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PendingConnections:
     """Read the first line of each connection, of a worker or not, without waiting for any one."""
 
     def __init__(self, listener: socket.socket) -> None:
-        """Take a listening socket, which stays open."""
+        """Use a listening socket, which stays open."""
         self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._read: dict[socket.socket, bytes] = {}

@@ -1,4 +1,4 @@
-"""One strategy over several processes: MultiWorkerMirroredStrategy on a `WorkerGroup`."""
+"""Create one strategy over several processes: MultiWorkerMirroredStrategy on a `WorkerGroup`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def multi_worker_strategy(
     start_timeout_seconds: float,
     worker_timeout_seconds: float,
 ) -> tf.distribute.Strategy:
-    """Return the strategy over all workers of TF_CONFIG, of which there are several.
+    """Return the strategy over all workers of TF_CONFIG, which must have several.
 
     Args:
         logical_devices: CPU devices of each process without GPUs; None: the configured ones.
@@ -43,7 +43,7 @@ def multi_worker_strategy(
     Raises:
         Disagreement: Workers have different versions, devices or communication.
         WorkerLost: Not all workers connected in time.
-        ValueError: This process has used TensorFlow already, or nccl without GPUs.
+        ValueError: This process has already used TensorFlow, or nccl is set without GPUs.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if communication == "nccl" and not gpus:
@@ -84,17 +84,17 @@ def multi_worker_strategy(
 
 
 def is_multi_worker(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the strategy has replicas in other processes."""
+    """Return whether the strategy has replicas in other processes."""
     return isinstance(
         strategy, tf.distribute.MultiWorkerMirroredStrategy
     ) and strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
 
 
 def worker_group(strategy: tf.distribute.Strategy) -> WorkerGroup:
-    """Return the workers of a strategy: `SINGLE_PROCESS` for one.
+    """Return the workers of a strategy; `SINGLE_PROCESS` for a single process.
 
     Raises:
-        ValueError: There are several, but `create_strategy` has not connected them.
+        ValueError: There are several workers, but `create_strategy` has not connected them.
     """
     if not is_multi_worker(strategy):
         return SINGLE_PROCESS

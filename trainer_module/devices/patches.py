@@ -12,10 +12,10 @@ from tensorflow.python.eager import context as eager_context
 
 @contextlib.contextmanager
 def cpu_devices_per_worker(count: int) -> Iterator[None]:
-    """Let a MultiWorkerMirroredStrategy that is made in the block use `count` logical CPU devices.
+    """Let a MultiWorkerMirroredStrategy that is created in the block use `count` CPU devices.
 
-    TensorFlow gives each worker all of its GPUs, but one CPU device only. The method that lists the
-    devices is private; the collectives behind it work with any number and kind of devices.
+    TensorFlow gives each worker all of its GPUs, but only one logical CPU device. The method that
+    lists the devices is private. The collectives work with any number and kind of devices.
 
     Raises:
         ValueError: This version of TensorFlow has no such method.
@@ -44,8 +44,8 @@ def cpu_devices_per_worker(count: int) -> Iterator[None]:
 
 
 def abort_collectives(message: str) -> None:
-    """Free a main thread that waits in a collective for a worker that will not come.
+    """Release a main thread that waits in a collective for a lost worker.
 
-    TensorFlow has no public function for it, and a collective has no time limit.
+    TensorFlow has no public function for it, and a collective has no timeout.
     """
     eager_context.context().abort_collective_ops(tf.errors.UNAVAILABLE, message)

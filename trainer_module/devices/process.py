@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class ProcessSettings(Protocol):
-    """The settings of a `TrainerConfig` that TensorFlow takes once for a process."""
+    """The settings of a `TrainerConfig` that TensorFlow reads once per process."""
 
     @property
     def micro_batch_size(self) -> int | str | None:
@@ -20,19 +20,19 @@ class ProcessSettings(Protocol):
 
     @property
     def logical_devices(self) -> int | None:
-        """Logical CPU devices; None: those there are."""
+        """Logical CPU devices; None: the existing ones."""
         ...
 
 
 def prepare_process(config: ProcessSettings) -> None:
     """Configure TensorFlow's devices and threads for a training in this process.
 
-    TensorFlow fixes its logical devices and threads, and takes the GPUs' memory, when it is first
-    used. `run_fn` and `tuner_fn` call this function. If something else in the process uses
+    At its first use, TensorFlow fixes its logical devices and threads and allocates the GPUs'
+    memory. `run_fn` and `tuner_fn` call this function. If something else in the process uses
     TensorFlow before them, as Transform does under LocalDagRunner, call it before that.
 
     Args:
-        config: How the process will train: a `TrainerConfig`.
+        config: The settings of the training: a `TrainerConfig`.
 
     Raises:
         ValueError: TensorFlow already runs in this process with fewer devices or other threads, or

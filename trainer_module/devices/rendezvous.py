@@ -1,4 +1,4 @@
-"""Connect the workers of a job through the chief's own address in TF_CONFIG.
+"""Connect the workers of a job through the chief's address in TF_CONFIG.
 
 The chief listens on its address before TensorFlow's server does, accepts the workers and stops
 listening; the connections stay open. Linux lets TensorFlow's server listen on a port that has
@@ -43,7 +43,7 @@ def connect_all(cluster: Cluster, timeout_seconds: float) -> dict[int, socket.so
     """Return connections by worker number: to all others on the chief, to the chief on the others.
 
     Raises:
-        WorkerLost: Not all workers connected in time; the message names the missing ones.
+        WorkerLost: Not all workers connected in time. The message names the missing ones.
         ValueError: The workers have different clusters in TF_CONFIG.
     """
     deadline = time.monotonic() + timeout_seconds
@@ -94,7 +94,7 @@ def _accept_workers(
                         raise ValueError(
                             _same_task_message(number, cluster, processes[number], process)
                         )
-                    if number in found:  # it connected again, or was restarted
+                    if number in found:  # it reconnected or was restarted
                         found[number].close()
                     found[number], processes[number] = connection, process
     except BaseException as error:
@@ -106,7 +106,7 @@ def _accept_workers(
         raise
     for connection in found.values():
         connection.setblocking(True)
-        with contextlib.suppress(OSError):  # lost already: its reader reports it
+        with contextlib.suppress(OSError):  # already lost: its reader reports it
             send(connection, {"start": True})
     return found
 
@@ -137,7 +137,7 @@ def _same_task_message(number: int, cluster: Cluster, first: Json, second: Json)
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """Whether the other side still has the connection, on which it has sent nothing more."""
+    """Return whether the other side still has the connection and has sent nothing more on it."""
     try:
         return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
     except BlockingIOError:
@@ -169,8 +169,8 @@ def _connect_to_chief(cluster: Cluster, deadline: float, timeout_seconds: float)
                 send(connection, hello)
                 answer = read(connection, min(SECONDS_FOR_HELLO, left))
                 if answer is not None and "heard" in answer:
-                    # The chief, which started at the latest now, times out first and names the
-                    # missing workers.
+                    # The chief, which has started by now, times out first and names the missing
+                    # workers.
                     answer = read(connection, timeout_seconds + SECONDS_FOR_HELLO)
         if answer is not None and "start" in answer:
             connection.settimeout(None)
@@ -192,7 +192,7 @@ def _connect_to_chief(cluster: Cluster, deadline: float, timeout_seconds: float)
 def _interface(address: str) -> str:
     """Return the interface to listen on; "" is all of them, as for TensorFlow's server.
 
-    A host name may be that of a service in front of this machine.
+    A host name may belong to a service in front of this machine.
     """
     host = address.rpartition(":")[0].strip("[]")
     try:

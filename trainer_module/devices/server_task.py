@@ -1,4 +1,4 @@
-"""Workers and parameter servers of a chief: they serve it until it exits."""
+"""Serve a chief as one of its workers or parameter servers, until it exits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 _LOOKS_UNTIL_GONE = 3
 _HTTP2_SETTINGS = 4
 _HTTP2_HEADER_BYTES = 9
-# A client's first bytes, with a frame of settings that has none.
+# A client's first bytes, with an empty settings frame.
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(
     [0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0]
 )
@@ -30,14 +30,14 @@ class ChiefMissing(RuntimeError):
 
 
 def is_server_task(cluster: Cluster | None) -> bool:
-    """Whether this process is a worker or parameter server that a chief controls."""
+    """Return whether this process is a worker or parameter server that a chief controls."""
     return cluster is not None and cluster.has_parameter_servers and cluster.role != "chief"
 
 
 def parameter_server_strategy(
     cluster: Cluster | None, *, start_timeout_seconds: float
 ) -> tf.distribute.Strategy:
-    """Return the strategy, on the chief; workers and servers serve it and end the process.
+    """Return the strategy on the chief; on workers and servers, serve it and end the process.
 
     Raises:
         ValueError: TF_CONFIG has no chief, worker or server, or not all tasks started in time.
@@ -69,7 +69,7 @@ def serve_until_chief_exits(
     """Serve the chief until it exits, or until `is_done` returns True.
 
     Args:
-        cluster: Of TF_CONFIG; this process is a worker or a server of it.
+        cluster: The cluster of TF_CONFIG; this process is one of its workers or servers.
         start_timeout_seconds: How long to wait for the chief.
         is_done: Called every second.
 
@@ -103,12 +103,12 @@ def serve_until_chief_exits(
 
 
 def fail_fast_on_lost_tasks() -> None:
-    """Let gRPC report a lost task instead of waiting for it without end."""
+    """Let gRPC report a lost task instead of waiting for it forever."""
     os.environ.setdefault("GRPC_FAIL_FAST", "use_caller")
 
 
 def listens(address: str) -> bool:
-    """Whether something listens at `host:port`."""
+    """Return whether something listens at `host:port`."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=5):
@@ -118,7 +118,7 @@ def listens(address: str) -> bool:
 
 
 def is_grpc_server(address: str) -> bool:
-    """Whether a server that speaks HTTP/2, as TensorFlow's does, listens at `host:port`.
+    """Return whether an HTTP/2 server, such as TensorFlow's, listens at `host:port`.
 
     Such a server sends its settings first (RFC 9113, section 3.4).
     """
@@ -133,10 +133,10 @@ def is_grpc_server(address: str) -> bool:
 
 
 def wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
-    """Wait until all workers and servers listen; TensorFlow itself would wait without end.
+    """Wait until all workers and servers listen; TensorFlow would wait forever.
 
     Raises:
-        ValueError: Some did not start in time.
+        ValueError: Some tasks did not start in time.
     """
     deadline = time.monotonic() + timeout_seconds
     missing = [

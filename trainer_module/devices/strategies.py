@@ -31,10 +31,10 @@ def create_strategy(
         name: "one_device", "mirrored" (every GPU; without one, every logical CPU device),
             "multi_worker" (the devices of all workers in TF_CONFIG; call it before anything else
             uses TensorFlow), "parameter_server" (see `ParameterServerStep`; on workers and servers
-            this function serves the chief and then exits the process), "tpu" (that of TPU_NAME), or
-            "auto": parameter_server if TF_CONFIG has servers, multi_worker if it has several
-            workers, mirrored for more than one GPU or `logical_devices` above 1, else one_device.
-            The log shows the choice of auto.
+            this function serves the chief and then exits the process), "tpu" (the one of TPU_NAME),
+            or "auto": parameter_server if TF_CONFIG has servers, multi_worker if it has several
+            workers, mirrored for more than one GPU or `logical_devices` above 1, otherwise
+            one_device. The log shows the choice of auto.
         logical_devices: Number of logical CPU devices of each process, for "mirrored" and
             "multi_worker" without GPUs; None: the configured ones. They share the machine's cores.
         communication: Collectives between workers: "ring", "nccl" (GPUs only), or "auto": ring on
@@ -95,8 +95,8 @@ def check_strategy(name: str) -> None:
     """Raise an error for a strategy that cannot be created here; start nothing.
 
     Raises:
-        ValueError: An unknown name, "tpu" where there is none, or another than multi_worker or
-            parameter_server where TF_CONFIG has several tasks.
+        ValueError: An unknown name, "tpu" without a TPU, or a strategy other than multi_worker or
+            parameter_server although TF_CONFIG has several tasks.
     """
     if name not in STRATEGIES:
         raise ValueError(f"trainer.strategy={name!r}: {nearest(name, STRATEGIES)}")
@@ -120,7 +120,7 @@ def check_strategy(name: str) -> None:
 
 
 def _resolve_auto(cluster: Cluster | None, logical_devices: int | None) -> tuple[str, str]:
-    """Return the strategy for "auto", and why."""
+    """Return the strategy for "auto" and the reason."""
     if cluster is not None and cluster.has_parameter_servers:
         return "parameter_server", "TF_CONFIG has parameter servers"
     if cluster is not None and len(cluster.workers) > 1:
@@ -214,7 +214,7 @@ def replica_devices(strategy: tf.distribute.Strategy) -> tuple[str, ...]:
     """Return the device of each replica of this process: "CPU:0", "CPU:1", ... or "GPU:0", ....
 
     Raises:
-        ValueError: The replicas are on another kind of device, or none of this process'.
+        ValueError: The replicas are on another kind of device, or not in this process.
     """
     if _is_default(strategy):
         return ("GPU:0",) if tf.config.list_logical_devices("GPU") else ("CPU:0",)

@@ -9,12 +9,12 @@ import socket
 
 import tensorflow as tf
 
-# What TPUClusterResolver reads where no name is given (tensorflow/python/tpu/client/client.py).
+# TPUClusterResolver reads these if no name is given (tensorflow/python/tpu/client/client.py).
 _NAMED_BY = ("TPU_NAME", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS")
-# The chips of a TPU VM, by the driver's generation.
+# Device files of a TPU VM's chips, by the generation of the driver.
 _CHIPS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 _METADATA = ("metadata.google.internal", 80)
-_PORT = 8470  # of a TPU's server
+_PORT = 8470  # port of a TPU's server
 _SECONDS = 3.0
 
 _HOW = (
@@ -24,10 +24,10 @@ _HOW = (
 
 
 def find_tpu() -> str:
-    """Returns the TPU's name for TPUClusterResolver: "local", "grpc://host:port", or its own.
+    """Return the TPU's name for TPUClusterResolver: "local", "grpc://host:port", or its own.
 
     Raises:
-        ValueError: There is none, or the one that the environment names does not answer.
+        ValueError: There is no TPU, or the one that the environment names does not respond.
     """
     named = next((os.environ[name] for name in _NAMED_BY if os.environ.get(name)), "")
     chips = [path for pattern in _CHIPS for path in glob.glob(pattern)]
@@ -58,10 +58,10 @@ def find_tpu() -> str:
 
 
 def tpu_strategy() -> tf.distribute.Strategy:
-    """Returns the strategy of all cores of the TPU, which it initialises.
+    """Initialize the TPU and return the strategy of all its cores.
 
     Raises:
-        ValueError: See `find_tpu`; or TensorFlow cannot use what was found.
+        ValueError: See `find_tpu`; or TensorFlow cannot use the TPU.
     """
     name = find_tpu()
     try:

@@ -1,4 +1,4 @@
-"""Messages between the workers of a job, beside TensorFlow's collectives.
+"""Exchange messages between the workers of a job, in addition to TensorFlow's collectives.
 
     workers = connect_workers(start_timeout_seconds=60, worker_timeout_seconds=60)
     workers.assert_same_on_all_workers("settings", {"seed": 3})  # else an error on all of them
@@ -7,7 +7,7 @@
 
 Each worker has a TCP connection to the chief and sends lines of JSON (see `rendezvous`). So a
 worker that differs is reported before the first collective, which would hang, and a lost worker is
-noticed while the main thread hangs in one. A process that trains alone has `SINGLE_PROCESS`.
+detected while the main thread hangs in one. A process that trains alone has `SINGLE_PROCESS`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trainer_module.devices.cluster import EXIT_WORKER_LOST, Cluster, cluster_of
 from trainer_module.devices.messages import Message, send
 from trainer_module.devices.rendezvous import WorkerLost, check_own_port, connect_all, worker_name
 
-# Between the message in the log and the exit of a process whose main thread hangs.
+# Time between the log message and the exit of a process whose main thread hangs.
 _SECONDS_TO_END = 10.0
 _LONGEST_BEAT = 2.0
 
@@ -54,11 +54,11 @@ class WorkerGroup:
 
     @property
     def failure(self) -> str | None:
-        """Why training cannot continue; None until a worker is lost."""
+        """The reason why training cannot continue; None until a worker is lost."""
         return None
 
     def gather(self, what: str, value: Json) -> list[Json]:
-        """Return the values of all workers, by number, on each of them.
+        """Return the values of all workers, by number, on each worker.
 
         All workers must make the same calls in the same order.
 
@@ -72,7 +72,7 @@ class WorkerGroup:
         return [value]
 
     def barrier(self, what: str) -> None:
-        """Wait until all workers have called it."""
+        """Wait until all workers have called this method."""
         self.gather(what, None)
 
     def broadcast_from_chief(self, what: str, value: Json) -> Json:
@@ -87,7 +87,7 @@ class WorkerGroup:
             values: Names to JSON values; nested names are joined with dots.
 
         Raises:
-            Disagreement: Names the worker, each difference and both values.
+            Disagreement: The message has the worker, each difference and both values.
         """
         if self.size == 1:
             return
@@ -106,11 +106,11 @@ class WorkerGroup:
             )
 
     def name(self, number: int) -> str:
-        """Return the name of a worker in messages."""
+        """Return the name of a worker for messages."""
         return "this process"
 
     def as_worker_lost(self, error: BaseException) -> BaseException:
-        """Return `WorkerLost` if a lost worker caused the error of a collective, else the error."""
+        """Return `WorkerLost` if a lost worker caused a collective's error, otherwise the error."""
         return error
 
     def on_worker_lost(self, action: Callable[[str], None]) -> None:
@@ -118,7 +118,7 @@ class WorkerGroup:
 
     @contextlib.contextmanager
     def reporting_failures(self) -> Iterator[None]:
-        """Report an exception of the block to the other workers, which then end, too."""
+        """Report an exception in the block to the other workers, which then end, too."""
         yield
 
 
@@ -180,12 +180,12 @@ class _ConnectedWorkers(WorkerGroup):
             values = [value, *(received[number]["value"] for number in sorted(received))]
             for number in self._connections:
                 self._send(number, {"turn": call, "what": what, "values": values})
-            return json.loads(json.dumps(values))  # as the others receive it: tuples are lists
+            return json.loads(json.dumps(values))  # as the others receive it: tuples become lists
         self._send(0, {"turn": call, "what": what, "value": value})
         return self._wait_for(call, what, {0})[0]["values"]
 
     def as_worker_lost(self, error: BaseException) -> BaseException:
-        """Wait a moment: a collective may fail before the closed connection is noticed."""
+        """Wait a moment: a collective may fail before the closed connection is detected."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None, timeout=_SECONDS_TO_END / 2)
         if self._failure is None:
@@ -209,7 +209,7 @@ class _ConnectedWorkers(WorkerGroup):
             raise
 
     def leave(self, error: BaseException | None = None) -> None:
-        """Tell the others that this worker ends, or why it fails, before connections close."""
+        """Report to the others that this worker ends, or why it fails, before connections close."""
         if self._closed:
             return
         self._closed = True
@@ -249,7 +249,7 @@ class _ConnectedWorkers(WorkerGroup):
         try:
             self._send_to(number, message)
         except OSError:
-            # The reading thread knows why, or will in a moment.
+            # The reading thread knows the reason, or will in a moment.
             with self._changed:
                 self._changed.wait_for(lambda: self._failure or self._ended, timeout=1.0)
             if self._failure is None:
@@ -261,7 +261,7 @@ class _ConnectedWorkers(WorkerGroup):
             send(self._connections[number], message)
 
     def _beat(self, number: int) -> None:
-        """Send a sign of life, unless another message is being sent, which is one as well."""
+        """Send a heartbeat, unless another message is being sent, which also serves as one."""
         if self._sending[number].acquire(blocking=False):
             try:
                 send(self._connections[number], {"beat": True})
@@ -269,11 +269,11 @@ class _ConnectedWorkers(WorkerGroup):
                 self._sending[number].release()
 
     def _watch(self) -> None:
-        """Read messages and send signs of life, until a worker is lost."""
+        """Read messages and send heartbeats until a worker is lost."""
         beat = min(_LONGEST_BEAT, self._timeout_seconds / 4)
         next_beat = time.monotonic()
         while not self._closed and self._failure is None:
-            poll = select.poll()  # select.select takes no file number above 1023
+            poll = select.poll()  # select.select does not support file numbers above 1023
             numbers = {
                 connection.fileno(): number
                 for number, connection in self._connections.items()
@@ -342,7 +342,7 @@ class _ConnectedWorkers(WorkerGroup):
                         self._send_to(number, {"lost": message})
 
     def _end(self) -> None:
-        """End this process: by an exception in the main thread, or by exit if that hangs."""
+        """End this process: by an exception in the main thread, or by exit if that thread hangs."""
         assert self._failure is not None
         logging.error("Training ends: %s", self._failure)
         for action in self._on_lost:
@@ -361,12 +361,12 @@ _workers: WorkerGroup = SINGLE_PROCESS
 
 
 def current_workers() -> WorkerGroup:
-    """Return the workers of this process' job: `SINGLE_PROCESS` before `connect_workers`."""
+    """Return the workers of this process's job: `SINGLE_PROCESS` before `connect_workers`."""
     return _workers
 
 
 def connect_workers(*, start_timeout_seconds: float, worker_timeout_seconds: float) -> WorkerGroup:
-    """Return the workers that TF_CONFIG names, once all are connected; later calls return the same.
+    """Return the workers in TF_CONFIG once all are connected; later calls return the same.
 
     For one worker or none, return `SINGLE_PROCESS`. Call it before TensorFlow's server starts.
 
