@@ -1,4 +1,4 @@
-"""The options of a training as frozen records that check themselves; no TensorFlow is imported.
+"""The options of a training as frozen records that check their fields, without TensorFlow.
 
-May use `common`.
+May import `common`.
 """

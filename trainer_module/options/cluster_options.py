@@ -1,4 +1,4 @@
-"""Where a training runs: devices, processes, threads."""
+"""Options for where a training runs: devices, processes, threads."""
 
 from __future__ import annotations
 

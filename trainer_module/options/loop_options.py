@@ -1,4 +1,4 @@
-"""How long a training is, how its data is read, and how its steps are grouped."""
+"""Options for the length of a training, the reading of its data and the grouping of its steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a settings model from JSON values, with one readable error for all that is wrong."""
+"""Read a settings model from JSON values, with one error that lists all problems."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Section = TypeVar("Section", bound=BaseModel)
 
 
 def parse_section(model: type[Section], values: Any, *, section: str) -> Section:
-    """Return a configuration, or one readable error.
+    """Return a configuration, or raise one readable error.
 
     Args:
-        model: What it is.
+        model: Class of the configuration.
         values: Its fields as JSON values.
-        section: How the fields are called in messages.
+        section: Name of the configuration in messages.
 
     Raises:
-        ValueError: Every wrong field with its value and what would be right.
+        ValueError: The message lists every wrong field with its value and a suggestion.
     """
     try:
         return model.model_validate(values)
@@ -27,7 +27,7 @@ def parse_section(model: type[Section], values: Any, *, section: str) -> Section
         raise ValueError("\n".join(lines)) from None
 
 
-_OF_AUTO = ("int", "float", "literal['auto']")  # places of a union in pydantic's messages
+_OF_AUTO = ("int", "float", "literal['auto']")  # union members in pydantic's error locations
 
 
 def _describe(error: Any, section: str, model: type[BaseModel]) -> str:

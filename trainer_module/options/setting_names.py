@@ -1,4 +1,4 @@
-"""Messages of lower rooms name their arguments; a configuration's settings have longer names."""
+"""Translate argument names in messages of lower packages to a configuration's setting names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from trainer_module.options.cluster_options import ClusterOptions
 
 _ARGUMENT = re.compile(rf"(?<![\w.])(?=(?:{'|'.join(ClusterOptions.model_fields)})=)")
-# What a program that makes its own `Checkpoints` or callbacks does differently.
+# Suggestions that differ for programs that create `Checkpoints` or callbacks in code.
 _PHRASES = {
     "directory for checkpoints": "directory for checkpoints ({}.checkpoint_dir)",
     "leave out TensorBoardScalars": "set {}.tensorboard: false",
@@ -17,11 +17,11 @@ _PHRASES = {
 
 
 def to_setting_names(text: str, section: str = "trainer") -> str:
-    """Return a message with the settings of a section in place of arguments.
+    """Return a message with a section's settings instead of arguments.
 
     Args:
         text: "strategy='tpu': no TPU found".
-        section: "trainer" gives "trainer.strategy='tpu': no TPU found".
+        section: "trainer" returns "trainer.strategy='tpu': no TPU found".
     """
     text = _ARGUMENT.sub(f"{section}.", text)
     for phrase, named in _PHRASES.items():
@@ -31,7 +31,7 @@ def to_setting_names(text: str, section: str = "trainer") -> str:
 
 @contextlib.contextmanager
 def setting_names(section: str = "trainer") -> Iterator[None]:
-    """Name settings in the message of an error that leaves the `with` block; see above."""
+    """Translate the message of an error in the `with` block; see `to_setting_names`."""
     try:
         yield
     except Exception as error:

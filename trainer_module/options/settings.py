@@ -1,4 +1,4 @@
-"""The base of settings models, and the role of a setting, marked at its field."""
+"""The base class of settings models, and the role of a setting, marked at its field."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pydantic import BaseModel, ConfigDict
 
 @dataclass(frozen=True)
 class Role:
-    """What a setting is to a run, beside its type; a mark at the field.
+    """The role of a setting in a run, in addition to its type; a mark at the field.
 
-    A field without a mark affects the result, so that a forgotten mark cannot continue another
-    run's checkpoint.
+    A field without a mark affects the result, so that a forgotten mark cannot resume another run's
+    checkpoint.
 
     Attributes:
-        affects_result: Whether another value makes another run. A run's length does not: it may
-            grow.
-        untunable: Why a search cannot vary it; None where it can.
-        omit_default: Whether the default is left out of the fingerprint: of an option that is newer
-            than checkpoints that shall continue.
+        affects_result: Whether another value makes another run. The length of a run does not affect
+            the result, because it may grow.
+        untunable: Why a search cannot vary it; None if it can.
+        omit_default: Whether the fingerprint omits the default: for options that are newer than
+            checkpoints that must still resume.
     """
 
     affects_result: bool = True
@@ -63,7 +63,7 @@ class Settings(BaseModel):
 
 
 def at_least_one(value: Any) -> Any:
-    """Return a count as an int, NumPy's too; leave what is no number to the field's type.
+    """Return a count as an int, including NumPy's; leave non-numbers to the field's type.
 
     Raises:
         ValueError: The count is below 1.

@@ -82,16 +82,16 @@ class StepOptions(UpdateOptions):
     added_losses: AddedLosses | None = None
     transforms: tuple[Any, ...] = ()
     expected_rows: Annotated[int | None, RUNTIME_ONLY] = None
-    # A run whose windows fail too often is continued with a larger number.
+    # A run that stopped after too many skips can resume with a larger number.
     max_consecutive_skips: Annotated[int, RUNTIME_ONLY] = 100
     jit_compile: Annotated[bool, RUNTIME_ONLY] = False
 
     @classmethod
     def parse(cls, options: StepKeywords) -> StepOptions:
-        """Return the options.
+        """Return the options from keyword arguments.
 
         Raises:
-            ValueError: Every wrong option with its value and what would be right.
+            ValueError: The message lists every wrong option with its value and a suggestion.
         """
         return parse_section(cls, options, section="")
 
@@ -116,7 +116,7 @@ class StepOptions(UpdateOptions):
 
     @field_serializer("transforms", when_used="json")
     def _transforms_as_code(self, value: tuple[GradientTransform, ...]) -> Any:
-        # Keras and TensorFlow, which it imports, are there where a step is.
+        # It imports Keras and TensorFlow, which are loaded wherever there is a step.
         from trainer_module.common.fingerprint import to_fingerprint
 
         return to_fingerprint(list(value))
@@ -148,7 +148,7 @@ def _takes_gradients(transform: Callable[..., Any]) -> bool:
     try:
         signature = inspect.signature(transform)
     except (TypeError, ValueError):
-        return True  # written in C: it has no signature to look at
+        return True  # written in C: it has no signature
     step = {"step": None} if "step" in signature.parameters else {}
     try:
         signature.bind(None, None, **step)

@@ -1,4 +1,4 @@
-"""What a training learns: label, model, loss, metrics, optimizer."""
+"""Options for what a training learns: label, model, loss, metrics, optimizer."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TaskOptions(Settings):
             raise ValueError('use "balanced", or weights by class: {0: 1.0, 1: 9.0}')
         if not isinstance(value, Mapping):
             return value
-        # The keys of JSON are texts.
+        # JSON keys are strings.
         return {
             int(key) if isinstance(key, str) and key.lstrip("-").isdecimal() else key: weight
             for key, weight in value.items()
@@ -104,7 +104,7 @@ class TaskOptions(Settings):
 
     @model_validator(mode="after")
     def _names_of_keras(self) -> TaskOptions:
-        """Without Keras itself, which takes seconds to import: see `model.plan.resolve`."""
+        """Check names without importing Keras, which takes seconds; see `model.plan.resolve`."""
         names: list[tuple[str, Kind, str | None]] = [
             ("optimizer.name", "optimizer", self.optimizer.name),
             ("loss", "loss", self.loss),
