@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-# A tensor, an array, or a dict, list or tuple of them, nested to any depth; None where optional.
+# A tensor, an array, or a dict, list or tuple of them, nested to any depth; None if optional.
 Tensors: TypeAlias = Any
-# A dense tf.Tensor, tf.IndexedSlices, or None where the loss does not depend on the variable.
+# A dense tf.Tensor, tf.IndexedSlices, or None if the loss does not depend on the variable.
 Gradient: TypeAlias = Any
 # A keras.Variable or a tf.Variable.
 Variable: TypeAlias = Any

@@ -23,7 +23,7 @@ class EpochRunner:
     """Train from the current state of a run to the end of the epoch or of training."""
 
     def __init__(self, run: Run, options: LoopOptions, evaluate: Evaluate | None) -> None:
-        """Prepare the current epoch of a run."""
+        """Create a runner without an open iterator."""
         self.run = run
         self._evaluate = evaluate
         self._is_auto = options.steps_per_loop == "auto"

@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 
 class Decision(NamedTuple, Generic[Value]):
-    """What all workers do next.
+    """The common decision of all workers between two calls of the graph.
 
     Attributes:
         stop: Whether a callback of any worker asked training to stop.

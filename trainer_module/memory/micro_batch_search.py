@@ -23,7 +23,7 @@ class MemoryNeed(NamedTuple):
     finished: bool = True
 
     def fits(self, budget: int) -> bool:
-        """Whether the step finished within the budget."""
+        """Return whether the step finished within the budget."""
         return self.finished and self.bytes <= budget
 
 
@@ -140,7 +140,7 @@ def _candidate(
     *,
     any_failed: bool,
 ) -> int | None:
-    """Returns the size to measure next, or None when the largest that fits is known."""
+    """Return the size to measure next, or None if the largest size that fits is known."""
     if not between:
         return None
     if slope is None:
