@@ -1,4 +1,4 @@
-"""The graph on this machine, with a log file; the pushed model on raw rows.
+"""Run the graph on this machine with a log file; apply the pushed model to raw rows.
 
-May use `preflight`, `engines`, `report` and what is below them.
+May import `preflight`, `engines`, `report` and the packages below them.
 """

@@ -1,8 +1,8 @@
-"""Before a run: what ML Metadata says of artifacts becomes what is on disk.
+"""Before a run: update the artifacts in ML Metadata to match the disk.
 
-Paths follow a folder that was moved or copied. What is gone, emptied or incomplete is neither
-cached nor a baseline (TFX passes over artifacts that are not live), until it is there again.
-Folders that the metadata do not know would be written into, so they are set aside.
+Paths are updated if a folder was moved or copied. Artifacts that are missing, empty or incomplete
+are neither cached nor used as a baseline (TFX ignores artifacts that are not live) until they are
+restored. Folders that the metadata does not contain would be written into, so they are moved away.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ UNKNOWN = "artifacts_without_metadata"
 
 
 def check_artifacts(folder: str, metadata: Path) -> list[str]:
-    """Correct the metadata of an output folder, and set unknown artifacts aside.
+    """Correct the metadata of an output folder, and move unknown artifacts away.
 
     Args:
         folder: `output.folder`.
         metadata: SQLite file of ML Metadata; may be missing.
 
     Returns:
-        A sentence for each thing that a user should know.
+        A sentence for each change that a user should know.
     """
     places = Places.of(folder, metadata)
     store = _store(metadata) if metadata.is_file() else None
@@ -39,7 +39,7 @@ def check_artifacts(folder: str, metadata: Path) -> list[str]:
 
 
 def record_artifacts(folder: str, metadata: Path) -> None:
-    """List the files of all artifacts that have no list yet: those of the run that just ended."""
+    """Write the file lists of artifacts that have none: those of the run that just ended."""
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
     if not metadata.is_file():
@@ -94,9 +94,9 @@ def _correct(store: Any, places: Places) -> list[str]:
 
 
 def _set_aside(places: Places, last: int) -> list[str]:
-    """Move away artifacts of executions that are not in the metadata.
+    """Move artifacts away whose executions are not in the metadata.
 
-    The next executions get their numbers, and would mix their files with these.
+    The next executions would get the same numbers and mix their files with these.
     """
     found = [
         path

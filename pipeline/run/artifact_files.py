@@ -1,7 +1,7 @@
-"""Whether an artifact is whole: its files are those that the node wrote.
+"""Check that an artifact is complete: its files are those that the node wrote.
 
-A list of them (paths and sizes) lies beside the artifacts, in `.files`, one for each. TFX's cache
-looks for the artifact's folder alone, which is still there when its files are gone.
+A list of paths and sizes for each artifact is in `.files`, next to the artifacts. TFX's cache
+checks only the artifact's folder, which still exists when its files are missing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LISTS = ".files"
 
 
 def is_whole(uri: str, places: Places) -> bool:
-    """Return whether all files of an artifact are there; without a list of them, whether any is."""
+    """Return whether all files of an artifact exist; without a list, whether any file exists."""
     path = Path(uri)
     if not path.exists():
         return False
@@ -35,7 +35,7 @@ def holds_files_of(copied: str, uri: str) -> bool:
 
 
 def list_files(uri: str, places: Places) -> None:
-    """Write the list of an artifact that its node has just finished, unless there is one."""
+    """Write the file list of an artifact that its node has just finished, unless it exists."""
     path = Path(uri)
     file = _list_file(path, places)
     if not path.exists() or file.exists():
@@ -45,14 +45,14 @@ def list_files(uri: str, places: Places) -> None:
 
 
 def _list_file(artifact: Path, places: Places) -> Path:
-    """Beside the artifact's own root, which is another folder's if a metadata store has several."""
+    """Return the list's path in the artifact's root; a metadata store may have several roots."""
     node, output, execution = artifact.parts[-3:]
     root = artifact.parents[2] if len(artifact.parts) > 3 else places.root
     return root / LISTS / f"{node}.{output}.{execution}.json"
 
 
 def _sizes(path: Path) -> dict[str, int]:
-    """Size in bytes of each file below a folder; of a file, its own as `.`."""
+    """Return the size in bytes of each file below a folder; for a file, its size under `.`."""
     return {
         file.relative_to(path).as_posix(): file.stat().st_size
         for file in ([path] if path.is_file() else sorted(path.rglob("*")))

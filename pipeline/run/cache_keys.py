@@ -1,7 +1,8 @@
-"""Keys of TFX's cache that do not depend on where the output folder is.
+"""Make keys of TFX's cache independent of the location of the output folder.
 
-TFX hashes an input artifact with its absolute path and the time of its last change, and a node's
-parameters with the folder that models are pushed to. A moved folder would be trained again.
+TFX hashes an input artifact with its absolute path and its modification time, and a node's
+parameters with the folder that models are pushed to. Without this, a moved folder would be trained
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def keys_without_places(folder: str) -> Iterator[None]:
-    """Within it, the launcher's cache keys leave out the output folder.
+    """Exclude the output folder from the launcher's cache keys during the block.
 
     Args:
         folder: `output.folder`, absolute.

@@ -4,10 +4,10 @@
     with exclusive_run(owner, {"output.folder": path}):
         ...
 
-A run locks a file by portalocker (flock) and writes its owner record into it. The operating system
-releases the lock when the process ends, however it ends; an owner record in an unlocked file is
-therefore of a run that was killed. Forked children close the file: they would share the lock and
-could hold it longer than their parent.
+A run locks a file with portalocker (flock) and writes its owner record into it. The operating
+system releases the lock whenever the process ends; an owner record in an unlocked file is therefore
+from a run that was killed. Forked children close the file: they would share the lock and could hold
+it longer than their parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import portalocker
 from pipeline.common.errors import ConfigError
 
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-_RECORD_SECONDS = 1.0  # from taking a lock to having written the owner record
+_RECORD_SECONDS = 1.0  # from locking until the owner record is written
 _POLL_SECONDS = 2.0
 
 _held: set[portalocker.Lock] = set()
@@ -36,7 +36,7 @@ _held: set[portalocker.Lock] = set()
 def _close_in_child() -> None:
     for lock in _held:
         if lock.fh is not None:
-            lock.fh.close()  # release() would unlock the parent's file, too
+            lock.fh.close()  # release() would also unlock the parent's file
             lock.fh = None
     _held.clear()
 
@@ -82,7 +82,12 @@ class LockOwner:
 
     @classmethod
     def read(cls, file: Path, *, seconds: float = 0.0) -> LockOwner | None:
-        """Return the record in a lock file, or None if none is complete after some seconds."""
+        """Return the record in a lock file, or None if it is not complete within the time limit.
+
+        Args:
+            file: The lock file.
+            seconds: Time limit in seconds.
+        """
         end = time.monotonic() + seconds
         while True:
             try:
@@ -98,7 +103,7 @@ class LockOwner:
         return self.boot != _boot_id() and self.host != socket.gethostname()
 
     def __str__(self) -> str:
-        """Process, start, configuration and command for a message."""
+        """Return process, start, configuration and command for a message."""
         where = f" on host {self.host}" if self.is_remote else ""
         config = f", {self.config}" if self.config else ""
         return f"process {self.pid}{where} (started {self.started}{config}: `{self.command}`)"
@@ -121,12 +126,12 @@ def exclusive_run(
 
     Args:
         owner: The record of this run.
-        places: A folder that exists, or a file, by field of the configuration.
+        places: An existing folder, or a file, by field of the configuration.
         wait: Wait for other runs to end instead of raising AlreadyRunning.
         say: Receives a line about a run that is waited for or that was killed.
 
     Raises:
-        AlreadyRunning: Another run holds one of them, and `wait` is False.
+        AlreadyRunning: Another run holds one of the locks, and `wait` is False.
         ConfigError: The lock file cannot be written.
     """
     with contextlib.ExitStack() as stack:
@@ -178,7 +183,7 @@ def _try_acquire(
     file: Path,
     say: Callable[[str], object],
 ) -> str | None:
-    """Lock the file and write our record; return why another run must be assumed there."""
+    """Lock the file and write our record; return why another run must be assumed, or None."""
     try:
         handle = lock.acquire()
     except portalocker.AlreadyLocked:
@@ -199,7 +204,7 @@ def _try_acquire(
 
 
 def _release(lock: portalocker.Lock) -> None:
-    if lock in _held and lock.fh is not None:  # else this is a forked child, which closed it
+    if lock in _held and lock.fh is not None:  # otherwise this is a forked child, which closed it
         lock.fh.truncate(0)
         lock.release()
     _held.discard(lock)

@@ -1,4 +1,4 @@
-"""Finds values of a batch that the model does not know: unseen categories and unreadable dates.
+"""Find values of a batch that the model does not know: unseen categories and unreadable dates.
 
 The transformed features of the exported model show them: see `trainer_module.tfx.input_checks`.
 """
@@ -39,7 +39,7 @@ class UnseenCategories:
             )
 
     def describe(self) -> str:
-        """Return one line, empty where every category is known."""
+        """Return one line; "" if every category is known."""
         if not self.counts:
             return ""
         found = []
@@ -51,11 +51,11 @@ class UnseenCategories:
 
 @dataclass(frozen=True)
 class InputChecks:
-    """Where the transformed features show what is unknown.
+    """The positions in the transformed features that show unknown values.
 
     Attributes:
-        categories: Of each, `column`, `output`, `position`, `ids`.
-        dates: Of each, `column`, `output`, `word`, `bit`.
+        categories: For each, `column`, `output`, `position`, `ids`.
+        dates: For each, `column`, `output`, `word`, `bit`.
     """
 
     categories: tuple[Mapping[str, Any], ...] = ()
@@ -71,11 +71,11 @@ class InputChecks:
         return cls(tuple(values["categories"]), tuple(values["dates"]))
 
     def __bool__(self) -> bool:
-        """Whether there are any checks."""
+        """Return whether there are any checks."""
         return bool(self.categories or self.dates)
 
     def unseen(self, transformed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return, by column, whether each row holds a category that the model has not seen."""
+        """Return by column whether each row has a category that was not seen in training."""
         found: dict[str, np.ndarray] = {}
         for check in self.categories:
             values = transformed[check["output"]]
@@ -87,7 +87,7 @@ class InputChecks:
         return found
 
     def missing_dates(self, transformed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return, by column, whether the model takes each row's date for missing."""
+        """Return by column whether the model treats each row's date as missing."""
         return {
             check["column"]: (transformed[check["output"]][:, check["word"]] >> check["bit"]) & 1
             == 1

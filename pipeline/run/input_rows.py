@@ -1,6 +1,6 @@
-"""Rows to predict, of any format that `run` reads, of JSON lines or standard input: batch by batch.
+"""Read rows to predict in batches: any format of `run`, JSON lines, or standard input.
 
-What `run` reads as CSV, Parquet, Arrow or TFRecord is read by the same code here.
+CSV, Parquet, Arrow and TFRecord are read by the same code as in `run`.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class InputRows:
     """The rows of one file or table.
 
     Attributes:
-        path: of the file, as an error calls it.
-        columns: names.
-        batches: the rows, at most `BATCH_ROWS` at a time, as columns; each as often as it is asked.
-        unreadable: rows that were skipped.
-        why_unreadable: what is wrong with them.
-        needed: columns that a model reads, with their kinds; to be set before the first batch.
-        line_of: the line of a row that was read, by its number from 0; None where it has none.
-        texts: how texts write numbers.
-        place: finds `, line 17` for a column and the text of a cell in it; "" if it does not know.
+        path: Path of the file, for messages.
+        columns: Names of the columns.
+        batches: The rows in columns, at most `BATCH_ROWS` at a time.
+        unreadable: Rows that were skipped.
+        why_unreadable: What is wrong with them.
+        needed: Columns that a model reads, with their kinds; set this before the first batch.
+        line_of: Returns the line of a row by its number from 0; None if the format has no lines.
+        texts: How texts write numbers.
+        place: Returns `, line 17` for a column and the text of a cell in it; "" if unknown.
     """
 
     path: str
@@ -80,9 +80,9 @@ class InputRows:
         """Return `, line 17` for a cell, or `, row 3` for a format without lines.
 
         Args:
-            column: its name.
-            text: of the cell.
-            row: number of the row that was read, from 0.
+            column: Name of the column.
+            text: Text of the cell.
+            row: Number of the row, from 0.
         """
         if self.line_of is not None:
             return f", line {self.line_of(row)}"
@@ -90,10 +90,10 @@ class InputRows:
 
 
 def format_of(path: str) -> InputFormat:
-    """A file's format by its name.
+    """Return the format of a file by its name.
 
     Raises:
-        ConfigError: its name does not say, or its compression is not supported.
+        ConfigError: The name does not identify the format, or the compression is not supported.
     """
     if path == STANDARD_INPUT:
         return "csv"
@@ -113,10 +113,10 @@ def format_of(path: str) -> InputFormat:
 
 @contextlib.contextmanager
 def input_files(path: str, kind: InputFormat) -> Iterator[list[Path]]:
-    """The files on this machine that hold the rows; standard input is written into one.
+    """Yield the files on this machine that hold the rows; standard input is copied into one.
 
     Raises:
-        ConfigError: there is none, or several of a format whose files are no parts of one table.
+        ConfigError: There is no file, or there are several in a format other than a table's.
     """
     if path == STANDARD_INPUT:
         with tempfile.NamedTemporaryFile(prefix="predict-") as spooled:
@@ -134,17 +134,17 @@ def input_files(path: str, kind: InputFormat) -> Iterator[list[Path]]:
 def open_rows(
     files: Sequence[Path], shown: str, kind: InputFormat, options: CsvOptions, *, skip: bool
 ) -> InputRows:
-    """Opens a file, or the files of one Parquet or Arrow table.
+    """Open a file, or the files of one Parquet or Arrow table.
 
     Args:
-        files: on this machine, as of `input_files`.
-        shown: what an error calls it: the path that the user gave.
-        kind: its format.
-        options: how CSV is written.
-        skip: leave out rows that cannot be read.
+        files: Files on this machine, from `input_files`.
+        shown: The path that the user gave, for messages.
+        kind: The format.
+        options: The CSV dialect.
+        skip: Skip rows that cannot be read.
 
     Raises:
-        ConfigError: it is no file of this format.
+        ConfigError: The file does not have this format.
     """
     if kind == "parquet" or kind == "arrow":
         return _parquet(files, shown, kind)
@@ -204,7 +204,7 @@ def _parquet(files: Sequence[Path], shown: str, source: Source) -> InputRows:
 
 
 def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
-    """Rows of all features that any record has, of each record's own types."""
+    """Return rows with the features of all records; each record keeps its types."""
     import pyarrow as pa
 
     from components.arrow_example_gen.tfrecord_blocks import blocks

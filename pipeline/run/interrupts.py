@@ -1,4 +1,4 @@
-"""Ctrl-C stays Ctrl-C, whatever a C++ library makes of the exception that it raises."""
+"""Keep Ctrl-C a KeyboardInterrupt if a C++ library converts the exception."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from types import FrameType
 
 @contextlib.contextmanager
 def interrupts_kept() -> Iterator[None]:
-    """Ends with KeyboardInterrupt where a SIGINT came and its exception arrives as another one.
+    """Raise KeyboardInterrupt if a SIGINT arrived and its exception was converted into another one.
 
-    Python raises KeyboardInterrupt in the main thread's next line. Where that is one that C++ code
-    called (TensorFlow while it traces, for example), pybind11 raises it as a RuntimeError whose
-    text is "KeyboardInterrupt": which looks like a failure to the caller.
+    Python raises KeyboardInterrupt at the next line of the main thread. If C++ code called that
+    line (TensorFlow while it traces, for example), pybind11 raises a RuntimeError with the text
+    "KeyboardInterrupt", which looks like a failure to the caller.
 
     Raises:
-        KeyboardInterrupt: from that other exception.
+        KeyboardInterrupt: From the converted exception.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield  # it is ignored, or somebody else's to handle
+        yield  # SIGINT is ignored, or handled elsewhere
         return
     came = threading.Event()
 
@@ -43,10 +43,10 @@ def interrupts_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def terminated_by_signal() -> Iterator[None]:
-    """Raises SystemExit(143) on SIGTERM, so that what the block has started is ended.
+    """Raise SystemExit(143) on SIGTERM, so that child processes of the block are ended.
 
     Raises:
-        SystemExit: SIGTERM came.
+        SystemExit: SIGTERM arrived.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

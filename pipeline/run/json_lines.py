@@ -1,4 +1,4 @@
-"""Rows of JSON lines: an object per line, a value per column, refused with line and column."""
+"""Read rows of JSON lines: an object per line, a value per column; errors name line and column."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.columns import Kind
 
 _CONSTANTS = {"NaN": None, "Infinity": math.inf, "-Infinity": -math.inf}  # NaN is a missing value
-_EXACT = 2**53  # whole numbers up to it are float64
+_EXACT = 2**53  # float64 holds all integers up to it
 _INT64 = range(-(2**63), 2**63)
 
 
 class JsonRow(NamedTuple):
-    """A row and the number of its line."""
+    """A row and its line number."""
 
     line: int
     values: dict[str, Any]
 
 
 class _TooLarge(str):
-    """The digits of a number that float64 does not hold."""
+    """The digits of a number that exceeds float64."""
 
 
 class _BadValue(ValueError):
-    """What is wrong with a line."""
+    """The reason why a line is invalid."""
 
 
 def json_rows(
@@ -41,17 +41,17 @@ def json_rows(
     """Yield the rows of a file; NaN, as Python writes it, is a missing value.
 
     Args:
-        file: Compressed or not.
-        shown: What an error calls it.
-        needed: Columns that a model reads: an object is no value of them.
-        unreadable: Gets what is wrong with each line that cannot be read; None: that is an error.
+        file: The file, compressed or not.
+        shown: Path for messages.
+        needed: Columns that a model reads; they cannot have objects as values.
+        unreadable: Receives the reason for each line that cannot be read; None: raise instead.
 
     Raises:
-        ValueError: A line is no object of values; the message names line and column.
+        ValueError: A line is not an object of values; the message names line and column.
     """
     from components.arrow_example_gen.decompress import open_decompressed
 
-    # Bytes that are no UTF-8 become lone surrogates, so that one line is refused, not the file.
+    # Invalid UTF-8 bytes become lone surrogates, so that one line is refused, not the file.
     with io.TextIOWrapper(
         open_decompressed(str(file)), encoding="utf-8-sig", errors="surrogateescape"
     ) as stream:
@@ -73,16 +73,16 @@ def json_batch(
     *,
     formatted: Collection[str] = (),
 ) -> pa.RecordBatch:
-    """Return rows as columns: of one type if all values of a column are, else of texts.
+    """Return rows as columns; a column has one type if all its values do, else it has texts.
 
     Args:
         rows: The rows.
         names: The columns.
-        kinds: Type of each column that a model reads: numbers of several types are of it.
-        formatted: Columns of whose texts the configuration says how they write numbers.
+        kinds: Type of each column that a model reads; its numbers are converted to this type.
+        formatted: Columns for which the configuration says how their texts write numbers.
 
     Raises:
-        ValueError: Such a column has numbers and texts.
+        ValueError: A column of `formatted` has numbers and texts.
     """
     import pyarrow as pa
 
@@ -141,7 +141,7 @@ def _float(text: str) -> float | _TooLarge:
 
 
 def _int(text: str) -> int | _TooLarge:
-    if len(text) <= 300:  # float64 ends at 1.8e308, and Python reads 4,300 digits at most
+    if len(text) <= 300:  # float64 ends at 1.8e308, and Python reads at most 4,300 digits
         return int(text)
     return _TooLarge(text)
 
@@ -185,7 +185,7 @@ def _column(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> 
 
     if not any(isinstance(value, list) for value in values):
         return _array(values, kind, is_formatted=is_formatted)
-    # A lone NaN is a missing value, as None is.
+    # A lone NaN is a missing value, like None.
     lists = [v if isinstance(v, list) else [] if v is None or v != v else [v] for v in values]
     offsets = [0]
     for each in lists:
@@ -214,13 +214,13 @@ def _array(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> p
             "has texts among numbers, and data.csv.formatted says how its texts write numbers. "
             "Write all as numbers or all as texts."
         )
-    # As `value_text.as_text` has them, whatever else is in the column: of NaN, too.
+    # As in `value_text.as_text`, even for NaN and for other types in the column.
     texts = [None if value is None or value != value else str(value) for value in values]
     return pa.array(texts, pa.string())
 
 
 def _numbers(values: Sequence[Any], kind: Kind | None) -> pa.Array | None:
-    """Numbers and bools of several types for a column of numbers, none of them rounded."""
+    """Return numbers and bools as one numeric column without rounding, or None."""
     import pyarrow as pa
 
     if kind == "float":

@@ -1,4 +1,4 @@
-"""TFX's thousands of log lines into a file, the terminal for what a person wants to see."""
+"""Write TFX's thousands of log lines to a file, and only the relevant output to the terminal."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
-    """Sends everything that this process and its children write to a file.
+    """Redirect all output of this process and its children to a file.
 
-    It is done on the level of file descriptors, because C++ libraries and Beam's worker processes
-    write there too.
+    It redirects file descriptors, because C++ libraries and Beam's worker processes write there
+    too.
 
     Args:
-        file: the log; its folder is made.
-        verbose: also show the log on the terminal.
+        file: The log; its folder is created.
+        verbose: Also show the log on the terminal.
 
     Yields:
         The real standard output.
@@ -31,7 +31,7 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
     saved = os.dup(1), os.dup(2)
     tee = None
     if verbose:
-        # A separate session: Ctrl-C must not end it before the last lines have come through.
+        # A separate session, so that Ctrl-C does not end it before the last lines have arrived.
         tee = subprocess.Popen(
             ["tee", str(file)], stdin=subprocess.PIPE, stdout=saved[1], start_new_session=True
         )
@@ -59,7 +59,7 @@ def logs_to(file: Path, *, verbose: bool) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def absl_to_stderr() -> Iterator[None]:
-    """Let absl write to the present `sys.stderr`, not to the one that was there at its import."""
+    """Make absl write to the current `sys.stderr`, not to the one at its import."""
     import absl.logging
 
     handler = absl.logging.get_absl_handler().python_handler

@@ -1,4 +1,4 @@
-"""Commands to run after a run, as they can be pasted into a shell."""
+"""The commands to run after a run, ready to paste into a shell."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from pipeline.run.input_rows import format_of
 def show_next_steps(
     config: PipelineConfig, records: Mapping[str, NodeRecord], file: Path | None, console: Console
 ) -> None:
-    """Print a command for each thing that a user may want to see next.
+    """Print the next commands for a user.
 
     Args:
-        config: the configuration that ran.
-        records: the nodes of the run.
-        file: its YAML.
-        console: where to print.
+        config: The configuration that ran.
+        records: The nodes of the run.
+        file: The YAML of the configuration.
+        console: The console to print to.
     """
     commands = []
     pushed = pushed_model(records)
@@ -51,7 +51,7 @@ def show_next_steps(
 
 
 def predict_command(config: PipelineConfig, model: Path, file: Path | None) -> str:
-    """Return the command that asks a pushed model for the rows that it was evaluated on, or others.
+    """Return the command that predicts with a pushed model, if possible on its evaluated rows.
 
     It reads the data as the run did: format, encoding, delimiter.
     """
@@ -83,7 +83,7 @@ def _csv_options(config: PipelineConfig, file: Path) -> list[str]:
 
 
 def _data_path(config: PipelineConfig) -> str:
-    """A path of the data that `predict` takes: one file, or one Parquet or Arrow table."""
+    """Return a data path for `predict`: one file, or one Parquet or Arrow table."""
     field = "eval_path" if config.data.eval_path else "path"
     path = config.data.eval_path or config.data.path
     if is_remote(path) or (config.data.source in COLUMNAR and not has_placeholders(path)):

@@ -1,7 +1,7 @@
-"""The pushed model on raw rows: the first thing that anyone wants to try.
+"""Apply the pushed model to raw rows.
 
-Rows become tf.Examples of the columns and types that the trainer's export lists beside the model;
-the model's serving signature does the rest, normalisation included.
+Rows become tf.Examples with the columns and types that the trainer's export lists next to the
+model. The model's serving signature does the rest, including normalization.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SHOWN_ROWS = 10
 class _Batch:
     """Rows with their predictions."""
 
-    numbers: list[int]  # from 1, among all rows that could be read
-    kept: list[list[Any]]  # a column of the input each
+    numbers: list[int]  # from 1, among all readable rows
+    kept: list[list[Any]]  # one list per column of the input
     predictions: dict[str, Any]
 
 
@@ -44,7 +44,7 @@ class _Refused:
     why_unreadable: str = ""
 
     def describe(self) -> str:
-        """A line, empty where there are none."""
+        """Return one line per reason; "" if no rows were skipped."""
         lines = []
         if self.count:
             rows = _rows(self.count)
@@ -71,25 +71,25 @@ def predict(
     on_error: Literal["fail", "skip"] = "fail",
     csv_options: CsvOptions | None = None,
 ) -> int:
-    """Writes (or shows) the predictions for every row of a file.
+    """Write or show the predictions for every row of a file.
 
     Args:
-        model: a SavedModel, or a folder of numbered versions of it.
+        model: A SavedModel, or the folder of its numbered versions.
         source: CSV with a header line, Parquet, Arrow, TFRecord of tf.Example or JSON lines; a
             folder or a glob of Parquet or Arrow files; `-` for standard input. It needs every raw
-            column that the model reads, in any order.
-            `package://` paths work as in the YAML.
-        output: CSV to write: the kept columns and the predictions'. None shows the first rows.
-        kind: format of `source`; None: by its name.
-        keep: columns of the input to write; None: all.
-        on_error: whether a row that the model cannot take ends it, or is left out and counted.
-        csv_options: how CSV is written; None: it is detected.
+            column that the model reads, in any order. `package://` paths work as in the YAML.
+        output: CSV to write, with the kept columns and the predictions. None: show the first rows.
+        kind: Format of `source`; None: derived from its name.
+        keep: Columns of the input to write; None: all.
+        on_error: Whether a row that the model cannot take is an error, or is skipped and counted.
+        csv_options: The CSV dialect; None: detected automatically.
 
     Returns:
         0.
 
     Raises:
-        ConfigError: no such model or file, a column that is missing, or a cell of another type.
+        ConfigError: The model or the file does not exist, a column is missing, or a cell has
+            another type.
     """
     from components import CsvOptions
 
@@ -136,9 +136,9 @@ def _kept(rows: InputRows, keep: Sequence[str] | None) -> list[str]:
 
 
 def _check_columns(predictor: Predictor, rows: InputRows, *, tfrecord: bool) -> None:
-    """Refuses a file that lacks a column that the model reads."""
+    """Raise if a file lacks a column that the model reads."""
     lacking = sorted(set(predictor.kinds) - set(rows.columns))
-    if lacking and not tfrecord:  # a tf.Example without a feature has a missing value
+    if lacking and not tfrecord:  # in a tf.Example, a feature may be missing
         raise ConfigError(
             f"--data={rows.path}: {missing_columns(lacking)} (required by the model). "
             "Add them; leave a cell empty where the value is missing."
@@ -251,7 +251,7 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
         columns[name] = [_shown(values[i]) for i in rows]
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in columns:
-        # Names and values are the user's: brackets in them are no markup.
+        # Names and values are the user's: brackets in them are not markup.
         table.add_column(Text(name), justify="right")
     for row in zip(*columns.values(), strict=True):
         table.add_row(*map(Text, row))

@@ -1,4 +1,4 @@
-"""A pushed model as a function of columns: raw values in, predictions with their names out."""
+"""A pushed model as a function of columns: raw values in, named predictions out."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _OF_A_CLASSIFIER = {"outputs", "prediction", "classes", "probabilities"}
 
 
 def latest_version(model: Path) -> Path:
-    """The SavedModel itself, or the highest-numbered version below the folder.
+    """Return the SavedModel, or the highest-numbered version below the folder.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: There is no SavedModel.
     """
     if (model / "saved_model.pb").is_file():
         return model
@@ -50,23 +50,23 @@ def latest_version(model: Path) -> Path:
 
 
 class Predictor:
-    """A loaded SavedModel, the types of its raw columns, and what its outputs mean."""
+    """A loaded SavedModel, the types of its raw columns, and the meaning of its outputs."""
 
     def __init__(self, version: Path):
-        """Loads a SavedModel.
+        """Load a SavedModel.
 
         Args:
-            version: Its folder.
+            version: Folder of the SavedModel.
 
         Raises:
-            ConfigError: It cannot be loaded, or is no model that this pipeline pushed.
+            ConfigError: It cannot be loaded, or was not pushed by this pipeline.
         """
         import tensorflow as tf
 
         self.path = version
         try:
             self._loaded: Any = tf.saved_model.load(str(version))
-        except Exception as error:  # of protobuf, TensorFlow or the file system, as it is damaged
+        except Exception as error:  # from protobuf, TensorFlow or the file system
             reason = str(error).strip().splitlines() or [""]
             raise ConfigError(
                 f"--model={version}: cannot be loaded ({type(error).__name__}: {reason[0][:200]}); "
@@ -91,14 +91,14 @@ class Predictor:
     def __call__(
         self, batch: pa.RecordBatch, texts: NumberTexts
     ) -> tuple[dict[str, Any], list[Wrong]]:
-        """Predictions of the rows that the model can take, and what is wrong with the others.
+        """Return predictions of the rows that the model can take, and errors for the others.
 
         Args:
-            batch: has every column of `kinds`, as its texts or values.
-            texts: how texts write numbers.
+            batch: Has every column of `kinds`, with texts or values.
+            texts: How texts write numbers.
 
         Returns:
-            Column -> `[rows]`, without the wrong rows; and those, the first value of each.
+            Column -> `[rows]`, without the wrong rows; and the first wrong value of each wrong row.
         """
         import tensorflow as tf
 
@@ -114,7 +114,7 @@ class Predictor:
             return found, sorted([*wrong, *several])
 
     def _takes(self, rows: ModelRows) -> bool:
-        """Whether the model computes something from these rows."""
+        """Return whether the model accepts these rows."""
         import tensorflow as tf
 
         try:
@@ -146,7 +146,7 @@ class Predictor:
     def _unread_dates(
         self, batch: pa.RecordBatch, rows: np.ndarray, transformed: Mapping[str, np.ndarray]
     ) -> list[Wrong]:
-        """The first date in each of these rows that is given and that the model cannot read."""
+        """Return, for each row, the first date that is present but that the model cannot read."""
         found: dict[int, Wrong] = {}
         for column, is_missing in self._checks.missing_dates(transformed).items():
             place = batch.schema.get_field_index(column)
@@ -160,7 +160,7 @@ class Predictor:
         return list(found.values())
 
     def outputs(self, examples: Sequence[bytes]) -> dict[str, np.ndarray]:
-        """Return what `serving_default` gives for serialized tf.Examples, `[rows, ...]` by name."""
+        """Return the outputs of `serving_default` for serialized tf.Examples, `[rows, ...]`."""
         return self._call("serving_default", examples)
 
     def _call(self, signature: str, examples: Sequence[bytes]) -> dict[str, np.ndarray]:
@@ -170,7 +170,7 @@ class Predictor:
         return {name: np.asarray(value) for name, value in found.items()}
 
     def _named(self, outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """Return the outputs by descriptive names, as far as the model has them."""
+        """Return the outputs with descriptive names, if the model has them."""
         kind, classes = self._label.get("kind"), self._label.get("classes") or []
         values = outputs.get("outputs")
         if values is not None and set(outputs) <= _OF_A_CLASSIFIER and values.ndim <= 2:
@@ -193,7 +193,7 @@ class Predictor:
         return named
 
     def _probabilities(self, values: np.ndarray) -> np.ndarray | None:
-        """`[rows, classes]`, or None where nobody knows that the outputs are of this kind."""
+        """Return probabilities `[rows, classes]`; None if the kind of the outputs is unknown."""
         if self._label.get("outputs") not in ("probabilities", "logits"):
             return None
         logits = self._label["outputs"] == "logits"

@@ -1,4 +1,4 @@
-"""Raw rows as a model's serving signatures take them: typed columns, and tf.Examples of them."""
+"""Convert raw rows for a model's serving signatures: typed columns, and tf.Examples."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Wrong(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelRows:
-    """The rows of a batch that a model can take, and what is wrong with the others.
+    """The rows of a batch that a model can take, and errors for the others.
 
     Attributes:
-        rows: places in the batch.
+        rows: Indices in the batch.
         columns: list<int64 | float | binary> by name, one list per row of `rows`.
-        wrong: for each other row the first value that does not fit, in their order.
+        wrong: The first invalid value of each other row, in order.
     """
 
     rows: np.ndarray
@@ -41,7 +41,7 @@ class ModelRows:
     wrong: list[Wrong]
 
     def select(self, kept: np.ndarray) -> ModelRows:
-        """Returns some of the rows, bool `[rows]`."""
+        """Return the rows that a mask selects, bool `[rows]`."""
         import pyarrow as pa
 
         mask = pa.array(kept)
@@ -49,7 +49,7 @@ class ModelRows:
         return ModelRows(self.rows[kept], columns, self.wrong)
 
     def examples(self) -> list[bytes]:
-        """Returns the rows as serialized tf.Examples."""
+        """Return the rows as serialized tf.Examples."""
         import pyarrow as pa
         from tfx_bsl.coders import example_coder
 
@@ -61,9 +61,9 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTe
     """Convert a batch to the types that a model takes.
 
     Args:
-        batch: has every column of `kinds`, as its texts or values.
-        kinds: type of each raw column of the model.
-        texts: how texts write numbers.
+        batch: Has every column of `kinds`, with texts or values.
+        kinds: Type of each raw column of the model.
+        texts: How texts write numbers.
     """
     import pyarrow as pa
 
@@ -85,7 +85,7 @@ def model_rows(batch: pa.RecordBatch, kinds: Mapping[str, Kind], texts: NumberTe
 def _convert_column(
     name: str, column: pa.Array, kind: Kind, texts: NumberTexts
 ) -> tuple[pa.Array, list[int]]:
-    """A column as the model takes it, and the rows whose value it cannot take."""
+    """Return a column converted for the model, and the rows whose value it cannot take."""
     import pyarrow as pa
 
     from components.arrow_example_gen.bool_words import bools_as_digits
@@ -103,7 +103,7 @@ def _convert_column(
 
 
 def _convert_values(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
-    """A column as the model takes it, and the rows whose value it cannot take."""
+    """Return values converted for the model, and the rows whose value it cannot take."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as types
@@ -132,7 +132,7 @@ def _convert_values(column: pa.Array, kind: Kind) -> tuple[pa.Array, list[int]]:
 
 
 def _plain_type(column: pa.Array, kind: Kind) -> pa.Array:
-    """The same values as one of few types; for a column of numbers, bytes as texts."""
+    """Return the same values in one of few types; bytes become texts in a column of numbers."""
     import pyarrow as pa
     import pyarrow.types as types
 

@@ -1,4 +1,4 @@
-"""A pipeline on this machine: checks, progress, a log file, a summary, and clean ends."""
+"""Run a pipeline on this machine: checks, progress, a log file, a summary, and a clean exit."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def run(
     wait: bool = False,
     verbose: bool = False,
 ) -> int:
-    """Runs every node in order on this machine.
+    """Run every node in order on this machine.
 
     Args:
-        config: the checked configuration.
-        file: its YAML, for other runs that find the folder in use.
-        wait: until another run that holds the output folder ends, in place of being refused.
-        verbose: show TFX's log on the terminal, too.
+        config: The checked configuration.
+        file: Its YAML, shown to other runs that find the folder in use.
+        wait: Wait for a run that uses the same output folder (default: exit with code 4).
+        verbose: Also show TFX's log on the terminal.
 
     Returns:
-        The process's exit code: see `pipeline.common.exit_codes.OF_A_RUN`.
+        The exit code of the process: see `pipeline.common.exit_codes.OF_A_RUN`.
 
     Raises:
-        ConfigError: the preflight found something wrong; nothing has run.
+        ConfigError: The preflight found an error; nothing has run.
     """
     out = Console(markup=False, emoji=False)
     say = functools.partial(out.print, markup=False, highlight=False, soft_wrap=True)
@@ -86,7 +86,7 @@ def run(
 def _run_alone(config: PipelineConfig, out: Console, *, file: Path | None, verbose: bool) -> int:
     log = config.log_folder / f"run-{time.strftime('%Y%m%d-%H%M%S')}.log"
     out.print(f"Pipeline {config.name}; log: {short(log)}", highlight=False, soft_wrap=True)
-    # Asked now: below, the process's standard output is the log file.
+    # Read now, because standard output is the log file below.
     on_terminal, width = out.is_terminal, out.width if out.is_terminal else PIPE_WIDTH
     with logs.logs_to(log, verbose=verbose) as terminal, logs.absl_to_stderr():
         console = Console(
@@ -101,7 +101,7 @@ def _run(
     state = RunState([])
     try:
         with views.waiting("loading TFX and checking the configuration", console):
-            # Of trainings that a search may try, one that measures memory asks for the most.
+            # Of the trainings that a search may try, one that measures memory demands the most.
             auto = (one for one in config.trainings if one.micro_batch_size == "auto")
             prepare_process(next(auto, config.training))
             register_file_systems(config.model_dump_json(exclude={"cluster"}))
@@ -163,7 +163,7 @@ def _run(
 def _record_artifacts(config: PipelineConfig) -> None:
     try:
         record_artifacts(config.output.folder, config.metadata_path)
-    except Exception:  # how the run ended is what counts
+    except Exception:  # the result of the run matters more
         logging.getLogger("absl").exception("Cannot list the files of the artifacts.")
 
 
@@ -186,7 +186,7 @@ def print_failure(
 
 
 def command() -> str:
-    """The command that started this process, for a shell."""
+    """Return the command that started this process, quoted for a shell."""
     return " ".join([program(), *map(shlex.quote, sys.argv[1:])])
 
 
@@ -208,7 +208,7 @@ def _watch(state: RunState, config: PipelineConfig) -> ProgressHandler:
 
 
 def _cautions(config: PipelineConfig):
-    """What Transform has to say of its columns, also to the log."""
+    """Return a function that returns Transform's warnings and logs them."""
 
     def cautions() -> list[str]:
         found = summary.cautions(latest_run_of(config))
@@ -220,7 +220,7 @@ def _cautions(config: PipelineConfig):
 
 
 def _row_counts(config: PipelineConfig):
-    """Row counts per split, read from the statistics as soon as they are there."""
+    """Return a function that reads row counts per split from the statistics, once they exist."""
 
     def counts() -> dict[str, int]:
         from tensorflow_metadata.proto.v0 import statistics_pb2
@@ -236,9 +236,9 @@ def _row_counts(config: PipelineConfig):
 
 
 def add_import_paths(config_file: Path) -> None:
-    """Lets dotted paths name modules of the working directory and of the YAML's folder.
+    """Let dotted paths name modules of the working directory and of the YAML's folder.
 
-    Beam's and the trainer's child processes get the same through PYTHONPATH.
+    Child processes of Beam and the trainer get the same paths through PYTHONPATH.
     """
     for folder in (os.getcwd(), str(config_file.resolve().parent)):
         if folder not in sys.path:

@@ -1,4 +1,4 @@
-"""Lists in columns of which the model takes one value; only the model itself knows which."""
+"""Find lists in columns of which the model takes one value; only the model knows which."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def rows_of_several_values(rows: ModelRows, takes: Callable[[ModelRows], bool]) -> list[Wrong]:
-    """Return the rows with a list that the model does not take, the first column of each.
+    """Return the rows with a list that the model does not take, and the first such column of each.
 
     Args:
-        rows: What the model refuses as a whole.
-        takes: Whether the model takes some rows. It is asked once for each column with such lists.
+        rows: Rows that the model refuses as a whole.
+        takes: Whether the model takes some rows. It is called once for each column with such lists.
     """
     wrong: dict[int, Wrong] = {}
     wide = {name: np.flatnonzero(_lengths(lists) > 1) for name, lists in rows.columns.items()}
