@@ -1,4 +1,4 @@
-"""One YAML file as frozen pydantic models, and what is said of a wrong one.
+"""One YAML file as frozen pydantic models, and error messages for an invalid one.
 
-Reading it loads neither TensorFlow nor TFX. May use `engines` and what is below it.
+Reading the file loads neither TensorFlow nor TFX. May import `engines` and the packages below it.
 """

@@ -1,4 +1,4 @@
-"""`cluster:` of the YAML: for each target the image, the place of artifacts, and what nodes get."""
+"""`cluster:` of the YAML: for each target the image, the place of artifacts, and node resources."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class NodeResources(PodSettings):
                     f"{request}={asked:g}: more {field} than {limit}={most:g}; use {most:g} or less"
                 )
         if self.ephemeral_storage_gib is not None and self.accelerator is not None:
-            # KFP has one field for one extended resource of a container: the accelerator has it.
+            # KFP has one field for one extended resource of a container: the accelerator uses it.
             raise ValueError(
                 f"ephemeral_storage_gib={self.ephemeral_storage_gib:g}: KFP cannot reserve disk "
                 "for a node with an accelerator; use scratch_volume: {size_gib: "
@@ -83,14 +83,14 @@ class NodeResources(PodSettings):
 
     @property
     def has_nvidia_gpu(self) -> bool:
-        """Whether the accelerator is NVIDIA's: `nvidia.com/gpu`, `NVIDIA_L4`."""
+        """Whether the accelerator is from NVIDIA: `nvidia.com/gpu`, `NVIDIA_L4`."""
         return (self.accelerator or "").lower().startswith("nvidia")
 
 
 class TargetConfig(_Section):
     """What both targets have."""
 
-    section: ClassVar[str]  # as it is called in the YAML
+    section: ClassVar[str]  # name in the YAML
 
     image: str = Field(
         description="Container image with this package and yours, with a tag or a digest: "
@@ -140,12 +140,12 @@ class TargetConfig(_Section):
     )
 
     def of_node(self, name: str) -> NodeResources:
-        """What a node gets."""
+        """Return the resources of a node."""
         return self.resources.get(name) or self.resources.get(DEFAULT_NODE) or NodeResources()
 
     @property
     def has_nvidia_gpu(self) -> bool:
-        """Whether some node asks for an NVIDIA accelerator."""
+        """Whether any node requests an NVIDIA accelerator."""
         return any(node.has_nvidia_gpu for node in self.resources.values())
 
 
@@ -195,7 +195,7 @@ class KubeflowConfig(TargetConfig, PodSettings):
         return self
 
     def pod_settings(self, node: str) -> PodSettings:
-        """Returns a node's pod settings: its own fields in `resources`, else the profile's."""
+        """Return a node's pod settings: the fields in its `resources`, or else the profile's."""
         own = self.of_node(node)
         chosen = {
             field: getattr(self, field) if (value := getattr(own, field)) is None else value
@@ -234,7 +234,7 @@ class VertexConfig(TargetConfig, VertexSettings):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _dataflow_is_of_this_profile(cls, value: Any) -> Any:
-        """Dataflow's workers have the same image, project, account and key."""
+        """Fill in Dataflow's defaults: the profile's image, project, account and key."""
         beam = value.get("beam") if isinstance(value, dict) else None
         if not isinstance(beam, dict) or beam.get("engine") != "dataflow":
             return value

@@ -1,7 +1,7 @@
 """One YAML file as frozen pydantic models, with units, and errors that name the field.
 
 The models are the reference of the YAML: `python -m pipeline schema` prints them as JSON Schema.
-Relative paths are resolved against the YAML's own folder, so that a pipeline runs the same from
+Relative paths are resolved against the folder of the YAML, so that a pipeline runs the same from
 any working directory.
 """
 
@@ -163,7 +163,7 @@ class DataConfig(Section):
 
     @property
     def shares(self) -> dict[str, int]:
-        """Split -> its share of the rows of `path`, in percent; those of `eval_path` are apart."""
+        """Split -> its share of the rows of `path` in percent; `eval_path` is not included."""
         if self.eval_path:
             return {"train": 100}
         held_out = {"eval": self.eval_percent, "test": self.test_percent}
@@ -172,7 +172,7 @@ class DataConfig(Section):
 
     @property
     def evaluation_split(self) -> str:
-        """The split that the model is judged on."""
+        """The split that the model is evaluated on."""
         return "test" if self.test_percent else "eval"
 
 
@@ -277,13 +277,13 @@ class PipelineConfig(Section):
     _origin: Origin = pydantic.PrivateAttr(default_factory=Origin)
 
     def with_origin(self, origin: Origin) -> PipelineConfig:
-        """Return itself, which says from now on where its values come from."""
+        """Set the origin of the values, and return this configuration."""
         self._origin = origin
         return self
 
     @property
     def origin(self) -> Origin:
-        """Where the values come from, for messages."""
+        """The origin of the values, for messages."""
         return self._origin
 
     @pydantic.model_validator(mode="after")
@@ -300,10 +300,10 @@ class PipelineConfig(Section):
 
     @property
     def label(self) -> Label:
-        """What the model learns.
+        """The label of the model.
 
         Raises:
-            ValueError: the features name no label.
+            ValueError: The features name no label.
         """
         if self.features.label is None:
             raise ValueError(
@@ -314,7 +314,7 @@ class PipelineConfig(Section):
 
     @property
     def trainings(self) -> tuple[TrainerConfig, ...]:
-        """The training, or every combination of the values that are searched for it."""
+        """The training, or every combination of the values that tuning searches."""
         if self.tuning is None:
             return (self.training,)
         return tuple(self.tuning.combinations(self.training, section="training"))
@@ -338,30 +338,30 @@ class PipelineConfig(Section):
 
     @property
     def pipeline_root(self) -> str:
-        """Folder of all artifacts; may be remote (`gs://...`)."""
+        """The folder of all artifacts; may be remote (`gs://...`)."""
         return f"{self.output.folder}/artifacts"
 
     @property
     def push_folder(self) -> str:
-        """Folder of the pushed models; may be remote."""
+        """The folder of the pushed models; may be remote."""
         return self.serving.push_folder or f"{self.output.folder}/serving_model"
 
     @property
     def metadata_path(self) -> Path:
-        """SQLite file of a local run."""
+        """The SQLite file of a local run."""
         return Path(self.metadata.path or f"{self.output.folder}/metadata.sqlite")
 
     @property
     def log_folder(self) -> Path:
-        """Folder of the logs of local runs."""
+        """The folder of the logs of local runs."""
         return Path(self.output.folder) / "logs"
 
 
 def json_schema() -> str:
-    """JSON Schema of the YAML, for editors (`# yaml-language-server: $schema=...`)."""
+    """Return the JSON Schema of the YAML, for editors (`# yaml-language-server: $schema=...`)."""
     return json.dumps(PipelineConfig.model_json_schema(by_alias=True), indent=2)
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is on a remote file system (`gs://...`), which is not looked at."""
+    """Return whether a path is on a remote file system (`gs://...`), which is not checked."""
     return "://" in path and not path.startswith(PACKAGE_SCHEME)

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, one line per field: file, line, field, value and fix."""
+"""Describe the errors of a configuration, one line per field: file, line, field, value and fix."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def error_text(
     tree: yaml.Node | None,
     overrides: Sequence[str] = (),
 ) -> str:
-    """Returns one line per wrong field: file, line, field, value, what would be accepted.
+    """Return one line per wrong field: file, line, field, value, accepted values.
 
     Args:
-        error: What pydantic found.
-        path: The YAML, or whatever else the values come from.
+        error: The error that pydantic raised.
+        path: The YAML, or another source of the values.
         raw: The values that were checked.
         tree: The YAML's nodes, which know their lines; None without a file.
-        overrides: `section.field=value` of each `--set`; a field that one of them set is named by
-            that option, not by a line of the file.
+        overrides: `section.field=value` of each `--set`; a field that one of them set is identified
+            by that option, not by a line of the file.
     """
     origin = Origin(path, tree, overrides)
     lines = []
@@ -57,7 +57,7 @@ def error_text(
 
 
 def _wrong_shape(item: Any) -> str | None:
-    """The end of a line on a value where a list or a section is, or on nothing there."""
+    """Return the message for a value in place of a list or a section, or for an empty field."""
     value = item["input"]
     if item["type"] in ("tuple_type", "list_type"):
         if value is None:
@@ -72,7 +72,7 @@ def _wrong_shape(item: Any) -> str | None:
 
 
 def _own_field(message: str, loc: tuple[int | str, ...]) -> tuple[str, ...]:
-    """Location, within a section, of the field that a message about the section begins with."""
+    """Return the location, within a section, of the field that a message begins with."""
     found = re.match(r"([a-z_]\w*(?:\.\w+)*)[=:]", message)
     path = tuple(found[1].split(".")) if found else ()
     return path if path and path[0] in _accepted_names(loc) else ()
@@ -81,7 +81,7 @@ def _own_field(message: str, loc: tuple[int | str, ...]) -> tuple[str, ...]:
 def _without_union_tags(
     loc: tuple[int | str, ...], raw: Any, *, missing: bool
 ) -> tuple[int | str, ...]:
-    """Drops the parts of a pydantic location that name a branch of a union, not a YAML key."""
+    """Remove the parts of a pydantic location that name a branch of a union, not a YAML key."""
     kept: list[int | str] = []
     node: Any = raw
     for depth, part in enumerate(loc):
@@ -89,7 +89,7 @@ def _without_union_tags(
         if isinstance(here, dict) and part in here:
             node = here[part]
         elif depth < len(loc) - 1 or not missing or not isinstance(node, dict):
-            continue  # a union's branch, not the key that is missing
+            continue  # a branch of a union, not the missing key
         kept.append(part)
     return tuple(kept)
 
@@ -104,12 +104,12 @@ def _suggest(loc: tuple[int | str, ...]) -> str:
 
 
 def _accepted_names(loc: tuple[int | str, ...]) -> list[str]:
-    """Keys of the model at a pydantic location, which names the branch taken in each union."""
+    """Return the keys of the model at a pydantic location, which names the branch of each union."""
     models: list[type[BaseModel]] = [PipelineConfig]
     is_mapping = False
     for part in loc:
         if isinstance(part, int) or is_mapping:
-            is_mapping = False  # a key of a mapping from names of the user's to sections
+            is_mapping = False  # a key of a mapping from user-defined names to sections
             continue
         fields = [
             field
@@ -133,11 +133,11 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _branch(model: type[BaseModel]) -> str:
-    """What pydantic calls a model's branch of a union: an engine its name, others their class."""
+    """Return pydantic's name of a branch of a union: an engine's name, or else the class name."""
     engine = model.model_fields.get("engine")
     return engine.default if engine else model.__name__
 
 
 def field_names(model: type[BaseModel]) -> list[str]:
-    """Returns the keys that the YAML may have for this model."""
+    """Return the keys that the YAML may have for this model."""
     return [field.alias or name for name, field in model.model_fields.items()]

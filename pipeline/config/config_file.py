@@ -1,4 +1,4 @@
-"""Reads the YAML of a pipeline: paths, overrides, and the models' verdict."""
+"""Read the YAML of a pipeline: paths, overrides, and validation by the models."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ PATH_FIELDS = (
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConfig:
-    """Reads a pipeline's YAML.
+    """Read a pipeline's YAML.
 
     Args:
-        path: the YAML file.
+        path: The YAML file.
         overrides: `section.field=value` strings; the value is YAML (`training.epochs=3`,
             `features.groups.0.impute=mean`).
 
     Returns:
-        The checked configuration, all paths absolute.
+        The checked configuration with absolute paths.
 
     Raises:
-        ConfigError: the file cannot be read, is no YAML mapping, or does not fit the models. The
-            message has one line per wrong field, with its line number, its value and the fix.
+        ConfigError: The file cannot be read, is not a YAML mapping, or does not match the models.
+            The message has one line per wrong field, with its line number, its value and the fix.
     """
     path = Path(path)
     text = read_text(
@@ -74,7 +74,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> PipelineConf
 
 
 def config_of_text(text: str, folder: Path) -> PipelineConfig:
-    """Return the configuration that a YAML written by this package will have in a folder."""
+    """Return the configuration that a YAML of this package will have in a folder."""
     raw = yaml.safe_load(text)
     _resolve_paths(raw, folder.resolve())
     read_vocabularies(raw, folder.resolve())
@@ -82,14 +82,14 @@ def config_of_text(text: str, folder: Path) -> PipelineConfig:
 
 
 def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
-    """An engine's preset without a pipeline around it.
+    """Return an engine's preset without a pipeline.
 
     Args:
-        engine: as `beam.engine` in the YAML.
+        engine: Name as in `beam.engine` of the YAML.
         overrides: `beam.field=value` strings.
 
     Raises:
-        ConfigError: no such engine, or a field of it is wrong.
+        ConfigError: The engine does not exist, or one of its fields is wrong.
     """
     raw: dict[str, Any] = {"beam": {"engine": engine}}
     for override in overrides:
@@ -106,7 +106,7 @@ def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
 
 
 def _refuse_twice(node: yaml.Node | None, path: Path, above: str = "") -> None:
-    """Raises ConfigError for a key that a mapping has twice: YAML's readers take the last."""
+    """Raise ConfigError for a duplicate key, because YAML readers use the last one."""
     if isinstance(node, yaml.SequenceNode):
         for index, each in enumerate(node.value):
             _refuse_twice(each, path, f"{above}{index}.")
@@ -139,16 +139,16 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
 
 
 def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> None:
-    """Sets a field of the YAML, in place.
+    """Set a field of the YAML, in place.
 
     Args:
-        raw: the values of the YAML.
-        dotted: `section.field`, an index for an element of a list.
-        value: the field's value.
-        shown: what an error calls the assignment.
+        raw: The values of the YAML.
+        dotted: `section.field`, with an index for an element of a list.
+        value: The field's value.
+        shown: The assignment, for messages.
 
     Raises:
-        ConfigError: the path names no element of a list, or continues below a value.
+        ConfigError: The path does not name an element of a list, or continues below a value.
     """
     keys = dotted.split(".")
     node: Any = raw

@@ -15,12 +15,12 @@ LabelKind = Literal["binary", "multiclass", "regression"]
 
 
 class Metric(NamedTuple):
-    """How a metric of the YAML is called in TFMA, and which way is better."""
+    """The TFMA name of a metric of the YAML, and whether higher is better."""
 
     class_name: str
     higher_is_better: bool
     kinds: tuple[LabelKind, ...]
-    module: str = ""  # of a class that is not TFMA's
+    module: str = ""  # module of a class outside TFMA
 
 
 _AUC = "components.evaluator_metrics.area_under_curve"
@@ -174,10 +174,10 @@ class EvaluationConfig(BaseModel):
         return thresholds
 
     def check_kind(self, kind: LabelKind) -> None:
-        """Refuses metrics that mean nothing for this kind of label.
+        """Raise for metrics that have no meaning for this kind of label.
 
         Raises:
-            ValueError: names the metric, the label's kind and the metrics that fit it.
+            ValueError: Names the metric, the label's kind and the metrics that fit it.
         """
         for name in (*self.metrics, *self.thresholds):
             if kind not in METRICS[name].kinds:
@@ -188,37 +188,37 @@ class EvaluationConfig(BaseModel):
                 )
 
     def metric_names(self, kind: LabelKind) -> tuple[str, ...]:
-        """The metrics to compute, without repeats, in the order of the YAML."""
+        """Return the metrics to compute without duplicates, in the order of the YAML."""
         return tuple(dict.fromkeys((*(self.metrics or _DEFAULT_METRICS[kind]), *self.thresholds)))
 
     @property
     def is_judged(self) -> bool:
-        """Whether anything decides on a blessing."""
+        """Whether a blessing depends on any threshold or comparison."""
         return bool(self.thresholds) or self.against_constant
 
     @property
     def against_constant(self) -> bool:
-        """Whether a blessed model has to be better than a constant."""
+        """Whether a blessed model must be better than a constant."""
         required = self.require_better_than_constant
         return bool(self.thresholds) if required is None else required
 
     def judged_by(self, kind: LabelKind) -> str:
-        """The metric by which the model is compared with a constant and with a linear model."""
+        """Return the metric for the comparison with a constant and with a linear model."""
         names = (*self.thresholds, *self.metrics, *_DEFAULT_METRICS[kind])
         return next(name for name in names if name not in NOT_OF_A_CONSTANT)
 
     def eval_config(self, *, label: str, kind: LabelKind, weight: str | None) -> tfma.EvalConfig:
-        """TFMA's configuration of the Evaluator.
+        """Return TFMA's configuration of the Evaluator.
 
         Args:
-            label: name of the label among the transformed features.
-            kind: kind of the label.
-            weight: name of the row weight among the transformed features, or None.
+            label: Name of the label in the transformed features.
+            kind: Kind of the label.
+            weight: Name of the row weight in the transformed features, or None.
         """
         from tensorflow_model_analysis.proto import config_pb2 as tfma
 
-        # The label is made by Transform, so TFMA reads it from `transform_features`; slices are
-        # raw columns, which only the raw examples have.
+        # Transform creates the label, so TFMA reads it from `transform_features`. Slices are raw
+        # columns, which only the raw examples have.
         model = tfma.ModelSpec(
             signature_name="serving_default",
             label_key=label,
@@ -244,7 +244,7 @@ class EvaluationConfig(BaseModel):
             metrics.append(
                 tfma.MetricConfig(
                     class_name="MultiClassConfusionMatrixAtThresholds",
-                    # Below all that a model gives: the predicted class is the most probable one.
+                    # Below all outputs of a model: the predicted class is the most probable one.
                     config=f'"name": "{CONFUSION_MATRIX}", "thresholds": [-1e30]',
                 )
             )
@@ -284,9 +284,9 @@ class EvaluationConfig(BaseModel):
         )
 
     def _tfma_thresholds(self, name: str) -> list[tfma.PerSliceMetricThreshold]:
-        """The metrics with thresholds decide; labels and probabilities must be numbers at least.
+        """Return TFMA's thresholds; labels and probabilities must at least be numbers.
 
-        An accuracy takes a NaN for 0, and would hold its bound.
+        An accuracy counts a NaN as 0, and would satisfy its bound.
         """
         numbers = (MEAN_LABEL, CALIBRATION_ERROR)
         if not self.is_judged or (name not in self.thresholds and name not in numbers):
@@ -311,13 +311,13 @@ def _check_metric_name(name: str) -> None:
 def _tfma_threshold(
     threshold: MetricThreshold, higher_is_better: bool
 ) -> list[tfma.PerSliceMetricThreshold]:
-    """Thresholds on all rows; TFMA's plain `threshold` would hold for each slice as well."""
+    """Return thresholds on all rows; TFMA's plain `threshold` would also apply to each slice."""
     from tensorflow_model_analysis.proto import config_pb2 as tfma
 
     result = tfma.MetricThreshold()
-    # Without bounds, any number will do. Not without any value threshold: TFX's Evaluator leaves
-    # out change thresholds while there is no baseline, and blesses nothing without a threshold, so
-    # that with `max_loss` alone there would never be a baseline.
+    # Without bounds, any number passes. The value threshold is always set, because TFX's Evaluator
+    # omits change thresholds while there is no baseline, and blesses nothing without a threshold:
+    # with only `max_loss`, there would never be a baseline.
     result.value_threshold.SetInParent()
     if threshold.lower_bound is not None:
         result.value_threshold.lower_bound.value = threshold.lower_bound

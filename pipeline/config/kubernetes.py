@@ -1,7 +1,7 @@
-"""Where the pods of Kubeflow run and what is mounted into them: fields of `cluster.kubeflow`.
+"""Scheduling and mounts of Kubeflow's pods: fields of `cluster.kubeflow`.
 
-The names are those of Kubernetes, in snake_case. Who reads the YAML later sees Kubernetes' own
-error only when a pod is created, so each value is checked here.
+The names are those of Kubernetes, in snake_case. Users would see errors of Kubernetes only when a
+pod is created, so each value is checked here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAUNCHER_PATHS = (
 
 
 def _matches(pattern: re.Pattern[str], expected: str) -> pydantic.AfterValidator:
-    """Return a validator of text that has to match a pattern as a whole."""
+    """Return a validator of text that must fully match a pattern."""
 
     def check(text: str) -> str:
         if not pattern.fullmatch(text):
@@ -70,7 +70,7 @@ ResourceName = Annotated[
         "the name of a Kubernetes object: use lower-case letters, digits, `-` and `.`",
     ),
 ]
-# A claim's name is also the name of the pod's volume: a DNS label, without dots.
+# KFP also uses a claim's name as the name of the pod's volume: a DNS label, without dots.
 ClaimName = Annotated[
     str,
     _matches(

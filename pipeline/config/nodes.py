@@ -1,4 +1,4 @@
-"""`nodes:` of the YAML: TFX components of the user's own in the pipeline."""
+"""`nodes:` of the YAML: TFX components of the user in the pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the values of a configuration come from: a line of a file, or an option `--set`."""
+"""The origin of a configuration's values: a line of a file, or an option `--set`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Loc = tuple[int | str, ...]
 class Origin:
     """The file that a configuration was read from.
 
-    All are equal: two configurations are the same wherever they come from.
+    All origins are equal, so that configurations are equal independent of their origin.
     """
 
     def __init__(
@@ -25,11 +25,11 @@ class Origin:
         tree: yaml.Node | None = None,
         overrides: Sequence[str] = (),
     ) -> None:
-        """Take what was read.
+        """Create an origin.
 
         Args:
-            path: the YAML, or whatever else the values come from; None: it is not known.
-            tree: the YAML's nodes, which know their lines; None without a file.
+            path: The YAML, or another source of the values; None: unknown.
+            tree: The YAML's nodes, which know their lines; None without a file.
             overrides: `section.field=value` of each `--set`.
         """
         self._path = path
@@ -37,15 +37,15 @@ class Origin:
         self._set_fields = [each.partition("=")[0].strip().split(".") for each in overrides]
 
     def __eq__(self, other: object) -> bool:
-        """Return True for any other: where values come from does not change them."""
+        """Return True for any other origin, because the origin does not change values."""
         return isinstance(other, Origin)
 
     def __hash__(self) -> int:
-        """Return the same for all, since all are equal."""
+        """Return the same hash for all origins, because all are equal."""
         return hash(Origin)
 
     def prefix(self, loc: Loc) -> str:
-        """Return how a message about a field begins: `file.yaml:7: `, `--set `, or nothing."""
+        """Return the prefix of a message about a field: `file.yaml:7: `, `--set `, or ""."""
         if self._path is None:
             return ""
         if self._is_set(loc):
@@ -54,7 +54,7 @@ class Origin:
         return f"{self._path}{f':{line}' if line else ''}: "
 
     def _is_set(self, loc: Loc) -> bool:
-        """Return whether `--set` gave the value, or made a section that the file lacks."""
+        """Return whether `--set` gave the value, or created a section that the file lacks."""
         in_file = _find(self._tree, loc) is not None
         keys = [str(part) for part in loc]
         return any(
@@ -80,7 +80,7 @@ def _find(tree: yaml.Node | None, loc: Loc) -> yaml.Node | None:
 
 
 def _line_of(tree: yaml.Node | None, loc: Loc) -> int | None:
-    """Return the line (from 1) of the field, or of the nearest section around it in the file."""
+    """Return the line (from 1) of the field, or of the nearest enclosing section in the file."""
     if tree is None:
         return None
     import yaml

@@ -1,4 +1,4 @@
-"""`cluster.kubeflow.server` and `cluster.vertex.server`: what a served model runs on."""
+"""`cluster.kubeflow.server` and `cluster.vertex.server`: the resources of a served model."""
 
 from __future__ import annotations
 

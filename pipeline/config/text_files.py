@@ -1,4 +1,4 @@
-"""Text files that a user names: read as UTF-8, or an error that says why not."""
+"""Read text files of a user as UTF-8, with an error message if that fails."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pipeline.common.nearest_file import did_you_mean
 
 
 def read_text(file: Path, *, where: str, what: str, hint: str) -> str:
-    """Returns what a file holds, without a byte order mark.
+    """Return the text of a file, without a byte order mark.
 
     Args:
-        file: its path.
-        where: which setting or argument names it.
-        what: what it is: "the configuration".
-        hint: what to do where there is none.
+        file: Path of the file.
+        where: The setting or argument that names it, for the message.
+        what: What the file is, for the message: "the configuration".
+        hint: What to do if it does not exist, for the message.
 
     Raises:
-        ConfigError: it cannot be read, or is not UTF-8.
+        ConfigError: The file cannot be read, or is not UTF-8.
     """
     try:
         return file.read_text(encoding="utf-8-sig")

@@ -1,9 +1,9 @@
-"""Vocabularies in files beside the YAML: read into the features, whose values they become.
+"""Read vocabulary files next to the YAML into the features.
 
     encode: {vocabulary: {file: towns.txt}}     one value per line, UTF-8, in the order of the ids
 
-Transform gets the values and not the file: every engine has them, and a file that changed is a
-change of the features, which no cache takes for the same.
+Transform gets the values and not the file. So every engine has them, and a changed file changes the
+features, which invalidates the cache.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MOST_VALUES = 200_000
 
 
 def read_vocabularies(raw: dict[str, Any], folder: Path) -> None:
-    """Puts `values` in the place of `file`, wherever an encoder has one.
+    """Replace `file` by `values` in every encoder that has one.
 
     Args:
-        raw: the YAML; changed in place.
-        folder: of relative paths.
+        raw: The YAML; changed in place.
+        folder: Base folder of relative paths.
 
     Raises:
-        ConfigError: names the field, the file and the fix.
+        ConfigError: Names the field, the file and the fix.
     """
     for field, option in _vocabularies(raw.get("features")):
         if "file" not in option:

@@ -1,7 +1,7 @@
-"""What is wrong with a text that is no YAML: by the line of the cause, and with the fix.
+"""Describe the errors of a text that is not YAML: the line of the cause, and the fix.
 
-YAML's reader reports where it had to stop. For an open quote that is the next quote, or the end of
-the file.
+YAML's reader reports the position where it stopped. For an open quote, that is the next quote or
+the end of the file.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import yaml
 
 
 def yaml_error_text(error: yaml.YAMLError, text: str, where: str) -> str:
-    """Returns one line for the mistakes that people make, and the reader's own words for others.
+    """Return one line for common mistakes, and the reader's message for others.
 
     Args:
-        error: What the reader raised.
-        text: What it read.
-        where: The file.
+        error: The error that the reader raised.
+        text: The text that it read.
+        where: The file, for the message.
     """
     mark = getattr(error, "problem_mark", None)
     if mark is None:
@@ -56,9 +56,9 @@ def yaml_error_text(error: yaml.YAMLError, text: str, where: str) -> str:
 
 
 def _open_quote(text: str, problem: yaml.Mark) -> tuple[int, int | None] | None:
-    """Return the line of a quote that continues up to the problem, and where it ends; from 0.
+    """Return the start and end lines (from 0) of a quote that continues up to the problem.
 
-    A text in quotes may have several lines. Right before a problem, it is more likely an open one.
+    A quoted text may have several lines. Right before a problem, it is more likely an open quote.
     """
     last = None
     try:
