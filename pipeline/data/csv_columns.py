@@ -1,4 +1,4 @@
-"""How `init` reads CSV columns that are neither plain numbers nor plain text, and why."""
+"""How `init` reads CSV columns that are neither plain numbers nor plain text, with reasons."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.csv_types import CellCounts, Counts
     from components.arrow_example_gen.number_format import NumberFormat
 
-_MOST = 0.5  # share of numbers or dates from which on a reason says why a column stays text
-_DATES = 5  # a column with fewer dates is not one of dates
+_MOST = 0.5  # minimum share of numbers or dates for a reason why a column stays text
+_DATES = 5  # minimum number of dates in a column of dates
 
 
 @dataclass
@@ -25,9 +25,9 @@ class CsvFindings:
     """Options for such columns, and reasons.
 
     Attributes:
-        missing_in: column -> words that say that there is no value.
-        formatted: column -> how its numbers are written.
-        reasons: a sentence for each of these, and for each column with numbers that stays text.
+        missing_in: Column -> words that mean a missing value.
+        formatted: Column -> format of its numbers.
+        reasons: A sentence for each option, and for each column with numbers that stays text.
     """
 
     missing_in: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class CsvFindings:
 
 @dataclass
 class _Column:
-    """A column, the first of its texts that is no plain number, and its readings."""
+    """A column, its first text that is not a plain number, and its readings."""
 
     name: str
     shown: str
@@ -53,12 +53,12 @@ class _Column:
 
 
 def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -> CsvFindings:
-    """Find words for missing values, and numbers that are written for people, in all cells.
+    """Find words for missing values and numbers in human-readable formats, in all cells.
 
     Args:
-        table: the files.
-        counts: of all their cells.
-        skip: columns that are known to be texts.
+        table: The files.
+        counts: Counts of all their cells.
+        skip: Columns that are known to be texts.
     """
     from components.arrow_example_gen.csv_types import decimal_of
 
@@ -90,7 +90,7 @@ def examine_columns(table: CsvTable, counts: Counts, *, skip: Collection[str]) -
 
 
 def _is_plain(cells: CellCounts, decimal: str) -> bool:
-    """Return whether all values of a column, if it has any, are plain numbers."""
+    """Return whether all values of a column are plain numbers; True without values."""
     other = (cells.commas or cells.comma[0]) if decimal == "." else (cells.points or cells.comma[1])
     return not cells.texts and not other
 
@@ -98,7 +98,7 @@ def _is_plain(cells: CellCounts, decimal: str) -> bool:
 def _known_marks(
     columns: Iterable[_Column], counts: Counts, doubtful: Collection[str], decimal: str
 ) -> set[str]:
-    """Return the decimal marks of columns that can be read in one way only."""
+    """Return the decimal marks of columns that can be read in only one way."""
     marks = set()
     for column in columns:
         forms = select_formats(column.name, column.forms)
@@ -116,7 +116,7 @@ def _decide(
     column: _Column, findings: CsvFindings, delimiter: str, marks: set[str], *, doubtful: bool
 ) -> None:
     name = column.name
-    if doubtful:  # 1.234 among columns with decimal commas
+    if doubtful:  # 1.234 in a file with decimal commas
         forms = [
             form for form in select_formats(name, column.forms) if _format(form).decimal == ","
         ]
@@ -145,9 +145,10 @@ def _decide(
 
 
 def _choose_mark(forms: Sequence[Reading], delimiter: str, marks: set[str]) -> str:
-    """Return the decimal mark of numbers like 1.234 or 1,234; "" where it is ambiguous.
+    """Return the decimal mark of numbers like 1.234 or 1,234; "" if it is ambiguous.
 
-    Amounts of money rarely have three decimals, so a point in other columns says nothing of them.
+    Amounts of money rarely have three decimals, so a point in other columns is no evidence for
+    them.
     """
     form = _format(next(form for form in forms if _format(form).decimal == "."))
     if marks == {","}:
@@ -165,7 +166,7 @@ def _format(reading: Reading) -> NumberFormat:
 
 
 def _use_reading(column: _Column, reading: Reading, findings: CsvFindings) -> None:
-    """Add the options and reasons of a column that is read in this way."""
+    """Add the options and reasons of a column with this reading."""
     name = column.name
     if isinstance(reading.form, str) or reading.form is None:
         kind = "dates" if reading.form is None else "numbers"
@@ -186,7 +187,7 @@ def _use_reading(column: _Column, reading: Reading, findings: CsvFindings) -> No
 
 
 def _explain_text(column: _Column, findings: CsvFindings) -> None:
-    """Add the reason why a column whose cells are mostly numbers or dates stays text."""
+    """Add the reason why a column of mostly numbers or dates stays text."""
     if len(column.units) > 1:
         units = " and ".join(sorted(column.units)[:3])
         findings.reasons.append(

@@ -1,4 +1,4 @@
-"""A decimal comma that may be a separator of thousands: `1,234` where nothing else has a comma."""
+"""Detect an ambiguous decimal comma: `1,234` if nothing else has a comma."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _MAY_BE_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 
 
 def describe_ambiguous_comma(table: CsvTable, counts: Counts) -> list[str]:
-    """Return a sentence if every number with a comma may be 1.234 as well as 1234.
+    """Return a sentence if every number with a comma may be 1.234 or 1234.
 
-    The reader takes the comma for a decimal one, which is usual in files with `;` between cells.
+    The reader treats the comma as decimal, which is usual in files with `;` between cells.
 
     Args:
-        table: the files.
-        counts: of all their cells.
+        table: The files.
+        counts: Counts of all their cells.
     """
     from components.arrow_example_gen.csv_types import decimal_of
 

@@ -1,4 +1,4 @@
-"""CSV files that a user names, as the table that ArrowExampleGen reads."""
+"""Open CSV files of a user as the table that ArrowExampleGen reads."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 ColumnType = Literal["int", "float", "string", "unknown"]
 
 _INT64 = range(-(2**63), 2**63)
-_DIGITS = 19  # of its largest
+_DIGITS = 19  # digits of its largest value
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
 def beyond_int64(values: Iterable[str]) -> str | None:
-    """The first whole number that int64 does not hold, where all values are whole numbers.
+    """Return the first integer beyond int64 if all values are integers, else None.
 
-    It is why the column is text: of a CSV, and as a uint64 of Parquet.
+    It is the reason why a column is text, in CSV and for a uint64 of Parquet.
     """
     found = None
     for value in values:
         if not _WHOLE.fullmatch(value):
             return None
         text = value.strip()
-        digits = text.lstrip("+-0") or "0"  # Python converts 4,300 at most, zeros among them
+        digits = text.lstrip("+-0") or "0"  # Python converts at most 4,300 digits, including zeros
         sign = -1 if text.startswith("-") else 1
         if found is None and (len(digits) > _DIGITS or sign * int(digits) not in _INT64):
             found = text
@@ -40,10 +40,10 @@ def beyond_int64(values: Iterable[str]) -> str | None:
 
 
 def open_csv(found: Iterable[Path], options: CsvOptions) -> CsvTable:
-    """The files as one table.
+    """Return the files as one table.
 
     Raises:
-        ConfigError: a file is no CSV, its header is unusable or is not that of the first.
+        ConfigError: A file is not CSV, or its header is unusable or differs from the first file's.
     """
     from components.arrow_example_gen.csv_table import open_table
 
@@ -54,18 +54,18 @@ def open_csv(found: Iterable[Path], options: CsvOptions) -> CsvTable:
 
 
 class CsvBlock(NamedTuple):
-    """Rows of a file, from its row `start` on."""
+    """Rows of a file that begin at row `start`."""
 
     start: int
     cells: pa.RecordBatch
 
 
 def csv_blocks(table: CsvTable) -> Iterator[CsvBlock]:
-    """The rows of all files as texts, a MB at a time.
+    """Yield the rows of all files as texts, in blocks of about 1 MB.
 
     Raises:
-        ConfigError: a row has more or fewer cells than the header, a quote does not end, or bytes
-            are no text.
+        ConfigError: A row has more or fewer cells than the header, a quote does not end, or bytes
+            are not text.
     """
     try:
         for file in table.files:

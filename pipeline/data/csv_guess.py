@@ -1,7 +1,7 @@
-"""Detects how CSV files are written, from all of their cells: what `init` writes to `data.csv`.
+"""Detect the dialect of CSV files from all of their cells, for `data.csv` in the YAML of `init`.
 
-`run` never guesses what may be wrong without a sign: an encoding, or that a column of numbers are
-codes. Here a guess is written where the user reads it.
+`run` does not guess options whose errors would be silent: an encoding, or that a column of numbers
+contains codes. `init` writes its guess to the YAML, where the user can see it.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CsvGuess:
-    """Options, and why they are as they are.
+    """Options and their reasons.
 
     Attributes:
-        options: to read the file with.
-        reasons: a sentence for each that is not the default.
+        options: Options to read the file with.
+        reasons: A sentence for each option that is not the default.
     """
 
     options: Any  # CsvOptions
     reasons: tuple[str, ...] = ()
 
     def section(self) -> dict[str, Any]:
-        """What `data.csv` says: the options that are not the default."""
+        """Return the content of `data.csv`: the options that are not the default."""
         return self.options.model_dump(mode="json", exclude_defaults=True)
 
 
 def guess_csv(found: Sequence[Path], header: bool | None = None) -> CsvGuess:
-    """Detect the options of whole files.
+    """Detect the options of complete files.
 
     Args:
-        found: the files.
-        header: whether their first lines name the columns; None: they do, and one that looks like
-            data is an error.
+        found: The files.
+        header: Whether the first lines name the columns; None: they do, and a first line that looks
+            like data is an error.
 
     Raises:
-        ConfigError: a file is no CSV in any encoding that is tried, or its first line looks like
+        ConfigError: A file is not CSV in any encoding that is tried, or its first line looks like
             data.
     """
     from components import CsvOptions
@@ -104,5 +104,5 @@ def _counted(table: CsvTable) -> Counts:
 
 
 def _are_codes(cells: Any) -> bool:
-    """Whole numbers, some with a 0 before, as zip codes and account numbers have it; and words."""
+    """Return whether cells are codes: integers, some with a leading 0 (zip codes), and words."""
     return cells.zero_led > 0 and cells.whole + cells.texts == cells.present < 2 * cells.whole

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from components.arrow_example_gen.csv_types import CellCounts
     from components.arrow_example_gen.number_format import NumberFormat
 
-SAMPLED = 1_000  # different texts of a column
+SAMPLED = 1_000  # distinct texts of a column
 _DATE = (
     r"^\s*(\d{1,4}[-./ ]\s?\w{1,9}[-./ ,]\s?\d{1,4}([T ,].*)?|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}.*"
     r"|\d{4}-\d{2}-\d{2}.*)\s*$"
@@ -27,16 +27,15 @@ _ZERO_DATE = r"^\s*0+[-./]0+[-./]0+([ T:.]|0)*$"
 
 @dataclass
 class Reading:
-    """A column read in one way.
+    """A column that is read in one way.
 
     Attributes:
-        form: how its numbers are written: for people, or only with a decimal mark; None: as
-            dates.
-        values: cells that can be read so.
-        words: the others, each with its number of cells; incomplete if there are many.
-        seen: cells that were read.
-        counts: what the numbers are.
-        lengths: shortest and longest number with separators of thousands, in characters.
+        form: Format of its numbers, or only their decimal mark; None: read as dates.
+        values: Number of cells that can be read this way.
+        words: The other cells, with counts; incomplete if there are many.
+        seen: Number of cells that were read.
+        counts: Counts of the numbers.
+        lengths: Shortest and longest number with thousands separators, in characters.
     """
 
     form: NumberFormat | str | None
@@ -48,12 +47,12 @@ class Reading:
 
     @property
     def has_many_words(self) -> bool:
-        """Whether there are more different words than may stand for missing values."""
+        """Whether there are more distinct words than may represent missing values."""
         return len(self.words) > FEW_WORDS
 
     @property
     def is_ruled_out(self) -> bool:
-        """Whether most cells cannot be read in this way, so that the rest need not be tried."""
+        """Whether most cells cannot be read this way, so that the rest need not be tried."""
         return self.has_many_words and 2 * self.values < self.seen
 
     def add(self, cells: pa.Array) -> None:
@@ -97,7 +96,7 @@ class Reading:
 
 
 def sample_texts(table: CsvTable, names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the first `SAMPLED` different texts of each column, without surrounding spaces."""
+    """Return the first `SAMPLED` distinct texts of each column, without surrounding spaces."""
     import pyarrow.compute as pc
 
     found: dict[str, dict[str, None]] = {name: {} for name in names}

@@ -1,4 +1,4 @@
-"""Units and formats of numbers that a CSV column writes for people (`$1,234.50`, `23.4%`)."""
+"""Units and human-readable formats of numbers in a CSV column (`$1,234.50`, `23.4%`)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NUMBER = re.compile(
     r"(?P<last>[^\d\s().,+\-\u2212][^\d\s(),+\-\u2212]{0,7})?"
 )
 _LONGEST = 60  # characters of such a number
-_MOST = 0.5  # of the texts that a form is looked for in
+_MOST = 0.5  # of the sampled texts must have the form
 _IDS = re.compile(
     r"(^|[_\W])(ids?|codes?|tags?|items?|lists?|keys?|zip|post(al)?code|phone|tel|telephone|mobile"
     r"|fax|version|isbn|iban|members|indices)([_\W]|$)",
     re.IGNORECASE,
 )
-_LONG_ID = 11  # characters, separators among them: numbers of one such length are ids
+_LONG_ID = 11  # characters with separators; numbers of one such length are ids
 
 
 def find_units(texts: Sequence[str]) -> list[str]:
@@ -58,7 +58,7 @@ def _is_unit(sign: str) -> bool:
 
 
 def readings_of(unit: str) -> list[Reading]:
-    """Return a reading for each format that numbers with a unit may have, the plainest first."""
+    """Return a reading for each possible format of numbers with a unit, plainest first."""
     from components.arrow_example_gen.number_format import NumberFormat
 
     return [
@@ -70,10 +70,10 @@ def readings_of(unit: str) -> list[Reading]:
 
 
 def select_formats(name: str, readings: Sequence[Reading]) -> list[Reading]:
-    """Return the formats that fit all cells but words for missing values, one per decimal mark.
+    """Return the formats that fit all cells except missing-value words, one per decimal mark.
 
-    Ids may look like numbers in groups: a column that is named like an id, or whose texts all have
-    one length, as phone numbers have, gets none.
+    Ids may look like grouped numbers: a column that is named like an id, or whose texts all have
+    the same length, as phone numbers do, gets no format.
     """
     found: dict[str, Reading] = {}
     for reading in readings:
@@ -94,7 +94,7 @@ def _are_ids(name: str, form: NumberFormat, reading: Reading) -> bool:
 
 
 def give_same_numbers(readings: Sequence[Reading]) -> bool:
-    """Return whether every reading gives the same numbers: whole ones."""
+    """Return whether every reading gives the same numbers, which must be integers."""
     counts = [reading.counts for reading in readings]
     return (
         all(c is not None and c.whole == c.present for c in counts)

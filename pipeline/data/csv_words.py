@@ -1,13 +1,13 @@
-"""Words among numbers or dates that stand for a missing value, and words that may not."""
+"""Words among numbers or dates that represent a missing value, and words that may not."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-RARE = 0.1  # of a column's cells, together: more of them may mean something
-FEW_WORDS = 20  # different ones
-_ENOUGH = 20  # numbers or dates, beside which a word that nobody knows is rare
+RARE = 0.1  # of a column's cells, together: more of them may have a meaning
+FEW_WORDS = 20  # distinct words
+_ENOUGH = 20  # numbers or dates; with fewer, an unknown word is not rare
 _LONGEST = 60  # characters
 _MISSING = {
     *("-", "--", "---", ".", "..", "...", "*", "?", "_", "/", "n/a", "na", "n.a.", "n.a", "#n/a"),
@@ -23,17 +23,17 @@ _CENSORED = re.compile(r"([<>\u2264\u2265~]=?\s*[\d.,]+|[\d.,]+\s*\+)")
 
 
 def missing_words(words: Mapping[str, int], values: int) -> list[str] | None:
-    """Return the words among a column's numbers or dates if all of them stand for missing values.
+    """Return the words among a column's numbers or dates if all of them represent missing values.
 
     Words such as `n/a` may fill up to half of the cells. Other words together may fill a tenth, if
-    they have no digits, as codes have, or are censored numbers such as `<5`.
+    they have no digits (as codes have) or are censored numbers such as `<5`.
 
     Args:
-        words: each with the number of its cells, spaces around it left out.
-        values: how many cells hold numbers or dates.
+        words: Words without surrounding spaces, with the number of their cells.
+        values: Number of cells with numbers or dates.
 
     Returns:
-        The words, or None where any may mean something.
+        The words, or None if any word may have a meaning.
     """
     if sum(words.values()) > values or len(words) > FEW_WORDS:
         return None

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def resolve(path: str, field: str) -> Path:
-    """The file or glob on this machine that a path of the YAML names.
+    """Return the local file or glob that a path of the YAML names.
 
     Raises:
-        ConfigError: a `package://` path whose package is not installed or lacks the file.
+        ConfigError: The package of a `package://` path is not installed or lacks the file.
     """
     if not path.startswith(PACKAGE_SCHEME):
         return Path(path)
@@ -51,17 +51,17 @@ def files(
     base: str = "the YAML's own folder",
     spans: int = 1,
 ) -> list[Path]:
-    """The local files that a path or glob names, sorted; of the latest spans, as `data.spans` says.
+    """Return the sorted local files of a path or glob; only the latest spans, by `data.spans`.
 
     Args:
-        path: file, glob or `package://...`; for Parquet and Arrow, a folder too.
-        field: what an error calls it.
-        source: the files' format.
-        base: where relative paths start, for the error.
-        spans: how many spans, where the path has {SPAN} or a date.
+        path: File, glob or `package://...`; for Parquet and Arrow also a folder.
+        field: The field of the path, for messages.
+        source: Format of the files.
+        base: Base of relative paths, for messages.
+        spans: Number of spans, if the path has {SPAN} or a date.
 
     Raises:
-        ConfigError: there is none, or one is empty or not a file.
+        ConfigError: There is no file, or one is empty or not a file.
     """
     folder, pattern = place(path, field, source=source)
     patterns = [pattern]
@@ -90,10 +90,10 @@ def files(
 
 
 def local_spans(path: str, field: str, *, source: Source, spans: int) -> list[Span]:
-    """The latest spans on this machine of a path with {SPAN} or a date, the latest one last.
+    """Return the latest local spans of a path with {SPAN} or a date, latest last.
 
     Raises:
-        ConfigError: there is none; what is there is named.
+        ConfigError: There is no span. Names what was found.
     """
     folder, pattern = place(path, field, source=source)
     try:
@@ -103,7 +103,7 @@ def local_spans(path: str, field: str, *, source: Source, spans: int) -> list[Sp
 
 
 def column_folders(path: str, field: str, *, source: Source, spans: int = 1) -> list[str]:
-    """The local folders below which folders named `key=value` are columns: one for each span."""
+    """Return, for each span, the local folder below which `key=value` folders are columns."""
     folder, _ = place(path, field, source=source)
     if not has_placeholders(path):
         return [folder]
@@ -112,12 +112,12 @@ def column_folders(path: str, field: str, *, source: Source, spans: int = 1) -> 
 
 
 def place(path: str, field: str, *, source: Source) -> tuple[str, str]:
-    """Folder without wildcards or placeholders, and the pattern below it: what ExampleGen takes.
+    """Return ExampleGen's folder without wildcards or placeholders, and the pattern below it.
 
-    What is there is no wildcard: of an existing file or folder, `[`, `*` and `?` are its name.
+    `[`, `*` and `?` are literal in the name of an existing file or folder.
 
     Raises:
-        ConfigError: a wildcard in a folder's name, where the format has no folders.
+        ConfigError: A folder's name has a wildcard, and the format does not support folders.
     """
     if is_remote(path):
         folder, pattern = _split(path, lambda _: False)
@@ -134,7 +134,7 @@ def place(path: str, field: str, *, source: Source) -> tuple[str, str]:
 
 
 def _split(path: str, exists: Callable[[str], bool]) -> tuple[str, str]:
-    """The part of a path that is surely no pattern, and the rest as a pattern."""
+    """Return the literal part of a path, and the rest as a pattern."""
     parts = path.split("/")
     for i, part in enumerate(parts):
         is_there = glob.has_magic(part) and exists("/".join(parts[: i + 1]))
@@ -148,7 +148,7 @@ def _split(path: str, exists: Callable[[str], bool]) -> tuple[str, str]:
 
 
 def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
-    """The node that brings the rows in as tf.Examples, split into `train`, `eval` and `test`."""
+    """Return the node that imports rows as tf.Examples, split into `train`, `eval` and `test`."""
     from tfx.proto.example_gen_pb2 import Output, SplitConfig  # pyright: ignore[reportAttributeAccessIssue]
 
     from components import ArrowExampleGen, Splitting
@@ -181,10 +181,10 @@ def example_gen(data: DataConfig, features: FeatureSpec) -> BaseNode:
 
 
 def _window(data: DataConfig) -> Any:
-    """ExampleGen's range of spans; None: the latest, or no spans at all.
+    """Return ExampleGen's range of spans; None: the latest span, or no spans.
 
     Raises:
-        ConfigError: several spans of a path that has none.
+        ConfigError: Several spans are requested of a path without spans.
     """
     if data.spans == 1:
         return None
@@ -199,17 +199,17 @@ def _window(data: DataConfig) -> Any:
 
 
 def split_column(data: DataConfig, features: FeatureSpec) -> str | None:
-    """The column by which rows are split: the one that is named, or the label."""
+    """Return the column that splits rows: the named column, or the label."""
     if data.split.by == "stratified" and data.split.column is None and features.label is not None:
         return features.label.column
     return data.split.column
 
 
 def _shorter_lists(data: DataConfig, features: FeatureSpec) -> list[str]:
-    """Columns whose lists of ints may lose missing values.
+    """Return the columns whose lists of ints may lose missing values.
 
-    All that a look at the data has judged, by their use; of remote data, which nobody has looked
-    at, those that are taken as sets.
+    For local data, all columns, because `peek` has checked their use. For remote data, which is not
+    checked, the columns that are used as sets.
     """
     if not is_remote(data.path) and not is_remote(data.eval_path or ""):
         return ["*"]
@@ -219,7 +219,7 @@ def _shorter_lists(data: DataConfig, features: FeatureSpec) -> list[str]:
 
 
 def _input(data: DataConfig) -> tuple[str, Any]:
-    """ExampleGen takes one folder and a pattern per split below it."""
+    """Return ExampleGen's input: one folder, and a pattern below it per split."""
     from tfx.proto.example_gen_pb2 import Input  # pyright: ignore[reportAttributeAccessIssue]
 
     train = place(data.path, "data.path", source=data.source)

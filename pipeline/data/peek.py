@@ -1,8 +1,8 @@
-"""A look at the data before anything runs: columns, types, rows, and a sample of these.
+"""Read a sample of the data before anything runs: columns, types and rows.
 
-It reads a bounded number of rows (of Parquet, the footers, and then the columns that are asked
-for), so that a missing file, an empty one, or a column that the features name and the data lacks
-is known before Beam starts.
+It reads a limited number of rows (of Parquet, the footers, and then the requested columns), so that
+a missing or empty file, or a column that the features name and the data lacks, is detected before
+Beam starts.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ PEEKED_BYTES = 2**28
 
 @dataclass(frozen=True)
 class DataPeek:
-    """What the first rows of the data show.
+    """The result of reading the first rows of the data.
 
     Attributes:
-        columns: name -> type, "unknown" where no row read has a value.
-        rows: number of rows read; of Parquet, all.
-        complete: the whole data was read.
-        lists: the columns of which a row may hold several values.
-        left_out: name -> type of the columns that a tf.Example cannot hold.
-        sample: the rows that were read, or their first ones.
+        columns: Name -> type, "unknown" if no row that was read has a value.
+        rows: Number of rows that were read; of Parquet, all.
+        complete: Whether all data was read.
+        lists: The columns that may have several values in a row.
+        left_out: Name -> type of the columns that a tf.Example cannot hold.
+        sample: The rows that were read, or the first of them.
     """
 
     columns: Mapping[str, ColumnType]
@@ -55,10 +55,10 @@ class DataPeek:
     sample: Sample | None = field(default=None, compare=False)
 
     def having(self, column: str) -> DataPeek:
-        """The same without the rows that have no value in a column.
+        """Return the same data without the rows that have no value in a column.
 
         Raises:
-            ConfigError: no row has one.
+            ConfigError: No row has a value.
         """
         if self.sample is None:
             return self
@@ -70,7 +70,7 @@ class DataPeek:
         return replace(self, rows=self.rows - dropped, sample=Subset(self.sample, kept))
 
     def schema(self) -> schema_pb2.Schema:
-        """The columns that hold a value, as a TFDV schema, which `check_spec` takes."""
+        """Return the columns with values as a TFDV schema, for `check_spec`."""
         from tensorflow_metadata.proto.v0 import schema_pb2
 
         types = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}
@@ -93,18 +93,18 @@ def peek(
     *,
     label: str | None = None,
 ) -> DataPeek | None:
-    """Reads the first rows of the data.
+    """Read the first rows of the data.
 
     Args:
-        data: where they are.
-        field: which of its paths.
-        label: what an error calls that path; None: its place in the YAML.
+        data: The `data:` section.
+        field: The path to read.
+        label: Name of the path in messages; None: its field in the YAML.
 
     Returns:
-        What they show, or None for data on a remote file system.
+        The result, or None for data on a remote file system.
 
     Raises:
-        ConfigError: no such file, an empty one, one without a row, or one of another format.
+        ConfigError: The file does not exist, is empty, has no row, or has another format.
     """
     path = getattr(data, field)
     if is_remote(path):
@@ -160,7 +160,7 @@ def _peek_csv(found: list[Path], options: CsvOptions) -> DataPeek:
 
 
 def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
-    """Refuses options of a column that the data lack: a misspelt one would be of no effect."""
+    """Raise if options name a column that the data lack, because they would have no effect."""
     from shared_core.nearest import nearest_column
 
     for key in ("text", "missing_in", "formatted"):
@@ -173,10 +173,10 @@ def _check_names(options: CsvOptions, columns: Sequence[str]) -> None:
 
 
 def open_parquet(found: Iterable[Path], folders: str | Sequence[str]) -> ParquetTable:
-    """The Parquet files as one table; `folders` are where they were found.
+    """Return the Parquet files, which were found in `folders`, as one table.
 
     Raises:
-        ConfigError: a file is not a Parquet or Arrow file, or differs from the first.
+        ConfigError: A file is not a Parquet or Arrow file, or differs from the first.
     """
     from components.arrow_example_gen.parquet import open_table
 

@@ -1,6 +1,6 @@
-"""The first rows of the data as tf.Examples would hold them, column by column.
+"""The first rows of the data in columns, as tf.Examples would hold them.
 
-A column is read and converted when it is asked for: of 300 columns a check needs a few.
+A column is read and converted on request, because a check needs only a few of 300 columns.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Values:
-    """What a column holds, row by row.
+    """The values of a column, row by row.
 
     Attributes:
-        offsets: int `[rows + 1]`, where the values of each row start.
-        values: all of them, in rows' order: int64, float32 or bytes.
+        offsets: int `[rows + 1]`, start of the values of each row.
+        values: All values in the order of the rows: int64, float32 or bytes.
     """
 
     offsets: np.ndarray
@@ -40,7 +40,7 @@ class Values:
 
     @cached_property
     def usable(self) -> np.ndarray:
-        """Bool `[values]`: not NaN, infinite or an empty text, which Transform takes as missing."""
+        """Bool `[values]`: not NaN, infinite or an empty text; these are missing in Transform."""
         import pyarrow.compute as pc
         import pyarrow.types as types
 
@@ -53,28 +53,28 @@ class Values:
 
     @cached_property
     def present(self) -> np.ndarray:
-        """Bool `[rows]`: has a usable value."""
+        """Bool `[rows]`: whether the row has a usable value."""
         counts = np.concatenate([[0], np.cumsum(self.usable)])[self.offsets]
         return np.diff(counts) > 0
 
     def first(self, rows: np.ndarray) -> pa.Array:
-        """The first value of each of `rows`, bool `[all rows]`; each must have one."""
+        """Return the first value of each selected row (bool `[all rows]`); each must have one."""
         import pyarrow as pa
 
         return self.values.take(pa.array(self.offsets[:-1][rows]))
 
 
 class Sample(ABC):
-    """The rows that a look at the data has read."""
+    """The rows of the data that `peek` has read."""
 
     rows: int
 
     def __init__(self) -> None:
-        """Begins with no column read."""
+        """Create a sample in which no column has been read."""
         self._known: dict[str, Values] = {}
 
     def values(self, name: str) -> Values:
-        """A column."""
+        """Return the values of a column."""
         if name not in self._known:
             lists = self._lists(name)
             offsets = lists.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -82,23 +82,23 @@ class Sample(ABC):
         return self._known[name]
 
     def widths(self, name: str) -> np.ndarray:
-        """Int `[rows]`: the number of a column's values in each row; the values are not kept."""
+        """Return int `[rows]`: a column's number of values in each row; the values are not kept."""
         return np.diff(self._lists(name).offsets.to_numpy(zero_copy_only=False))
 
     def exact(self, name: str) -> np.ndarray:
-        """The usable values of a float column, float64, as far as the source knows them."""
+        """Return the usable values of a float column as float64, as exact as the source."""
         values = self.values(name)
         return values.values.to_numpy(zero_copy_only=False)[values.usable].astype(np.float64)
 
     def texts(self, name: str) -> list[bytes]:
-        """The usable values of a string column."""
+        """Return the usable values of a string column."""
         import pyarrow as pa
 
         values = self.values(name)
         return values.values.take(pa.array(np.flatnonzero(values.usable))).to_pylist()
 
     def hole(self, name: str) -> Hole | None:
-        """The first row of a list of ints that tf.Example cannot hold as it is."""
+        """Return the first row of a list of ints that a tf.Example cannot represent, or None."""
         return None
 
     @abstractmethod
@@ -106,18 +106,18 @@ class Sample(ABC):
 
     @abstractmethod
     def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Rows, by their numbers, as ExampleGen hashes them for its splits."""
+        """Return rows, by number, in the encoding that ExampleGen hashes for its splits."""
 
     @abstractmethod
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """The place in its file of each row, by its number, as ExampleGen counts them."""
+        """Return the index in its file of each row, by number, as ExampleGen counts them."""
 
 
 class Subset(Sample):
     """Some of the rows of another sample."""
 
     def __init__(self, sample: Sample, kept: np.ndarray):
-        """Takes rows, by their numbers, in order."""
+        """Select rows by their numbers, in order."""
         super().__init__()
         self._sample, self._kept, self.rows = sample, kept, len(kept)
 
@@ -127,32 +127,32 @@ class Subset(Sample):
         return self._sample._lists(name).take(pa.array(self._kept))
 
     def exact(self, name: str) -> np.ndarray:
-        """Of all rows: the others' values are as good for what float32 makes of them."""
+        """Return the values of all rows, which serve as well to check the rounding to float32."""
         return self._sample.exact(name)
 
     def hole(self, name: str) -> Hole | None:
-        """Of all rows: the files are read before rows are dropped."""
+        """Return the first one of all rows, because files are read before rows are dropped."""
         return self._sample.hole(name)
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Encodes rows, by their numbers among those kept."""
+        """Encode rows by their numbers among the selected rows."""
         return self._sample.examples(self._kept[rows])
 
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """Those of the other sample: rows are counted before some are dropped."""
+        """Return the indices in the other sample: rows are counted before some are dropped."""
         return self._sample.places(self._kept[rows])
 
 
 class CsvSample(Sample):
-    """Blocks of cells, and what all of them say of the columns."""
+    """Blocks of cells, and the column types that all of them determine."""
 
     def __init__(self, blocks: Sequence[CsvBlock], types: CsvTypes, rows: int):
-        """Keeps the cells as text until a column is asked for.
+        """Store the cells as text until a column is requested.
 
         Args:
-            blocks: Of texts, null where there is no value.
-            types: What the columns are.
-            rows: How many rows the blocks hold.
+            blocks: Blocks of texts, null if there is no value.
+            types: Types of the columns.
+            rows: Number of rows in the blocks.
         """
         super().__init__()
         self._blocks, self._types, self.rows = [each.cells for each in blocks], types, rows
@@ -170,18 +170,18 @@ class CsvSample(Sample):
         return as_lists(self._typed(name, self._texts(name)), self._types.kinds[name] or "string")
 
     def exact(self, name: str) -> np.ndarray:
-        """Before ExampleGen rounds them to float32."""
+        """Return the values before ExampleGen rounds them to float32."""
         cells = self._typed(name, self._texts(name)).drop_null()
         return _finite(cells.to_numpy(zero_copy_only=False))
 
     def _typed(self, name: str, texts: pa.Array) -> pa.Array:
         try:
             return self._types.converted(name, texts)
-        except ValueError as error:  # beyond what was counted, in rows that were
+        except ValueError as error:  # beyond the counted rows
             raise ConfigError(f"data: column {name!r}: {error}") from None
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Encodes rows, by their numbers, as ExampleGen hashes them for its splits."""
+        """Encode rows, by number, as ExampleGen hashes them for its splits."""
         import pyarrow as pa
 
         from components.arrow_example_gen.columns import as_lists
@@ -195,7 +195,7 @@ class CsvSample(Sample):
         return _encoded(lists, self._types.kinds, len(rows))
 
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """Counted in each file from 0."""
+        """Return the indices, counted in each file from 0."""
         return _places(self._starts, [block.num_rows for block in self._blocks], rows)
 
 
@@ -203,11 +203,11 @@ class ParquetSample(Sample):
     """The first row groups, up to a number of rows."""
 
     def __init__(self, table: ParquetTable, rows: int):
-        """Takes the first rows of a table.
+        """Select the first rows of a table.
 
         Args:
-            table: The files, opened.
-            rows: At most so many.
+            table: The open files.
+            rows: Maximum number of rows.
         """
         super().__init__()
         self._table, self.rows = table, min(rows, table.rows)
@@ -230,7 +230,7 @@ class ParquetSample(Sample):
         return read
 
     def exact(self, name: str) -> np.ndarray:
-        """Before ExampleGen rounds them to float32; lists as `values` has them."""
+        """Return the values before ExampleGen rounds them to float32; lists as in `values`."""
         import pyarrow as pa
         import pyarrow.types as types
 
@@ -247,14 +247,14 @@ class ParquetSample(Sample):
         return pa.concat_arrays([part.lists(kinds)[0] for part in self._batches([name])])
 
     def hole(self, name: str) -> Hole | None:
-        """Finds the first missing value inside a list of a column, if there is one."""
+        """Return the first missing value inside a list of a column, or None."""
         from components.arrow_example_gen.parquet import first_hole
 
         with _as_config_error():
             return first_hole(self._table, name)
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Encodes rows, by their numbers, as ExampleGen hashes them for its splits."""
+        """Encode rows, by number, as ExampleGen hashes them for its splits."""
         kinds: dict[str, Kind] = {
             name: kind for name, kind in self._table.columns.items() if kind is not None
         }
@@ -269,7 +269,7 @@ class ParquetSample(Sample):
         return written
 
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """Counted in each row group from where `first_number` has it."""
+        """Return the indices, counted in each row group from `first_number`."""
         from components.arrow_example_gen.parquet import first_number
 
         batches = self._batches([next(iter(self._table.columns))])
@@ -278,7 +278,7 @@ class ParquetSample(Sample):
 
 
 class _Batch(NamedTuple):
-    """Rows of a row group, from its row `start` on."""
+    """Rows of a row group that begin at row `start`."""
 
     group: RowGroup
     start: int
@@ -287,7 +287,7 @@ class _Batch(NamedTuple):
     def lists(
         self, kinds: Mapping[str, Kind], rows: np.ndarray | None = None
     ) -> list[pa.ListArray]:
-        """Its columns, of all rows or of some, given by their numbers in the batch."""
+        """Return the columns, of all rows or of rows given by their numbers in the batch."""
         import pyarrow as pa
 
         from components.arrow_example_gen.parquet import row_lists
@@ -301,7 +301,7 @@ class _Batch(NamedTuple):
 
 @contextlib.contextmanager
 def _as_config_error() -> Iterator[None]:
-    """What is wrong with a file is wrong with the data that the YAML names."""
+    """Convert errors in a file into ConfigErrors about the data."""
     try:
         yield
     except ConfigError:
@@ -314,11 +314,11 @@ class TfrecordSample(Sample):
     """Blocks of records."""
 
     def __init__(self, blocks: Sequence[Block], kinds: Mapping[str, Kind | None]):
-        """Takes decoded records.
+        """Create a sample from decoded records.
 
         Args:
-            blocks: The first ones of the files.
-            kinds: Feature -> type, None where no record has a value.
+            blocks: The first blocks of the files.
+            kinds: Feature -> type, None if no record has a value.
         """
         super().__init__()
         self._blocks, self._kinds = list(blocks), kinds
@@ -333,7 +333,7 @@ class TfrecordSample(Sample):
         return pa.concat_arrays([all_columns(block, kind)[0] for block in self._blocks])
 
     def examples(self, rows: np.ndarray) -> list[bytes]:
-        """Encodes rows, by their numbers, as ExampleGen hashes them for its splits."""
+        """Encode rows, by number, as ExampleGen hashes them for its splits."""
         import pyarrow as pa
 
         from components.arrow_example_gen.tfrecord_table import all_columns
@@ -349,13 +349,13 @@ class TfrecordSample(Sample):
         return written
 
     def places(self, rows: np.ndarray) -> np.ndarray:
-        """Counted in each file from 0."""
+        """Return the indices, counted in each file from 0."""
         starts = [block.start for block in self._blocks]
         return _places(starts, [block.rows for block in self._blocks], rows)
 
 
 def _places(starts: Sequence[int], sizes: Sequence[int], rows: np.ndarray) -> np.ndarray:
-    """Places of rows, given by their numbers, in parts that begin at these places."""
+    """Return the indices of rows, by number, in parts that begin at `starts`."""
     everywhere = [np.arange(start, start + size) for start, size in zip(starts, sizes, strict=True)]
     return np.concatenate(everywhere)[rows]
 

@@ -1,7 +1,7 @@
-"""A folder of Parquet or Arrow files as one table: which of its files count, and their pattern.
+"""A folder of Parquet or Arrow files as one table: the files that belong to it, and their pattern.
 
 As in Spark and `pyarrow.dataset`, names that begin with `.` or `_` (`_SUCCESS`, `_temporary`) are
-no part of the table; a folder `_key=value` is.
+excluded, but a folder `_key=value` is not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeline.common.sources import COLUMNAR, SUFFIXES, Source
 
 
 def source_of_folder(folder: Path) -> Source:
-    """Return the format of the files in a folder or below; Parquet if there are none."""
+    """Return the format of the files in a folder or below it; Parquet if there are none."""
     found = {SUFFIXES.get(file.suffix.lower()) for file in _visible(folder)}
     present: list[Source] = [source for source in COLUMNAR if source in found]
     return present[0] if present else "parquet"
@@ -27,13 +27,13 @@ def pattern_below(folder: Path, path: str, field: str, source: Source) -> str:
     """Return the pattern of a format's files in a folder, or in folders below it.
 
     Args:
-        folder: On this machine.
-        path: What the user wrote, for errors.
-        field: Where the user wrote it.
-        source: The files' format.
+        folder: A local folder.
+        path: The path that the user wrote, for messages.
+        field: The field of the path, for messages.
+        source: Format of the files.
 
     Raises:
-        ConfigError: There is no such file, or they lie in different folders.
+        ConfigError: There is no such file, or the files are at different depths.
     """
     endings = [ending for ending, of in SUFFIXES.items() if of == source]
     found = sorted(file for file in _visible(folder) if file.suffix.lower() in endings)
@@ -80,6 +80,6 @@ def _is_hidden(name: str) -> bool:
 
 
 def _levels(file: Path, folder: Path) -> list[str]:
-    """The folders on a file's path as parts of a pattern."""
+    """Return the folders on a file's path as parts of a pattern."""
     parts = file.relative_to(folder).parts[:-1]
     return [f"{glob.escape(part.partition('=')[0])}=*" if "=" in part else "*" for part in parts]

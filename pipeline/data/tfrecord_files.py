@@ -1,4 +1,4 @@
-"""TFRecord files that a user names, as the blocks that ArrowExampleGen reads."""
+"""Read TFRecord files of a user as the blocks that ArrowExampleGen reads."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 
 class FileBlock(NamedTuple):
-    """Records of a file, and what their features are."""
+    """Records of a file, and a description of their features."""
 
     block: Block
     features: Mapping[str, Seen]
 
 
 def tfrecord_blocks(found: Iterable[Path]) -> Iterator[FileBlock]:
-    """The records of all files, decoded.
+    """Yield the decoded records of all files.
 
     Raises:
-        ConfigError: names file and record: of another format, damaged, or no tf.Example.
+        ConfigError: A file has another format or is damaged, or a record is not a tf.Example.
+            Names file and record.
     """
     from components.arrow_example_gen.tfrecord_blocks import blocks
     from components.arrow_example_gen.tfrecord_table import seen_in
@@ -40,10 +41,10 @@ def tfrecord_blocks(found: Iterable[Path]) -> Iterator[FileBlock]:
 
 
 def kinds_of(features: Iterable[Mapping[str, Seen]]) -> dict[str, Kind | None]:
-    """Feature -> type, of what several blocks say; None where no record has a value.
+    """Return feature -> type over several blocks; None if no record has a value.
 
     Raises:
-        ConfigError: a feature has values of two types, or there is no feature.
+        ConfigError: A feature has values of two types, or there is no feature.
     """
     from components.arrow_example_gen import tfrecord_table
 
