@@ -1,4 +1,4 @@
-"""A `features:` section from data, and what became of it.
+"""Create a `features:` section from data, and explain the features of a run.
 
-May use `report`, `data` and what is below them.
+May import `report`, `data` and the packages below them.
 """

@@ -1,9 +1,8 @@
-"""Counts of one column over all rows, block by block, in memory that does not grow with the rows.
+"""Statistics of one column over all rows, block by block, in memory independent of the rows.
 
-Different values are counted one by one up to a limit. Beyond it their number is estimated from the
+Distinct values are counted exactly up to a limit. Beyond it their number is estimated from the
 smallest hashes (k minimum values, Bar-Yossef et al., "Counting Distinct Elements in a Data Stream",
-2002), within about 1 %, and how often each occurs is not known.
-
+2002), within about 1 %, and their frequencies are unknown.
 NaN, infinities and empty texts count as missing, as in Transform.
 """
 
@@ -23,15 +22,15 @@ from pipeline.features.date_counter import DateCounter
 
 _SMALLEST = 1 << 14  # hashes kept: standard error of the estimate below 1 %
 _HASHES = float(1 << 64)
-_FEW_FLOATS = 1_000  # different floats counted one by one: most columns have as many as rows
+_FEW_FLOATS = 1_000  # distinct floats counted exactly: most columns have as many as rows
 
 
 class Cells(NamedTuple):
     """The values of a block of a column.
 
     Attributes:
-        values: Those that are present, as a numpy array of int64, float64 or str.
-        per_row: Number of values of each row.
+        values: The present values, as a numpy array of int64, float64 or str.
+        per_row: Number of values in each row.
     """
 
     values: np.ndarray
@@ -39,11 +38,11 @@ class Cells(NamedTuple):
 
 
 def cells_of(column: pa.Array, kind: Kind) -> Cells:
-    """Return the present values of a flat array, or of one of lists.
+    """Return the present values of a flat array, or of an array of lists.
 
     Args:
-        column: Of a type that `ArrowExampleGen` makes of the kind.
-        kind: Of its values.
+        column: An array of a type that `ArrowExampleGen` creates for the kind.
+        kind: Kind of its values.
     """
     rows = len(column)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
@@ -66,20 +65,20 @@ def cells_of(column: pa.Array, kind: Kind) -> Cells:
 def _as_texts(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
-    except pa.ArrowInvalid:  # some bytes are no UTF-8
+    except pa.ArrowInvalid:  # some bytes are not UTF-8
         decoded = [None if v is None else v.decode(errors="replace") for v in values.to_pylist()]
         return pa.array(decoded, pa.string())
 
 
 class DistinctCounter:
-    """How many different values there are, and how often each up to `limit` of them occurs."""
+    """The number of distinct values, and the frequencies of up to `limit` of them."""
 
     def __init__(self, limit: int, hashes: Callable[[Any], np.ndarray]):
-        """Start with none.
+        """Create a counter without values.
 
         Args:
-            limit: Different values that are counted one by one.
-            hashes: An array of values -> a uint64 of each.
+            limit: Maximum number of distinct values that are counted exactly.
+            hashes: Returns a uint64 for each value of an array.
         """
         self.limit, self._hashes = limit, hashes
         self.counts: dict[Any, int] | None = {}
@@ -87,7 +86,7 @@ class DistinctCounter:
         self._waiting: list[np.ndarray] = []  # hashes that may be among the smallest
 
     def add(self, values: np.ndarray, counts: np.ndarray) -> None:
-        """Add different values with the number of times that each was found."""
+        """Add distinct values with their frequencies."""
         if self.counts is None:
             self.add_uncounted(values)
             return
@@ -99,7 +98,7 @@ class DistinctCounter:
             self.counts = None
 
     def add_uncounted(self, values: np.ndarray) -> None:
-        """Add values, equal ones among them, once `counts` is None."""
+        """Add values, which may repeat; for when `counts` is None."""
         hashes = self._hashes(values)
         if len(self._smallest) == _SMALLEST:
             hashes = hashes[hashes < self._smallest[-1]]
@@ -109,7 +108,7 @@ class DistinctCounter:
 
     @property
     def distinct(self) -> int:
-        """The number of different values; an estimate if `counts` is None."""
+        """The number of distinct values; an estimate if `counts` is None."""
         if self.counts is not None:
             return len(self.counts)
         self._keep_smallest()
@@ -123,14 +122,14 @@ class DistinctCounter:
 
 
 class ColumnCounter:
-    """One column: rows, missing, range, moments, different values."""
+    """Statistics of one column: rows, missing values, range, moments, distinct values."""
 
     def __init__(self, kind: Kind, limit: int):
-        """Start with no row.
+        """Create a counter without rows.
 
         Args:
-            kind: Of the values.
-            limit: Different values that are counted one by one.
+            kind: Kind of the values.
+            limit: Maximum number of distinct values that are counted exactly.
         """
         self.kind: Kind = kind
         self.rows = self.missing = self.present = self.values = 0
@@ -138,8 +137,8 @@ class ColumnCounter:
         self.minimum, self.maximum = math.inf, -math.inf
         self.mean = self._squares = 0.0
         self.zeros = self.characters = 0
-        self.whole = True  # all numbers are
-        self.increasing = kind != "string"  # each value is above that of the row before
+        self.whole = True  # all numbers are whole
+        self.increasing = kind != "string"  # each value exceeds that of the previous row
         self.beyond: str | None = None
         self._all_whole_texts = kind == "string"
         limit = min(limit, _FEW_FLOATS) if kind == "float" else limit
@@ -171,12 +170,12 @@ class ColumnCounter:
 
     @property
     def std(self) -> float:
-        """The standard deviation of all values, not of a sample."""
+        """The standard deviation of all values (population, not sample)."""
         return math.sqrt(self._squares / self.values) if self.values else 0.0
 
     @property
     def distinct_values(self) -> int:
-        """The number of different values: never more than values, and all of them if they rise."""
+        """The number of distinct values, at most that of all values; exact if they increase."""
         if self.increasing and not self.several:
             return self.values
         return min(self.distinct.distinct, self.values)
@@ -207,7 +206,7 @@ class ColumnCounter:
         if self.kind == "float" and self.whole:
             self.whole = bool(np.all(values == np.floor(values)))
         # Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample
-        # Variances" (1979): stable where the mean is large.
+        # Variances" (1979): stable if the mean is large.
         as_floats = values.astype(np.float64)
         count, mean = len(values), float(as_floats.mean())
         both, apart = self.values + count, mean - self.mean
@@ -217,7 +216,7 @@ class ColumnCounter:
 
 
 def hash_numbers(numbers: np.ndarray) -> np.ndarray:
-    """Return a uint64 for each int64 or float64: the finalizer of MurmurHash3."""
+    """Return a uint64 for each int64 or float64, with the finalizer of MurmurHash3."""
     found = numbers.view(np.uint64).copy()
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         found ^= found >> np.uint64(33)

@@ -1,8 +1,8 @@
-"""What is known of each column of a file, for `features suggest` and `init`.
+"""Statistics of each column of a file, for `features suggest` and `init`.
 
-Counts, ranges, moments and different values are those of all rows, read twice and block by block.
-Percentiles, and the values that rules compare with the label, are of a sample: rows whose number
-has a small hash, so that no period in the data decides which.
+Counts, ranges, moments and distinct values are those of all rows, which are read twice in blocks.
+Percentiles, and the values that rules compare with the label, are from a sample: rows whose number
+has a small hash, so that periodic data do not bias the sample.
 """
 
 from __future__ import annotations
@@ -34,59 +34,60 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 100_000
 TOP_VALUES = 1_000
-_MOST_DISTINCT = 100_000  # different values of a column that are counted one by one
-_ALL_DISTINCT = 2_000_000  # of all columns together
+_MOST_DISTINCT = 100_000  # distinct values per column that are counted exactly
+_ALL_DISTINCT = 2_000_000  # in all columns together
 _FEWEST_DISTINCT = 2_000
 _BLOCK_CELLS = 500_000
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Of the values present."""
+    """Statistics of the present values."""
 
     minimum: float
     maximum: float
     mean: float
     std: float
     zeros: int
-    percentiles: tuple[float, ...]  # 101: of 0, 1, ... 100 %, of the sample
-    distinct: int = 0  # 0: not known
+    percentiles: tuple[float, ...]  # 101: for 0, 1, ... 100 %, of the sample
+    distinct: int = 0  # 0: unknown
     whole: bool = False  # no value has a fraction
-    increasing: bool = False  # each value is above that of the row before
+    increasing: bool = False  # each value exceeds that of the previous row
 
     def at(self, percent: int) -> float:
-        """A percentile."""
+        """Return a percentile."""
         return self.percentiles[percent]
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Of the values present, ints as decimal text."""
+    """Statistics of the present values, with ints as decimal text."""
 
     distinct: int
-    top: tuple[tuple[str, int], ...]  # the most frequent, with their counts
+    top: tuple[tuple[str, int], ...]  # the most frequent values with their counts
     average_length: float
-    beyond: str | None = None  # of whole numbers, one that int64 does not hold: it made them text
-    exact: bool = True  # else `distinct` is estimated, and `top` is that of the sample, scaled up
+    beyond: str | None = None  # if all are integers: one beyond int64, the reason for text
+    exact: bool = True  # else `distinct` is estimated, and `top` is scaled up from the sample
 
     @property
     def number(self) -> str:
-        """The number of different values, for people."""
+        """The number of distinct values as text."""
         return f"{self.distinct:,}" if self.exact else f"about {self.distinct:,}"
 
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """One column.
+    """Statistics of one column.
 
     Attributes:
-        type: as Transform will see it; unknown where no row has a value.
-        rows: rows of the file.
-        missing: those without a value.
-        several: a row may hold more than one value.
-        numbers: of an int or float column.
-        texts: of a string or int column.
-        dates: of a column of dates, or of ints that may be times since 1970.
+        name: Name of the column.
+        type: Type in Transform; unknown if no row has a value.
+        rows: Number of rows in the file.
+        missing: Number of rows without a value.
+        several: Whether a row may have more than one value.
+        numbers: Statistics of an int or float column.
+        texts: Statistics of a string or int column.
+        dates: Statistics of a column of dates, or of ints that may be times since 1970.
     """
 
     name: str
@@ -100,23 +101,24 @@ class ColumnFacts:
 
     @property
     def present(self) -> int:
-        """Rows with a value."""
+        """The number of rows with a value."""
         return self.rows - self.missing
 
     @property
     def missing_share(self) -> float:
-        """Share of rows without a value, in [0, 1]."""
+        """The share of rows without a value, in [0, 1]."""
         return self.missing / self.rows
 
 
 @dataclass(frozen=True)
 class DataFacts:
-    """All columns of a file.
+    """Statistics of all columns of a file.
 
     Attributes:
-        rows: rows in the file.
-        every: one of `every` rows is in the sample, by a hash of its number.
-        values: column -> the values of each row of the sample, None for none.
+        rows: Number of rows in the file.
+        every: One of `every` rows is in the sample, by a hash of its number.
+        columns: Statistics of each column.
+        values: Column -> the values of each row of the sample, None for none.
     """
 
     rows: int
@@ -126,12 +128,12 @@ class DataFacts:
 
     @property
     def sample_rows(self) -> int:
-        """Rows of the sample."""
+        """The number of rows in the sample."""
         return len(next(iter(self.values.values()), ()))
 
     @cached_property
     def distinct_rows(self) -> int:
-        """How many rows of the sample differ."""
+        """The number of distinct rows in the sample."""
         columns = [[None if row is None else tuple(row) for row in c] for c in self.values.values()]
         return len(set(zip(*columns, strict=True))) if columns else self.rows
 
@@ -143,16 +145,17 @@ def measure(
     csv: CsvOptions | None = None,
     max_rows: int = MAX_ROWS,
 ) -> DataFacts:
-    """Reads a file and measures its columns.
+    """Read a file and return the statistics of its columns.
 
     Args:
-        path: a file, a folder of Parquet or Arrow files, a glob, or `package://...`.
-        source: its format; None: by its name.
-        csv: how a CSV file is written; None: the defaults, which detect most of it.
-        max_rows: rows of the sample at most, about; about half as many of a longer file.
+        path: A file, a folder of Parquet or Arrow files, a glob, or `package://...`.
+        source: Its format; None: derived from its name.
+        csv: The CSV dialect; None: the defaults, which detect most of it.
+        max_rows: Approximate maximum number of rows in the sample. The sample of a longer file has
+            at least about half as many.
 
     Raises:
-        ConfigError: no such file, an empty one, one of another format or without a row.
+        ConfigError: The file does not exist, is empty, has another format or no row.
     """
     data = DataConfig(source=source or source_of(path), path=path, csv=csv or CsvOptions())
     found = files(path, "--data", source=data.source, base="the working directory")
@@ -165,15 +168,15 @@ def measure(
         else:
             table = _open_csv(found, data.csv)
         return _measured(table, max_rows)
-    except ValueError as error:  # a ConfigError, or what is wrong with a row group
+    except ValueError as error:  # a ConfigError, or an error in a row group
         raise ConfigError(str(error).replace("data.source", "--source")) from None
 
 
 def source_of(path: str) -> Source:
-    """A file's format by its name.
+    """Return the format of a file by its name.
 
     Raises:
-        ConfigError: its name does not say, or its compression is not supported.
+        ConfigError: The name does not identify the format, or the compression is not supported.
     """
     if Path(path).is_dir():
         return source_of_folder(Path(path))
@@ -191,11 +194,11 @@ def source_of(path: str) -> Source:
 
 
 class _Table(NamedTuple):
-    """Rows to be read block by block.
+    """Rows that are read block by block.
 
     Attributes:
-        rows: Their number.
-        kinds: Column -> type, "string" where no row has a value.
+        rows: Number of rows.
+        kinds: Column -> type, "string" if no row has a value.
         blocks: The columns of each block, flat or lists.
     """
 
@@ -205,7 +208,7 @@ class _Table(NamedTuple):
 
 
 def _open_csv(found: list[Path], options: CsvOptions) -> _Table:
-    """The rows, by the types that all of them give."""
+    """Return the rows, with the types that all of them determine."""
     from components.arrow_example_gen import csv_types
 
     table = open_csv(found, options)
@@ -251,12 +254,12 @@ def _open_parquet(found: list[Path], folder: str) -> _Table:
 
 
 def _block_rows(columns: int) -> int:
-    """Rows of a block that bound its memory, whatever the number of columns."""
+    """Return the number of rows per block that limits its memory for any number of columns."""
     return min(max(_BLOCK_CELLS // max(1, columns), 1_000), 50_000)
 
 
 def _open_tfrecord(found: list[Path]) -> _Table:
-    """The records, by the types that all of them give."""
+    """Return the records, with the types that all of them determine."""
     from components.arrow_example_gen import tfrecord_table
 
     features: dict[str, tfrecord_table.Seen] = {}
@@ -277,7 +280,7 @@ def _open_tfrecord(found: list[Path]) -> _Table:
 
 
 def _measured(table: _Table, max_rows: int) -> DataFacts:
-    """Counts all rows, and keeps a sample of them."""
+    """Count all rows, and sample some of them."""
     import pyarrow as pa
 
     limit = _ALL_DISTINCT // max(1, len(table.kinds))
@@ -304,14 +307,14 @@ def _measured(table: _Table, max_rows: int) -> DataFacts:
 
 
 def _sampled(start: int, rows: int, every: int) -> np.ndarray:
-    """The rows of a block that are in the sample: by a hash of the number, and the first."""
+    """Return the sampled rows of a block: by a hash of the row number, and always the first row."""
     numbers = np.arange(start, start + rows, dtype=np.int64)
     hashes = hash_numbers(numbers)
     return np.flatnonzero((hashes & np.uint64(every - 1) == 0) | (numbers == 0))
 
 
 def _listed(column: pa.Array) -> list[list[Any] | None]:
-    """The values of each row; None where there is none."""
+    """Return the values of each row, or None for a row without values."""
     import pyarrow as pa
 
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
@@ -326,7 +329,7 @@ def _listed(column: pa.Array) -> list[list[Any] | None]:
 
 
 def _to_list(flat: pa.Array) -> list[Any]:
-    """As `to_pylist`, without an object of Arrow's for each value, which is much slower."""
+    """Return the same as `to_pylist`, but without a slow Arrow object per value."""
     import pyarrow as pa
 
     if pa.types.is_integer(flat.type) or pa.types.is_floating(flat.type):
@@ -339,7 +342,7 @@ def _to_list(flat: pa.Array) -> list[Any]:
 
 
 def _column(name: str, counter: ColumnCounter, sampled: np.ndarray) -> ColumnFacts:
-    """The facts of a column; percentiles, and counts of very many values, by the sample."""
+    """Return the statistics of a column; percentiles and very many values use the sample."""
     rows, missing = counter.rows, counter.missing
     if not counter.present:
         return ColumnFacts(name, "unknown", rows, missing=rows)
@@ -360,7 +363,7 @@ def _column(name: str, counter: ColumnCounter, sampled: np.ndarray) -> ColumnFac
 
 
 def _whole_dates(counter: ColumnCounter) -> DateFacts | None:
-    """Ints as 20130506."""
+    """Return the dates of ints such as 20130506, or None."""
     days = counter.distinct.counts
     if days is None or not (counter.minimum >= 19_000_101 and counter.maximum <= 20_991_231):
         return None
@@ -369,7 +372,7 @@ def _whole_dates(counter: ColumnCounter) -> DateFacts | None:
 
 
 def _numbers(counter: ColumnCounter, sampled: np.ndarray) -> Numbers:
-    if not len(sampled):  # all of its few values are in other rows
+    if not len(sampled):  # its few values are all in other rows
         sampled = np.array([counter.minimum, counter.mean, counter.maximum])
     inner = np.percentile(sampled.astype(np.float64), np.arange(1, 100)).tolist()
     return Numbers(
@@ -391,7 +394,7 @@ def _texts(counter: ColumnCounter, sampled: np.ndarray) -> Texts:
         found, times = np.unique(sampled, return_counts=True)
         share = counter.values / max(1, len(sampled))
         counts = {v: round(n * share) for v, n in zip(found.tolist(), times.tolist(), strict=True)}
-    # Of equally frequent ones the first in their order: the same for every order of the rows.
+    # Ties are sorted, so that the order of the rows does not matter.
     top = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:TOP_VALUES]
     return Texts(
         counter.distinct_values,

@@ -1,4 +1,4 @@
-"""What the dates of a column are: how they are written, from when to when, and what varies."""
+"""The dates of a column: their format, range and varying parts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _TIME_OF_FORMAT = re.compile(r"(T| |, )%[HI].*$")
 
 @dataclass(frozen=True)
 class DateFacts:
-    """Of all values present.
+    """Statistics of all present dates.
 
     Attributes:
-        first, last: Days.
+        first: First day.
+        last: Last day.
         varying: Parts of `encode: date` that have more than one value, and `weekend`.
-        form: In strptime's directives; None for ISO 8601 and for ints since 1970.
-        doubt: Another format that all values have too.
-        unit: Of ints since 1970; None for dates that are written.
+        form: Format in strptime's directives; None for ISO 8601 and for ints since 1970.
+        doubt: Another format that also matches all values.
+        unit: Unit of ints since 1970; None for texts.
         example: A value.
     """
 
@@ -44,9 +45,9 @@ def text_dates(
     """Return the dates of texts; None if they are not all dates in one format.
 
     Args:
-        days: What stands before the time of day, of all values.
-        times: `17:30` or `5:30 PM`, of all values that have a time.
-        examples: Some whole values.
+        days: Parts before the time of day, of all values.
+        times: Times such as `17:30` or `5:30 PM`, of all values that have one.
+        examples: Some complete values.
         without_time: Whether a value has no time.
     """
     hours = {_hour(time) for time in times} | ({0} if without_time else set())
@@ -66,7 +67,7 @@ def text_dates(
 
 
 def counted_dates(counter: DateCounter) -> DateFacts | None:
-    """Return the dates of a column of texts, or of one of ints since 1970; None if it has none."""
+    """Return the dates of a column of texts or of ints since 1970; None if it has none."""
     if counter.days:
         return text_dates(
             counter.days, counter.times, counter.examples, without_time=counter.without_time
@@ -93,10 +94,10 @@ def _facts(
 
 
 def parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the parts of `datetime64[D]` days, numbered as `encode: date` does, but for years."""
+    """Return the parts of `datetime64[D]` days, numbered as in `encode: date` except for years."""
     months, years = days.astype("M8[M]"), days.astype("M8[Y]")
-    weekday = (days.astype(np.int64) + 3) % 7  # 1970 began on a Thursday
-    thursdays = days + (3 - weekday)  # the year of ISO 8601's week is that of its Thursday
+    weekday = (days.astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday
+    thursdays = days + (3 - weekday)  # the year of an ISO 8601 week is that of its Thursday
     weeks = (thursdays - thursdays.astype("M8[Y]")).astype(np.int64) // 7
     return {
         "week": weeks,
@@ -110,7 +111,7 @@ def parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _hour(time: str) -> int:
-    """The hour of `17:30` or `5:30 PM`."""
+    """Return the hour of `17:30` or `5:30 PM`."""
     hour = int(time.partition(":")[0])
     half = time.rstrip()[-2:].upper()
     return hour % 12 + 12 * (half == "PM") if half in ("AM", "PM") else hour
@@ -120,4 +121,4 @@ def _iso_day(text: str) -> datetime.date | None:
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:
-        return None  # as Transform: 2023-02-30 is missing
+        return None  # as in Transform: 2023-02-30 is missing

@@ -1,4 +1,4 @@
-"""How a column's dates are written, guessed from its values: `format` of `encode: date`."""
+"""Guess the format of a column's dates from its values, for `format` of `encode: date`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ _TIMES = (
     *(" %I:%M %p", " %I:%M:%S %p", ", %H:%M"),
 )
 _YEARS = range(1900, 2101)
-# What each of them begins like; strptime compiles a pattern for each format, about 400 per column.
+# Pattern of all formats' beginnings: strptime compiles a pattern for each format, about 400 per
+# column.
 LIKE_A_DATE = r"\s*(\d{1,4}[./ -]\s?\w{1,9}[./ -]\d{1,4}|[A-Za-z]{3,9}[./ -]\d{1,2}[./ ,-]|\d{8})"
 _LIKE_A_DATE = re.compile(LIKE_A_DATE)
 
 
 class DateFormat(NamedTuple):
-    """A format that all values have.
+    """A format that matches all values.
 
     Attributes:
-        form: in strptime's directives.
-        doubt: another format that all of them have too; None where there is none.
-        dates: what the values are in `form`.
+        form: Format in strptime's directives.
+        doubt: Another format that also matches all values, or None.
+        dates: The values parsed with `form`.
     """
 
     form: str
@@ -38,10 +39,10 @@ class DateFormat(NamedTuple):
 
 
 def guess_format(values: Sequence[str]) -> DateFormat | None:
-    """The format of dates from 1900 to 2100 that all values have; None where there is none.
+    """Return the format that matches all values as dates from 1900 to 2100, or None.
 
-    If day and month cannot be distinguished, the month is first with slashes and the day
-    elsewhere, and `doubt` names the other format.
+    If day and month cannot be distinguished, the month is first with slashes, and the day is first
+    otherwise; `doubt` names the other format.
     """
     found = []
     if not all(_LIKE_A_DATE.match(value) for value in values):
@@ -79,4 +80,4 @@ def _read(values: Sequence[str], form: str) -> list[datetime.datetime]:
 
 
 def _supported(form: str) -> str:
-    return form.replace(".%f", "")  # %S takes fractions
+    return form.replace(".%f", "")  # %S accepts fractions

@@ -1,11 +1,10 @@
-"""Which parts of a date say something of the label: a quick linear probe on held-out rows.
+"""Find the parts of a date that predict the label: a quick linear probe on held-out rows.
 
-Each part becomes 0/1 columns, as it becomes ids in the model, and ridge regression on them is
-measured on rows that it was not fitted on, in five folds. Of a label the ranks are taken, of
-classes 0/1 columns. Nothing but sums of products over the sample is needed for any set of parts.
-
-The rules are conservative: a linear model does not see what a part does together with another
-column. Of fewer than 2,000 rows no part is dropped, and never all of them.
+Each part becomes 0/1 columns, as it becomes ids in the model. Ridge regression on them is evaluated
+on held-out rows in five folds. A numeric label is replaced by its ranks, classes by 0/1 columns.
+The probe needs only sums of products over the sample, for any set of parts.
+The rules are conservative, because a linear model does not detect interactions with other columns.
+With fewer than 2,000 rows no part is dropped, and never all parts.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ FEWEST_ROWS = 200
 ROWS_TO_DROP = 2_000
 _MOST_ROWS = 20_000
 _FOLDS = 5
-_PENALTY = 10.0  # rows' worth of shrinkage for each 0/1 column
-_GAIN = 0.002  # of the label's variance
+_PENALTY = 10.0  # shrinkage of each 0/1 column, in rows
+_GAIN = 0.002  # share of the label's variance
 _WEEKEND = 0.005
 _CLASSES = 10
 _FINER = ("week", "day_of_year")  # than months
 
 
 class DateParts(NamedTuple):
-    """What to take of a date.
+    """The parts of a date to use.
 
     Attributes:
-        parts: In the order of the YAML.
-        dropped: Parts that vary and say nothing of the label.
+        parts: Parts in the order of the YAML.
+        dropped: Parts that vary but do not predict the label.
     """
 
     parts: tuple[str, ...]
@@ -48,10 +47,10 @@ def date_parts(
     """Choose the parts of a date for a label.
 
     Args:
-        dates: Of the column.
-        rows: The column's values in the sample, `DataFacts.values` of it.
-        labels: Those of the label.
-        is_number: Whether the label is a number on a scale; else it is a class.
+        dates: Dates of the column.
+        rows: The column's values in the sample, from `DataFacts.values`.
+        labels: The label's values in the sample.
+        is_number: Whether the label is numeric; else it is a class.
     """
     default = tuple(part for part in DEFAULT_PARTS if part in dates.varying)
     times, targets = _pairs(dates, rows, labels, is_number=is_number)
@@ -74,9 +73,9 @@ def date_parts(
 
 
 def _season(probe: _Probe, parts: list[str]) -> list[str]:
-    """The part finer than a month that adds most to the others; none if none does in each fold."""
+    """Return the part finer than a month with the largest gain, if most folds agree; else []."""
     with_others = probe.gains(parts)
-    # Alone too: beside parts that are all noise, more noise may look like a gain.
+    # Also alone: next to parts that are all noise, more noise may look like a gain.
     added = {
         part: np.minimum(probe.gains([*parts, part]) - with_others, probe.gains([part]))
         for part in _FINER
@@ -90,7 +89,7 @@ class _Probe:
     """Sums of products of all columns and the label, by fold."""
 
     def __init__(self, columns: dict[str, np.ndarray], targets: np.ndarray):
-        """Sum up.
+        """Compute the sums.
 
         Args:
             columns: Part -> `[rows, columns]`.
@@ -98,7 +97,7 @@ class _Probe:
         """
         order = np.random.default_rng(0).permutation(len(targets))
         self._places: dict[str, np.ndarray] = {}
-        start = 1  # behind the constant
+        start = 1  # after the constant
         for part, values in columns.items():
             self._places[part] = np.arange(start, start + values.shape[1])
             start += values.shape[1]
@@ -118,7 +117,7 @@ class _Probe:
         return np.array(found)
 
     def _error(self, fold: int, places: np.ndarray) -> float:
-        """The squared error on a fold of what the others fit."""
+        """Return the squared error on a fold of a fit to the other folds."""
         square = np.ix_(places, places)
         products = sum(p[square] for i, p in enumerate(self._products) if i != fold)
         towards = sum(t[places] for i, t in enumerate(self._with_target) if i != fold)
@@ -135,7 +134,7 @@ class _Probe:
 
 
 def _columns_of(times: np.ndarray) -> dict[str, np.ndarray]:
-    """Part -> `[rows, values]`, 0 or 1."""
+    """Return part -> `[rows, values]`, 0 or 1."""
     days = times.astype("M8[D]")
     parts = {"hour": (times - days).astype("m8[h]").astype(np.int64), **parts_of(days)}
     return {
@@ -147,7 +146,7 @@ def _columns_of(times: np.ndarray) -> dict[str, np.ndarray]:
 def _pairs(
     dates: DateFacts, rows: Sequence[Any], labels: Sequence[Any], *, is_number: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Times and labels of rows that have both: `[rows]`, and `[rows, outputs]` around 0."""
+    """Return times and labels of rows that have both: `[rows]`, and centered `[rows, outputs]`."""
     step = max(1, len(rows) // _MOST_ROWS)
     both = [
         (row[0], label[0])
@@ -170,7 +169,7 @@ def _around_zero(targets: np.ndarray, *, is_number: bool) -> np.ndarray:
     if not len(targets):
         return np.empty((0, 1))
     names, places, counts = np.unique(targets, return_inverse=True, return_counts=True)
-    if is_number:  # equal ones at their mean rank, so that no outlier decides
+    if is_number:  # ties get their mean rank; ranks reduce the influence of outliers
         ends = np.cumsum(counts)
         found = (ends - (counts - 1) / 2)[places][:, None]
     else:
@@ -180,12 +179,12 @@ def _around_zero(targets: np.ndarray, *, is_number: bool) -> np.ndarray:
 
 
 def _times(dates: DateFacts, values: Sequence[Any]) -> np.ndarray:
-    """`datetime64[s]` of the values; not a time where they cannot be read."""
+    """Return `datetime64[s]` of the values; NaT if they cannot be read."""
     import pandas as pd
 
     if dates.unit is not None:
         return (np.array(values, np.int64) // EPOCHS[dates.unit]).astype("M8[s]")
-    if dates.form is None:  # what it shows: an offset is not applied
+    if dates.form is None:  # local time: an offset is not applied
         texts = [value[:19].replace("t", "T").replace(" ", "T") for value in values]
         read = pd.to_datetime(pd.Series(texts), errors="coerce")
     else:

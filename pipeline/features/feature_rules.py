@@ -1,17 +1,17 @@
-"""Which step fits a column, and why: the rules of `features suggest`.
+"""Choose the step for a column, with the reason: the rules of `features suggest`.
 
-Pure: the facts of a column in, a proposal out. In the order of the rules, first match:
+A pure function from a column's statistics to a proposal. The first matching rule applies:
 
-    no value, mostly missing, constant, an own value per row    left out
+    no value, mostly missing, constant, a unique value per row   left out
     dates                                                        encode: date
-    few different values                                         encode: one_hot
+    few distinct values                                          encode: one_hot
     codes                                                        encode: integer or vocabulary
     free text                                                    encode: text
     other texts                                                  encode: vocabulary or hash
     numbers                                                      scale, by skew and outliers
 
-Skew is Bowley's, of the 10th, 50th and 90th percentile, in [-1, 1]: robust against outliers, and
-known without the rows.
+Skew is Bowley's, of the 10th, 50th and 90th percentile, in [-1, 1]. It is robust against outliers
+and can be computed without the rows.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from pipeline.features.powers import OUTLYING, bowley, power_of
 from transform.spec.encoders import Text
 
 MOSTLY_MISSING = 0.95
-INDICATOR_SHARE = 0.01  # from here on, the model gets an indicator of missing values
-OWN_VALUE = 0.5  # different texts per row: beyond, a text names its row
-FEW = 10  # different values that get a 0/1 column each
-MANY = 1_000  # different values that get an id each, if none is shared
-CODES = 100  # different ints that count as codes where each is frequent
+INDICATOR_SHARE = 0.01  # at least this share: the model gets an indicator of missing values
+OWN_VALUE = 0.5  # distinct texts per row; with more, a text identifies its row
+FEW = 10  # distinct values that get a 0/1 column each
+MANY = 1_000  # distinct values that get separate ids
+CODES = 100  # distinct ints that count as codes if each is frequent
 ROWS_PER_CODE = 20
 SKEWED = 0.3
 FLAT = 2.3  # (99 % - 1 %) / (75 % - 25 %): uniform 1.96, normal 3.45
-LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: too large for a network
+LOG_LARGEST = 8.0  # log(1 + x) of the 99th percentile: larger is too large for a network
 HASH_LARGEST = 1 << 16
 _SURE_FIRST, _SURE_LAST = 946_684_800, 2_208_988_800  # 2000 and 2040, in seconds since 1970
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?|\d{4}[./]\d{1,2}[./].*")
@@ -51,12 +51,12 @@ _DATE_NAME = re.compile(r"(^|_)(time|date|timestamp|datetime|epoch|ts|at)(_|$)",
 
 @dataclass(frozen=True)
 class SuggestedStep:
-    """What a group does; columns with equal steps share a group.
+    """The step of a group; columns with equal steps share a group.
 
     Attributes:
-        name: of the group, made unique later.
-        options: of the group in the YAML, all but name and columns.
-        why: the rule, in a sentence.
+        name: Name of the group, which is made unique later.
+        options: Options of the group in the YAML, except name and columns.
+        why: The rule, in a sentence.
     """
 
     name: str
@@ -66,11 +66,13 @@ class SuggestedStep:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A step for a column, or None: left out.
+    """The proposed step for a column; None: leave it out.
 
     Attributes:
+        column: Name of the column.
+        step: The step, or None.
         measured: The numbers that decided.
-        group: Whether rows with equal values belong together, in one split.
+        group: Whether rows with equal values belong in the same split.
     """
 
     column: str
@@ -81,12 +83,12 @@ class Proposal:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a rule knows beside the column.
+    """Inputs of the rules in addition to the column.
 
     Attributes:
-        names: Of all columns.
-        date_parts: Of each column of dates, the parts that were chosen.
-        values: Of each column, the rows of a sample.
+        names: Names of all columns.
+        date_parts: Column of dates -> the chosen parts.
+        values: Column -> its rows in a sample.
     """
 
     names: Collection[str] = field(default_factory=frozenset)
@@ -95,7 +97,7 @@ class TableFacts:
 
 
 def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
-    """The step that fits a column."""
+    """Return the step for a column."""
     if facts.present == 0:
         return Proposal(facts.name, None, "no row has a value")
     if facts.missing_share > MOSTLY_MISSING:
@@ -124,10 +126,10 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
 
 
 def label_of(facts: ColumnFacts) -> dict[str, Any]:
-    """The `label:` of a column.
+    """Return the `label:` for a column.
 
     Raises:
-        ValueError: nothing can be learned from it, or it is no label.
+        ValueError: The column has nothing to learn, or cannot be a label.
     """
     name = facts.name
     if facts.present == 0:
@@ -139,7 +141,7 @@ def label_of(facts: ColumnFacts) -> dict[str, Any]:
         raise ValueError(f"--label={name}: constant, nothing can be learned; use another column")
     if facts.numbers is None:
         assert values is not None
-        if values.distinct == 2:  # the rarer one is what is looked for
+        if values.distinct == 2:  # the rarer value is the positive one
             return {"column": name, "kind": "binary", "positive": values.top[-1][0]}
         if values.distinct > MANY or values.distinct > OWN_VALUE * facts.present:
             raise ValueError(
@@ -159,14 +161,14 @@ def label_of(facts: ColumnFacts) -> dict[str, Any]:
 
 
 def is_constant(facts: ColumnFacts) -> bool:
-    """Whether all values present are one."""
+    """Return whether all present values are equal."""
     numbers, texts = facts.numbers, facts.texts
     equal = numbers is not None and numbers.minimum == numbers.maximum
     return equal or (texts is not None and texts.distinct == 1)
 
 
 def _constant(facts: ColumnFacts, table: TableFacts) -> Proposal:
-    """A mark ("yes" or nothing) separates the rows that have it from the others."""
+    """Return the step of a constant: a mark ("yes" or missing) still separates rows."""
     numbers = facts.numbers
     value = f"{numbers.minimum:g}" if numbers else _shown(facts.texts.top[0][0])  # type: ignore
     if facts.missing_share < INDICATOR_SHARE:
@@ -210,7 +212,7 @@ def _text(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
     numeric = sum(count for text, count in texts.top if is_number(text))
     if numeric >= 0.9 * counted and distinct > FEW:
         others = [text for text, _ in texts.top if not is_number(text)]
-        if others:  # else they are said to be codes
+        if others:  # otherwise the message describes them as codes
             return Proposal(
                 name,
                 None,
@@ -284,7 +286,7 @@ def _category(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal:
 
 
 def _int(facts: ColumnFacts, numbers: Numbers, texts: Texts, table: TableFacts) -> Proposal | None:
-    """Flags and codes; None: a number like any other."""
+    """Return the step of flags and codes; None for other numbers."""
     distinct = texts.distinct
     if _zero_or_one(facts, numbers):
         return _flag(facts, numbers, table)
@@ -386,7 +388,7 @@ def _scaled(
     impute: str,
     why: str,
 ) -> Proposal:
-    """The step with what missing values need."""
+    """Return the step, extended for missing values."""
     if not facts.missing:
         return Proposal(facts.name, SuggestedStep(name, options, why), measured)
     measured += f"; {facts.missing_share:.1%} missing"
@@ -402,7 +404,7 @@ def _scaled(
 
 
 def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal | None:
-    """Texts, or ints as 20130506, that are dates."""
+    """Return the step for texts, or ints such as 20130506, that are dates; else None."""
     if facts.dates is not None and facts.dates.unit is None:
         return _date(facts, facts.dates, table)
     labels = _listed(texts)
@@ -417,7 +419,7 @@ def _text_date(facts: ColumnFacts, texts: Texts, table: TableFacts) -> Proposal 
 
 
 def _number_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Proposal | None:
-    """Ints since 1970, or as 20130506."""
+    """Return the step for ints since 1970 or such as 20130506; else None."""
     dates = facts.dates
     if dates is None or dates.unit is None:
         return None if dates is None else _date(facts, dates, table)
@@ -425,7 +427,7 @@ def _number_date(facts: ColumnFacts, numbers: Numbers, table: TableFacts) -> Pro
         return _date(facts, dates, table)
     low, high = (value / EPOCHS[dates.unit] for value in (numbers.minimum, numbers.maximum))
     sure = low >= _SURE_FIRST and high <= _SURE_LAST
-    # Ids of ten digits are in the same range.
+    # Ids with ten digits are in the same range.
     if not sure or is_id_name(facts.name) or is_consecutive(numbers, facts.present):
         return None
     return _date(facts, dates, table)
@@ -461,7 +463,7 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
 
 
 def _zero_or_one(facts: ColumnFacts, numbers: Numbers) -> bool:
-    """Zeros, and as many ones as the mean says."""
+    """Return whether all values are 0 or 1: the number of ones matches the mean."""
     inside = numbers.minimum == 0 and numbers.maximum == 1
     ones = facts.present - numbers.zeros
     return inside and math.isclose(numbers.mean * facts.present, ones, rel_tol=1e-9)
@@ -482,7 +484,7 @@ def _top(facts: ColumnFacts, texts: Texts) -> str:
 
 
 def _beyond(value: str) -> str:
-    """Why whole numbers are text."""
+    """Return why integers are text."""
     return (
         f"text because of {value}, which int64 does not hold (-2^63 to 2^63 - 1): remove it, or "
         "write all with a decimal point, to scale them"

@@ -1,7 +1,7 @@
-"""`features explain`: what a finished run did with each column, with its fitted numbers.
+"""`features explain`: describe what a finished run did with each column, with fitted numbers.
 
 The chains and the number of values come from the run's transform graph, the number of rows from its
-statistics; both are read, nothing is computed from the data again.
+statistics. The data are not read again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from transform.output.chains import Chain, ChainStep
 
 TRAIN_SPLIT = "train"
-SHOWN_VALUES = 4  # of a list, in the table; --json has all of them
+SHOWN_VALUES = 4  # of a list in the table; --json has all of them
 PIPE_WIDTH = 160
 _SHORT = {"standard_deviation": "std", "lower_quartile": "q25", "upper_quartile": "q75"}
 
 
 @dataclass(frozen=True)
 class Explained:
-    """A column's chain, and how many of the train split's rows lack a value.
+    """A column's chain, and its missing values in the train split.
 
-    `missing` is a share in [0, 1]; None where the run's statistics are gone, or its transform graph
-    is of a version that did not count the values of encoded columns.
+    `missing` is a share in [0, 1]; None if the run's statistics are missing, or if its transform
+    graph is from a version that did not count the values of encoded columns.
     """
 
     chain: Chain
@@ -42,14 +42,14 @@ class Explained:
 
 
 def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
-    """Reads the chains of a run.
+    """Read the chains of a run.
 
     Args:
-        records: the nodes of the run (`latest_run`).
+        records: The nodes of the run (`latest_run`).
 
     Raises:
-        ConfigError: the run has no finished Transform, its artifact is gone, or it was made by
-            another `preprocessing_fn`.
+        ConfigError: The run has no finished Transform, its artifact is missing, or another
+            `preprocessing_fn` wrote it.
     """
     from transform import column_chains
 
@@ -75,10 +75,10 @@ def explain_columns(records: Mapping[str, NodeRecord]) -> list[Explained]:
 
 
 def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
-    """The latest run of a configuration.
+    """Return the latest run of a configuration.
 
     Raises:
-        ConfigError: it has not run here.
+        ConfigError: The configuration has not run here.
     """
     records = latest_run_of(config)
     if not records:
@@ -90,10 +90,10 @@ def run_of_config(config: PipelineConfig) -> dict[str, NodeRecord]:
 
 
 def run_of_folder(folder: Path) -> dict[str, NodeRecord]:
-    """The latest run in an output folder.
+    """Return the latest run in an output folder.
 
     Raises:
-        ConfigError: the folder holds none.
+        ConfigError: The folder has no run.
     """
     metadata = folder / "metadata.sqlite"
     if not metadata.is_file():
@@ -108,7 +108,7 @@ def run_of_folder(folder: Path) -> dict[str, NodeRecord]:
 
 
 def show(explained: Sequence[Explained], *, as_json: bool) -> None:
-    """Prints a table, or JSON with every number in full."""
+    """Print a table, or JSON with every number in full."""
     if as_json:
         print(json.dumps([_record(one) for one in explained], indent=1, allow_nan=False))
         return
@@ -129,12 +129,12 @@ def show(explained: Sequence[Explained], *, as_json: bool) -> None:
             "\n".join(map(step_text, chain.steps)),
             _several(chain.outputs, ", "),
         )
-    # Column names are the user's: brackets in them are no markup.
+    # Column names are the user's: brackets in them are not markup.
     console.print(table, markup=False, highlight=False)
 
 
 def step_text(step: ChainStep) -> str:
-    """One line: `scale z_score: mean 11.8, std 11.5`."""
+    """Return a step as one line: `scale z_score: mean 11.8, std 11.5`."""
     parts = []
     for name, value in step.numbers.items():
         if name == "note":
@@ -168,7 +168,7 @@ def _record(one: Explained) -> dict[str, Any]:
 
 
 def _rows(records: Mapping[str, NodeRecord]) -> int | None:
-    """Rows of the train split."""
+    """Return the number of rows in the train split; None if unknown."""
     from tensorflow_metadata.proto.v0 import statistics_pb2
 
     output = find_output(records, NodeName.STATISTICS_GEN, "statistics")

@@ -1,4 +1,4 @@
-"""`features suggest`: a first `features:` section for a data file, with the reasons as comments."""
+"""`features suggest`: write a first `features:` section for a data file, with reasons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from transform import FeatureSpec, check_spec
 from transform.spec.common import OTHERS
 
 WIDTH = 100
-SHOWN_COLUMNS = 12  # of a group, in its comment
+SHOWN_COLUMNS = 12  # per group, in its comment
 FEW_ROWS = 200
 
 
@@ -39,17 +39,17 @@ def suggest_file(
     output: Path | None = None,
     force: bool = False,
 ) -> None:
-    """Writes the suggestion for a data file, or prints it.
+    """Write the suggestion for a data file, or print it.
 
     Args:
-        path: a CSV, Parquet, Arrow or TFRecord file, a glob of them, or `package://...`.
-        source: its format; None: by its name.
-        label: the column to predict.
+        path: A CSV, Parquet, Arrow or TFRecord file, a glob of them, or `package://...`.
+        source: Its format; None: derived from its name.
+        label: The column to predict.
         output: YAML file to write; None: standard output.
-        force: overwrite `output` where it exists.
+        force: Overwrite `output` if it exists.
 
     Raises:
-        ConfigError: the data cannot be read, has no such label or no usable column; or `output`
+        ConfigError: The data cannot be read, or has no such label or no usable column; or `output`
             exists or cannot be written.
     """
     if output is not None and would_replace(output) and not force:
@@ -81,8 +81,8 @@ class Suggestion:
     Attributes:
         text: The section.
         left_out: The columns that are in no group, in the order of the data.
-        warnings: What to check of the others.
-        group_columns: Columns left out whose equal values belong into one split.
+        warnings: What to check about the other columns.
+        group_columns: Columns that are left out, but whose equal values belong in one split.
     """
 
     text: str
@@ -92,15 +92,15 @@ class Suggestion:
 
 
 def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggestion:
-    """Return the section, checked as `python -m pipeline run` will check it.
+    """Return the section after the checks of `python -m pipeline run`.
 
     Args:
-        data: What was measured.
-        path: Of the data.
+        data: Statistics of the data.
+        path: Path of the data.
         label: The column to predict.
 
     Raises:
-        ConfigError: no such label, nothing can be learned from it, or no column is usable.
+        ConfigError: The label does not exist or has nothing to learn, or no column is usable.
     """
     names = [column.name for column in data.columns]
     target = None
@@ -138,7 +138,7 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggesti
 
 
 def _date_parts(data: DataFacts, target: Mapping[str, Any] | None) -> dict[str, DateParts]:
-    """Which parts of each date help to predict the label."""
+    """Return the parts of each date that help to predict the label."""
     if target is None or target["column"] not in data.values:
         return {}
     labels = data.values[target["column"]]
@@ -153,7 +153,7 @@ def _date_parts(data: DataFacts, target: Mapping[str, Any] | None) -> dict[str, 
 
 
 def _without(proposals: Sequence[Proposal], reasons: Mapping[str, str]) -> list[Proposal]:
-    """Leave columns out, each for its reason."""
+    """Return the proposals with some columns left out, each with its reason."""
     return [
         Proposal(p.column, None, reasons[p.column]) if p.column in reasons else p for p in proposals
     ]
@@ -176,7 +176,7 @@ class SuggestedGroup:
 
 
 def grouped(proposals: Sequence[Proposal]) -> list[SuggestedGroup]:
-    """Groups of equal options, in the order of their first columns, each with its own name."""
+    """Return groups of equal options with unique names, in the order of their first columns."""
     members: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         if proposal.step is not None:
@@ -257,12 +257,12 @@ def _comment(text: str, indent: str) -> list[str]:
 
 
 def _pattern(name: str) -> str:
-    """The column's name as `columns:` takes it."""
+    """Return a column's name as a pattern for `columns:`."""
     return "other[s]" if name == OTHERS else name
 
 
 def _list(start: str, values: Sequence[str]) -> list[str]:
-    """`start[a, b, c]`, broken between values."""
+    """Return the lines of `start[a, b, c]`, broken between values."""
     texts = [_flow(value) for value in values]
     lines, line = [], start + "["
     for i, text in enumerate(texts):
@@ -276,14 +276,14 @@ def _list(start: str, values: Sequence[str]) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """YAML on one line."""
-    # In a list: between brackets, a text needs more quotes than on its own line.
+    """Return a value as YAML on one line."""
+    # In a list, because a text needs more quotes between brackets than on a separate line.
     text = yaml.safe_dump(
         [value],
         default_flow_style=True,
         width=float("inf"),
         sort_keys=False,
-        # PyYAML writes U+0085 as it is, and reads it as a space.
+        # PyYAML writes U+0085 unescaped, and reads it as a space.
         allow_unicode="\\x85" not in repr(value),
     )
     return text.strip()[1:-1]

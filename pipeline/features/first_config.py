@@ -1,7 +1,7 @@
-"""`init`: a whole first YAML for a data file, which `run` takes without an edit.
+"""`init`: write a complete first YAML for a data file, which `run` accepts without an edit.
 
-Features are those of `features suggest`; the rest follows from the number of rows and from what a
-model without features would reach: a blessed model has to be better than that.
+Features are those of `features suggest`. The rest follows from the number of rows and from the
+result of a model without features: a blessed model must be better than that.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from pipeline.features.split_sizes import FEW_ROWS, LEAST_ROWS, SplitSizes, spli
 from pipeline.features.wide_tables import WIDE, ModelSize, is_wide
 from shared_core.atomic_files import atomic_write, would_replace
 
-FEW_DISTINCT = 0.5  # of the rows: below, equal rows decide what a split by their hash looks like
-FEW_OF_A_CLASS = 100  # rows: below, chance decides on its share of a split
+FEW_DISTINCT = 0.5  # of the rows: with fewer, equal rows dominate a hash-based split
+FEW_OF_A_CLASS = 100  # rows: with fewer, a class's share of a split is random
 _TARGET_NAMES = ("label", "target", "class", "outcome", "y", "survived", "price", "species")
-_STEPS = 12_000  # optimizer steps of a training that is not stopped before
+_STEPS = 12_000  # optimizer steps of a training without an early stop
 _MANY = 10_000  # rows
-_ROWS_SEEN = 2_000_000  # of many rows, in all epochs
+_ROWS_SEEN = 2_000_000  # for many rows, in all epochs
 
 
 @dataclass(frozen=True)
 class Written:
-    """What `init` wrote, the label that it chose, and what a user should know of the data."""
+    """The file that `init` wrote, its label, and warnings about the data."""
 
     path: Path
     label: str
@@ -63,22 +63,22 @@ def init_file(
     force: bool = False,
     check: Callable[[PipelineConfig], object] | None = None,
 ) -> Written:
-    """Writes the YAML for a data file.
+    """Write the YAML for a data file.
 
     Args:
-        path: a CSV, Parquet, Arrow or TFRecord file, a glob of them, or `package://...`.
-        label: the column to predict; None: one with a usual name (`target`, `class`), else the
-            last that can be one.
-        source: the data's format; None: by its name.
-        header: whether the first line of CSV names the columns; None: it does, and one that looks
-            like data is an error.
+        path: A CSV, Parquet, Arrow or TFRecord file, a glob of them, or `package://...`.
+        label: The column to predict; None: one with a usual name (`target`, `class`), or else the
+            last possible one.
+        source: The data's format; None: derived from its name.
+        header: Whether the first line of CSV names the columns; None: it does, and a first line
+            that looks like data is an error.
         output: YAML file to write; None: the data's name with `.yaml`, in the working directory.
-        force: overwrite `output` where it exists.
-        check: called with the configuration before it is written; may raise ConfigError.
+        force: Overwrite `output` if it exists.
+        check: Called with the configuration before it is written; may raise ConfigError.
 
     Raises:
-        ConfigError: the data cannot be read, has no such label, no usable column or too few rows;
-            or `output` exists or cannot be written; or `check` refuses the configuration.
+        ConfigError: The data cannot be read, or has no such label, no usable column or too few
+            rows; or `output` exists or cannot be written; or `check` refuses the configuration.
     """
     name = pipeline_name(path)
     output = output or Path(f"{name}.yaml")
@@ -148,21 +148,21 @@ def first_config(
     folder: Path,
     guess: CsvGuess | None = None,
 ) -> str:
-    """The YAML as text.
+    """Return the YAML as text.
 
     Args:
-        data: what was measured.
-        path: of the data.
-        suggestion: the features.
-        source: their format.
-        label: the column to predict.
-        why: how the label was chosen; empty where it was given.
-        name: of the pipeline.
-        folder: where the YAML will be: relative paths start there.
-        guess: how a CSV file is written.
+        data: Statistics of the data.
+        path: Path of the data.
+        suggestion: The features.
+        source: Format of the data.
+        label: The column to predict.
+        why: How the label was chosen; "" if the user named it.
+        name: Name of the pipeline.
+        folder: Folder of the YAML, the base of relative paths.
+        guess: The detected CSV dialect.
 
     Raises:
-        ConfigError: see `init_file`.
+        ConfigError: As in `init_file`.
     """
     (facts,) = (column for column in data.columns if column.name == label)
     target = label_of(facts)
@@ -170,7 +170,7 @@ def first_config(
     sizes = _sizes(data, facts, target, by, path)
     heading, _, section = suggestion.text.partition("features:\n")
     comments = "".join(f"  # {line}\n" for line in _label_comments(facts, target, why))
-    # At the start of a line: a column may be called `label`, too.
+    # At the start of a line, because a column may also be named `label`.
     section = re.sub("^  label: ", lambda found: comments + found[0], section, flags=re.MULTILINE)
     drop = facts.missing > 0
     rows = _data(path, source, folder, guess, drop=drop, by=by, held_out=sizes.eval_percent)
@@ -192,7 +192,7 @@ def first_config(
 
 
 def pipeline_name(path: str) -> str:
-    """A name for the pipeline, made of the data's: `My Houses.csv.gz` -> `my-houses`."""
+    """Return a pipeline name derived from the data's name: `My Houses.csv.gz` -> `my-houses`."""
     stem = Path(path.rstrip("/")).name
     while Path(stem).suffix.lower() in (*COMPRESSED, *SUFFIXES):
         stem = Path(stem).stem
@@ -202,10 +202,10 @@ def pipeline_name(path: str) -> str:
 
 
 def likely_label(data: DataFacts) -> tuple[str, str]:
-    """The column that is most likely to be predicted, and why.
+    """Return the most likely label, and why.
 
     Raises:
-        ConfigError: no column can be a label.
+        ConfigError: No column can be a label.
     """
     by_name = {column.name.lower(): column for column in data.columns}
     named = [by_name[name] for name in _TARGET_NAMES if name in by_name]
@@ -224,11 +224,11 @@ def likely_label(data: DataFacts) -> tuple[str, str]:
 
 
 def training(rows: int, columns: int = 1) -> list[str]:
-    """The lines of `training:`, by the number of training rows and of columns that are features.
+    """Return the lines of `training:` for a number of training rows and of feature columns.
 
-    From `_MANY` rows on, a network of this size does not learn them by heart: no dropout, whose
-    noise becomes a shift where outputs are exponentials, a lower rate, and as many epochs as let
-    the schedule come to its end.
+    From `_MANY` rows on, a network of this size does not memorize them. Then there is no dropout,
+    whose noise becomes a bias if outputs are exponentials, a lower learning rate, and enough epochs
+    to complete the schedule.
     """
     many = rows >= _MANY
     batch = 2 ** round(np.log2(max(rows, 1) / 40))
@@ -272,16 +272,16 @@ def evaluation(
     *,
     is_sample: bool = False,
 ) -> list[str]:
-    """The lines of `evaluation:`: a blessed model is better than a constant on the eval rows.
+    """Return the lines of `evaluation:`: a blessed model is better than a constant on eval rows.
 
-    The constant's value on these rows is known when the Evaluator has them: of heavy tails it is
-    another one in each part of a table, so that no number here could be the threshold.
+    The constant's value on these rows is known only in the Evaluator. With heavy tails it differs
+    between parts of a table, so no number here could be the threshold.
 
     Args:
-        facts: of the label.
-        target: how it is predicted.
-        labels: its values of the measured rows.
-        is_sample: whether these are not all rows.
+        facts: Statistics of the label.
+        target: The `label:` section.
+        labels: The label's values in the measured rows.
+        is_sample: Whether these are not all rows.
     """
     of_sample = " (Of a sample.)" if is_sample and target["kind"] == "regression" else ""
     return [
@@ -293,7 +293,7 @@ def evaluation(
 
 
 def _constant(facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[Any]) -> str:
-    """What a constant reaches on the measured rows, as a sentence."""
+    """Return a sentence with the result of a constant on the measured rows."""
     if target["kind"] == "regression":
         numbers = [float(row[0]) for row in labels if row and row[0] not in ("", b"")]
         values = np.asarray([number for number in numbers if np.isfinite(number)])
@@ -311,7 +311,7 @@ def _constant(facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[An
 
 
 def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> tuple[str, str]:
-    """What rows are to be split by, and why; both empty where a hash of the row is good enough."""
+    """Return the value of `split.by` and the reason; both "" if a hash of the row suffices."""
     few = data.rows < FEW_ROWS
     if target["kind"] != "regression" and facts.type in ("int", "string"):
         assert facts.texts is not None
@@ -328,7 +328,7 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> 
 def _sizes(
     data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any], by: str, path: str
 ) -> SplitSizes:
-    """How many rows come into each split; see `split_sizes`."""
+    """Return the number of rows in each split; see `split_sizes`."""
     groups = [facts.present]
     if facts.texts is not None and (by == "stratified" or target["kind"] == "binary"):
         groups = [count for _, count in facts.texts.top]
@@ -336,7 +336,7 @@ def _sizes(
 
 
 def _equal_rows(data: DataFacts) -> bool:
-    """Whether there are so few different rows that they cannot be split by their content."""
+    """Return whether there are too few distinct rows to split them by content."""
     return data.distinct_rows < FEW_DISTINCT * data.sample_rows
 
 
@@ -349,7 +349,7 @@ def _equal_rows_note(data: DataFacts) -> str:
 
 
 def _label_comments(facts: ColumnFacts, target: Mapping[str, Any], why: str) -> list[str]:
-    """Comments on the label: which it is, its kind, and what counts as positive."""
+    """Return comments on the label: its choice, its kind, and its positive value."""
     lines = []
     if why:
         lines.append(f"{facts.name} was {why}: --label NAME takes another.")
@@ -366,7 +366,7 @@ def _label_comments(facts: ColumnFacts, target: Mapping[str, Any], why: str) -> 
 
 
 def _guess(path: str, source: Source, header: bool | None) -> CsvGuess | None:
-    """How CSV is written; None for other files, and for those that `measure` refuses."""
+    """Return the CSV dialect; None for other formats, and for files that `measure` refuses."""
     if source != "csv":
         if header is not None:
             option = "--header" if header else "--no-header"
@@ -399,7 +399,7 @@ def _data(
 
 
 def _group_split(suggestion: Suggestion) -> list[str]:
-    """How to measure on subjects or customers that the training has not seen."""
+    """Return comments on how to evaluate with subjects or customers unseen in training."""
     if not suggestion.group_columns:
         return []
     names = plain_line(", ".join(suggestion.group_columns))

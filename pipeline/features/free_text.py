@@ -1,9 +1,9 @@
-"""Which text columns are free text: several words in a row, and words that other rows have too.
+"""Detect columns of free text: several words per row, and words that other rows also have.
 
-Values alone decide, not names. Codes, URLs, UUIDs and names of people or things have fewer than
-five words in a row: the Titanic's `Name` ("Braund, Mr. Owen Harris") has four, and 891 rows are
-too few for a network to learn what its words are worth. Of random words, none comes again; those
-of a form ("order 17, placed by phone for ...") are in every row.
+Only values decide, not names. Codes, URLs, UUIDs and names of people or things have fewer than five
+words per row: the Titanic's `Name` ("Braund, Mr. Owen Harris") has four, and 891 rows are too few
+for a network to learn its words. Random words do not repeat; the words of a template ("order 17,
+placed by phone for ...") are in every row.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-SEVERAL = 5.0  # words in a text on average
-COME_AGAIN = 0.5  # share of the words that are in `_AGAIN` rows or more, and not in nearly all
+SEVERAL = 5.0  # words per text on average
+COME_AGAIN = 0.5  # share of the words that are in `_AGAIN` rows or more, but not in nearly all
 _AGAIN, _AGAIN_SHARE = 3, 0.001
 _NEARLY_ALL = 0.9  # of the rows
 _MOST_ROWS = 5_000
 _MOST_CHARACTERS = 10_000  # of a text
 _FEWEST_TERMS, _MOST_TERMS = 16, 256
-# Nearly as transform/encode/words.py cuts texts, which needs TensorFlow.
+# Approximates the tokens of transform/encode/words.py, which needs TensorFlow.
 _ALONE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 _WORD = re.compile(r"[^\W_]+")
 
 
 class FreeText(NamedTuple):
-    """What was measured of a column of free text.
+    """Statistics of a column of free text.
 
     Attributes:
-        words: In a text on average.
-        again: Share of the words that are in `least` rows or more, and not in nearly all.
-        least: That number of rows.
-        max_terms: Places that hold the known terms of 95 % of the texts; a power of two.
+        words: Words per text on average.
+        again: Share of the words that are in `least` rows or more, but not in nearly all.
+        least: Minimum number of rows.
+        max_terms: Positions that hold the known terms of 95 % of the texts; a power of two.
     """
 
     words: float
@@ -43,7 +43,7 @@ class FreeText(NamedTuple):
 
 
 def free_text(rows: Sequence[Any]) -> FreeText | None:
-    """Measure a text column; None if it is not free text.
+    """Return the statistics of a text column; None if it is not free text.
 
     Args:
         rows: The values of each row of a sample, None for none.
@@ -78,11 +78,11 @@ def _plain(value: Any) -> str:
 
 
 def _number_of_words(text: str) -> int:
-    """Words between spaces that have a letter: a URL or a UUID is one."""
+    """Return the number of space-separated words with a letter; a URL or a UUID is one."""
     return sum(any(map(str.isalpha, word)) for word in text.split())
 
 
 def _terms(text: str) -> set[str]:
-    """Different words and pairs of neighbouring ones."""
+    """Return the distinct words and pairs of adjacent words."""
     words = _WORD.findall(text)
     return {*words, *map("_".join, itertools.pairwise(words))}

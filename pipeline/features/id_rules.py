@@ -1,14 +1,15 @@
-"""Which numbers are ids: by how few of them are equal, given how densely they lie.
+"""Detect ids among numbers: few of them are equal, given their density.
 
-Amounts that are drawn from some distribution are equal now and then: of m values in a range of w
-whole numbers, m - w (1 - exp(-m / w)) equal another one on average. Ids are made to differ: where
-ten or more equal values are expected (between each two percentiles, so that the shape of the
-distribution is known) and a fifth of them or less is found, the values are not amounts. So ids that
-are consecutive, shuffled, with gaps or drawn from a dense range are recognised without their name,
-and populations, prices in cents or rounded salaries are not taken for ids.
+Amounts drawn from a distribution are sometimes equal: of m values in a range of w whole numbers,
+m - w (1 - exp(-m / w)) equal another one on average. Ids are designed to differ. If ten or more
+equal values are expected (between each two percentiles, so that the shape of the distribution is
+known) and a fifth of them or fewer is found, the values are not amounts. So ids that are
+consecutive, shuffled, with gaps or drawn from a dense range are detected without their name, and
+populations, prices in cents or rounded salaries are not mistaken for ids.
 
-Where few equal values are expected, as of ids with many digits, a name that says id decides, or
-nine and more digits in all values, which amounts, spread over powers of ten, do not have.
+If few equal values are expected, as for ids with many digits, the column is an id if its name says
+so, or if all values have the same number of digits, nine or more. Amounts do not: they spread over
+powers of ten.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import numpy as np
 from pipeline.features import name_hints
 from pipeline.features.column_facts import ColumnFacts, Numbers
 
-NEARLY_ALL = 0.9  # different values per row: from here on, an id may repeat in a row or two
-FEW_IDS = 10  # values: no more are a category, whatever their name
+NEARLY_ALL = 0.9  # distinct values per row: above, an id may repeat in a row or two
+FEW_IDS = 10  # values: at most this many are a category, regardless of their name
 _FEW_PLACES, _ROWS_OF_FEW, _ROWS_OF_MANY = 100, 20, 100
-_EXPECTED = 10.0  # equal values: a Poisson count of that mean is 2 or less in 0.3 % of columns
+_EXPECTED = 10.0  # equal values: a Poisson count with that mean is 2 or less in 0.3 % of columns
 _FOUND = 0.2
 _LONG = 9  # digits
 _MOST_CODES = 1_000
 
 
 def id_reason(facts: ColumnFacts) -> str | None:
-    """Return why whole numbers, each of them in about one row, are ids; None if they are not."""
+    """Return why integers that occur in about one row each are ids; None if they are not."""
     numbers, distinct = facts.numbers, distinct_of(facts)
     if numbers is None or not numbers.whole or distinct <= FEW_IDS or numbers.minimum < 0:
         return None
@@ -61,10 +62,10 @@ def id_reason(facts: ColumnFacts) -> str | None:
 
 
 def repeated_id_reason(facts: ColumnFacts) -> str | None:
-    """Return why values that come again name a person or thing that rows belong to; else None.
+    """Return why repeated values identify a person or thing of several rows; else None.
 
-    A model learns such a value by heart, which helps with no new one. Stores and other places that
-    have many rows each stay a category: they are the same when the model is used.
+    A model memorizes such values, which does not help with new ones. Stores and other places with
+    many rows each stay a category, because they are the same when the model is used.
     """
     distinct = distinct_of(facts)
     if distinct <= FEW_IDS or facts.several or not facts.present:
@@ -88,25 +89,25 @@ def repeated_id_reason(facts: ColumnFacts) -> str | None:
 
 
 def _have_digits(facts: ColumnFacts) -> bool:
-    """Whether most texts have a digit, as ids do."""
+    """Return whether most texts contain a digit, as ids do."""
     labels = [text for text, _ in facts.texts.top] if facts.texts else []
     return sum(any(map(str.isdigit, text)) for text in labels) > 0.9 * len(labels)
 
 
 def is_consecutive(numbers: Numbers, present: int) -> bool:
-    """Whether all of them differ and hardly one between the least and the largest is left out."""
+    """Return whether all numbers differ and hardly any in their range is missing."""
     return numbers.distinct == present and numbers.maximum - numbers.minimum < 1.1 * present
 
 
 def distinct_of(facts: ColumnFacts) -> int:
-    """Return the number of different values; 0 if it is not known."""
+    """Return the number of distinct values; 0 if unknown."""
     if facts.texts is not None:
         return facts.texts.distinct
     return facts.numbers.distinct if facts.numbers is not None else 0
 
 
 def _expected_equal(numbers: Numbers, present: int) -> float:
-    """Values that would equal another one if they were drawn from a distribution of this shape."""
+    """Return the expected number of values equal to another in a distribution of this shape."""
     edges = np.asarray(numbers.percentiles)
     each = present / (len(edges) - 1)
     widths = np.maximum(np.diff(edges), 1.0)
@@ -114,10 +115,10 @@ def _expected_equal(numbers: Numbers, present: int) -> float:
 
 
 def is_code(facts: ColumnFacts) -> bool:
-    """Whether a name's hint at codes agrees with the values: few, repeated, not spread as amounts.
+    """Return whether a name's hint at codes agrees with the values: few, repeated, not amounts.
 
-    `month` holds 1 to 12. Codes of areas or groups come from a list: nearly consecutive, or all
-    of as many digits. Amounts such as a lot's area are neither, and are often 0.
+    `month` has 1 to 12. Codes of areas or groups come from a list: nearly consecutive, or all with
+    the same number of digits. Amounts such as a lot's area are neither, and are often 0.
     """
     numbers, texts, name = facts.numbers, facts.texts, facts.name
     if numbers is None or texts is None or numbers.minimum < 0:
@@ -143,7 +144,7 @@ def _digits(number: float) -> int:
 
 
 def _is_smooth(top: tuple[tuple[str, int], ...], distinct: int) -> bool:
-    """Whether values near each other are about as frequent, as those of amounts are."""
+    """Return whether neighboring values have similar frequencies, as amounts do."""
     if distinct < 30 or len(top) < distinct:
         return False
     ordered = [math.log(count) for _, count in sorted(top, key=lambda each: int(each[0]))]

@@ -1,16 +1,16 @@
-"""Columns that give the label away, or that alone predict it suspiciously well.
+"""Find columns that leak the label, or that alone predict it suspiciously well.
 
-What such a column knows is seldom known when a prediction is wanted; a model that has it looks
-perfect until it is used. Statistics cannot distinguish a leak from a law (`y = 2x`), so there are
+The value of such a column is rarely known at prediction time; a model that uses it looks perfect
+until it is deployed. Statistics cannot distinguish a leak from a law (`y = 2x`), so there are
 kinds:
 
-    copy    the label under other names: equal to it, one name for each, a code or being missing
-            that determines it
+    copy    the label under other names: equal to it, a one-to-one mapping, or a code or missing
+            values that determine it
     law     a number in the label's order
     strong  a column that alone explains almost all of the label, or separates its classes
 
-`choose` leaves out copies, and laws if the other columns also predict the label. It keeps
-what is strong.
+`choose` leaves out copies, and laws if the other columns also predict the label. It keeps strong
+columns.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MAY_GIVE_AWAY = (
 
 _ALIKE = 0.999
 _MOST_WARNINGS = 5
-_FEW_CLASSES = 20  # different numbers that are classes
+_FEW_CLASSES = 20  # distinct numbers that are classes
 _ROWS_PER_CODE = 5
 _SHOWN = 30
 
@@ -62,11 +62,11 @@ Kind = Literal["copy", "law", "strong"]
 
 
 class Leak(NamedTuple):
-    """A column that gives the label away, or may.
+    """A column that leaks the label, or may leak it.
 
     Attributes:
-        kind: How sure that is.
-        reason: What it is to the label: the rest of a sentence that starts with its name.
+        kind: The certainty of the leak.
+        reason: Its relation to the label: the rest of a sentence that starts with its name.
     """
 
     kind: Kind
@@ -74,11 +74,11 @@ class Leak(NamedTuple):
 
 
 class Leaks(NamedTuple):
-    """What was found.
+    """The leaks of a table.
 
     Attributes:
         found: Column -> leak.
-        explained: Column -> share of the label that it alone explains, of each column.
+        explained: Column -> share of the label that it alone explains, for each column.
     """
 
     found: dict[str, Leak]
@@ -86,21 +86,21 @@ class Leaks(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What becomes of the columns that were found, column -> reason."""
+    """The decision on leaking columns, column -> reason."""
 
     left_out: dict[str, str]
     kept: dict[str, str]
 
 
 def find_leaks(columns: Mapping[str, Sequence[Any]], label: str) -> Leaks:
-    """Find the columns that give the label away.
+    """Find the columns that leak the label.
 
     Args:
-        columns: name -> the values of each row, None where there is none.
-        label: the column to predict.
+        columns: Name -> the values of each row, None for none.
+        label: The column to predict.
 
     Returns:
-        The leaks; none of fewer than `FEW_ROWS` rows with a label.
+        The leaks; empty with fewer than `FEW_ROWS` rows with a label.
     """
     every = -(-len(columns[label]) // MOST_ROWS)
     labels = _Column.of(columns[label][::every])
@@ -121,15 +121,15 @@ def find_leaks(columns: Mapping[str, Sequence[Any]], label: str) -> Leaks:
 
 
 def choose(leaks: Leaks, usable: Collection[str]) -> Choice:
-    """Choose what is left out.
+    """Choose the columns to leave out.
 
     Args:
-        leaks: What was found.
+        leaks: The leaks.
         usable: The columns that would be features.
 
     Returns:
-        Copies and laws as left out, but laws as kept if no other usable column predicts anything of
-        the label, and all as kept if there is no other usable column.
+        Copies and laws are left out. Laws are kept if no other usable column predicts anything of
+        the label, and all are kept if there is no other usable column.
     """
     others = [name for name in usable if _kind(leaks, name) in (None, "strong")]
     keeps = {"strong"}
@@ -148,7 +148,7 @@ def choose(leaks: Leaks, usable: Collection[str]) -> Choice:
 
 
 def warnings_of(kept: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence per column that is kept, for the terminal."""
+    """Return a sentence for each kept column, for the terminal."""
     found = [
         f"{plain_line(name)} {reason}: it may give the label away. Remove it from features if "
         "its value is not known when a prediction is made."
@@ -165,12 +165,12 @@ def _kind(leaks: Leaks, name: str) -> str | None:
 
 
 class _Column(NamedTuple):
-    """A column's values: numbers, or texts by the places of sorted different ones.
+    """A column's values: numbers, or texts as indices into the sorted distinct texts.
 
     Attributes:
-        numbers: `[rows]`, NaN for none; of texts their places.
-        present: `[rows]`.
-        texts: The different texts, sorted; None of numbers.
+        numbers: `[rows]`, NaN for none; for texts their indices.
+        present: `[rows]`, bool.
+        texts: The distinct texts, sorted; None for numbers.
     """
 
     numbers: np.ndarray
@@ -179,7 +179,7 @@ class _Column(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Any]) -> _Column:
-        """Take the single value of each row; none, several, "" and NaN are missing."""
+        """Return the single value of each row; none, several, "" and NaN are missing."""
         values = [row[0] if row is not None and len(row) == 1 else None for row in rows]
         if set(map(type, values)) <= {int, float, bool, type(None)}:
             flat = np.array(values, np.float64)  # None is NaN
@@ -193,7 +193,7 @@ class _Column(NamedTuple):
         return cls(flat, present, different)
 
     def taken(self, rows: np.ndarray) -> _Column:
-        """Return some rows."""
+        """Return the selected rows."""
         return self._replace(numbers=self.numbers[rows], present=self.present[rows])
 
 
@@ -207,10 +207,10 @@ class _Truth(NamedTuple):
     """The label of the rows that have one.
 
     Attributes:
-        column: As it is.
-        classes: `[rows]`: the place of each row's value among the different ones.
-        distinct: How many different values.
-        target: What columns are to explain.
+        column: The unmodified column.
+        classes: `[rows]`: index of each row's value in the distinct values.
+        distinct: Number of distinct values.
+        target: The target that columns should explain.
     """
 
     column: _Column
@@ -263,20 +263,20 @@ def _look_at(column: _Column, truth: _Truth) -> tuple[Leak | None, float]:
 
 
 def _determines(found: ColumnScore) -> bool:
-    """Whether next to no row's class is another; more than of the most frequent class alone."""
+    """Return whether hardly any row has another class; more than the most frequent class alone."""
     wrong, usual = 1 - found.right, 1 - found.usual
     return usual > 0 and found.right >= _ALIKE and wrong <= 0.05 * usual
 
 
 def _codes(column: _Column) -> list[np.ndarray]:
-    """The codes by which a column may explain the label."""
+    """Return the codes with which a column may explain the label."""
     bins = codes_of_numbers(column.numbers)
     if column.texts is None:
         return [bins]
     of_texts = np.where(column.present, np.nan_to_num(column.numbers), len(column.texts))
     found = [of_texts.astype(np.int64)]
     if len(column.texts) > FEW_ROWS:
-        found.append(bins)  # texts in their order: ISO dates, numbers of equal length
+        found.append(bins)  # texts in sorted order: ISO dates, numbers of equal length
         dates = _dates(column)
         if dates is not None:
             found.append(codes_of_numbers(dates))
@@ -284,7 +284,7 @@ def _codes(column: _Column) -> list[np.ndarray]:
 
 
 def _dates(column: _Column) -> np.ndarray | None:
-    """The values as seconds, if they are dates whose texts are not in their order."""
+    """Return the values in seconds, if they are dates whose texts do not sort by time."""
     import pandas as pd
 
     assert column.texts is not None
@@ -351,7 +351,7 @@ def _equal_share(column: _Column, truth: _Truth, rows: np.ndarray) -> float:
 
 
 def _shown(column: _Column, rows: np.ndarray) -> str:
-    """The first value of some rows."""
+    """Return the first value of the selected rows."""
     number = column.numbers[np.flatnonzero(rows)[0]]
     if column.texts is None:
         return repr(int(number) if number == round(number) else float(number))

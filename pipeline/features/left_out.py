@@ -1,4 +1,4 @@
-"""Columns that `init` and `features suggest` leave out, each with the reason, as a table."""
+"""Print the columns that `init` and `features suggest` leave out, with reasons, as a table."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _COLUMN_WIDTH = 30
 
 
 class LeftOut(NamedTuple):
-    """A column that becomes no feature.
+    """A column that does not become a feature.
 
     Attributes:
-        column: Its name.
-        reason: Why, with the numbers that decided; a phrase without a final stop.
+        column: Name of the column.
+        reason: The reason with the numbers that decided; a phrase without a final period.
     """
 
     column: str
@@ -34,8 +34,8 @@ def show_left_out(columns: Sequence[LeftOut], stream: TextIO) -> None:
     """Print the table; nothing if no column is left out.
 
     Args:
-        columns: In the order of the data.
-        stream: Where to. Control codes (colour, bold) only if it is a terminal.
+        columns: The columns in the order of the data.
+        stream: The output. It gets control codes (color, bold) only if it is a terminal.
     """
     if not columns:
         return
@@ -54,5 +54,5 @@ def show_left_out(columns: Sequence[LeftOut], stream: TextIO) -> None:
 
 
 def _cell(text: str) -> Text:
-    """Return a user's text for rich: not taken for markup or for the name of an emoji."""
+    """Return a user's text for rich, which is not interpreted as markup or an emoji name."""
     return Text(plain_line(text))

@@ -1,4 +1,4 @@
-"""What the words of a column's name hint at. A hint decides nothing: the values have to agree."""
+"""Hints from the words of a column's name. A hint alone decides nothing: the values must agree."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ _WEAK_CATEGORY = _words(
 
 
 def words_of(name: str) -> list[str]:
-    """Return the words of a name, in lower case: `customerID_2` -> customer, id."""
+    """Return the words of a name in lower case: `customerID_2` -> customer, id."""
     parts = re.split(r"[\W\d_]+", _WORD_STARTS.sub(" ", name))
     return [part.lower() for part in parts if part]
 
 
 def is_id_name(name: str) -> bool:
-    """Whether the name says that the values are ids: `order_id`, `userid`, `PID`."""
+    """Return whether the name says that the values are ids: `order_id`, `userid`, `PID`."""
     words = words_of(name)
     if not words:
         return False
@@ -83,15 +83,16 @@ def is_id_name(name: str) -> bool:
 
 
 def may_be_id_name(name: str) -> bool:
-    """Whether it ends as names of ids and of other numbers do: `number`, `index`, `code`."""
+    """Return whether it ends like names of ids and of other numbers: `number`, `index`, `code`."""
     words = words_of(name)
     return bool(words) and words[-1] in _WEAK_ID
 
 
 def entity_of(name: str) -> str | None:
-    """Return "person" or "place" where the values name one: `customer`, `store_no`; else None.
+    """Return "person" or "place" if the values identify one: `customer`, `store_no`; else None.
 
-    A word that is followed by another than "id" or "number" is of something else: `customer_age`.
+    A word that is followed by a word other than "id" or "number" describes something else:
+    `customer_age`.
     """
     words = words_of(name)
     said = is_id_name(name)
@@ -109,21 +110,21 @@ def entity_of(name: str) -> str | None:
 
 
 def is_amount_name(name: str) -> bool:
-    """Whether it has a word of amounts: `lot_area`, `PriceCents`, `year_built`."""
+    """Return whether it has a word for amounts: `lot_area`, `PriceCents`, `year_built`."""
     return any(word in _AMOUNT for word in words_of(name))
 
 
 def calendar_size(name: str) -> int | None:
-    """Return how many values a part of a date has that the name ends with; None if it is none."""
+    """Return the number of values of the date part that ends the name; None without one."""
     words = words_of(name)
     return next((_CALENDAR[word] for word in words[-1:] if word in _CALENDAR), None)
 
 
 def is_category_name(name: str) -> bool:
-    """Whether it has a word of codes: `zip_code`, `MSSubClass`."""
+    """Return whether it has a word for codes: `zip_code`, `MSSubClass`."""
     return any(word in _CATEGORY for word in words_of(name))
 
 
 def may_be_category_name(name: str) -> bool:
-    """Whether it has a word of codes and of other numbers: `area`, `group`, `region`."""
+    """Return whether it has a word for codes and for other numbers: `area`, `group`, `region`."""
     return any(word in _WEAK_CATEGORY for word in words_of(name))

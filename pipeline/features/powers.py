@@ -1,4 +1,4 @@
-"""Whether a power mends a skewed column: Yeo and Johnson's, of its percentiles."""
+"""Decide from percentiles whether a Yeo-Johnson power transform corrects a skewed column."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import numpy as np
 from pipeline.features.column_facts import Numbers
 
 OUTLYING = 6.0  # interquartile ranges beyond the quartiles
-_SYMMETRIC = 0.15  # skew after the power: half of what makes a column skewed
+_SYMMETRIC = 0.15  # skew after the power: half of the skew of a skewed column
 _POWERS = np.arange(-20, 41) / 10.0
 _FARTHEST = 300.0  # logarithm of the largest power of a value
 
 
 def power_of(numbers: Numbers) -> tuple[float, float] | None:
-    """The likeliest power and the skew that it leaves; None where it does not mend the column.
+    """Return the likeliest power and the remaining skew; None if it does not correct the column.
 
-    Conservative: the skew must go well below what counts as skewed, and no value may lie far out
-    afterwards, as under a rank none does.
+    Conservative: the skew must fall well below the limit for skewed columns, and no value may be an
+    outlier afterwards; with ranks there are none.
     """
     x = np.asarray(numbers.percentiles, np.float64)
-    inner = x[1:-1]  # without the extremes, of which each would count as a percent of the rows
+    inner = x[1:-1]  # without the extremes: each would count as a percent of the rows
     logs = float(np.mean(np.sign(inner) * np.log1p(np.abs(inner))))
     best, likelihood = None, -np.inf
     for power in _POWERS:
@@ -42,7 +42,7 @@ def power_of(numbers: Numbers) -> tuple[float, float] | None:
 
 
 def bowley(low: float, middle: float, high: float) -> float:
-    """Bowley's skew of a low, the middle and a high quantile, in [-1, 1]."""
+    """Return Bowley's skew of a low, the middle and a high quantile, in [-1, 1]."""
     return (low + high - 2.0 * middle) / (high - low) if high > low else 0.0
 
 

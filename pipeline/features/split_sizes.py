@@ -1,4 +1,4 @@
-"""How many rows `init` trains and judges on, and which tables are too small for either."""
+"""The number of rows for training and evaluation in `init`, and tables that are too small."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from pipeline.common.errors import ConfigError
 from pipeline.config.evaluation import FEW_JUDGED
 
 LEAST_ROWS = 10
-FEW_ROWS = 200  # below, shares of the splits are exact: those of a hash vary too much
-_LARGE_TABLE = 150  # rows: from here, a fifth of them are enough to judge a model
+FEW_ROWS = 200  # with fewer, split shares are exact: hash-based shares vary too much
+_LARGE_TABLE = 150  # rows: from here on, a fifth of them is enough for evaluation
 _BY_HAND = "or write the YAML by hand, with files for evaluation in data.eval_path"
 
 
 @dataclass(frozen=True)
 class SplitSizes:
-    """Rows of each split: their exact number in small tables, else the expected one.
+    """Rows of each split: the exact number in small tables, else the expected number.
 
     Attributes:
-        eval_percent: the share that is held out.
+        train: Rows of the train split.
+        eval: Rows of the eval split.
+        eval_percent: Share of rows that is held out, in percent.
     """
 
     train: int
@@ -28,7 +30,7 @@ class SplitSizes:
 
     @property
     def warning(self) -> str:
-        """A sentence if the model is judged on few rows; else empty."""
+        """A sentence if the model is evaluated on few rows; else ""."""
         if self.eval >= FEW_JUDGED:
             return ""
         rows = "1 row" if self.eval == 1 else f"{self.eval} rows"
@@ -44,16 +46,16 @@ def eval_percent(rows: int) -> int:
 
 
 def split_sizes(groups: Sequence[int], *, label: str, kind: str, path: str) -> SplitSizes:
-    """Return how many rows come into the splits.
+    """Return the number of rows in the splits.
 
     Args:
-        groups: rows with a label of each class if rows are split by class, else of the table.
-        label: the column to predict.
-        kind: of the label.
-        path: of the data, for an error.
+        groups: Labeled rows of each class if rows are split by class, else of the table.
+        label: The column to predict.
+        kind: Kind of the label.
+        path: Path of the data, for messages.
 
     Raises:
-        ConfigError: There are too few rows to learn from some and to judge on others.
+        ConfigError: There are too few rows to train on some and evaluate on others.
     """
     rows = sum(groups)
     if rows < LEAST_ROWS:

@@ -1,8 +1,9 @@
-"""Tables with about as many columns as rows, where a network learns the rows by heart.
+"""Settings for tables with about as many columns as rows, where a network memorizes the rows.
 
-A small hidden layer with half of it dropped, no bends of the inputs and a strong weight decay: they
-were chosen on simulated tables (make_classification, make_regression) of more columns than rows. A
-larger weight decay makes probabilities worse, because AdamW holds each weight below 1 / decay.
+A small hidden layer with a dropout of one half, no knots for the inputs, and a strong weight decay.
+They were chosen on simulated tables (make_classification, make_regression) with more columns than
+rows. A larger weight decay makes probabilities worse, because AdamW keeps each weight below
+1 / decay.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ WIDE = ModelSize(hidden_units=[16], dropout=0.5, knots=0, weight_decay=2.0)
 
 
 def is_wide(rows: int, columns: int) -> bool:
-    """Whether a table has so few rows for its columns that it needs strong regularisation.
+    """Return whether a table has so few rows for its columns that it needs strong regularization.
 
     Args:
-        rows: For training.
-        columns: That are features.
+        rows: Number of training rows.
+        columns: Number of feature columns.
     """
     return columns >= FEWEST_COLUMNS and rows <= ROWS_PER_COLUMN * columns
