@@ -138,7 +138,7 @@ class ColumnCounter:
         self.mean = self._squares = 0.0
         self.zeros = self.characters = 0
         self.whole = True  # all numbers are whole
-        self.increasing = kind != "string"  # each value exceeds that of the previous row
+        self.increasing = kind != "string"  # each value exceeds the value of the previous row
         self.beyond: str | None = None
         self._all_whole_texts = kind == "string"
         limit = min(limit, _FEW_FLOATS) if kind == "float" else limit
@@ -175,7 +175,7 @@ class ColumnCounter:
 
     @property
     def distinct_values(self) -> int:
-        """The number of distinct values, at most that of all values; exact if they increase."""
+        """The number of distinct values, at most `values`; exact if the values increase."""
         if self.increasing and not self.several:
             return self.values
         return min(self.distinct.distinct, self.values)

@@ -52,7 +52,7 @@ class Numbers:
     percentiles: tuple[float, ...]  # 101: for 0, 1, ... 100 %, of the sample
     distinct: int = 0  # 0: unknown
     whole: bool = False  # no value has a fraction
-    increasing: bool = False  # each value exceeds that of the previous row
+    increasing: bool = False  # each value exceeds the value of the previous row
 
     def at(self, percent: int) -> float:
         """Return a percentile."""

@@ -97,7 +97,7 @@ def parts_of(days: np.ndarray) -> dict[str, np.ndarray]:
     """Return the parts of `datetime64[D]` days, numbered as in `encode: date` except for years."""
     months, years = days.astype("M8[M]"), days.astype("M8[Y]")
     weekday = (days.astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday
-    thursdays = days + (3 - weekday)  # the year of an ISO 8601 week is that of its Thursday
+    thursdays = days + (3 - weekday)  # an ISO 8601 week belongs to the year of its Thursday
     weeks = (thursdays - thursdays.astype("M8[Y]")).astype(np.int64) // 7
     return {
         "week": weeks,

@@ -1,4 +1,4 @@
-"""List what is installed, as JSON: `python -m pipeline.image.inventory`, run inside an image."""
+"""List installed packages as JSON: `python -m pipeline.image.inventory`, run inside an image."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
         --env NAME=VALUE -- python -m ...
 
 Paths are the same inside and outside. SIGTERM and Ctrl-C are forwarded to the command, which has
-unlimited time to end. The exit code is that of the command.
+unlimited time to end. Returns the command's exit code.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _limit_requests(api: Any, timeout: float) -> None:
 
         def refresh_token(configuration: Any) -> None:
             # If kubectl's configuration has a token, this also resets host and hook: the host
-            # to that of Kubernetes, without the path to Kubeflow that KFP's client has added.
+            # to Kubernetes' host, without the path to Kubeflow that KFP's client has added.
             refresh(configuration)
             configuration.host, configuration.refresh_api_key_hook = host, refresh_token
 

@@ -102,7 +102,7 @@ def metrics_table(
     evaluation = evaluator.output("evaluation")
     table = Table(box=None, header_style="bold", pad_edge=False)
     counts = ["rows", *(["weights"] if weighted else [])]
-    # With several classes, TFMA's mean label is that of 0 and 1 for each class: 1 / classes.
+    # With several classes, TFMA averages a label of 0 or 1 for each class: 1 / classes.
     of_label = LARGEST_CLASS if config.label.kind == "multiclass" else MEAN_LABEL
     for heading in ("slice", *counts, of_label.replace("_", " "), *names):
         table.add_column(heading, justify="left" if heading == "slice" else "right", no_wrap=True)

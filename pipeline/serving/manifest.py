@@ -41,7 +41,7 @@ class ManifestOptions:
     Attributes:
         target: The server.
         model: Place of the model, as the target reads it.
-        name: Name of the service or endpoint; None: that of the pipeline.
+        name: Name of the service or endpoint; None: the pipeline's name.
         maps: Remote place -> folder that replaces it on this machine.
         output: File to write; None: `<name>-<target>` in the current folder.
         rows: File whose first rows become a request; None: no request is written.

@@ -69,7 +69,7 @@ def running_server(url: str) -> Server:
     """Return a server that is already running.
 
     Raises:
-        ConfigError: The URL is not that of a model.
+        ConfigError: The URL is not the URL of a model.
     """
     url = url.rstrip("/").removesuffix(":predict")
     if not url.startswith(("http://", "https://")) or "/v1/models/" not in url:

@@ -50,7 +50,7 @@ _VERTEX_BOUNDS = (96.0, 624e9 / 2**30, "the machines that Vertex AI Pipelines ch
 
 
 def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
-    """Return what is malformed in a profile, one sentence each.
+    """Return the malformed fields of a profile, one sentence each.
 
     Args:
         there: The configuration at the target.

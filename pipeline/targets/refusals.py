@@ -29,14 +29,14 @@ _GIB = 2**30
 # Peak memory: imports, plus what Beam's runner stores per byte of a CSV to shuffle it.
 _GIB_OF_A_PROCESS = 1.0
 _GIB_PER_GIB = 8.0
-# Assumed memory of a container without a request: that of a common node.
+# Assumed memory of a container without a request: the memory of a common node.
 _GIB_OF_A_POD = 16.0
 # TPUs in both targets: google.com/tpu, TPU_V3.
 _TPU = re.compile(r"tpu", re.IGNORECASE)
 
 
 def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfig) -> list[str]:
-    """Return what is wrong for any target.
+    """Return the errors that apply to every target, one sentence each.
 
     Args:
         config: The configuration on this machine, where the size of the data is known.
@@ -57,7 +57,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
 
 
 def node_refusals(there: PipelineConfig, profile: TargetConfig, graph: Any) -> list[str]:
-    """Return what is wrong with the resources of the nodes of a graph."""
+    """Return the errors in the resources of a graph's nodes, one sentence each."""
     from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
 
     names = [node.id for node in graph.components]

@@ -2,7 +2,7 @@
 
 A node that depends on such a field takes it as an input. Its container gets the configuration in
 one argument, sets the values in it, checks it as `--set` does, builds the graph again and replaces
-the execution properties that differ. The result equals that of a compile with these values.
+the execution properties that differ. The result equals a compile with these values.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _FIX = (
 
 
 def find_oversized(spec: Mapping[str, Any], target: str) -> list[str]:
-    """Return what is too large in a pipelineSpec, one sentence each.
+    """Return the parts of a pipelineSpec that are too large, one sentence each.
 
     Args:
         spec: The pipelineSpec as JSON values.

@@ -56,7 +56,7 @@ def submit(
     """Compile a pipeline, or read a compiled one, and start a run or a schedule of it.
 
     Args:
-        target: The platform; None: that of the compiled file.
+        target: The platform; None: the target of the compiled file.
         config: The checked configuration; None if only `spec` is given.
         spec: A file that `compile` wrote; None: compile `config`.
         options: Options of the run.

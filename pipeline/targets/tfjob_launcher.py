@@ -131,8 +131,8 @@ def main(argv: Sequence[str], *, cluster: Cluster | None = None) -> object:
 
     Args:
         argv: The program and the arguments of the container.
-        cluster: The cluster that runs the job; None: that of this pod, or outside a cluster this
-            machine.
+        cluster: The cluster that runs the job; None: the cluster of this pod, or
+            this machine outside a cluster.
     """
     node = Node.read(argv[1:])
     cluster = cluster or Cluster.of_this_pod(os.environ)
