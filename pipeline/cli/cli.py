@@ -69,7 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return shell_complete(cli, {}, CONSOLE_SCRIPT, COMPLETION, instruction)
     try:
         with interrupts_kept():
-            return _run(list(sys.argv[1:] if argv is None else argv))
+            code = _run(list(sys.argv[1:] if argv is None else argv))
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, so that a reader that is gone counts
+            return code
     except ConfigError as error:
         print(error, file=sys.stderr)
         return exit_codes.WRONG_INPUT

@@ -242,9 +242,9 @@ def test_another_form_is_an_error_with_its_line(tmp_path, wrong):
     [
         ({"formatted": {"a": {"thousands": "."}}}, "set decimal: ','"),
         ({"formatted": {"a": {"thousands": ",", "decimal": ","}}}, "set decimal: '.'"),
-        ({"formatted": {"a": {"unit": "5"}}}, "is no unit"),
-        ({"formatted": {"a": {"unit": "-"}}}, "is no unit"),
-        ({"formatted": {"a": {"unit": "."}}}, "is no unit"),
+        ({"formatted": {"a": {"unit": "5"}}}, "is not a unit"),
+        ({"formatted": {"a": {"unit": "-"}}}, "is not a unit"),
+        ({"formatted": {"a": {"unit": "."}}}, "is not a unit"),
         ({"formatted": {"a": {"thousands": "_"}}}, "thousands"),
         ({"formatted": {"a": {}}, "text": ["a"]}, "text and formatted both name 'a'"),
     ],

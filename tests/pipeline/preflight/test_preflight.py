@@ -253,7 +253,7 @@ def test_features_that_do_not_fit_the_schema_file(write, tmp_path):
 
 def test_data_of_another_format(write):
     assert "is not a Parquet or Arrow file" in refusal(write(), "data.source=parquet")
-    assert "no TFRecord file" in refusal(write(), "data.source=tfrecord")
+    assert "not a TFRecord file" in refusal(write(), "data.source=tfrecord")
 
 
 @pytest.mark.parametrize("field", ["features.derive", "training.model_fn"])

@@ -183,7 +183,7 @@ def test_a_checkpoint_of_the_end_of_an_epoch_that_was_due_by_time_holds_its_eval
         loop.fit()
     assert [path.stem for path in tmp_path.glob("*.index")] == ["ckpt-5"]
     again = build(strategies["one_device"], callbacks=[Minute(monkeypatch)])
-    again.checkpoints = checkpoints.Checkpoints(str(tmp_path), again.train_step, **options)
+    again._run.checkpoints = checkpoints.Checkpoints(str(tmp_path), again.train_step, **options)
     assert len(again.fit().history["val_loss"]) == 3
 
 

@@ -75,7 +75,7 @@ def test_what_changed_on_the_chief_reaches_the_servers_and_back(strategies):
     ("options", "message"),
     [
         ({"ema_momentum": 0.9}, r"ema_momentum=0.9 with parameter servers.*leave it out"),
-        ({"micro_batch_size": 0}, r"micro_batch_size=0: use at least 1 row"),
+        ({"micro_batch_size": 0}, r"micro_batch_size=0: use a whole number of at least 1"),
     ],
 )
 def test_what_has_no_meaning_without_an_order_of_steps_is_refused(options, message):
