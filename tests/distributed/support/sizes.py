@@ -7,18 +7,24 @@ import sys
 from on_workers import tell
 
 from trainer_module.devices.worker_group import connect_workers
-from trainer_module.memory.micro_batch_rows import _least, _part_of
+from trainer_module.memory.micro_batch_rows import _share_of_machine, _smallest_of_workers
 from trainer_module.memory.micro_batch_size import MicroBatchSize
 
 workers = connect_workers(start_timeout_seconds=60, worker_timeout_seconds=60)
 
 
 def least(rows: int, source: str, folder: str | None) -> int:
-    return _least(MicroBatchSize(rows, 1, 2, None, None, source), workers, folder)
+    return _smallest_of_workers(MicroBatchSize(rows, 1, 2, None, None, source), workers, folder)
 
 
 folder = sys.argv[1]
-tell([_part_of("80%", workers), _part_of("4GiB", workers), _part_of(1000, workers)])
+tell(
+    [
+        _share_of_machine("80%", workers),
+        _share_of_machine("4GiB", workers),
+        _share_of_machine(1000, workers),
+    ]
+)
 tell(least([64, 16, 32][workers.number], "measured", folder))
 # Started again: the chief has its record; the others find more memory than there was.
 tell(least([64, 128, 128][workers.number], "record", folder))
