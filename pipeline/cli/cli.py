@@ -81,7 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
         # The reader (`... | head`) has what it wants; what is still buffered has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.READER_GONE
 
 
