@@ -20,6 +20,8 @@ EMBED = "embed"
 CONNECT_SECONDS = 5.0
 
 # Errors of gRPC and Java if the engine calls a worker pool and nothing answers.
+# Java's and C++'s gRPC, of a server with another protocol.
+_OTHER_SERVER = re.compile(r"First received frame was not SETTINGS|connect an http1\.x server")
 _NO_POOL = re.compile(
     r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker|finishConnect|ConnectException"
 )
@@ -193,7 +195,14 @@ class JobServerEngine(Engine):
         return None
 
     def _pool(self, text: str) -> Diagnosis | None:
-        if self.environment != "external" or not _NO_POOL.search(text):
+        if self.environment != "external":
+            return None
+        if _OTHER_SERVER.search(text):
+            return Diagnosis(
+                f"beam.worker_pool={self.worker_pool}: what answers there is not a worker pool. "
+                "Start `python -m pipeline worker-pool`, and give its address."
+            )
+        if not _NO_POOL.search(text):
             return None
         return Diagnosis(
             f"the engine cannot reach beam.worker_pool={self.worker_pool}. Start "

@@ -98,7 +98,7 @@ def test_preflight_passes(environment, flink, write):
         (["rest={job_endpoint}"], "what answers there is not Flink"),
         (
             ["environment=external", "worker_pool={rest}"],
-            "cannot reach beam.worker_pool",
+            "what answers there is not a worker pool",
         ),
         (["environment=docker", "worker_image=no/image"], "a first small job failed"),
     ],

@@ -136,3 +136,12 @@ def test_a_pool_that_a_task_manager_does_not_reach(engine):
     found = far.diagnose(RuntimeError(f"Pipeline a_b failed in state FAILED: {said}"))
     assert found is not None
     assert "cannot reach beam.worker_pool=10.255.255.1:50000. Start" in found.words
+
+
+def test_a_server_that_is_not_a_pool(engine):
+    """As Flink 1.19.3 reported its own REST server in place of a pool."""
+    other = engine.model_copy(update={"environment": "external", "worker_pool": "localhost:8081"})
+    said = "First received frame was not SETTINGS. Hex dump for first 5 bytes: 485454502f"
+    found = other.diagnose(RuntimeError(f"Pipeline a_b failed in state FAILED: {said}"))
+    assert found is not None
+    assert "beam.worker_pool=localhost:8081: what answers there is not a worker pool" in found.words
