@@ -242,7 +242,7 @@ def training(rows: int, columns: int = 1) -> list[str]:
     model = ModelSize(units, dropout, knots=8, weight_decay=0.01)
     linear = ", linear: true"
     about = [
-        "  # The model starts as a linear one. Its weights are averaged over the last 100 steps.",
+        "  # The model starts as a linear one. Its weights are averaged over about 100 steps.",
         "  ema_momentum: 0.99",
     ]
     if is_wide(rows, columns):

@@ -130,7 +130,7 @@ def test_another_program_on_a_workers_port(kind, number):
     with other_program(kind) as port:
         addresses = local(free_ports(1))
         addresses.insert(number, f"127.0.0.1:{port}")
-        timeout = PATIENT if number else TIMEOUT  # worker 1 tells the chief why it ends
+        timeout = PATIENT if number else TIMEOUT  # worker 1 reports to the chief why it ends
         found = ended([config(addresses, index) for index in range(2)], timeout=timeout)
     code, words = found[number]
     assert code == 1

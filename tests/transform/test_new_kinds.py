@@ -130,9 +130,11 @@ def test_it_is_explained(result: Any) -> None:
     from pipeline.features.features_explain import step_text
     from transform import column_cautions, column_chains
 
-    told = {chain.column: list(map(step_text, chain.steps)) for chain in column_chains(result.uri)}
-    assert told["word"] == ["encode length: longest 4, ids 6"]
-    assert told["fare"] == ["impute mean: 4.2", "scale halved: span 8"]
+    explained = {
+        chain.column: list(map(step_text, chain.steps)) for chain in column_chains(result.uri)
+    }
+    assert explained["word"] == ["encode length: longest 4, ids 6"]
+    assert explained["fare"] == ["impute mean: 4.2", "scale halved: span 8"]
     assert column_cautions(result.uri) == []
 
 

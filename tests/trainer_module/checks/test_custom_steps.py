@@ -1,4 +1,4 @@
-"""What Keras' `fit` would call or take and nobody here does: refused by name, or told once."""
+"""Steps and options of Keras that the trainer does not call: rejected, or reported in one warning."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OwnTest(keras.Model):
 
 
 @pytest.fixture
-def told(monkeypatch):
+def warnings(monkeypatch):
     lines = []
     monkeypatch.setattr(absl_logging, "warning", lambda text, *values: lines.append(text % values))
     return lines
@@ -75,7 +75,7 @@ def test_steps_and_losses_of_a_model_are_refused(call, message):
         call()
 
 
-def test_a_train_step_may_call_the_functions_that_it_is_made_of(told):
+def test_a_train_step_may_call_the_functions_that_it_is_made_of(warnings):
     """Reference: one step of SGD on the mean square by hand, 1e-6."""
 
     class Calls(keras.Model):
@@ -94,15 +94,15 @@ def test_a_train_step_may_call_the_functions_that_it_is_made_of(told):
     for found, wanted in zip(model.get_weights(), expected, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-6)
     per_example_gradients(model, "mse", X, Y, chunk_size=2)
-    assert told == []
+    assert warnings == []
 
 
-def test_what_an_evaluation_does_not_call_is_told_once(told):
+def test_what_an_evaluation_does_not_call_is_reported_once(warnings):
     model = make(OwnTest)
     evaluation(model)
     evaluation(model)
-    assert len(told) == 1
-    assert "overrides test_step, which Evaluation does not call" in told[0]
+    assert len(warnings) == 1
+    assert "overrides test_step, which Evaluation does not call" in warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -114,16 +114,19 @@ def test_what_an_evaluation_does_not_call_is_told_once(told):
     ],
     ids=["TrainStep", "accumulate_gradients", "per_example_gradients"],
 )
-def test_what_compile_said_is_told_once(told, use):
+def test_what_compile_said_is_reported_once(warnings, use):
     model = make()
     model.compile("sgd", "mse")
     use(model)
-    assert told == []
+    assert warnings == []
     model.compile("sgd", "huber")
     use(model)
     use(model)
-    assert len(told) == 1
-    assert "was compiled with loss='huber': its optimizer, loss and metrics are not used" in told[0]
+    assert len(warnings) == 1
+    assert (
+        "was compiled with loss='huber': its optimizer, loss and metrics are not used"
+        in warnings[0]
+    )
 
 
 BINARY = keras.losses.BinaryCrossentropy
@@ -155,24 +158,24 @@ def sequential(*layers):
         (lambda: sequential(keras.layers.Dense(2), keras.layers.Softmax()), BINARY(), None),
     ],
 )
-def test_logits_under_a_loss_of_probabilities_are_told_once(told, model, loss, layer):
+def test_logits_under_a_loss_of_probabilities_are_reported_once(warnings, model, loss, layer):
     model = model()
     step(model, loss)
     step(model, loss)
     if layer is None:
-        assert told == []
+        assert warnings == []
         return
-    assert len(told) == 1
-    assert f"ends in layer {layer!r} without an activation" in told[0]
-    assert "Crossentropy(from_logits=True)" in told[0]
+    assert len(warnings) == 1
+    assert f"ends in layer {layer!r} without an activation" in warnings[0]
+    assert "Crossentropy(from_logits=True)" in warnings[0]
 
 
-def test_logits_of_one_output_are_told_with_its_name(told):
+def test_logits_of_one_output_are_reported_with_its_name(warnings):
     x = keras.Input((3,))
     model = keras.Model(x, {"a": keras.layers.Dense(1, name="top")(x), "b": make()(x)})
     step(model, {"a": "binary_crossentropy", "b": "mse"})
-    assert len(told) == 1
-    assert told[0].startswith("output 'a' of model")
+    assert len(warnings) == 1
+    assert warnings[0].startswith("output 'a' of model")
 
 
 class Subclassed(keras.Model):
@@ -187,7 +190,7 @@ class Subclassed(keras.Model):
 
 
 @pytest.mark.parametrize(
-    ("activation", "loss", "is_told"),
+    ("activation", "loss", "is_reported"),
     [
         (None, "binary_crossentropy", True),
         ("sigmoid", "binary_crossentropy", False),
@@ -195,15 +198,17 @@ class Subclassed(keras.Model):
         (None, "mse", False),
     ],
 )
-def test_logits_of_a_subclassed_model_are_told_by_what_it_gives(told, activation, loss, is_told):
+def test_logits_of_a_subclassed_model_are_reported_by_what_it_gives(
+    warnings, activation, loss, is_reported
+):
     model = Subclassed(activation, name="mine")
     model(tf.zeros([1, 3]))
     model.head.kernel.assign(tf.fill([3, 1], 3.0))  # random ones may give 0 to 1 by chance
     for _ in range(2):
         step(model, loss)((tf.zeros([4, 3]), tf.zeros([4, 1])))
-    if not is_told:
-        assert told == []
+    if not is_reported:
+        assert warnings == []
         return
-    assert len(told) == 1
-    assert told[0].startswith("model 'mine' gave ")
-    assert "BinaryCrossentropy(from_logits=True)" in told[0]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("model 'mine' gave ")
+    assert "BinaryCrossentropy(from_logits=True)" in warnings[0]
