@@ -1,4 +1,4 @@
-"""Steps and options of Keras that the trainer does not call: rejected, or reported in one warning."""
+"""Keras steps and options that the trainer does not call: rejected, or reported in a warning."""
 
 from __future__ import annotations
 
