@@ -149,14 +149,16 @@ def _run_job(
     # In a thread, because submitting may hang as well as running.
     thread = threading.Thread(target=submit_and_wait, daemon=True, name="preflight")
     thread.start()
+    timed_out = True
     try:
         thread.join(seconds)
+        timed_out = thread.is_alive()
     finally:
-        if thread.is_alive():
+        if timed_out:
             with contextlib.suppress(Exception):  # the job server may not answer
                 for result in results:
                     result.cancel()
-    if thread.is_alive():
+    if timed_out:  # not `is_alive`: the cancelled job ends the thread with an error of its own
         raise TimeoutError(f"no end within {seconds:.0f} seconds")
     if errors:
         raise errors[0]
