@@ -17,6 +17,7 @@ from pipeline.preflight.preflight_rows import check_rows
 from shared_core.nearest import nearest_column
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.gpu_check import GpuMissing, check_gpu_visible
+from trainer_module.options.setting_names import to_setting_names
 from transform import check_spec
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _check_gpu(config: PipelineConfig) -> None:
     try:
         check_gpu_visible()
     except GpuMissing as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(to_setting_names(str(error), "training")) from None
 
 
 def _check_workers(config: PipelineConfig) -> None:

@@ -34,6 +34,7 @@ from pipeline.run.folder_lock import AlreadyRunning, LockOwner, exclusive_run
 from pipeline.run.interrupts import interrupts_kept
 from pipeline.run.next_steps import show_next_steps
 from trainer_module import prepare_process
+from trainer_module.options.setting_names import setting_names
 
 _LEGACY_KERAS = (
     "TF_USE_LEGACY_KERAS is set in your environment, so that tf.keras is Keras 2 here, which the "
@@ -103,7 +104,8 @@ def _run(
         with views.waiting("loading TFX and checking the configuration", console):
             # Of the trainings that a search may try, one that measures memory demands the most.
             auto = (one for one in config.trainings if one.micro_batch_size == "auto")
-            prepare_process(next(auto, config.training))
+            with setting_names("training"):
+                prepare_process(next(auto, config.training))
             register_file_systems(config.model_dump_json(exclude={"cluster"}))
             preflight.check(config)
             runner, pipeline = _prepare(config)

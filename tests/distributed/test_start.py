@@ -199,7 +199,7 @@ def test_a_wrong_tf_config_ends_its_worker_and_the_other_names_it(wrong, message
     assert own == other == 1
     assert message in own_words
     assert "is not a cluster and a task" in own_words
-    assert f"worker 1 ({two[1]}) did not start within {TIMEOUT:g} s" in words
+    assert f"worker 1 ({two[1]}) did not start within start_timeout_seconds={TIMEOUT:g}" in words
 
 
 @pytest.mark.parametrize("milliseconds", [0, 100, 200])
@@ -226,7 +226,7 @@ def test_another_program_on_the_port_of_a_served_task(role):
     for code, _ in found:
         assert code == 1
     assert f"{role} 0 (127.0.0.1:{port})" in found[0][1]
-    assert f"did not start within {TIMEOUT:g} s" in found[0][1]
+    assert f"did not start within start_timeout_seconds={TIMEOUT:g}" in found[0][1]
     assert f"cannot listen on 127.0.0.1:{port}" in found[1][1]
 
 
@@ -236,4 +236,7 @@ def test_another_program_on_the_port_of_the_chief_of_servers():
         cluster = {"chief": [f"127.0.0.1:{port}"], "worker": [worker], "ps": [server]}
         ((code, words),) = ended([config(cluster, 0, "worker")], "serves")
     assert code == 1
-    assert f"the chief (127.0.0.1:{port}) did not start within {TIMEOUT:g} s" in words
+    assert (
+        f"the chief (127.0.0.1:{port}) did not start within start_timeout_seconds={TIMEOUT:g}"
+        in words
+    )

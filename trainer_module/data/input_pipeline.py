@@ -278,12 +278,12 @@ def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSum
     for features, label, *rest in narrow.batches(_SCAN_ROWS).as_numpy_iterator():
         if label.dtype.kind not in "fiu":
             raise ValueError(
-                f"trainer.label={examples.label!r} has type {label.dtype}: encode it as numbers in "
+                f"label={examples.label!r} has type {label.dtype}: encode it as numbers in "
                 "Transform."
             )
         if not np.isfinite(label).all():
             raise ValueError(
-                f"trainer.label={examples.label!r} is NaN or infinite in row "
+                f"label={examples.label!r} is NaN or infinite in row "
                 f"{rows + int(np.argwhere(~np.isfinite(label))[0][0])} of the training data: fill "
                 "or drop such rows before Transform."
             )
@@ -308,11 +308,11 @@ def summarise(examples: Examples, *, id_features: Sequence[str] = ()) -> DataSum
         raise ValueError(f"no training rows in {', '.join(examples.files[:3])}: check the split.")
     if low == high:
         raise ValueError(
-            f"trainer.label={examples.label!r} is {low:g} in all {rows:,} training rows: there is "
+            f"label={examples.label!r} is {low:g} in all {rows:,} training rows: there is "
             "nothing to learn; check how the label is derived."
         )
     if examples.weight and not weight_sum > 0:
-        raise ValueError(f"trainer.weight={examples.weight!r} is 0 in all training rows.")
+        raise ValueError(f"weight={examples.weight!r} is 0 in all training rows.")
     sizes = {name: (first, last - first + 1) for name, (first, last) in ids.items()}
     return DataSummary(rows, float(low), float(high), whole, sizes, moments, sums)
 
@@ -331,7 +331,7 @@ def _class_sums(
 def _weight_sum(weights: np.ndarray, name: str | None) -> float:
     if not np.isfinite(weights).all() or (weights < 0).any():
         bad = weights[~np.isfinite(weights) | (weights < 0)][0]
-        raise ValueError(f"trainer.weight={name!r} holds {bad}: weights are finite and at least 0.")
+        raise ValueError(f"weight={name!r} holds {bad}: weights are finite and at least 0.")
     return float(weights.sum())
 
 

@@ -201,14 +201,13 @@ def find_label_scale(
         wanted = "log" if skewed.all() and cured else "z_score"
     elif loss is not None and "." not in loss and not fits:
         raise ValueError(
-            f"trainer.label_scale={wanted!r}: trainer.loss={loss!r} is another loss on scaled "
-            "labels; leave label_scale out, or use mean_squared_error, mean_absolute_error or "
-            "huber."
+            f"label_scale={wanted!r}: loss={loss!r} is another loss on scaled labels; leave "
+            "label_scale out, or use mean_squared_error, mean_absolute_error or huber."
         )
     if wanted == "log" and logarithm is None:
         raise ValueError(
-            f"trainer.label_scale='log': trainer.label={label!r} goes down to "
-            "0 or below it in fractions, which have no logarithm; use z_score."
+            f"label_scale='log': label={label!r} goes down to 0 or below it in fractions, which "
+            "have no logarithm; use z_score."
         )
     chosen = moments.as_is if wanted == "z_score" or logarithm is None else logarithm
     deviation = np.where(chosen.deviation > 0, chosen.deviation, 1.0)

@@ -1,4 +1,4 @@
-"""Check `trainer.require_gpu`: fail early, instead of training for hours on the CPU."""
+"""Check for a GPU: fail early, instead of training for hours on the CPU."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ def check_gpu_visible(cluster: Cluster | None = None) -> None:
     if tf.config.list_physical_devices("GPU"):
         return
     if os.environ.get(REPLAY):
-        logging.warning("trainer.require_gpu: no GPU here, so this replay trains on the CPU.")
+        logging.warning("This machine has no GPU, so this replay trains on the CPU.")
         return
     raise GpuMissing(
-        f"trainer.require_gpu is true, but TensorFlow {tf.__version__} sees no GPU: {_cause()} "
-        "To train on the CPU, remove `accelerator` from the Trainer's resources, or set "
-        "training.require_gpu: false."
+        f"require_gpu=True, but TensorFlow {tf.__version__} sees no GPU: {_cause()} To train on "
+        "the CPU, set require_gpu=False."
     )
 
 

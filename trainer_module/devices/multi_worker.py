@@ -48,8 +48,8 @@ def multi_worker_strategy(
     gpus = tf.config.list_physical_devices("GPU")
     if communication == "nccl" and not gpus:
         raise ValueError(
-            "trainer.communication='nccl' is between GPUs, and TensorFlow sees none here: use "
-            "'ring' or 'auto'."
+            "communication='nccl' is between GPUs, and TensorFlow sees none here: use 'ring' or "
+            "'auto'."
         )
     workers = connect_workers(
         start_timeout_seconds=start_timeout_seconds, worker_timeout_seconds=worker_timeout_seconds
@@ -114,9 +114,9 @@ def _strategy(devices: int | None, implementation: _Implementation) -> tf.distri
             return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     except RuntimeError as error:
         raise ValueError(
-            f"trainer.strategy='multi_worker' has to come before anything else uses TensorFlow in "
-            f"this process ({error}): call create_strategy first, or run the training in a "
-            "separate process."
+            "strategy='multi_worker' has to come before anything else uses TensorFlow in this "
+            f"process ({error}): call create_strategy first, or run the training in a separate "
+            "process."
         ) from error
 
 

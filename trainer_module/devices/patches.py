@@ -27,8 +27,8 @@ def cpu_devices_per_worker(count: int) -> Iterator[None]:
         return
     if original is None:
         raise ValueError(
-            f"trainer.logical_devices={count}: TensorFlow {tf.__version__} takes one CPU device in "
-            "each worker; leave it out."
+            f"logical_devices={count}: TensorFlow {tf.__version__} takes one CPU device in each "
+            "worker; leave it out."
         )
 
     def list_cpu_devices(

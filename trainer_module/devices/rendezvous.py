@@ -79,10 +79,9 @@ def _accept_workers(
                 if left <= 0:
                     names = ", ".join(worker_name(number, cluster) for number in missing)
                     raise WorkerLost(
-                        f"{names} did not start within {timeout_seconds:g} s "
-                        "(trainer.start_timeout_seconds): see its log, whether it started at all, "
-                        "and whether it reaches "
-                        f"{chief}; then start all workers again."
+                        f"{names} did not start within start_timeout_seconds={timeout_seconds:g}: "
+                        f"see its log, whether it started at all, and whether it reaches {chief}; "
+                        "then start all workers again."
                     )
                 for connection, hello in pending.wait(left):
                     number, process = (
@@ -184,8 +183,8 @@ def _connect_to_chief(cluster: Cluster, deadline: float, timeout_seconds: float)
         time.sleep(_SECONDS_BETWEEN_TRIES)
     raise WorkerLost(
         f"{worker_name(0, cluster)} did not start with {worker_name(cluster.number, cluster)} "
-        f"within {timeout_seconds:g} s (trainer.start_timeout_seconds; {seen}): see its log, then "
-        "start all workers again."
+        f"within start_timeout_seconds={timeout_seconds:g} ({seen}): see its log, then start all "
+        "workers again."
     )
 
 

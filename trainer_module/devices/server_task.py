@@ -47,8 +47,8 @@ def parameter_server_strategy(
     roles = ("chief", "worker", "ps")
     if cluster is None or not all(cluster.addresses.get(role) for role in roles):
         raise ValueError(
-            "trainer.strategy='parameter_server' needs TF_CONFIG, which names a chief, workers and "
-            "servers (ps); the platform sets it. For a trial on this machine: python -m "
+            "strategy='parameter_server' needs TF_CONFIG, which names a chief, workers and servers "
+            "(ps); the platform sets it. For a trial on this machine: python -m "
             "trainer_module.launch --workers 2 --parameter-servers 1 -- python my_program.py"
         )
     if is_server_task(cluster):
@@ -89,9 +89,9 @@ def serve_until_chief_exits(
     while not is_grpc_server(chief):
         if time.monotonic() > deadline:
             raise ChiefMissing(
-                f"the chief ({chief}) did not start within {start_timeout_seconds:g} s "
-                "(start_timeout_seconds): see its log, whether it started at all, and whether this "
-                "process reaches its address."
+                f"the chief ({chief}) did not start within "
+                f"start_timeout_seconds={start_timeout_seconds:g}: see its log, whether it started "
+                "at all, and whether this process reaches its address."
             )
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     missed = 0
@@ -148,8 +148,8 @@ def wait_for_tasks(cluster: Cluster, timeout_seconds: float) -> None:
         if time.monotonic() > deadline:
             names = ", ".join(f"{role} {index} ({address})" for role, index, address in missing)
             raise ValueError(
-                f"{names} did not start within {timeout_seconds:g} s "
-                "(trainer.start_timeout_seconds): see its log, whether it started at all, and "
-                "whether this process reaches its address; then start all again."
+                f"{names} did not start within start_timeout_seconds={timeout_seconds:g}: see its "
+                "log, whether it started at all, and whether this process reaches its address; "
+                "then start all again."
             )
         time.sleep(0.2)

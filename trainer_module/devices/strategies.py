@@ -62,9 +62,9 @@ def create_strategy(
     if name == "multi_worker":
         if cluster is None:
             raise ValueError(
-                "trainer.strategy='multi_worker' needs TF_CONFIG, which names the workers; the "
-                "platform sets it. For a trial on this machine: python -m trainer_module.launch "
-                "--workers 2 -- python my_program.py"
+                "strategy='multi_worker' needs TF_CONFIG, which names the workers; the platform "
+                "sets it. For a trial on this machine: python -m trainer_module.launch --workers "
+                "2 -- python my_program.py"
             )
         if len(cluster.workers) > 1:
             from trainer_module.devices.multi_worker import multi_worker_strategy
@@ -99,13 +99,13 @@ def check_strategy(name: str) -> None:
             parameter_server although TF_CONFIG has several tasks.
     """
     if name not in STRATEGIES:
-        raise ValueError(f"trainer.strategy={name!r}: {nearest(name, STRATEGIES)}")
+        raise ValueError(f"strategy={name!r}: {nearest(name, STRATEGIES)}")
     cluster = cluster_of_environment()
     if cluster is not None and cluster.has_parameter_servers:
         if name not in ("auto", "parameter_server"):
             raise ValueError(
-                f"trainer.strategy={name!r} with parameter servers in TF_CONFIG, which would have "
-                "nothing to do: use 'parameter_server' or 'auto', or leave them out."
+                f"strategy={name!r} with parameter servers in TF_CONFIG, which would have nothing "
+                "to do: use 'parameter_server' or 'auto', or leave them out."
             )
         return
     if name == "tpu":
@@ -113,9 +113,9 @@ def check_strategy(name: str) -> None:
     workers = 1 if cluster is None else len(cluster.workers)
     if workers > 1 and name not in ("auto", "multi_worker"):
         raise ValueError(
-            f"trainer.strategy={name!r} with {workers} workers in TF_CONFIG: each would train its "
-            "own model; use 'multi_worker' or 'auto', or unset TF_CONFIG to train on this "
-            "machine alone."
+            f"strategy={name!r} with {workers} workers in TF_CONFIG: each would train its own "
+            "model; use 'multi_worker' or 'auto', or unset TF_CONFIG to train on this machine "
+            "alone."
         )
 
 
@@ -140,7 +140,7 @@ def configure_logical_devices(count: int) -> None:
         ValueError: `count` below 1, or TensorFlow already runs with fewer devices.
     """
     if count < 1:
-        raise ValueError(f"trainer.logical_devices={count}: use at least 1.")
+        raise ValueError(f"logical_devices={count}: use at least 1.")
     physical = tf.config.list_physical_devices("CPU")[0]
     configured = tf.config.get_logical_device_configuration(physical)
     if configured is not None and len(configured) >= count:
@@ -153,8 +153,8 @@ def configure_logical_devices(count: int) -> None:
         have = len(tf.config.list_logical_devices("CPU"))
         if have < count:
             raise ValueError(
-                f"trainer.logical_devices={count}, but TensorFlow already runs in this process "
-                f"with {have}: call trainer_module.prepare_process(config) before anything else "
+                f"logical_devices={count}, but TensorFlow already runs in this process with "
+                f"{have}: call trainer_module.prepare_process(config) before anything else "
                 "uses TensorFlow, or leave logical_devices out."
             ) from None
 
@@ -166,15 +166,15 @@ def configure_intra_op_threads(count: int) -> None:
         ValueError: `count` below 1, or TensorFlow already runs with another number.
     """
     if count < 1:
-        raise ValueError(f"trainer.intra_op_threads={count}: use at least 1.")
+        raise ValueError(f"intra_op_threads={count}: use at least 1.")
     try:
         tf.config.threading.set_intra_op_parallelism_threads(count)
     except RuntimeError:
         have = tf.config.threading.get_intra_op_parallelism_threads() or "its default"
         raise ValueError(
-            f"trainer.intra_op_threads={count}, but TensorFlow already runs in this process with "
-            f"{have}: call trainer_module.prepare_process(config) before anything else uses "
-            "TensorFlow, or leave intra_op_threads out."
+            f"intra_op_threads={count}, but TensorFlow already runs in this process with {have}: "
+            "call trainer_module.prepare_process(config) before anything else uses TensorFlow, or "
+            "leave intra_op_threads out."
         ) from None
 
 

@@ -33,13 +33,13 @@ def find_tpu() -> str:
     chips = [path for pattern in _CHIPS for path in glob.glob(pattern)]
     if not named and not chips:
         raise ValueError(
-            f"trainer.strategy='tpu': no TPU found: this machine has no {' or '.join(_CHIPS)}, and "
+            f"strategy='tpu': no TPU found: this machine has no {' or '.join(_CHIPS)}, and "
             f"neither {' nor '.join(_NAMED_BY)} is set. {_HOW}"
         )
     if named in ("", "local"):
         if not chips:
             raise ValueError(
-                f"trainer.strategy='tpu' with TPU_NAME=local: this machine has no "
+                f"strategy='tpu' with TPU_NAME=local: this machine has no "
                 f"{' or '.join(_CHIPS)}. {_HOW}"
             )
         return "local"
@@ -50,7 +50,7 @@ def find_tpu() -> str:
         return named
     if importlib.util.find_spec("googleapiclient") is None:
         raise ValueError(
-            f"trainer.strategy='tpu' with TPU_NAME={named!r}: to ask Google Cloud where that is, "
+            f"strategy='tpu' with TPU_NAME={named!r}: to ask Google Cloud where that is, "
             f"TensorFlow needs google-api-python-client and oauth2client; install them. {_HOW}"
         )
     _reach(*_METADATA, f"TPU_NAME={named!r} is a name in Google Cloud, and this machine is not")
@@ -73,7 +73,7 @@ def tpu_strategy() -> tf.distribute.Strategy:
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"trainer.strategy='tpu': TensorFlow {tf.__version__} cannot use the TPU {name!r} "
+            f"strategy='tpu': TensorFlow {tf.__version__} cannot use the TPU {name!r} "
             f"({type(error).__name__}: {reason}). It needs a build for TPUs: pip install "
             "tensorflow-tpu."
         ) from error
@@ -84,6 +84,4 @@ def _reach(host: str, port: int, otherwise: str) -> None:
         with socket.create_connection((host, port), timeout=_SECONDS):
             pass
     except OSError as error:
-        raise ValueError(
-            f"trainer.strategy='tpu': {otherwise} ({host}:{port}: {error}). {_HOW}"
-        ) from None
+        raise ValueError(f"strategy='tpu': {otherwise} ({host}:{port}: {error}). {_HOW}") from None

@@ -295,7 +295,7 @@ class _ConnectedWorkers(WorkerGroup):
                 if number not in self._ended and now - seen > self._timeout_seconds:
                     self._fail(
                         f"{self.name(number)} has been silent for {now - seen:.0f} s "
-                        f"(trainer.worker_timeout_seconds={self._timeout_seconds:g}): it hangs, or "
+                        f"(worker_timeout_seconds={self._timeout_seconds:g}): it hangs, or "
                         "its machine or the network is down."
                     )
         if self._failure is not None and not self._closed:

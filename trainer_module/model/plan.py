@@ -28,6 +28,7 @@ from trainer_module.model.default_model import default_model
 from trainer_module.model.metrics import create_metric, result_name
 from trainer_module.model.model_context import LabelKind, ModelContext
 from trainer_module.model.optimizers import create_optimizer
+from trainer_module.options.setting_names import setting_names
 from trainer_module.options.step_options import UpdateOptions
 from trainer_module.stages.recompute import recompute_layers
 
@@ -202,7 +203,8 @@ def build_resolved(
 
 
 def _resolve(config: TrainerConfig, kind: LabelKind | None) -> Plan:
-    check_strategy(config.strategy)
+    with setting_names():
+        check_strategy(config.strategy)
     # This also checks the optimizer's options. The length of a schedule does not matter.
     create_optimizer(config.optimizer, total_steps=1)
     loss = None if config.loss is None else _loss(config.loss)

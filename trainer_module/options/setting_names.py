@@ -7,10 +7,18 @@ import re
 from collections.abc import Iterator
 
 from trainer_module.options.cluster_options import ClusterOptions
+from trainer_module.options.step_options import UpdateOptions
+from trainer_module.options.task_options import TaskOptions
 
-_ARGUMENT = re.compile(rf"(?<![\w.])(?=(?:{'|'.join(ClusterOptions.model_fields)})=)")
-# Suggestions that differ for programs that create `Checkpoints` or callbacks in code.
+_SETTINGS = (ClusterOptions, UpdateOptions, TaskOptions)
+_NAMES = "|".join(name for options in _SETTINGS for name in options.model_fields)
+# Not in a call, such as `Evaluation(metrics=...)`.
+_ARGUMENT = re.compile(rf"(?<![\w.])(?<!\w\()(?=(?:{_NAMES})=)")
+# Suggestions that differ for a program that passes the arguments in code.
 _PHRASES = {
+    "set require_gpu=False": (
+        "set {}.require_gpu: false, or remove `accelerator` from the Trainer's resources"
+    ),
     "directory for checkpoints": "directory for checkpoints ({}.checkpoint_dir)",
     "leave out TensorBoardScalars": "set {}.tensorboard: false",
 }
@@ -23,10 +31,9 @@ def to_setting_names(text: str, section: str = "trainer") -> str:
         text: "strategy='tpu': no TPU found".
         section: "trainer" returns "trainer.strategy='tpu': no TPU found".
     """
-    text = _ARGUMENT.sub(f"{section}.", text)
     for phrase, named in _PHRASES.items():
         text = text.replace(phrase, named.format(section))
-    return text
+    return _ARGUMENT.sub(f"{section}.", text)
 
 
 @contextlib.contextmanager

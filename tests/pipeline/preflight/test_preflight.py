@@ -36,7 +36,7 @@ def test_good_input_passes(write):
 
 def test_a_gpu_that_is_required_and_missing(write):
     text = refusal(write(), "training.require_gpu=true")  # tests hide the GPUs
-    assert "trainer.require_gpu is true" in text
+    assert "training.require_gpu=True, but TensorFlow" in text
     assert "training.require_gpu: false" in text
 
 

@@ -195,5 +195,5 @@ def test_weights_that_cannot_be_weights_are_refused(tmp_path, weight, message):
             example = tf.train.Example(features=tf.train.Features(feature=row))
             writer.write(example.SerializeToString())
     spec = {name: tf.io.FixedLenFeature([1], tf.float32) for name in ("y", "w")}
-    with pytest.raises(ValueError, match=f"trainer.weight='w' {message}"):
+    with pytest.raises(ValueError, match=f"^weight='w' {message}"):
         summarise(Examples((path,), spec, "y", "w"))

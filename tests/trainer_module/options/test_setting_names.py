@@ -14,6 +14,17 @@ from trainer_module.options.setting_names import setting_names, to_setting_names
     [
         ("strategy='tpu': no TPU found", "trainer.strategy='tpu': no TPU found"),
         ("set workers=2, not workers=1", "set trainer.workers=2, not trainer.workers=1"),
+        (
+            "it is silent (worker_timeout_seconds=4)",
+            "it is silent (trainer.worker_timeout_seconds=4)",
+        ),
+        ("weight='w' is 0 in all rows", "trainer.weight='w' is 0 in all rows"),
+        ('set non_finite="skip"', 'set trainer.non_finite="skip"'),
+        ("write Evaluation(metrics=[auc])", "write Evaluation(metrics=[auc])"),
+        (
+            "set require_gpu=False.",
+            "set trainer.require_gpu: false, or remove `accelerator` from the Trainer's resources.",
+        ),
         ("trainer.workers=2", "trainer.workers=2"),
         ("my_strategy='x' and a strategy", "my_strategy='x' and a strategy"),
         (
