@@ -91,7 +91,7 @@ def test_a_lost_server_is_told_with_what_is_kept_and_a_new_start_goes_on(packed,
         run(until="epoch 2 eval")
     words = next(line for line in reversed(lines) if "ServerLost: " in line)
     assert "parameter server 0 (127.0.0.1:" in words
-    assert "has gone after step" in words
+    assert "is lost after step" in words
     assert f"the last checkpoint is {tmp_path}/run/checkpoints" in words
     assert not (tmp_path / "serving").exists()
     run(until=None)

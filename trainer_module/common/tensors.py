@@ -1,14 +1,33 @@
-"""Type aliases for values that type checkers cannot describe; Keras accepts many kinds."""
+"""Type aliases for values that type checkers cannot describe; Keras accepts many kinds.
+
+One dense tensor is a `tf.Tensor`, an optimizer a `keras.optimizers.Optimizer`, and a value that is
+only passed on or inspected is an `object`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
 
 # A tensor, an array, or a dict, list or tuple of them, nested to any depth; None if optional.
 Tensors: TypeAlias = Any
+# (features, labels) or (features, labels, weights); each tensor has shape [rows, ...].
+Batch: TypeAlias = Sequence[Tensors]
+# One dense value: a tensor, an array of the same dtype or a Python number.
+TensorLike: TypeAlias = "tf.Tensor | np.ndarray | float"
+# What `strategy.run` takes and returns: a tensor, or one tensor per replica.
+PerReplica: TypeAlias = "tf.Tensor | tf.distribute.DistributedValues"
+# A shape, as Keras passes it to `build`: (None, 3), or a dict, list or tuple of shapes.
+Shape: TypeAlias = Any
 # A dense tf.Tensor, tf.IndexedSlices, or None if the loss does not depend on the variable.
 Gradient: TypeAlias = Any
 # A keras.Variable or a tf.Variable.
 Variable: TypeAlias = Any
+# (variable, tensor) pairs: values to use instead of reading the variables.
+VariableValues: TypeAlias = "Sequence[tuple[Variable, tf.Tensor]]"
 # A Keras loss, its name, a function, or a dict or list of these: what `weighted_loss` takes.
 LossLike: TypeAlias = Any

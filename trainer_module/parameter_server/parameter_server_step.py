@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import computes_in_float16
-from trainer_module.common.tensors import LossLike, Tensors
+from trainer_module.common.tensors import LossLike, TensorLike, Tensors
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.options.step_options import StepKeywords
 from trainer_module.parameter_server.server_variables import Partitioner, ServerVariables
@@ -116,11 +116,11 @@ class ParameterServerStep:
                 min_shard_bytes=256 << 10, max_shards=len(self._servers)
             ),
         )
-        self._functions: dict[Any, Any] = {}
+        self._functions: dict[Hashable, Callable[..., _Done]] = {}
 
     def run(
         self,
-        iterator: Iterator[Any],
+        iterator: Iterator[Tensors],
         num_steps: int,
         *,
         loss_sums: Sequence[float] = (0.0, 0.0),
@@ -143,7 +143,7 @@ class ParameterServerStep:
             done, exhausted = self._take(iterator, num_steps)
             self._variables_there.pull()
         except tf.errors.OpError as error:
-            raise self._told(error) from error
+            raise self._as_server_lost(error) from error
         return self._count_all(done, exhausted, loss_sums)
 
     @property
@@ -167,10 +167,12 @@ class ParameterServerStep:
     def use_averages(self) -> None:
         """Do nothing, because there are no averages."""
 
-    def _take(self, iterator: Any, num_steps: int) -> tuple[list[_Done | None], bool]:
+    def _take(self, iterator: Iterator[Tensors], num_steps: int) -> tuple[list[_Done | None], bool]:
         """Schedule windows, at most three per worker at a time, and wait for all of them."""
         first_step, first_update = int(self.step.numpy()), int(self.optimizer.iterations.numpy())
-        under_way: collections.deque[Any] = collections.deque()
+        under_way: collections.deque[tf.distribute.experimental.coordinator.RemoteValue] = (
+            collections.deque()
+        )
         done: list[_Done | None] = []
         exhausted = failed = False
         for number in range(num_steps):
@@ -187,7 +189,9 @@ class ParameterServerStep:
         self._coordinator.join()
         return done + [_fetched(value) for value in under_way], exhausted
 
-    def _schedule(self, batch: Tensors, step: int, update: int) -> Any:
+    def _schedule(
+        self, batch: Tensors, step: int, update: int
+    ) -> tf.distribute.experimental.coordinator.RemoteValue:
         batch = unpack_batch(batch)
         check_batch(*batch)
         tensors = [tf.convert_to_tensor(t) for t in tf.nest.flatten(batch) if t is not None]
@@ -200,7 +204,9 @@ class ParameterServerStep:
         numbers = (tf.constant(step, tf.int64), tf.constant(update, tf.int64))
         return self._coordinator.schedule(self._functions[key], args=(*numbers, *tensors))
 
-    def _function(self, places: Any, tensors: list[tf.Tensor], description: Description) -> Any:
+    def _function(
+        self, places: object, tensors: list[tf.Tensor], description: Description
+    ) -> Callable[..., _Done]:
         def window(step: tf.Tensor, update: tf.Tensor, *tensors: tf.Tensor) -> _Done:
             rest = iter(tensors)
             batch = tf.nest.map_structure(lambda place: next(rest) if place else None, places)
@@ -240,7 +246,7 @@ class ParameterServerStep:
         known = [one for one in done if one is not None]
         if len(known) < len(done):
             logging.warning(
-                "%d windows were done by workers that have gone since: their loss is not known.",
+                "%d windows were computed by workers that were lost later: their loss is unknown.",
                 len(done) - len(known),
             )
         failed = [one for one in known if one.failed]
@@ -266,7 +272,7 @@ class ParameterServerStep:
             exhausted=exhausted,
         )
 
-    def _told(self, error: tf.errors.OpError) -> BaseException:
+    def _as_server_lost(self, error: tf.errors.OpError) -> BaseException:
         """Return a `ServerLost` error if a server is lost, else the given error."""
         found = re.search(r"/job:ps/replica:0/task:(\d+)", str(error))
         gone = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
@@ -274,22 +280,22 @@ class ParameterServerStep:
             return error
         number = int(found[1])
         return ServerLost(
-            f"parameter server {number} ({self._servers[number]}) has gone after step "
-            f"{int(self.step.numpy())}, and with it the variables that it had"
+            f"parameter server {number} ({self._servers[number]}) is lost after step "
+            f"{int(self.step.numpy())}, together with its variables"
         )
 
 
 class _Done(NamedTuple):
     """The results of one window: scalars, and `finite`, bool `[1 + variables]`."""
 
-    loss: LossLike
-    gradient_norm: Any
-    weight_sum: Any
-    rows: Tensors
-    applied: Any
-    empty: Any
-    failed: Any
-    finite: Any
+    loss: TensorLike
+    gradient_norm: TensorLike
+    weight_sum: TensorLike
+    rows: TensorLike
+    applied: TensorLike
+    empty: TensorLike
+    failed: TensorLike
+    finite: TensorLike
 
     def as_report(self) -> StepReport:
         tensors = {name: tf.convert_to_tensor(value) for name, value in self._asdict().items()}
@@ -301,7 +307,7 @@ class _Done(NamedTuple):
         )
 
 
-def _fetched(value: Any) -> _Done | None:
+def _fetched(value: tf.distribute.experimental.coordinator.RemoteValue) -> _Done | None:
     """Wait for a window and return its results; None if its worker was lost after computing it."""
     try:
         return value.fetch()

@@ -7,14 +7,14 @@ on servers      the same, large variables split by rows    read and updated by w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from trainer_module.common.several_optimizers import is_several
-from trainer_module.common.tensors import Gradient, Variable
+from trainer_module.common.tensors import Gradient, Variable, VariableValues
 
 # Their update of an element does not depend on other elements, so variables can be split anywhere.
 _BY_ELEMENT = frozenset(
@@ -27,8 +27,8 @@ Partitioner = Callable[..., Sequence[int]]
 class _Pair(NamedTuple):
     """A variable of the chief, and the variables on the servers that hold its rows."""
 
-    here: Any
-    there: list[Any]
+    here: Variable
+    there: list[Variable]
 
 
 class ServerVariables:
@@ -90,8 +90,8 @@ class ServerVariables:
             lambda: [_joined(pair.there) for pair in self._all], autograph=False
         )
 
-    def values(self) -> list[tuple[Any, tf.Tensor]]:
-        """Return (variable, value) pairs of the model's variables; call it in a graph.
+    def values(self) -> VariableValues:
+        """Return the values of the model's variables; call it in a graph.
 
         Each value is a copy that is read once from the servers.
         """
@@ -160,7 +160,7 @@ def _check(optimizer: keras.optimizers.Optimizer) -> None:
         )
 
 
-def _parts_of(variable: Variable, parts: int) -> list[Any]:
+def _parts_of(variable: Variable, parts: int) -> list[Variable]:
     values = np.array_split(variable.numpy(), parts) if parts > 1 else [variable.numpy()]
     found = []
     for value in values:
@@ -172,7 +172,7 @@ def _parts_of(variable: Variable, parts: int) -> list[Any]:
     return found
 
 
-def _joined(parts: list[Any]) -> tf.Tensor:
+def _joined(parts: list[Variable]) -> tf.Tensor:
     # Read without the casts of a dtype policy, and copied, so that a window uses one value.
     values = [tf.identity(part.value) for part in parts]
     return tf.concat(values, 0) if len(values) > 1 else values[0]
@@ -189,10 +189,11 @@ def _write(pair: _Pair) -> None:
         begin += part.shape[0]
 
 
-Slot = tuple[int, Any]
+# The index of a variable, and the name of one of its slots.
+Slot = tuple[int, str | None]
 
 
-def _build(optimizer: Any, variables: list[Variable]) -> list[Slot | None]:
+def _build(optimizer: keras.optimizers.Optimizer, variables: list[Variable]) -> list[Slot | None]:
     """Build the optimizer, and return the slot of each of its variables.
 
     Args:
@@ -207,7 +208,9 @@ def _build(optimizer: Any, variables: list[Variable]) -> list[Slot | None]:
     found: dict[int, Slot] = {}
     add = optimizer.add_variable_from_reference
 
-    def recorded(reference_variable: Any, name: Any = None, **options: Any) -> Any:
+    def recorded(
+        reference_variable: Variable, name: str | None = None, **options: object
+    ) -> Variable:
         variable = add(reference_variable, name=name, **options)
         found[id(variable)] = (place[id(reference_variable)], name)
         return variable
@@ -221,9 +224,9 @@ def _build(optimizer: Any, variables: list[Variable]) -> list[Slot | None]:
 
 
 def _pairs(
-    here: Sequence[Any],
+    here: Sequence[Variable],
     here_slots: list[Slot | None],
-    there: Sequence[Any],
+    there: Sequence[Variable],
     there_slots: list[Slot | None],
     owner: list[tuple[int, int]],
 ) -> list[_Pair]:
@@ -240,7 +243,7 @@ def _pairs(
         One pair per variable of the chief's optimizer, in the order of `here`.
     """
     others = iter([v for v, slot in zip(there, there_slots, strict=True) if slot is None])
-    parts: dict[Slot, dict[int, Any]] = {}
+    parts: dict[Slot, dict[int, Variable]] = {}
     for variable, slot in zip(there, there_slots, strict=True):
         if slot is not None:
             number, part = owner[slot[0]]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -35,7 +35,7 @@ def uses_custom_gradient(layer: keras.layers.Layer) -> bool:
     return in_window_forward_pass() and id(layer) not in _under_way.get()
 
 
-def on_device(device: str | None) -> contextlib.AbstractContextManager[Any]:
+def on_device(device: str | None) -> contextlib.AbstractContextManager[object]:
     """Return the context `tf.device`. None keeps the current device, unlike `tf.device(None)`."""
     return contextlib.nullcontext() if device is None else tf.device(device)
 
@@ -51,21 +51,21 @@ class _Ran(NamedTuple):
     """
 
     outputs: Tensors
-    masks: list[Any]
-    losses: list[Any]
-    updates: list[Any]
+    masks: list[tf.Tensor | None]
+    losses: list[tf.Tensor]
+    updates: list[tf.Tensor | None]
 
     def tensors(self) -> list[tf.Tensor]:
         parts = (tf.nest.flatten(self.outputs), self.masks, self.losses, self.updates)
         return [tensor for part in parts for tensor in part if tensor is not None]
 
-    def differentiable(self) -> list[Any]:
+    def differentiable(self) -> list[tf.Tensor]:
         return [*tf.nest.flatten(self.outputs), *self.losses]
 
     def like(self, tensors: Sequence[tf.Tensor]) -> _Ran:
         rest = iter(tensors)
 
-        def next_of(part: list[Any]) -> list[Any]:
+        def next_of(part: list[tf.Tensor | None]) -> list[tf.Tensor | None]:
             return [None if tensor is None else next(rest) for tensor in part]
 
         outputs = tf.nest.pack_sequence_as(
@@ -76,14 +76,14 @@ class _Ran(NamedTuple):
 
 def custom_gradient(
     layer: keras.layers.Layer,
-    call: Callable[..., Any],
-    again_call: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    call: Callable[..., Tensors],
+    again_call: Callable[..., Tensors],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     *,
     again: bool,
     device: str | None = None,
-) -> Any:
+) -> Tensors:
     """Return `call(*args, **kwargs)` with the gradient that the module describes.
 
     Args:
@@ -114,7 +114,7 @@ def custom_gradient(
     shape: list[_Ran] = []
     under_way = _under_way.get() | {id(layer)}
 
-    def run(call: Callable[..., Any], inputs: Sequence[tf.Tensor]) -> _Ran:
+    def run(call: Callable[..., Tensors], inputs: Sequence[tf.Tensor]) -> _Ran:
         rest = iter(inputs)
         mapping = [(variable, next(rest)) for variable in (*trained, *others)]
         filled = list(flat)
@@ -145,12 +145,14 @@ def custom_gradient(
         )
 
     @tf.custom_gradient
-    def forward(*inputs: tf.Tensor) -> Any:
+    def forward(
+        *inputs: tf.Tensor,
+    ) -> tuple[list[tf.Tensor], Callable[..., list[Gradient]]]:
         with on_device(device), _tape(inputs, unless=again) as tape:
             ran = run(call, inputs)
         shape.append(ran)
 
-        def backward(*slopes: Any) -> list[Any]:
+        def backward(*slopes: Gradient) -> list[Gradient]:
             wanted = ran.like(slopes).differentiable()
             with on_device(device):
                 if tape is not None:
@@ -179,7 +181,7 @@ def custom_gradient(
 
 
 @contextlib.contextmanager
-def _tape(inputs: Sequence[tf.Tensor], unless: bool = False) -> Iterator[Any]:
+def _tape(inputs: Sequence[tf.Tensor], unless: bool = False) -> Iterator[tf.GradientTape | None]:
     if unless:
         yield None
         return
@@ -190,8 +192,11 @@ def _tape(inputs: Sequence[tf.Tensor], unless: bool = False) -> Iterator[Any]:
 
 
 def _gradients(
-    tape: Any, outputs: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor], slopes: Sequence[Gradient]
-) -> list[Any]:
+    tape: tf.GradientTape,
+    outputs: Sequence[tf.Tensor],
+    inputs: Sequence[tf.Tensor],
+    slopes: Sequence[Gradient],
+) -> list[Gradient]:
     pairs = [
         (output, tf.convert_to_tensor(slope))
         # A call of the whole layer also has the layer's activity regulariser as a loss.

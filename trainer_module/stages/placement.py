@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
@@ -52,13 +51,13 @@ def move(stage: keras.layers.Layer, devices: Sequence[str]) -> None:
         devices: One device per replica.
     """
 
-    def beside(next_creator: Any, **kwargs: Any) -> Any:
+    def create_colocated(next_creator: Callable[..., tf.Variable], **kwargs: object) -> tf.Variable:
         return next_creator(**{**kwargs, "colocate_with": _Devices(devices)})
 
     values = [variable.numpy() for variable in stage.variables]
     for variable, value in zip(stage.variables, values, strict=True):
         if tf.distribute.has_strategy():
-            with tf.variable_creator_scope(beside):
+            with tf.variable_creator_scope(create_colocated):
                 variable._initialize(value)
         else:
             with tf.device(devices[0]):
@@ -73,17 +72,19 @@ def colocate_updates(optimizer: keras.optimizers.Optimizer) -> None:
     """
     update_step, apply_weight_decay = optimizer.update_step, optimizer._apply_weight_decay
 
-    def update_beside(gradient: Gradient, variable: Variable, learning_rate: Any) -> Any:
+    def colocated_update_step(
+        gradient: Gradient, variable: Variable, learning_rate: tf.Tensor
+    ) -> None:
         with tf.device(variable.device):
-            return update_step(gradient, variable, learning_rate)
+            update_step(gradient, variable, learning_rate)
 
-    def decay_beside(variables: Sequence[Variable]) -> None:
+    def colocated_weight_decay(variables: Sequence[Variable]) -> None:
         for variable in variables:
             with tf.device(getattr(variable, "value", variable).device):
                 apply_weight_decay([variable])
 
-    optimizer.update_step = update_beside
-    optimizer._apply_weight_decay = decay_beside
+    optimizer.update_step = colocated_update_step
+    optimizer._apply_weight_decay = colocated_weight_decay
 
 
 def _local_devices() -> list[str]:
@@ -137,9 +138,9 @@ def check_strategy_of_stages(
         return
     if not isinstance(strategy, tf.distribute.MirroredStrategy):
         raise ValueError(
-            f"a StagedModel under {type(strategy).__name__}: its stages have devices of their own. "
-            "Make it outside of any strategy, under 'one_device', or for several replicas under "
-            f"stage_strategy(stages={stages})."
+            f"a StagedModel assigns its stages to devices, so {type(strategy).__name__} cannot: "
+            "create the model outside of any strategy, under 'one_device', or for several "
+            f"replicas under stage_strategy(stages={stages})."
         )
     first = [_known_device(name) for name in strategy.extended.worker_devices]
     if first != devices[::stages]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
+from trainer_module.common.tensors import Tensors
 from trainer_module.stages.custom_gradient import custom_gradient, uses_custom_gradient
 
 
@@ -30,18 +30,19 @@ def recompute(layer: keras.layers.Layer) -> keras.layers.Layer:
         return layer
     call = layer.call
 
-    def call_again(*args: Any, **kwargs: Any) -> Any:
+    def call_recomputed(*args: object, **kwargs: object) -> Tensors:
         if not uses_custom_gradient(layer) or _is_symbolic(args, kwargs):
             return call(*args, **kwargs)
         return custom_gradient(layer, call, _whole(layer), args, kwargs, again=True)
 
-    function: Any = call_again
-    function.recomputes = True
-    function.jit_compile_error = (
-        f"XLA decides itself what it keeps, and would keep what layer {layer.name!r} is to compute "
-        "again; leave jit_compile off, or recompute."
+    vars(call_recomputed).update(
+        recomputes=True,
+        jit_compile_error=(
+            "XLA decides which activations it keeps, and would keep those that layer "
+            f"{layer.name!r} recomputes; leave jit_compile off, or recompute."
+        ),
     )
-    layer.call = call_again
+    layer.call = call_recomputed
     return layer
 
 
@@ -56,7 +57,7 @@ def recompute_layers(model: keras.Model, names: Iterable[str], *, field: str = "
     Raises:
         ValueError: The model has no layer of a name.
     """
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[keras.layers.Layer]] = {}
     for layer in model._flatten_layers(include_self=False):
         found.setdefault(layer.name, []).append(layer)
     for name in names:
@@ -73,17 +74,17 @@ def is_recomputed(layer: keras.layers.Layer) -> bool:
     return getattr(layer.call, "recomputes", False)
 
 
-def _whole(layer: keras.layers.Layer) -> Any:
+def _whole(layer: keras.layers.Layer) -> Callable[..., Tensors]:
     """Return a call of the whole layer in training mode, including its casts.
 
     The backward pass uses it, where no call of the layer is active.
     """
 
-    def again(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Tensors:
         return layer(*args, **{**kwargs, "training": True})
 
-    return again
+    return call
 
 
-def _is_symbolic(*structures: Any) -> bool:
+def _is_symbolic(*structures: object) -> bool:
     return any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(structures))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -43,7 +41,7 @@ class Stage(keras.layers.Layer):
         """The device of the replica whose graph is being built."""
         return self.devices[_replica()]
 
-    def call(self, inputs: Tensors, training: bool | None = None) -> Any:
+    def call(self, inputs: Tensors, training: bool | None = None) -> Tensors:
         """Return the stage's outputs."""
         if any(isinstance(x, keras.KerasTensor) for x in tf.nest.flatten(inputs)):
             return self.inner(inputs, training=training)
@@ -60,16 +58,15 @@ class Stage(keras.layers.Layer):
         with tf.device(self.device):
             return self.inner(inputs, training=training)
 
-    def _run(self, inputs: Tensors) -> Any:
+    def _run(self, inputs: Tensors) -> Tensors:
         return self.inner(inputs, training=True)
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_spec(self, *args: object, **kwargs: object) -> Tensors:
         """Return the output spec of the inner layer."""
         return self.inner.compute_output_spec(*args, **kwargs)
 
-    def compute_mask(self, inputs: Tensors, previous_mask: Any) -> Any:
+    def compute_mask(self, inputs: Tensors, previous_mask: Tensors) -> None:
         """Return None, because the inner layer has already set masks on its outputs."""
-        return None
 
 
 def _replica() -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
 
 from shared_core.nearest import nearest
 from trainer_module.common.several_optimizers import each_optimizer
+from trainer_module.common.tensors import Tensors
 from trainer_module.stages.placement import (
     check_strategy_of_stages,
     colocate_updates,
@@ -17,7 +17,7 @@ from trainer_module.stages.placement import (
     stage_devices,
 )
 from trainer_module.stages.stage import Stage
-from trainer_module.window.placement import Placement
+from trainer_module.window.placement import Placement, Result
 
 
 class StagedModel(keras.Model):
@@ -121,7 +121,7 @@ class StagePlacement(Placement):
         """The number of stages: each stage processes a different micro-batch."""
         return len(self._model.stages)
 
-    def map(self, function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:
+    def map(self, function: Callable[..., Result], *lists: Sequence[object]) -> list[Result]:
         """Return the function's results, each computed on the device of the variable's stage."""
         device_of = {
             id(variable): stage.device
@@ -141,19 +141,19 @@ class StagePlacement(Placement):
                 colocate_updates(one)
 
 
-def _inputs_of(model: Any) -> Any:
+def _inputs_of(model: keras.Model) -> Tensors:
     """Return a model's symbolic inputs; a Sequential has a single one."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
-def _new_inputs(like: Any) -> Any:
-    def new(tensor: Any) -> Any:
+def _new_inputs(like: Tensors) -> Tensors:
+    def new(tensor: keras.KerasTensor) -> keras.KerasTensor:
         return keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name)
 
     return tf.nest.map_structure(new, like)
 
 
-def _check_stages(stages: list[Any]) -> None:
+def _check_stages(stages: list[keras.layers.Layer]) -> None:
     if not stages:
         raise ValueError("stages=[]: give at least one layer or model.")
     for stage in stages:

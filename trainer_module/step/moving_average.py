@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -41,7 +40,7 @@ class MovingAverage:
     def update(self, strategy: tf.distribute.Strategy) -> None:
         """Update the averages by the variables' current values, in cross-replica context."""
 
-        def assign(average: Variable, value: Any) -> None:
+        def assign(average: Variable, value: tf.Tensor) -> None:
             with tf.device(average.device):
                 average.assign(
                     self.momentum * average + (1.0 - self.momentum) * upcast_to_float32(value)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import keras
 import tensorflow as tf
 
+from trainer_module.common.tensors import Tensors
 from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.options.step_options import StepOptions
 from trainer_module.step.reports import LoopReport
@@ -35,7 +36,11 @@ class Step(Protocol):
     step: tf.Variable
 
     def run(
-        self, iterator: Iterator[Any], num_steps: int, *, loss_sums: Sequence[float] = (0.0, 0.0)
+        self,
+        iterator: Iterator[Tensors],
+        num_steps: int,
+        *,
+        loss_sums: Sequence[float] = (0.0, 0.0),
     ) -> LoopReport:
         """Take up to `num_steps` optimizer steps; see `TrainStep.run`."""
         ...

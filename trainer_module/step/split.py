@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from trainer_module.common.tensors import Tensors
-from trainer_module.window.spec import Batch
+from trainer_module.common.tensors import PerReplica, Tensors
+from trainer_module.window.spec import Batch, Index
 
 
 class Replicas(NamedTuple):
@@ -45,7 +45,7 @@ def replicas_here(strategy: tf.distribute.Strategy) -> Replicas:
         return Replicas(0, 1, 1)
     found: list[int] = []
 
-    def number(context: Any) -> tf.Tensor:
+    def number(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
         found.append(int(context.replica_id_in_sync_group))
         return tf.zeros([])
 
@@ -53,7 +53,7 @@ def replicas_here(strategy: tf.distribute.Strategy) -> Replicas:
     return Replicas(min(found), max(found) + 1, total)
 
 
-def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Any:
+def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Tensors:
     """Return the batch with each tensor split into one part per replica of this process.
 
     Rows stay in order. Part sizes differ by at most one row; a part is empty if there are fewer
@@ -72,14 +72,14 @@ def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Any:
     tensors = [t for t in tf.nest.flatten(batch) if t is not None]
     if replicas == 1 or any(isinstance(t, tf.distribute.DistributedValues) for t in tensors):
         return batch
-    start: Any = 0 if share is None else replicas_here(strategy).cut(share.rows)[0]
+    start: Index = 0 if share is None else replicas_here(strategy).cut(share.rows)[0]
 
-    def cut(tensor: Any) -> Any:
+    def cut(tensor: tf.Tensor | None) -> PerReplica | None:
         if tensor is None:
             return None
         rows = tf.shape(tensor, out_type=tf.int64)[0] if share is None else share.rows
 
-        def part(context: Any) -> tf.Tensor:
+        def part(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
             index = context.replica_id_in_sync_group
             begin, end = rows * index // replicas, rows * (index + 1) // replicas
             return tensor[begin - start : end - start]

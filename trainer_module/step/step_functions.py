@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import TypeAlias
 
 import tensorflow as tf
 from absl import logging
@@ -14,6 +14,9 @@ from trainer_module.common.tensors import Tensors
 # trace per length, which is a little faster; sequences of many lengths share one trace.
 MOST_SHAPES = 8
 
+# The axes of each tensor after the rows; None for an axis whose size differs between batches.
+RowShapes: TypeAlias = tuple[tuple[int | None, ...], ...]
+
 
 class StepFunctions:
     """One `tf.function` for each of the first shapes of a row, and a shared one for all others.
@@ -21,17 +24,17 @@ class StepFunctions:
     A different number of rows does not cause another trace.
     """
 
-    def __init__(self, window: Callable[[Any], Any]) -> None:
+    def __init__(self, window: Callable[[Tensors], Tensors]) -> None:
         """Create an object without traces.
 
         Args:
             window: Function of a batch, a structure of tensors `[rows, ...]` or None.
         """
         self._window = window
-        self._functions: dict[Any, Any] = {}
-        self._shapes: dict[Any, list[tuple[Any, ...]]] = {}
+        self._functions: dict[Hashable, Callable[..., Tensors]] = {}
+        self._shapes: dict[Hashable, list[RowShapes]] = {}
 
-    def __call__(self, batch: Tensors) -> Any:
+    def __call__(self, batch: Tensors) -> Tensors:
         """Run the function for the batch's shapes, and trace it first if needed."""
         tensors = [tf.convert_to_tensor(t) for t in tf.nest.flatten(batch) if t is not None]
         # None is a leaf of tf.nest, so the structure also shows that there is no weight.
@@ -52,8 +55,10 @@ class StepFunctions:
             self._functions[key] = self._traced(places, tensors, shape)
         return self._functions[key](*tensors)
 
-    def _traced(self, places: Any, tensors: list[tf.Tensor], shape: tuple[Any, ...]) -> Any:
-        def window(*tensors: tf.Tensor) -> Any:
+    def _traced(
+        self, places: object, tensors: list[tf.Tensor], shape: RowShapes
+    ) -> Callable[..., Tensors]:
+        def window(*tensors: tf.Tensor) -> Tensors:
             rest = iter(tensors)
             return self._window(
                 tf.nest.map_structure(lambda place: next(rest) if place else None, places)
@@ -65,7 +70,7 @@ class StepFunctions:
         return tf.function(window, specs, autograph=False)
 
 
-def _common(shapes: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _common(shapes: list[RowShapes]) -> RowShapes:
     """Return the common shape: None for an axis whose size differs."""
     return tuple(
         tuple(axis[0] if len(set(axis)) == 1 else None for axis in zip(*axes, strict=True))
@@ -73,12 +78,12 @@ def _common(shapes: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     )
 
 
-def _warn(shapes: list[tuple[Any, ...]]) -> None:
+def _warn(shapes: list[RowShapes]) -> None:
     shown = "; ".join(", ".join(map(str, shape)) for shape in shapes)
     logging.warning(
-        "The rows of batches have had %d shapes (features, labels, weights): %s. Each was traced "
-        "by itself, which takes time and memory; from now on one trace takes all others, a little "
-        "slower. Pad rows to a few lengths, or to one, to keep them fast.",
+        "The rows of batches have had %d shapes (features, labels, weights): %s. Each has its "
+        "own trace, which takes time and memory. All further shapes share one trace, which is a "
+        "little slower. Pad the rows to a few lengths, or to one.",
         len(shapes),
         shown,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.tf_errors import translate_tf_errors
-from trainer_module.common.tensors import Gradient, LossLike, Tensors
+from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensors
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
 from trainer_module.options.step_options import StepKeywords
@@ -36,6 +36,24 @@ from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.reduction import apply_gradients
 from trainer_module.window.spec import Batch, StepInputs
 from trainer_module.window.update import Update
+
+
+class _Totals(NamedTuple):
+    """Totals of the windows of a run: the tensors of `LoopReport`, and its loss as a quotient.
+
+    Attributes:
+        steps: Number of windows, without a failed one, int64 scalar.
+        loss: Σ over applied windows of Σ w_i times the loss, float64 scalar.
+        weights: Σ over applied windows of Σ w_i, float64 scalar.
+        rows: Number of rows, int64 scalar.
+        loss_sums: `loss` and `weights` added to those of earlier runs, float64 `[2]`.
+    """
+
+    steps: tf.Tensor
+    loss: tf.Tensor
+    weights: tf.Tensor
+    rows: tf.Tensor
+    loss_sums: tf.Tensor
 
 
 class TrainStep:
@@ -102,7 +120,7 @@ class TrainStep:
         )
         self._loop_function = tf.function(self._windows, autograph=False, reduce_retracing=True)
 
-    def __call__(self, batch: Sequence[Any]) -> StepReport:
+    def __call__(self, batch: Sequence[Tensors]) -> StepReport:
         """Take one optimizer step.
 
         Args:
@@ -126,7 +144,7 @@ class TrainStep:
 
     def run(
         self,
-        iterator: Iterator[Any],
+        iterator: Iterator[Tensors],
         num_steps: int,
         *,
         loss_sums: Sequence[float] = (0.0, 0.0),
@@ -145,17 +163,17 @@ class TrainStep:
         """
         self._setup.check_variables()
         with translate_tf_errors():
-            last, count, exhausted, loss, weights, rows, sums = self._loop_function(
+            last, totals, exhausted = self._loop_function(
                 iterator, tf.constant(num_steps, tf.int64), tf.constant(loss_sums, tf.float64)
             )
         if bool(last.failed):
             raise self._non_finite_error(last)
         return LoopReport(
-            steps=int(count),
-            loss=float(loss) / float(weights) if float(weights) else float("nan"),
-            loss_sums=(float(sums[0]), float(sums[1])),
+            steps=int(totals.steps),
+            loss=float(totals.loss) / float(totals.weights) if totals.weights else float("nan"),
+            loss_sums=(float(totals.loss_sums[0]), float(totals.loss_sums[1])),
             gradient_norm=float(last.gradient_norm),
-            rows=int(rows),
+            rows=int(totals.rows),
             exhausted=bool(exhausted),
         )
 
@@ -203,7 +221,9 @@ class TrainStep:
         check_batch(*batch)
         return self._step_functions(batch)
 
-    def _windows(self, iterator: Any, num_steps: tf.Tensor, sums: tf.Tensor) -> tuple[Any, ...]:
+    def _windows(
+        self, iterator: tf.data.Iterator, num_steps: tf.Tensor, loss_sums: tf.Tensor
+    ) -> tuple[StepReport, _Totals, tf.Tensor]:
         dtype = tf.float64
         zero = tf.zeros([], dtype)
 
@@ -227,42 +247,38 @@ class TrainStep:
             )
 
         def body(
-            element: Any,
-            count: Any,
-            loss: LossLike,
-            weights: Any,
-            rows: Tensors,
-            sums: Any,
-            last: StepReport,
-        ) -> tuple[Any, ...]:
+            element: tf.experimental.Optional, totals: _Totals, last: StepReport
+        ) -> tuple[tf.experimental.Optional, _Totals, StepReport]:
             report = self._window(_unpack_share(element.get_value()))
             took = tf.logical_not(report.failed)
             good = tf.logical_and(took, report.applied)
             weight = tf.where(good, tf.cast(report.weight_sum, dtype), zero)
             term = tf.where(good, tf.cast(report.loss, dtype), zero) * weight
             read = tf.where(took, tf.cast(report.rows, tf.int64), tf.zeros([], tf.int64))
-            count += tf.cast(took, tf.int64)
+            totals = _Totals(
+                steps=totals.steps + tf.cast(took, tf.int64),
+                loss=totals.loss + term,
+                weights=totals.weights + weight,
+                rows=totals.rows + read,
+                loss_sums=totals.loss_sums + tf.stack([term, weight]),
+            )
             # The element is a loop variable. A condition inside the loop would need one operation
             # for each variable that it passes through.
-            return (
-                next_if(tf.logical_and(took, count < num_steps)),
-                count,
-                loss + term,
-                weights + weight,
-                rows + read,
-                sums + tf.stack([term, weight]),
-                report,
-            )
+            return next_if(tf.logical_and(took, totals.steps < num_steps)), totals, report
 
         count = tf.zeros([], tf.int64)
-        _, count, loss, weights, rows, sums, last = tf.while_loop(
+        _, totals, last = tf.while_loop(
             lambda element, *_: element.has_value(),
             body,
-            (next_if(count < num_steps), count, zero, zero, count, sums, nothing()),
+            (
+                next_if(count < num_steps),
+                _Totals(count, zero, zero, count, loss_sums),
+                nothing(),
+            ),
             parallel_iterations=1,
         )
-        exhausted = tf.logical_and(count < num_steps, tf.logical_not(last.failed))
-        return last, count, exhausted, loss, weights, rows, sums
+        exhausted = tf.logical_and(totals.steps < num_steps, tf.logical_not(last.failed))
+        return last, totals, exhausted
 
     def _window(self, batch: Tensors) -> StepReport:
         """Run one window in cross-replica context; all updates of variables start here."""
@@ -288,7 +304,7 @@ class TrainStep:
                 self.loss_scale.update(update.is_finite)
         return report
 
-    def _results(self, values: Any) -> Sequence[tf.Tensor]:
+    def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:
         return self.strategy.experimental_local_results(values)
 
     def _update(
@@ -302,7 +318,7 @@ class TrainStep:
         update = self._setup.update(Batch(*parts), inputs, step, description)
         return update, tf.convert_to_tensor(replica, tf.int32)
 
-    def _report(self, update: Update, scale: Any) -> StepReport:
+    def _report(self, update: Update, scale: tf.Tensor | None) -> StepReport:
         """Return the report of an update: whether it is applied, or fails the run."""
         failed = update.is_rejected
         if self.options.non_finite == "skip":
@@ -352,13 +368,13 @@ class TrainStep:
             counters.consecutive.assign(tf.where(counted, more, reset))
 
 
-def _unpack_share(element: Any) -> Any:
+def _unpack_share(element: Tensors) -> Batch | Share:
     if isinstance(element, Share):
         return Share(unpack_batch(element.batch), element.rows)
     return unpack_batch(element)
 
 
-def _first_replica(strategy: tf.distribute.Strategy, values: Any) -> Any:
+def _first_replica(strategy: tf.distribute.Strategy, values: Tensors) -> Tensors:
     return tf.nest.map_structure(
         lambda v: None if v is None else strategy.experimental_local_results(v)[0], values
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
@@ -12,14 +11,14 @@ import tensorflow as tf
 from trainer_module.checks.batch import check_xla_types, count_rows
 from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
 from trainer_module.checks.model import check_jit_compile
-from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable
+from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable, VariableValues
 from trainer_module.devices.strategies import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.describe import Description, describe
 from trainer_module.window.gradient_sum import AddedLosses, GradientSum, default_added_losses
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
 from trainer_module.window.passes import plan_passes
-from trainer_module.window.spec import Batch, StepInputs, VariableValues, WindowSpec
+from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
 
 
 def accumulate_gradients(
@@ -32,7 +31,7 @@ def accumulate_gradients(
     micro_batch_size: int,
     jit_compile: bool = False,
     added_losses: AddedLosses | None = None,
-    random_position: Sequence[Any] = (),
+    random_position: Sequence[Index] = (),
     loss_scale: tf.Tensor | None = None,
     description: Description | None = None,
     expected_rows: int | None = None,
@@ -97,7 +96,7 @@ def sum_window(
     rows = count_rows(*batch)
     zeros = _zeros(spec, description)
 
-    def micro_batch(index: Any, part: Batch) -> MicroBatchGradients:
+    def micro_batch(index: Index, part: Batch) -> MicroBatchGradients:
         position = (*inputs.random_position, index)
         return micro_batch_gradients(
             spec,
@@ -106,12 +105,17 @@ def sum_window(
             separate=description.separate,
         )
 
-    def add(total: GradientSum, index: Any, part: Batch, compute: Any) -> GradientSum:
+    def add(
+        total: GradientSum,
+        index: Index,
+        part: Batch,
+        compute: Callable[[Index, Batch], MicroBatchGradients],
+    ) -> GradientSum:
         count = tf.cast(tf.shape(tf.nest.flatten(part)[0])[0], zeros.rows.dtype)
         return _add(total, compute(index, part), count, spec)
 
-    def slice_of(start: Any, stop: Any, static: int | None) -> Batch:
-        def cut(tensor: Any) -> Any:
+    def slice_of(start: Index, stop: Index, static: int | None) -> Batch:
+        def cut(tensor: tf.Tensor | None) -> tf.Tensor | None:
             if tensor is None:
                 return None
             part = tensor[start:stop]
@@ -155,7 +159,7 @@ def sum_window(
             parallel_passes=1,
         )
 
-    def one_pass() -> list[Any]:
+    def one_pass() -> list[tf.Tensor]:
         part = _with_tables(micro_batch(0, batch), zeros)
         return _flat(_add(zeros, part, tf.cast(rows, zeros.rows.dtype), spec))
 
@@ -177,7 +181,7 @@ def sum_window(
 
 
 def _zeros(spec: WindowSpec, description: Description) -> GradientSum:
-    def zeros(present: Sequence[bool], first: list[int]) -> list[Any]:
+    def zeros(present: Sequence[bool], first: list[int]) -> list[tf.Tensor | None]:
         def zero(variable: Variable, has: bool) -> tf.Tensor | None:
             if not has:
                 return None
@@ -201,10 +205,16 @@ def _zeros(spec: WindowSpec, description: Description) -> GradientSum:
     )
 
 
-def _loop(count: Any, body: Any, total: GradientSum, *, parallel_passes: int) -> GradientSum:
+def _loop(
+    count: tf.Tensor,
+    body: Callable[[Index, GradientSum], GradientSum],
+    total: GradientSum,
+    *,
+    parallel_passes: int,
+) -> GradientSum:
     """Run `total = body(k, total)` for k < count in a graph loop."""
 
-    def step(k: Any, flat: list[Any]) -> tuple[Any, list[Any]]:
+    def step(k: tf.Tensor, flat: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
         return k + 1, _flat(body(k, _like(total, flat)))
 
     _, flat = tf.while_loop(
@@ -216,11 +226,11 @@ def _loop(count: Any, body: Any, total: GradientSum, *, parallel_passes: int) ->
     return _like(total, flat)
 
 
-def _flat(total: GradientSum) -> list[Any]:
+def _flat(total: GradientSum) -> list[tf.Tensor]:
     return [tensor for tensor in tf.nest.flatten(total) if tensor is not None]
 
 
-def _like(total: GradientSum, flat: list[Any]) -> GradientSum:
+def _like(total: GradientSum, flat: list[tf.Tensor]) -> GradientSum:
     tensors = iter(flat)
     return tf.nest.map_structure(lambda t: None if t is None else next(tensors), total)
 
@@ -252,7 +262,9 @@ def _add(
     )
 
 
-def _accumulate(total: Any, gradient: Gradient, factor: tf.Tensor | None = None) -> Any:
+def _accumulate(
+    total: tf.Tensor | None, gradient: Gradient, factor: tf.Tensor | None = None
+) -> tf.Tensor | None:
     if total is None:
         return None
     indexed = isinstance(gradient, tf.IndexedSlices)
@@ -285,7 +297,7 @@ def _table(gradient: Gradient, total: tf.Tensor) -> tf.Tensor:
 def _with_tables(part: MicroBatchGradients, zeros: GradientSum) -> MicroBatchGradients:
     """Return a window's only pass with dense gradients: faster than a scatter into zeros."""
 
-    def tables(gradients: list[Gradient], zeros: list[Any]) -> list[Any]:
+    def tables(gradients: list[Gradient], zeros: list[Gradient]) -> list[Gradient]:
         pairs = zip(gradients, zeros, strict=True)
         return [None if zero is None else _table(g, zero) for g, zero in pairs]
 

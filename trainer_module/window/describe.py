@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -106,7 +106,7 @@ def describe_shapes(description: Description, spec: WindowSpec, batch: Batch) ->
 
 
 def _signature(batch: Batch) -> Batch:
-    def spec(tensor: Any) -> Any:
+    def spec(tensor: tf.Tensor | None) -> tf.TensorSpec | None:
         if tensor is None:
             return None
         return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)

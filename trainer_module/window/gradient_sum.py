@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -41,7 +41,7 @@ class GradientSum(NamedTuple):
     rows: tf.Tensor
     gradients: list[Gradient]
     added_loss: tf.Tensor | None = None
-    added_gradients: list[Any] | None = None
+    added_gradients: list[Gradient] | None = None
     added_rows: tf.Tensor | None = None
 
     def __add__(self, other: GradientSum) -> GradientSum:  # pyright: ignore

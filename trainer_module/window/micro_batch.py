@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.state_updates import reject_updates
-from trainer_module.common.tensors import Gradient
+from trainer_module.common.tensors import Gradient, Variable, VariableValues
 from trainer_module.losses.weighted_loss import loss_sums
 from trainer_module.window.forward_pass import window_forward_pass
-from trainer_module.window.spec import Batch, StepInputs, VariableValues, WindowSpec
+from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
 
 # Number of draws of one layer in a micro-batch before two micro-batches share a key.
 _DRAWS_PER_MICRO_BATCH = 1024
@@ -98,7 +98,7 @@ def micro_batch_gradients(
             scaled_added = None
     reject_updates(model, scope, mapping, seeds)
 
-    def gradients(target: Any, divisor: Any) -> list[Any]:
+    def gradients(target: tf.Tensor, divisor: tf.Tensor | None) -> list[Gradient]:
         return [_times(g, divisor) for g in tape.gradient(target, variables)]
 
     if targets:
@@ -115,10 +115,10 @@ def micro_batch_gradients(
     )
 
 
-def _stacked(of_outputs: list[list[Gradient]]) -> list[Any]:
+def _stacked(of_outputs: list[list[Gradient]]) -> list[Gradient]:
     """Return the gradients of each output as one tensor `[outputs, ...]` per variable."""
 
-    def stack(gradients: tuple[Any, ...]) -> Any:
+    def stack(gradients: tuple[Gradient, ...]) -> Gradient:
         present = [tf.convert_to_tensor(g) for g in gradients if g is not None]
         if not present:
             return None
@@ -131,7 +131,7 @@ def _stacked(of_outputs: list[list[Gradient]]) -> list[Any]:
 
 def regularisation_gradients(
     model: keras.Model, values: VariableValues = ()
-) -> tuple[tf.Tensor | None, list[Any]]:
+) -> tuple[tf.Tensor | None, list[Gradient]]:
     """Return the sum of the variables' regularisers and its gradients.
 
     Args:
@@ -155,7 +155,7 @@ def regularisation_gradients(
     return total, tape.gradient(total, variables)
 
 
-def upcast_to_float32(x: Any) -> tf.Tensor:
+def upcast_to_float32(x: tf.Tensor) -> tf.Tensor:
     """Return a tensor, cast to float32 if its dtype is float16 or bfloat16."""
     x = tf.convert_to_tensor(x)
     return tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
@@ -171,13 +171,13 @@ def _positive(x: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.logical_and(x > 0, tf.math.is_finite(x)), x, tf.ones_like(x))
 
 
-def _scaled(x: tf.Tensor, factor: Any, divisor: Any) -> tf.Tensor:
+def _scaled(x: tf.Tensor, factor: tf.Tensor | None, divisor: tf.Tensor | None) -> tf.Tensor:
     if factor is not None:
         x *= tf.cast(factor, x.dtype)
     return x if divisor is None else x / tf.cast(divisor, x.dtype)
 
 
-def _times(gradient: Gradient, factor: Any) -> Any:
+def _times(gradient: Gradient, factor: tf.Tensor | None) -> Gradient:
     """Return a gradient (dense or IndexedSlices) times a scalar, in at least 32 bits."""
     if gradient is None or factor is None:
         return gradient
@@ -188,11 +188,11 @@ def _times(gradient: Gradient, factor: Any) -> Any:
     return gradient * tf.cast(factor, gradient.dtype)
 
 
-def _seed_states(model: keras.Model) -> list[Any]:
+def _seed_states(model: keras.Model) -> list[Variable]:
     return [v for v in model.variables if v.name == "seed_generator_state"]
 
 
-def _seed_at(state: Any, position: Sequence[Any]) -> tf.Tensor:
+def _seed_at(state: tf.Tensor, position: Sequence[Index]) -> tf.Tensor:
     seed = tf.cast(tf.convert_to_tensor(state), tf.int64)
     fold = tf.random.experimental.stateless_fold_in
     for index in position:

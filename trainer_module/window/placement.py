@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import keras
+
+Result = TypeVar("Result")
 
 
 class Placement:
@@ -21,7 +23,7 @@ class Placement:
 
     concurrent_passes: int = 1
 
-    def map(self, function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:
+    def map(self, function: Callable[..., Result], *lists: Sequence[object]) -> list[Result]:
         """Return the function's results, one per trainable variable.
 
         Args:

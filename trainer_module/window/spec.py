@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import keras
 import tensorflow as tf
 
-from trainer_module.common.tensors import Tensors
+from trainer_module.common.tensors import Tensors, VariableValues
 from trainer_module.losses.weighted_loss import LossFunction
 from trainer_module.options.step_options import AddedLosses
 from trainer_module.window.placement import Placement, placement_of
 
-# (variable, tensor) pairs to use instead of reading the variables; empty: read the variables.
-VariableValues = Sequence[tuple[Any, tf.Tensor]]
+# An int, or an integer scalar tensor.
+Index: TypeAlias = tf.Tensor | int
 
 
 class Batch(NamedTuple):
@@ -65,9 +65,9 @@ class StepInputs(NamedTuple):
         random_position: Integers that identify the position in the run, such as the step number.
             Dropout masks are a function of the model's seeds and these integers.
         loss_scale: Factor of all gradients, for float16; None: 1.
-        values: See `VariableValues`.
+        values: See `VariableValues`; empty: read the variables.
     """
 
-    random_position: Sequence[Any] = ()
+    random_position: Sequence[Index] = ()
     loss_scale: tf.Tensor | None = None
     values: VariableValues = ()

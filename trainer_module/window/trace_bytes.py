@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import tensorflow as tf
 
@@ -14,7 +13,7 @@ _LISTS = (*_LOOPS, "EmptyTensorList", "TensorList", "Identity", "ZerosLike", "Pl
 _STORES = ("TensorListPushBack", "TensorListSetItem")
 
 
-def bytes_per_row(graph: Any) -> float:
+def bytes_per_row(graph: tf.Graph) -> float:
     """Return the size of all tensors of a trace that have a dimension of rows, in bytes per row.
 
     A loop counts as the tensors that one iteration stores for a later one or for the gradient,
@@ -44,14 +43,14 @@ def bytes_per_row(graph: Any) -> float:
     return total + sum(sizes.values())
 
 
-def has_loops(graph: Any) -> bool:
+def has_loops(graph: tf.Graph) -> bool:
     """Return whether a trace or a function that it calls has a loop."""
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
     return any(node.op in _LOOPS for node in nodes)
 
 
-def _bytes_of_loop(operation: Any) -> float:
+def _bytes_of_loop(operation: tf.Operation) -> float:
     body = _function(operation.graph, operation.get_attr("body").name)
     once, turns = bytes_per_row(body), _turns(operation)
     if turns is None:
@@ -66,13 +65,13 @@ def _bytes_of_loop(operation: Any) -> float:
     return turns * kept + 2 * once
 
 
-def _turns(loop: Any) -> int | None:
+def _turns(loop: tf.Operation) -> int | None:
     """Return a loop's `maximum_iterations`; None if unknown."""
     found = _known(loop.inputs[1])
     return found if found is not None and found >= 0 else None
 
 
-def _known(tensor: Any) -> int | None:
+def _known(tensor: tf.Tensor) -> int | None:
     value = tf.get_static_value(tensor)
     if value is not None:
         return int(value.max())
@@ -82,7 +81,7 @@ def _known(tensor: Any) -> int | None:
     return None
 
 
-def _called(operation: Any) -> Iterator[Any]:
+def _called(operation: tf.Operation) -> Iterator[tf.Graph]:
     """Yield the graphs of the functions that an operation calls, such as branches."""
     for value in operation.node_def.attr.values():
         names = [value.func.name] if value.HasField("func") else []
@@ -90,7 +89,7 @@ def _called(operation: Any) -> Iterator[Any]:
             yield _function(operation.graph, name)
 
 
-def _function(graph: Any, name: str) -> Any:
+def _function(graph: tf.Graph | None, name: str) -> tf.Graph:
     while graph is not None:
         found = graph._get_function(name)
         if found is not None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
 
 from trainer_module.checks.randomness import find_stateful_draw
 from trainer_module.checks.state_updates import find_assignment
-from trainer_module.common.tensors import Gradient, Variable
+from trainer_module.common.tensors import Gradient, Variable, VariableValues
 from trainer_module.options.step_options import GradientTransform, takes_step
-from trainer_module.window.spec import VariableValues
 
 
 def apply_transform(
@@ -64,7 +62,9 @@ def check_transforms(transforms: Sequence[GradientTransform], model: keras.Model
     specs = [tf.TensorSpec(v.shape, _gradient_dtype(v)) for v in variables]
     for transform in transforms:
 
-        def call(step: tf.Tensor, *gradients: tf.Tensor, function: Any = transform) -> Any:
+        def call(
+            step: tf.Tensor, *gradients: tf.Tensor, function: GradientTransform = transform
+        ) -> list[Gradient]:
             return apply_transform(function, gradients, variables, step=step)
 
         traced = tf.function(call, autograph=False).get_concrete_function(
@@ -93,7 +93,7 @@ def _checked(
     transform: GradientTransform,
     given: Sequence[tf.Tensor],
     variables: Sequence[Variable],
-    returned: Any,
+    returned: object,
 ) -> list[tf.Tensor]:
     """Return the new gradients, each cast to the dtype of the given one."""
     if not isinstance(returned, (list, tuple)) or len(returned) != len(given):

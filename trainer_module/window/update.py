@@ -16,13 +16,12 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from trainer_module.common.tensors import Gradient
+from trainer_module.common.tensors import Gradient, VariableValues
 from trainer_module.options.step_options import GradientTransform, StepOptions
 from trainer_module.window.gradient_sum import GradientSum, sum_dtype
 from trainer_module.window.micro_batch import regularisation_gradients
 from trainer_module.window.placement import Placement, placement_of
 from trainer_module.window.reduction import sum_over_replicas
-from trainer_module.window.spec import VariableValues
 from trainer_module.window.transforms import apply_transform
 
 

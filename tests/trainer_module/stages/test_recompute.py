@@ -98,7 +98,7 @@ def dense(tensors):
 def test_xla_is_refused():
     model = full_batch.mlp()
     recompute(model.layers[0])
-    with pytest.raises(ValueError, match=r"XLA decides itself what it keeps.*'dense"):
+    with pytest.raises(ValueError, match=r"XLA decides which activations it keeps.*'dense"):
         accumulate_gradients(
             model, "mse", tf.ones([4, 5]), tf.ones([4, 1]), micro_batch_size=2, jit_compile=True
         )
