@@ -40,8 +40,8 @@ def one_process():
 
 @pytest.fixture(scope="session")
 def several(folders, tmp_path_factory):
-    """A function from (workers, devices of each) to what each worker told, by check."""
-    # What no other test needs to wait for runs once, with all that is asked of these workers.
+    """A function from (workers, devices of each) to the results of each worker, by check."""
+    # One launch per layout runs all checks of the layout.
     checks = {
         (2, 1): ["matrix:0:2", "whole_batches", "other_mean"],
         (2, 2): ["matrix:1:4"],
@@ -54,11 +54,11 @@ def several(folders, tmp_path_factory):
             names += [f"seen:{folders[3]}:7:0", f"short_epochs:{tmp_path_factory.mktemp('short')}"]
 
     @functools.cache
-    def told(workers: int, devices: int):
+    def results(workers: int, devices: int):
         found = on_workers("checks", devices, *checks[workers, devices], workers=workers)
         return [dict(each) for each in found]
 
-    return told
+    return results
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
-"""Kills runs of `run_fn` at random points and starts them again: `python kills.py --help`.
+"""Kill runs of `run_fn` at random points and restart them: `python kills.py --help`.
 
-This process imports TensorFlow once and never uses it; each attempt is a fork of it, so that a
-start takes a moment. It prints what it did as one line of JSON.
+This process imports TensorFlow once and never uses it; each attempt is a fork of it, so that it
+starts quickly. The program prints its kills as one line of JSON.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ class Run:
 
 @dataclasses.dataclass
 class Attempt:
-    """Processes that train; the chief tells its phases."""
+    """Processes that train; the chief reports its phases."""
 
     pids: list[int]
     phases: int  # read end of a pipe
 
     def wait_for(self, phase: str | None, times: int) -> bool:
-        """Returns once the phase has begun so many times; False where all ended before."""
-        told = b""
+        """Wait until the phase has begun so many times; return False if all workers end first."""
+        received = b""
         while chunk := os.read(self.phases, 4096):
-            told += chunk
-            if phase is not None and told.split().count(phase.encode()) >= times:
+            received += chunk
+            if phase is not None and received.split().count(phase.encode()) >= times:
                 return True
         return False
 
@@ -109,7 +109,7 @@ def attend(run: Run, worker: int, ports: list[int], phases: int) -> None:
         task = {"type": "worker", "index": worker}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
     if worker == 0:
-        tell_phases(phases)
+        report_phases(phases)
     else:
         os.close(phases)
     try:
@@ -122,12 +122,12 @@ def attend(run: Run, worker: int, ports: list[int], phases: int) -> None:
     os._exit(0)
 
 
-def tell_phases(pipe: int) -> None:
-    """From now on each phase is told as it begins, and its length in seconds as it ends."""
+def report_phases(pipe: int) -> None:
+    """Write each phase to the pipe when it begins, and its length in seconds when it ends."""
 
-    def told(phase: str, function: Any) -> Any:
+    def reporting(phase: str, function: Any) -> Any:
         @functools.wraps(function)
-        def tells(*args: Any, **options: Any) -> Any:
+        def wrapper(*args: Any, **options: Any) -> Any:
             os.write(pipe, f"{phase}\n".encode())
             began = time.monotonic()
             try:
@@ -135,12 +135,12 @@ def tell_phases(pipe: int) -> None:
             finally:
                 os.write(pipe, f"{phase}={time.monotonic() - began:.4f}\n".encode())
 
-        return tells
+        return wrapper
 
-    TrainStep.run = told("steps", TrainStep.run)
-    Checkpoints.save = told("checkpoint", Checkpoints.save)
-    evaluation.Evaluation.__call__ = told("evaluation", evaluation.Evaluation.__call__)
-    tfx_run.export_model = told("export", tfx_run.export_model)
+    TrainStep.run = reporting("steps", TrainStep.run)
+    Checkpoints.save = reporting("checkpoint", Checkpoints.save)
+    evaluation.Evaluation.__call__ = reporting("evaluation", evaluation.Evaluation.__call__)
+    tfx_run.export_model = reporting("export", tfx_run.export_model)
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""A run goes on with another number of workers: the same global batches, the same updates."""
+"""A run continues with another number of workers: the same global batches, the same updates."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_from_one_process_to_two_workers_to_two_devices(packed, tmp_path):
     moved = tmp_path / "moved"
     alone(moved, packed, 2)
     asked = {"data": packed, "trainer": {**TRAINER, "epochs": 4}}
-    told = [dict(each) for each in on_workers("trains", moved, json.dumps(asked), workers=2)]
-    assert all(each["result"]["steps"] == 48 for each in told)
+    results = [dict(each) for each in on_workers("trains", moved, json.dumps(asked), workers=2)]
+    assert all(each["result"]["steps"] == 48 for each in results)
     keras.utils.set_random_seed(0)
     trainer = {**TRAINER, "epochs": 6, "strategy": "mirrored", "logical_devices": 2}
     found = run_fn(fn_args(str(moved), packed, trainer, baselines="eval"))

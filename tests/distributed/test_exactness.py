@@ -125,7 +125,7 @@ def test_data_that_holds_another_value_on_one_worker_is_refused(several):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_a_window_that_is_not_finite_is_told_alike_with_its_replica(several, layout):
+def test_each_worker_names_the_replica_that_is_not_finite(several, layout):
     """By each worker, whichever has the row."""
     words = {worker["not_finite"] for worker in several(*layout)}
     assert len(words) == 1

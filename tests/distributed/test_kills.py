@@ -2,8 +2,7 @@
 
 Reference: the run that was never killed, bit for bit: the exported variables, those of the last
 checkpoint (optimizer, moving average, best epoch), the metrics and their history. Equal bits of a
-shuffled run mean that each row was seen as often. Of two workers one is killed, and the other ends
-by itself.
+shuffled run mean that each row was seen as often. Of two workers one is killed; the other exits.
 """
 
 from __future__ import annotations
@@ -63,8 +62,8 @@ def test_a_run_that_is_killed_seven_times_ends_with_the_same_bits(transformed, t
         check=False,
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    told = json.loads(done.stdout)
-    assert Counter(phase for phase, *_ in told["kills"]) == {
+    report = json.loads(done.stdout)
+    assert Counter(phase for phase, *_ in report["kills"]) == {
         "steps": 2,
         "checkpoint": 2,
         "evaluation": 2,

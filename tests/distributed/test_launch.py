@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def program(text: str) -> list[str]:
     start = """
         import json, os, signal, socket, sys, time
-        told = json.loads(os.environ["TF_CONFIG"])
-        role, index = told["task"]["type"], told["task"]["index"]
+        tf_config = json.loads(os.environ["TF_CONFIG"])
+        role, index = tf_config["task"]["type"], tf_config["task"]["index"]
     """
     return [sys.executable, "-c", textwrap.dedent(start) + textwrap.dedent(text)]
 
@@ -45,14 +45,14 @@ SAVES = """
 def test_each_task_gets_its_place_and_a_port_that_is_its_own():
     lines: dict[str, list[str]] = {}
     listen = """
-        for role in told["cluster"]:
-            if role == told["task"]["type"]:
-                address = told["cluster"][role][index]
+        for role in tf_config["cluster"]:
+            if role == tf_config["task"]["type"]:
+                address = tf_config["cluster"][role][index]
         server = socket.socket()
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as TensorFlow's do
         server.bind(("0.0.0.0", int(address.rpartition(":")[2])))
         server.listen()
-        print(json.dumps(told), os.environ["TF_USE_LEGACY_KERAS"], os.environ["OWN"])
+        print(json.dumps(tf_config), os.environ["TF_USE_LEGACY_KERAS"], os.environ["OWN"])
     """
     environment = {**os.environ, "OWN": "mine"}
     launch(
@@ -94,7 +94,7 @@ def test_the_first_that_fails_is_named_with_its_log_and_ends_the_others(tmp_path
     assert (tmp_path / "worker-0.log").read_text() == "a line of worker 0\n"
 
 
-def test_one_killed_by_a_signal_is_told_by_its_name():
+def test_a_worker_killed_by_a_signal_is_reported_with_its_name():
     kills = "os.kill(os.getpid(), signal.SIGKILL) if index else time.sleep(60)"
     with pytest.raises(WorkersFailed, match="worker 1 ended by SIGKILL") as caught:
         launch(program(kills), on_line=lambda name, line: None)

@@ -25,11 +25,11 @@ TRAINER = {
 
 
 def test_the_chiefs_progress_and_result_are_those_of_the_node(packed, tmp_path):
-    told = []
+    records = []
 
     class Keep(logging.Handler):
         def emit(self, record):
-            told.append(progress_of(record))
+            records.append(progress_of(record))
 
     handler, verbosity = Keep(), absl_logging.get_verbosity()
     absl_logging.get_absl_logger().addHandler(handler)
@@ -40,9 +40,9 @@ def test_the_chiefs_progress_and_result_are_those_of_the_node(packed, tmp_path):
         absl_logging.get_absl_logger().removeHandler(handler)
         absl_logging.set_verbosity(verbosity)
     assert (result.steps, result.epochs, result.stopped) == (24, 2, "epochs")
-    ended = [each for each in told if isinstance(each, EvaluationEnded)]
+    ended = [each for each in records if isinstance(each, EvaluationEnded)]
     assert [dict(each.metrics) for each in ended][-1] == result.metrics
-    assert sum(isinstance(each, TrainingEnded) for each in told) == 1
+    assert sum(isinstance(each, TrainingEnded) for each in records) == 1
     assert (tmp_path / "serving" / "saved_model.pb").exists()
     logs = {path.name: path.read_text() for path in (tmp_path / "run" / "workers").iterdir()}
     assert set(logs) == {"worker-0.log", "worker-1.log"}
@@ -93,6 +93,8 @@ def test_a_pipeline_with_two_workers_ends_as_with_one(tmp_path):
 
 
 def test_several_workers_without_their_number_are_refused_before_any_node(tmp_path):
-    code, told = pipeline(f"--set=output.folder={tmp_path}", "--set=training.strategy=multi_worker")
+    code, output = pipeline(
+        f"--set=output.folder={tmp_path}", "--set=training.strategy=multi_worker"
+    )
     assert code == 2
-    assert "training.strategy=multi_worker: say how many with training.workers" in told
+    assert "training.strategy=multi_worker: say how many with training.workers" in output

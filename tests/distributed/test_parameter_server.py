@@ -8,7 +8,7 @@ import signal
 import sys
 
 import pytest
-from on_workers import HERE, command, environment, told_by
+from on_workers import HERE, command, environment, parse_report
 
 from trainer_module.devices.local_cluster import WorkersFailed, launch
 
@@ -23,7 +23,7 @@ def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
     back, printed, pids = tmp_path / "back", {}, {}
 
     def on_line(name: str, line: str) -> None:
-        value = told_by(line)
+        value = parse_report(line)
         if value is None:
             return
         kind, what = value
@@ -53,7 +53,7 @@ def test_windows_are_exact_and_counted_though_a_worker_is_killed(tmp_path):
     assert printed["learning_rate"][0] == pytest.approx(printed["learning_rate"][1], rel=1e-6)
 
 
-def test_a_lost_server_is_told_with_what_is_kept_and_a_new_start_goes_on(packed, tmp_path):
+def test_a_lost_server_is_reported_and_a_restart_continues_from_the_checkpoint(packed, tmp_path):
     """The first run loses its server in epoch 2, the second one continues from the checkpoint."""
     trainer = {
         "strategy": "parameter_server",
@@ -71,7 +71,7 @@ def test_a_lost_server_is_told_with_what_is_kept_and_a_new_start_goes_on(packed,
         killed = []
 
         def on_line(name: str, line: str) -> None:
-            value = told_by(line)
+            value = parse_report(line)
             if value is not None:
                 printed.setdefault(name, {})[value[0]] = value[1]
             elif name == "chief":

@@ -57,16 +57,16 @@ def alone(packed, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=[2, 3])
 def together(packed, request, tmp_path_factory):
-    """What each of several workers told, and their folder."""
+    """The values that each of several workers sent, and their folder."""
     folder = tmp_path_factory.mktemp("together")
     return on_workers("trains", folder, asked(packed), workers=request.param), folder
 
 
 def test_they_end_as_one_process_does(alone, together):
     """Reference: one process. Tolerance 1e-5 relative in float32 over 36 steps of SGD."""
-    (expected, folder), (told, shared) = alone, together
+    (expected, folder), (sent, shared) = alone, together
     results = []
-    for number, each in enumerate(told):
+    for number, each in enumerate(sent):
         found = dict(each)
         assert found["worker"] == number
         assert found["there"] is True  # when it returns: TFX fails a worker without
@@ -84,7 +84,7 @@ def test_they_end_as_one_process_does(alone, together):
 
 
 def test_the_chief_alone_writes(alone, together):
-    """What is there is what one process leaves, file by file but for names that tell the time."""
+    """The files are those of one process, except for names that contain the time."""
 
     def names(folder: Path) -> list[str]:
         files = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())

@@ -132,16 +132,16 @@ def test_another_program_on_a_workers_port(kind, number):
         addresses.insert(number, f"127.0.0.1:{port}")
         timeout = PATIENT if number else TIMEOUT  # worker 1 reports to the chief why it ends
         found = ended([config(addresses, index) for index in range(2)], timeout=timeout)
-    code, words = found[number]
+    code, text = found[number]
     assert code == 1
-    assert f"cannot listen on 127.0.0.1:{port}, which TF_CONFIG gives to this process" in words
-    code, words = found[1 - number]
+    assert f"cannot listen on 127.0.0.1:{port}, which TF_CONFIG gives to this process" in text
+    code, text = found[1 - number]
     assert code in (1, 75)
     if number == 0:
-        assert f"worker 0 (127.0.0.1:{port}) did not start with worker 1" in words
-        assert "another program or another run listens there" in words
+        assert f"worker 0 (127.0.0.1:{port}) did not start with worker 1" in text
+        assert "another program or another run listens there" in text
     else:
-        assert f"worker 1 (127.0.0.1:{port}) failed: ValueError: cannot listen" in words
+        assert f"worker 1 (127.0.0.1:{port}) failed: ValueError: cannot listen" in text
 
 
 def test_callers_that_are_no_workers_keep_no_worker_waiting():
@@ -175,13 +175,13 @@ def test_two_workers_with_the_same_index():
     assert "two processes say that they are worker 1 (" in found[0][1]
     # Two chiefs on one machine, and none.
     addresses = local(free_ports(2))
-    (one, words), (two, more) = ended([config(addresses, 0)] * 2)
+    (one, text), (two, more) = ended([config(addresses, 0)] * 2)
     assert one == two == 1
-    assert "cannot listen on" in words + more
-    assert "worker 1 (" in words + more
-    for code, words in ended([config(addresses, 1)] * 2):
+    assert "cannot listen on" in text + more
+    assert "worker 1 (" in text + more
+    for code, text in ended([config(addresses, 1)] * 2):
         assert code == 1
-        assert "worker 0 (127.0.0.1:" in words
+        assert "worker 0 (127.0.0.1:" in text
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_two_workers_with_the_same_index():
 )
 def test_a_wrong_tf_config_ends_its_worker_and_the_other_names_it(wrong, message):
     two = local(free_ports(2))
-    (other, words), (own, own_words) = ended([config(two, 0), wrong(two)])
+    (other, text), (own, own_text) = ended([config(two, 0), wrong(two)])
     assert own == other == 1
-    assert message in own_words
-    assert "is not a cluster and a task" in own_words
-    assert f"worker 1 ({two[1]}) did not start within start_timeout_seconds={TIMEOUT:g}" in words
+    assert message in own_text
+    assert "is not a cluster and a task" in own_text
+    assert f"worker 1 ({two[1]}) did not start within start_timeout_seconds={TIMEOUT:g}" in text
 
 
 @pytest.mark.parametrize("milliseconds", [0, 100, 200])
@@ -210,9 +210,9 @@ def test_a_worker_that_is_killed_right_after_all_have_met(milliseconds):
     configs = [config(addresses, index) for index in range(2)]
     found = ended(configs, f"trains:{milliseconds}", timeout=120)
     assert found[1][0] == -9
-    code, words = found[0]
-    assert code == 75, words
-    assert f"worker 1 ({addresses[1]}) is lost: its process ended; see its log." in words
+    code, text = found[0]
+    assert code == 75, text
+    assert f"worker 1 ({addresses[1]}) is lost: its process ended; see its log." in text
 
 
 @pytest.mark.parametrize("role", ["worker", "ps"])
@@ -234,9 +234,9 @@ def test_another_program_on_the_port_of_the_chief_of_servers():
     with other_program("http") as port:
         worker, server = local(free_ports(2))
         cluster = {"chief": [f"127.0.0.1:{port}"], "worker": [worker], "ps": [server]}
-        ((code, words),) = ended([config(cluster, 0, "worker")], "serves")
+        ((code, text),) = ended([config(cluster, 0, "worker")], "serves")
     assert code == 1
     assert (
         f"the chief (127.0.0.1:{port}) did not start within start_timeout_seconds={TIMEOUT:g}"
-        in words
+        in text
     )

@@ -1,4 +1,4 @@
-"""Workers that say things to each other, and what they say when one is missing or differs."""
+"""Messages between workers, and the errors if a worker is missing or differs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.distributed
 
 
 def failed(case: str, workers: int = 3) -> dict[str, tuple[int, str]]:
-    """Returns the code and the last words of each worker that ended badly."""
+    """Returns the code and the last text of each worker that ended badly."""
     with pytest.raises(WorkersFailed) as caught:
         launch(
             command("talks", case),
@@ -26,24 +26,23 @@ def failed(case: str, workers: int = 3) -> dict[str, tuple[int, str]]:
 
 
 def test_each_worker_gets_the_values_of_all():
-    for told in on_workers("talks", "gathers", workers=3):
-        values, chosen, same, left = told
+    for values, chosen, same, left in on_workers("talks", "gathers", workers=3):
         assert values == [[number, "text", None, 0.1] for number in range(3)]
         assert chosen == {"by": 0}
         assert same is True
         assert left.startswith("has closed its connections and cannot call 'after'")
 
 
-def test_all_refuse_a_worker_that_differs_in_words():
+def test_all_workers_report_a_difference_in_settings():
     found = failed("differs")
     assert set(found) == {"worker 0", "worker 1", "worker 2"}
-    for code, words in found.values():
+    for code, text in found.values():
         assert code == 1
-        assert "Disagreement: the workers differ in their settings" in words
+        assert "Disagreement: the workers differ in their settings" in text
         for number in (1, 2):
-            assert f"worker {number} (127.0.0.1:" in words
-            assert f"seed is {number} there and 0 on worker 0 (127.0.0.1:" in words
-        assert "optimizer.name is" not in words  # the same on all
+            assert f"worker {number} (127.0.0.1:" in text
+            assert f"seed is {number} there and 0 on worker 0 (127.0.0.1:" in text
+        assert "optimizer.name is" not in text  # the same on all
 
 
 def test_a_worker_that_never_comes_is_named_on_those_that_did():
@@ -51,20 +50,20 @@ def test_a_worker_that_never_comes_is_named_on_those_that_did():
     found = failed("never comes")
     assert time.monotonic() - started < 30
     for name in ("worker 0", "worker 2"):
-        code, words = found[name]
+        code, text = found[name]
         assert code == 1
-        assert "WorkerLost: worker 1 (127.0.0.1:" in words
-        assert "did not start within start_timeout_seconds=6:" in words
+        assert "WorkerLost: worker 1 (127.0.0.1:" in text
+        assert "did not start within start_timeout_seconds=6:" in text
 
 
 def test_another_cluster_is_refused():
-    for code, words in failed("other cluster", workers=2).values():
+    for code, text in failed("other cluster", workers=2).values():
         assert code == 1
-        assert "worker number 1 has a TF_CONFIG with 2 workers (localhost:" in words
+        assert "worker number 1 has a TF_CONFIG with 2 workers (localhost:" in text
 
 
 @pytest.mark.parametrize(
-    ("case", "words"),
+    ("case", "text"),
     [
         ("is killed", "is lost: its process ended; see its log."),
         ("hangs", r"has been silent for 4 s (worker_timeout_seconds=4): it hangs"),
@@ -73,7 +72,7 @@ def test_another_cluster_is_refused():
         ("strays", "is at 'place 1' and worker 0 (127.0.0.1:"),
     ],
 )
-def test_the_others_end_with_what_became_of_one(case, words):
+def test_the_others_end_with_what_became_of_one(case, text):
     """Also one whose main thread waits for something else: it is ended, with code 75."""
     found = failed(case)
     if case == "is killed":
@@ -85,12 +84,11 @@ def test_the_others_end_with_what_became_of_one(case, words):
         code, said = found[name]
         assert code == 75
         assert "worker 1 (127.0.0.1:" in said
-        assert words in said
+        assert text in said
 
 
 def test_all_take_the_smallest_micro_batch_that_one_found_and_keep_it(tmp_path):
     """Also when they are started again with more memory; on one machine they share what is free."""
-    for told in on_workers("sizes", tmp_path, workers=3):
-        parts, *sizes = told
+    for parts, *sizes in on_workers("sizes", tmp_path, workers=3):
         assert parts == ["26.6667%", "4GiB", 1000]
         assert sizes == [16, 16, 128, 4]

@@ -12,7 +12,7 @@ from trainer_module.common.json_values import Json
 
 Message = dict[str, Json]
 
-PROTOCOL = 2  # value of "crew" in a worker's first message
+PROTOCOL = 3  # value of "protocol" in a worker's first message
 SECONDS_FOR_HELLO = 5.0
 _LONGEST_LINE = 1 << 20
 
@@ -102,7 +102,7 @@ class PendingConnections:
         if not end and data and len(line) < _LONGEST_LINE:
             return None
         hello = _parse(line) if end else None
-        if hello is not None and hello.get("crew") == PROTOCOL:
+        if hello is not None and hello.get("protocol") == PROTOCOL:
             with contextlib.suppress(OSError):
                 send(connection, {"heard": True})
             return hello

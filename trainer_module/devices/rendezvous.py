@@ -148,7 +148,7 @@ def _is_open(connection: socket.socket) -> bool:
 def _connect_to_chief(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.socket:
     host, _, port = cluster.workers[0][2].rpartition(":")
     hello = {
-        "crew": PROTOCOL,
+        "protocol": PROTOCOL,
         "number": cluster.number,
         "workers": cluster.workers,
         "process": f"process {os.getpid()} of {socket.gethostname()}",

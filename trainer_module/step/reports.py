@@ -80,9 +80,9 @@ def non_finite_error(
         skipped: Number of windows directly before it that were skipped as not finite.
     """
     finite = report.finite.numpy()
-    culprits = ""
+    on_replicas = ""
     if replicas:
-        culprits = f" on replica{'s' * (len(replicas) > 1)} {', '.join(map(str, replicas))}"
+        on_replicas = f" on replica{'s' * (len(replicas) > 1)} {', '.join(map(str, replicas))}"
     names = [v.path for v, ok in zip(variables, finite[1:], strict=True) if not ok]
     where = "the loss" if not finite[0] else "the gradient's norm"
     if names:
@@ -90,13 +90,17 @@ def non_finite_error(
     if len(names) > 5:
         where += f" and {len(names) - 5} more"
     advice = (
-        'set clip_norm; or set non_finite="skip" to leave such windows out.'
+        'set clip_norm; or set non_finite="skip" to skip such windows.'
         if not skipped
         else "set clip_norm; or raise max_consecutive_skips."
     )
     return NonFiniteError(
-        f"step {step + 1}: {where} is not finite{culprits} (loss {float(report.loss)})"
-        + (f", and {skipped} windows right before it were left out for that" if skipped else "")
+        f"step {step + 1}: {where} is not finite{on_replicas} (loss {float(report.loss)})"
+        + (
+            f", and {skipped} windows directly before it were skipped as not finite"
+            if skipped
+            else ""
+        )
         + "; the variables are those of the step before. Look for NaN or infinite values in the "
         "features, labels and weights, and for weights below 0; lower the learning rate or "
         + advice

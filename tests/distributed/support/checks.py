@@ -18,7 +18,7 @@ import numbered_batches
 import numpy as np
 import tensorflow as tf
 from exactness import SELECTION, check
-from on_workers import tell
+from on_workers import send_to_test
 
 from trainer_module import TrainingLoop, TrainStep, create_strategy
 from trainer_module.devices.multi_worker import is_multi_worker
@@ -120,7 +120,7 @@ def whole_batches(strategy):
 
 
 def not_finite(strategy):
-    """What is told of a window whose last row is not a number."""
+    """The error of a window whose last row is NaN."""
     with strategy.scope():
         model = full_batch.mlp()
         optimizer = keras.optimizers.SGD(0.05)
@@ -214,9 +214,9 @@ def done(name: str, strategy):
 
 def main(devices: int, checks: list[str]) -> None:
     strategy = create_strategy("multi_worker", logical_devices=devices)
-    tell(["replicas", strategy.num_replicas_in_sync])
+    send_to_test(["replicas", strategy.num_replicas_in_sync])
     for each in checks:
-        tell([each, done(each, strategy)])
+        send_to_test([each, done(each, strategy)])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""TFRecord files with rows that can be told apart: an id, some features, a label of two classes."""
+"""TFRecord files with distinct rows: an id, some features, a label of two classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a program of this folder on several workers and returns what each printed as JSON."""
+"""Run a program of this folder on several workers, and collect the JSON values that they send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainer_module.devices.local_cluster import launch
 HERE = Path(__file__).resolve().parent
 # Cells, models and references are those of one process.
 MODULES = (HERE, HERE.parents[1] / "trainer_module" / "support", HERE.parents[2])
-_MARK = "told: "
+_MARK = "report: "
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -22,23 +22,23 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3", **more}
 
 
-def tell(value: Any) -> None:
-    """Hands a JSON value to the test, from a worker's program."""
+def send_to_test(value: Any) -> None:
+    """Send a JSON value to the test from a worker's program."""
     print(_MARK + json.dumps(value), flush=True)
 
 
-def told_by(line: str) -> Any:
+def parse_report(line: str) -> Any:
     return json.loads(line.removeprefix(_MARK)) if line.startswith(_MARK) else None
 
 
 def on_workers(program: str, *arguments: object, workers: int, **options: Any) -> list[list[Any]]:
-    """Returns, for each worker, what its program told; it is `<program>.py` of this folder."""
-    told: dict[str, list[Any]] = {}
+    """Run `<program>.py` of this folder, and return the values that each worker sent."""
+    sent: dict[str, list[Any]] = {}
 
     def keep(name: str, line: str) -> None:
-        value = told_by(line)
+        value = parse_report(line)
         if value is not None:
-            told.setdefault(name, []).append(value)
+            sent.setdefault(name, []).append(value)
 
     launch(
         command(program, *arguments),
@@ -47,7 +47,7 @@ def on_workers(program: str, *arguments: object, workers: int, **options: Any) -
         on_line=keep,
         **options,
     )
-    return [told.get(f"worker {number}", []) for number in range(workers)]
+    return [sent.get(f"worker {number}", []) for number in range(workers)]
 
 
 def command(program: str, *arguments: object) -> Sequence[str]:

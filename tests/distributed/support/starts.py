@@ -1,4 +1,4 @@
-"""A worker that meets the others and continues as far as CASE says: `starts.py CASE TIMEOUT`.
+"""A worker that connects to the others, and then does what CASE says: `starts.py CASE TIMEOUT`.
 
 "meets" needs no TensorFlow; "trains" makes the strategy and takes a step, and worker 1 is killed
 so many milliseconds after all have met: "trains:100".
@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 
-from on_workers import tell
+from on_workers import send_to_test
 
 case, _, milliseconds = sys.argv[1].partition(":")
 timeout = float(sys.argv[2])
@@ -21,7 +21,7 @@ if case == "meets":
     from trainer_module.devices.worker_group import connect_workers
 
     workers = connect_workers(**options)
-    tell(["met", workers.number])
+    send_to_test(["met", workers.number])
     workers.barrier("a place")
     workers.barrier("another place")
     workers.leave()

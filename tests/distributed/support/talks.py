@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 
-from on_workers import tell
+from on_workers import send_to_test
 
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.devices.rendezvous import WorkerLost
@@ -26,17 +26,17 @@ workers = connect_workers(
     worker_timeout_seconds=4 if case == "hangs" else 60,
 )
 if case == "gathers":
-    tell(workers.gather("a list", [number, "text", None, 0.1]))
-    tell(workers.broadcast_from_chief("the chief's", {"by": number}))
+    send_to_test(workers.gather("a list", [number, "text", None, 0.1]))
+    send_to_test(workers.broadcast_from_chief("the chief's", {"by": number}))
     for turn in range(20):
         workers.gather(f"turn {turn}", turn)
-    tell(connect_workers(start_timeout_seconds=60, worker_timeout_seconds=60) is workers)
+    send_to_test(connect_workers(start_timeout_seconds=60, worker_timeout_seconds=60) is workers)
     workers.assert_same_on_all_workers("settings", {"seed": 3, "optimizer": {"name": "sgd"}})
     workers.leave()
     try:
         workers.barrier("after")
     except WorkerLost as error:
-        tell(str(error).partition(" (")[2].partition(") ")[2])
+        send_to_test(str(error).partition(" (")[2].partition(") ")[2])
 if case == "differs":
     workers.assert_same_on_all_workers("settings", {"seed": number, "optimizer": {"name": "sgd"}})
 if case == "strays":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from absl import logging
-from on_workers import tell
+from on_workers import send_to_test
 
 from trainer_module import run_fn
 from trainer_module.devices.worker_group import current_workers
@@ -48,16 +48,16 @@ def slowly(seconds: float) -> None:
 def main(folder: str, text: str) -> None:
     if pause := float(os.environ.get("TRAINS_SLOWLY", "0")):
         slowly(pause)
-    tell(["pid", os.getpid()])
+    send_to_test(["pid", os.getpid()])
     asked = json.loads(text)
     number = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     trainer = {**asked["trainer"], **asked.get("of_worker", {}).get(str(number), {})}
     result = run_fn(fn_args(folder, asked["data"], trainer, baselines="eval"))
-    tell(["worker", current_workers().number])
+    send_to_test(["worker", current_workers().number])
     if result is not None:  # of one that trains
-        tell(["result", result._asdict()])
-    tell(["there", (Path(folder) / "serving" / "saved_model.pb").exists()])
-    tell(["label", (Path(folder) / "serving" / "assets.extra" / "label.json").exists()])
+        send_to_test(["result", result._asdict()])
+    send_to_test(["there", (Path(folder) / "serving" / "saved_model.pb").exists()])
+    send_to_test(["label", (Path(folder) / "serving" / "assets.extra" / "label.json").exists()])
 
 
 if __name__ == "__main__":

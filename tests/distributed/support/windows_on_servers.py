@@ -14,7 +14,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
-from on_workers import tell
+from on_workers import send_to_test
 
 from trainer_module import ParameterServerStep, TrainingLoop, TrainStep, create_strategy
 
@@ -55,7 +55,7 @@ def dataset():
 
 
 def main(back: str) -> None:
-    tell(["pid", os.getpid()])
+    send_to_test(["pid", os.getpid()])
     strategy = create_strategy("auto", start_timeout_seconds=90)
     options = {"micro_batch_size": 4, "clip_norm": 0.5, "transforms": [pull_to_zero]}
     step = ParameterServerStep(
@@ -78,10 +78,10 @@ def main(back: str) -> None:
         float(np.max(np.abs(a.numpy() - b.numpy()), initial=0) / max(np.max(np.abs(b.numpy())), 1))
         for a, b in zip(variables, others, strict=True)
     ]
-    tell(["largest_error", max(errors)])
+    send_to_test(["largest_error", max(errors)])
     shards = step._variables_there._trained[0].there
-    tell(["shards", [list(shard.shape) for shard in shards]])
-    tell(["kill", None])
+    send_to_test(["shards", [list(shard.shape) for shard in shards]])
+    send_to_test(["kill", None])
     rows = 0
     loops = 0
     while not Path(back).exists() or loops < 3:
@@ -89,12 +89,12 @@ def main(back: str) -> None:
         loops += 1
     step.run(ours, 100)
     steps = 8 + 40 * loops + 100
-    tell(["taken", [int(step.step.numpy()), int(step.optimizer.iterations.numpy()), steps]])
+    send_to_test(["taken", [int(step.step.numpy()), int(step.optimizer.iterations.numpy()), steps]])
     learning_rate = float(step.optimizer.learning_rate)
-    tell(["learning_rate", [learning_rate, float(SCHEDULE(steps))]])
+    send_to_test(["learning_rate", [learning_rate, float(SCHEDULE(steps))]])
     # A generator without end, whose length no one knows.
     result = TrainingLoop(step, dataset(), epochs=3, steps_per_epoch=4, progress=False).fit()
-    tell(["epochs", [result.epochs, result.steps - steps]])
+    send_to_test(["epochs", [result.epochs, result.steps - steps]])
 
 
 if __name__ == "__main__":

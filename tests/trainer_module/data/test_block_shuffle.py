@@ -53,7 +53,7 @@ def drawn(sizes, held_rows, seed=1):
 def test_every_row_comes_once(sizes, held_rows, seed):
     found = drawn(sizes, held_rows, seed)
     assert sorted(itertools.chain(*found)) == list(range(sum(sizes)))
-    # None goes on before it came, nor before so many others are there to draw from.
+    # No row leaves before it arrives, nor before `held_rows` others are there to draw from.
     came = list(itertools.accumulate(sizes))
     gone = itertools.accumulate(map(len, found))
     assert list(gone) == [max(0, n - held_rows) for n in came] + [came[-1]]
@@ -74,7 +74,7 @@ def test_each_order_is_as_likely_as_another(sizes, held_rows):
 
 
 def test_rows_move_as_far_as_the_held_ones_let_them():
-    """A row goes on at once with probability a half: 1,900 rows, 5 deviations."""
+    """A row leaves in its own block with probability 1/2: 1,900 rows, 5 deviations."""
     found = drawn([100] * 20, 100)
     own = sum(n // 100 == i for i, block in enumerate(found[1:-1], start=1) for n in block)
     assert found[0] == []

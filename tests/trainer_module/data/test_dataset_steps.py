@@ -1,4 +1,4 @@
-"""What is read of a dataset by TensorFlow's private names, and what another TensorFlow is told."""
+"""Private attributes of datasets, and the error if another TensorFlow lacks them."""
 
 import pytest
 import tensorflow as tf
@@ -19,7 +19,7 @@ class _Without:
 
 
 @pytest.mark.parametrize("missing", ["_inputs", "_functions", "_seed", "_reshuffle_each_iteration"])
-def test_a_tensorflow_without_a_private_name_is_told_in_words(missing, monkeypatch):
+def test_a_missing_private_attribute_is_an_error_with_its_name(missing, monkeypatch):
     dataset = tf.data.Dataset.range(4).shuffle(4, seed=3)
     stranger = _Without(dataset, missing)
     monkeypatch.setattr(dataset_steps, "_kind", lambda each: "Shuffle")

@@ -63,7 +63,7 @@ def test_no_autotuner_makes_the_end_of_an_epoch_wait(examples):
         assert dataset.options().autotune.enabled is False
 
 
-def test_it_does_not_matter_how_many_rows_are_parsed_or_batched_at_a_time(examples):
+def test_rows_do_not_depend_on_the_batch_size(examples):
     in_order = list(itertools.chain(*fares(examples.batches(1000))))
     for batch_rows in (1, 7, 600):
         found = fares(examples.batches(batch_rows))
@@ -116,7 +116,7 @@ def test_several_files_are_shuffled_as_a_whole_and_an_epoch_can_be_continued(
     assert sum(b - a == 1 for a, b in itertools.pairwise(drawn)) < 20
 
 
-def test_what_is_drawn_many_at_a_time_is_as_random_as_one_by_one(many_files):
+def test_block_shuffle_is_as_random_as_a_row_shuffle(many_files):
     """Each part of an epoch holds about as many rows of each file as another: 4 deviations."""
     examples, numbers = many_files
     for buffer_rows in (10_000, 40_000):
@@ -138,7 +138,7 @@ def test_the_order_of_files_is_drawn_for_each_epoch(many_files):
         assert [row for row in order if row in numbers[4]] == numbers[4]  # one row is no shuffle
 
 
-def test_many_at_a_time_are_drawn_from_as_many_rows_as_asked_for(many_files, monkeypatch):
+def test_block_shuffle_draws_from_the_configured_number_of_rows(many_files, monkeypatch):
     """Half of them are held back, so that rows may stay longer than any block."""
     examples, numbers = many_files
     monkeypatch.setattr(input_pipeline, "_MANY_ROWS", 500)
@@ -154,7 +154,7 @@ def test_many_at_a_time_are_drawn_from_as_many_rows_as_asked_for(many_files, mon
     ("buffer_rows", "columns", "many"),
     [(32_768, 2, True), (32_767, 2, False), (32_768, 1023, True), (32_768, 1024, False)],
 )
-def test_what_would_take_much_memory_is_drawn_one_by_one(monkeypatch, buffer_rows, columns, many):
+def test_large_shuffles_draw_rows_one_by_one(monkeypatch, buffer_rows, columns, many):
     """Up to 128 MiB: 32,768 rows of 1,024 float32, the label included."""
     calls = []
     monkeypatch.setattr(
@@ -176,7 +176,7 @@ def test_weights_are_one_per_row(transformed, examples):
     assert "fare_scaled" not in features
 
 
-def test_one_pass_tells_rows_labels_and_ids(examples):
+def test_summary_of_rows_labels_and_ids(examples):
     summary = summarise(examples, id_features=["hour_id"])
     assert (summary.rows, summary.label_min, summary.label_max) == (600, 0.0, 1.0)
     assert summary.label_is_whole
@@ -184,7 +184,7 @@ def test_one_pass_tells_rows_labels_and_ids(examples):
 
 
 @pytest.mark.parametrize(("weight", "message"), [(-1.0, "holds -1.0"), (np.inf, "holds inf")])
-def test_weights_that_cannot_be_weights_are_refused(tmp_path, weight, message):
+def test_invalid_weights_are_rejected(tmp_path, weight, message):
     path = str(tmp_path / "rows")
     with tf.io.TFRecordWriter(path) as writer:
         for value in (0.0, 1.0):

@@ -67,7 +67,7 @@ def test_labels_are_near_0_and_1_wide_and_come_back(values, wanted):
     np.testing.assert_allclose(back, values, rtol=2e-6, atol=2e-6 * values.std(0).max())
 
 
-def test_what_no_training_row_had_stays_finite():
+def test_values_outside_the_training_range_stay_finite():
     log = LabelScale("log", 0.0, (12.0,), (1.0,))
     assert np.isfinite(log.scaled(tf.constant([[0.0], [-5.0]])).numpy()).all()
     served = log.unscaled(tf.constant([[-1e9], [1e9]])).numpy()
@@ -76,7 +76,7 @@ def test_what_no_training_row_had_stays_finite():
     assert np.isfinite(served).all()
 
 
-def test_what_does_not_go_with_a_scale_is_refused():
+def test_losses_and_names_that_do_not_fit_are_rejected():
     with pytest.raises(ValueError, match="loss='poisson' is another loss on scaled labels"):
         scale(SKEWED, "z_score", loss="poisson")
     with pytest.raises(ValueError, match="label_scale='robust'"):

@@ -40,7 +40,7 @@ def test_the_error_names_what_is_missing(loaded, wheel, cause, monkeypatch):
     assert str(failed.value).endswith("To train on the CPU, set require_gpu=False.")
 
 
-def test_libraries_are_looked_for_where_the_linker_does():
+def test_libraries_are_found_by_the_linker():
     assert gpu_check._loads("libc.so.6")
     assert not gpu_check._loads("libnothing.so.12")
 
@@ -58,7 +58,7 @@ def test_with_parameter_servers_the_workers_need_the_gpu(role, fails):
         check_gpu_visible(cluster)
 
 
-def test_the_setting_is_not_part_of_what_a_checkpoint_belongs_to():
+def test_the_setting_does_not_affect_the_result():
     role = TrainerConfig.roles()["require_gpu"]
     assert not role.affects_result
     assert role.untunable

@@ -184,6 +184,6 @@ def test_an_unknown_gpu_is_named_with_the_drivers_answer(driver):
 
 
 @pytest.mark.skipif(ctypes.util.find_library("cuda") is not None, reason="this machine has CUDA")
-def test_no_driver_is_told():
+def test_a_missing_driver_is_an_error():
     with pytest.raises(RuntimeError, match="cannot ask GPU 0 for its free memory: libcuda"):
         free_gpu_memory(0)

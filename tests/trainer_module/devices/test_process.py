@@ -1,4 +1,4 @@
-"""What is configured before TensorFlow first runs, in a process of its own."""
+"""Process settings before TensorFlow is first used, in a new process."""
 
 from __future__ import annotations
 

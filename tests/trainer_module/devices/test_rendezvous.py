@@ -1,4 +1,4 @@
-"""Whom the chief takes for a worker, by real connections within this process."""
+"""How the chief accepts workers, by real connections within this process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def chief(cluster) -> Iterator[Future[Any]]:
 
 @pytest.fixture
 def call(cluster, chief):
-    """A function from a worker's number and process to its connection, on which it was heard."""
+    """A function from a worker's number and process to its accepted connection."""
     with contextlib.ExitStack() as stack:
 
         def connect() -> socket.socket:
@@ -46,7 +46,7 @@ def call(cluster, chief):
 
         def called(number: int, process: str) -> socket.socket:
             connection = connect()
-            hello = {"crew": PROTOCOL, "number": number, "process": process}
+            hello = {"protocol": PROTOCOL, "number": number, "process": process}
             send(connection, {**hello, "workers": cluster.workers})
             assert read(connection, SECONDS) == {"heard": True}
             return connection
@@ -55,7 +55,7 @@ def call(cluster, chief):
         yield called
 
 
-def test_all_that_called_start_with_connections_that_wait(chief, call):
+def test_all_workers_start_with_blocking_connections(chief, call):
     started = [call(number, f"process {number}") for number in (2, 1)]
     assert [read(each, SECONDS) for each in started] == [{"start": True}] * 2
     connections = chief.result()
@@ -64,7 +64,7 @@ def test_all_that_called_start_with_connections_that_wait(chief, call):
 
 
 @pytest.mark.parametrize("second", ["the same process", "a process after it"])
-def test_a_worker_may_call_again(second, chief, call):
+def test_a_worker_may_connect_again(second, chief, call):
     """A process that did not hear an answer in time, and one that replaces an ended process."""
     first = call(1, "the same process")
     if second != "the same process":
@@ -75,7 +75,7 @@ def test_a_worker_may_call_again(second, chief, call):
     assert sorted(chief.result()) == [1, 2]
 
 
-def test_two_processes_of_one_task_are_both_refused(chief, call):
+def test_two_processes_of_one_task_are_rejected(chief, call):
     both = [call(1, "one process"), call(1, "another process")]
     for each in both:
         answer = read(each, SECONDS)
@@ -85,7 +85,7 @@ def test_two_processes_of_one_task_are_both_refused(chief, call):
         chief.result()
 
 
-def test_a_caller_that_says_nothing_or_too_much_is_closed(chief, call, monkeypatch):
+def test_connections_without_a_message_or_with_a_long_one_are_closed(chief, call, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(messages, "SECONDS_FOR_HELLO", 0.2)
         silent, endless = call.connect(), call.connect()
@@ -101,7 +101,7 @@ def test_a_caller_that_says_nothing_or_too_much_is_closed(chief, call, monkeypat
     chief.result()
 
 
-def test_a_line_that_comes_byte_by_byte_is_read_until_the_deadline():
+def test_a_line_sent_byte_by_byte_is_read_until_the_deadline():
     """Each byte is in time; the line is not."""
     here, there = socket.socketpair()
     with here, there, ThreadPoolExecutor(1) as pool:

@@ -28,7 +28,7 @@ def test_names_and_devices(name, devices, kind, replicas):
     assert strategy.num_replicas_in_sync == replicas
 
 
-def test_where_each_replica_is(strategies):
+def test_replica_devices(strategies):
     devices = {name: replica_devices(strategy) for name, strategy in strategies.items()}
     assert devices == {
         "none": ("CPU:0",),
@@ -42,20 +42,20 @@ def test_gpus_are_hidden_from_these_tests_and_their_processes():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
-def test_what_the_replicas_compute_on(strategies):
+def test_replica_kind(strategies):
     kinds = {name: replica_kind(strategy) for name, strategy in strategies.items()}
     assert set(kinds.values()) == {"CPU"}
     assert replica_kind(tf.distribute.OneDeviceStrategy("GPU:0")) == "GPU"
 
 
-def test_replicas_elsewhere_are_refused():
+def test_replicas_on_other_devices_are_rejected():
     """A parameter server's or a TPU's are not devices of this process."""
     strategy = tf.distribute.OneDeviceStrategy("/job:worker/task:1/device:TPU:0")
     with pytest.raises(ValueError, match=r"replicas are on TPU:0 of this process: only those of"):
         replica_devices(strategy)
 
 
-def test_a_strategy_of_one_process_is_refused_where_there_are_several_workers(monkeypatch):
+def test_a_strategy_of_one_process_is_rejected_with_several_workers(monkeypatch):
     cluster = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
     for name in ("one_device", "mirrored"):
@@ -63,7 +63,7 @@ def test_a_strategy_of_one_process_is_refused_where_there_are_several_workers(mo
             create_strategy(name)
 
 
-def test_several_workers_want_a_tf_config_that_names_them(monkeypatch):
+def test_several_workers_need_tf_config(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(ValueError, match=r"needs TF_CONFIG.*trainer_module\.launch --workers 2"):
         create_strategy("multi_worker")
@@ -78,24 +78,24 @@ def test_a_cluster_of_one_worker_trains_on_its_own_devices(monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", ["{", '{"cluster": {"worker": ["a:1"]}}', "[1]"])
-def test_a_tf_config_that_is_none_is_told(monkeypatch, wrong):
+def test_an_invalid_tf_config_is_rejected(monkeypatch, wrong):
     monkeypatch.setenv("TF_CONFIG", wrong)
     with pytest.raises(ValueError, match=r"is not a cluster and a task .* or unset it to train"):
         create_strategy("auto")
 
 
-def test_auto_tells_what_it_takes_and_why(caplog):
+def test_auto_logs_its_choice_and_the_reason(caplog):
     with caplog.at_level("INFO", "absl"):
         create_strategy("auto")
         create_strategy("auto", logical_devices=2)
-    told = [r.getMessage() for r in caplog.records if "strategy: auto" in r.getMessage()]
-    assert told == [
+    messages = [r.getMessage() for r in caplog.records if "strategy: auto" in r.getMessage()]
+    assert messages == [
         "strategy: auto is one_device: TensorFlow sees no GPU",
         "strategy: auto is mirrored: logical_devices asks for 2 CPU devices",
     ]
 
 
-def test_parameter_servers_want_a_tf_config_that_names_them(monkeypatch):
+def test_parameter_servers_need_tf_config(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(ValueError, match=r"names a chief, workers and.*--parameter-servers"):
         create_strategy("parameter_server")

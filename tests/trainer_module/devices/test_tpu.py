@@ -1,4 +1,4 @@
-"""`strategy: tpu` where there is none: told at once, before TensorFlow looks in the network."""
+"""Errors of strategy "tpu" without a TPU, before TensorFlow searches the network for one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def chips(monkeypatch, tmp_path):
         ("my-tpu", r"TPU_NAME='my-tpu'.*(google-api-python-client|this machine is not)"),
     ],
 )
-def test_none_is_told_with_how_to_name_one(chips, monkeypatch, named, message):
+def test_a_missing_tpu_is_an_error_with_the_fix(chips, monkeypatch, named, message):
     if named is not None:
         monkeypatch.setenv("TPU_NAME", named)
     started = time.monotonic()
@@ -37,7 +37,7 @@ def test_none_is_told_with_how_to_name_one(chips, monkeypatch, named, message):
     assert time.monotonic() - started < 20, "it does not wait for anyone"
 
 
-def test_an_address_that_does_not_answer_is_told(chips, monkeypatch):
+def test_an_unreachable_address_is_an_error(chips, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setenv("TPU_NAME", f"grpc://127.0.0.1:{port}")
@@ -46,7 +46,7 @@ def test_an_address_that_does_not_answer_is_told(chips, monkeypatch):
         create_strategy("tpu")
 
 
-def test_chips_that_this_tensorflow_cannot_use_are_told(chips):
+def test_chips_without_tensorflow_support_are_an_error(chips):
     """TensorFlow's own resolver looks at them; this build has no operations for TPUs."""
     chips()
     with pytest.raises(ValueError, match=r"cannot use the TPU 'local' .*install tensorflow-tpu"):

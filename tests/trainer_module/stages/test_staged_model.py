@@ -123,18 +123,18 @@ def test_two_replicas_of_two_stages_are_two_replicas_of_one_piece(strategies, pa
 class Meeting(L.Layer):
     """Passes rows on; of the micro-batch `wait` only when `until` is set, or after some seconds."""
 
-    def __init__(self, wait, until, tell):
+    def __init__(self, wait, until, announce):
         super().__init__()
-        self.seen, self.rest = [], (wait, until, tell)
+        self.seen, self.rest = [], (wait, until, announce)
 
     def call(self, x):
         def pass_on(rows):
-            wait, until, tell = self.rest
+            wait, until, announce = self.rest
             self.seen.append(rows[0, 0])
             if rows[0, 0] == wait:
                 self.met = until.wait(20)
-            if tell is not None and rows[0, 0] == tell[0]:
-                tell[1].set()
+            if announce is not None and rows[0, 0] == announce[0]:
+                announce[1].set()
             return rows
 
         return tf.ensure_shape(tf.numpy_function(pass_on, [x], x.dtype, stateful=False), x.shape)

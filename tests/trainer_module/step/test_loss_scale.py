@@ -55,7 +55,7 @@ def test_one_replica_that_overflows_holds_back_all_and_lowers_the_scale(strategi
         assert full_batch.error(values, before[replica]) == 0
     assert full_batch.error([a.numpy() for a in step.averages], averages) == 0
     assert step.optimizer.iterations.numpy() == 0
-    # Windows that fit go on from there, on every replica alike.
+    # Later windows that fit update every replica alike.
     assert bool(step((FEATURES, LABELS)).applied)
     after = values_of_replicas(step)
     assert len(after) == replicas

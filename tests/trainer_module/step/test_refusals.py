@@ -134,8 +134,8 @@ def test_a_loss_of_no_variable_is_refused():
         accumulate_gradients(full_batch.mlp(), loss, features, labels, micro_batch_size=2)
 
 
-def test_layers_frozen_after_the_step_was_made_are_refused():
-    """Pitfall: what is traced already would go on training them."""
+def test_layers_frozen_after_construction_are_rejected():
+    """Pitfall: the traced function would still train them."""
     model = full_batch.mlp()
     step = TrainStep(model, keras.optimizers.SGD(0.1), "mse", micro_batch_size=4)
     features, labels, _ = full_batch.batch("mlp")

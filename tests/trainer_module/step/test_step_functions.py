@@ -12,7 +12,7 @@ from trainer_module.step.step_functions import MOST_SHAPES, StepFunctions
 from trainer_module.window import accumulation
 
 
-def test_shapes_without_end_are_a_few_traces_and_one_warning(caplog):
+def test_many_shapes_are_a_few_traces_and_one_warning(caplog):
     """The largest of each row, against NumPy; then another axis differs too."""
     traced = []
 
@@ -27,12 +27,12 @@ def test_shapes_without_end_are_a_few_traces_and_one_warning(caplog):
         assert float(found) == (rows * length or -np.inf)
     assert len(traced) == MOST_SHAPES + 1
     assert traced[-1] == [[None, None], [None, 1], None]
-    told = [record.getMessage() for record in caplog.records]
-    (message,) = [text for text in told if text.startswith("The rows")]  # TensorFlow warns too
+    messages = [record.getMessage() for record in caplog.records]
+    (message,) = [text for text in messages if text.startswith("The rows")]  # TensorFlow warns too
     assert f"have had {MOST_SHAPES + 1} shapes" in message
     assert "(3,), (1,); (4,), (1,); " in message
-    assert "Pad rows to a few lengths" in message
-    # Axes that differ later, and weights, are functions of their own.
+    assert "Pad the rows to a few lengths" in message
+    # Axes that differ later, and weights, have separate functions.
     for _ in range(2):
         functions((np.ones([2, 50]), np.ones([2, 2]), None))
         functions((np.ones([2, 50]), np.ones([2, 1]), np.ones([2])))
@@ -43,7 +43,7 @@ def test_shapes_without_end_are_a_few_traces_and_one_warning(caplog):
 
 
 def test_a_step_on_a_shape_of_the_shared_trace_is_the_same(float64, monkeypatch):
-    """Sequences of 3, 4 and 5 tokens, of which one shape is traced by itself; 1e-12."""
+    """Sequences of 3, 4 and 5 tokens, of which one shape has a separate trace; 1e-12."""
     trained = []
     for most in (8, 1):
         monkeypatch.setattr("trainer_module.step.step_functions.MOST_SHAPES", most)

@@ -118,7 +118,7 @@ def test_a_window_without_weight_changes_nothing_and_is_counted(float64, strateg
 
 @pytest.mark.parametrize("name", ["none", "mirrored2"])
 def test_a_mean_over_rows_counts_rows_of_no_weight_as_keras_does(float64, strategies, name):
-    """Momentum, weight decay and ∇R go on. Reference: Keras' own step on the full batch, 1e-12."""
+    """Momentum, decay and ∇R still act. Reference: Keras' own step on the full batch, 1e-12."""
     batches = without_zero_sums(windows("mlp", (11, 7, 11)))
     features, labels, weights = batches[1]
     batches[1] = features, labels, np.zeros_like(weights)
@@ -468,7 +468,7 @@ def test_the_replica_that_a_window_is_not_finite_on_is_named(float64, strategies
 
 
 def test_skipping_gives_up_after_so_many_windows_in_a_row(float64, strategies):
-    """A finite window in between begins the count anew; an empty one does not."""
+    """A finite window in between resets the count; an empty one does not."""
     good = (*full_batch.batch("mlp", 5)[:2], np.ones(5))
     bad = (np.full_like(good[0], np.nan), *good[1:])
     empty = (*good[:2], np.zeros(5))

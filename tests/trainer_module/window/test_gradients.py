@@ -1,4 +1,4 @@
-"""What layers do besides computing: random masks, state, losses of their own."""
+"""Random masks, state and added losses of layers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_dropout_masks_differ_by_micro_batch_replica_and_step_and_repeat_by_seed
     assert 0.3 < first.mean() < 0.7
     np.testing.assert_array_equal(masks(strategy, seed=1), first)
     assert np.any(masks(strategy, seed=2) != first)
-    # Rows of one micro-batch have masks of their own too.
+    # The masks of the rows of one micro-batch differ, too.
     (whole,) = masks(strategies["none"], seed=1, micro_batch_size=4, steps=1)
     assert len({tuple(row) for row in whole}) == 4
 

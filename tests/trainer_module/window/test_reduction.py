@@ -1,4 +1,4 @@
-"""A training step of one's own on several replicas.
+"""A custom training step on several replicas.
 
 Reference: full_batch.train, float64. Tolerance: 1e-12 of each variable's largest value.
 """
