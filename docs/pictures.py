@@ -1,7 +1,8 @@
-"""Draws the pictures of docs/normalisation.md: `python docs/pictures.py`.
+"""Draw the pictures of docs/normalisation.md and docs/batch-size.md: `python docs/pictures.py`.
 
 One real, skewed column, the fares of TFX's taxi rides, before and after each scaler. The
-scalers are `transform`'s own functions and combiners.
+scalers are `transform`'s own functions and combiners. With `--training-logs`, the TensorBoard
+folder of a run with `training.gradient_noise_scale`: the noise scale at each step.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--folder", type=Path, default=FOLDER, help="default: docs/pictures")
-    folder = parser.parse_args().folder
+    parser.add_argument("--training-logs", type=Path, help="such as .../Trainer/model_run/8/train")
+    arguments = parser.parse_args()
+    folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
     mpl.use("agg")
     fares = read_column("fare")
@@ -66,6 +69,8 @@ def main() -> None:
     with plt.rc_context(STYLE):
         draw_before_and_after(fares, outputs, folder / "scalers.png")
         draw_curves(fares, outputs, folder / "curves.png")
+        if arguments.training_logs:
+            draw_noise_scale(arguments.training_logs, folder / "noise-scale.png")
 
 
 def _rounded(number: float) -> float:
@@ -139,6 +144,26 @@ def draw_curves(fares: np.ndarray, outputs: Mapping[str, np.ndarray], file: Path
     axis.set_xlabel("fare (dollars)")
     axis.set_ylabel("what the model sees")
     axis.legend(frameon=False, ncols=6, loc="upper center", bbox_to_anchor=(0.5, 1.14))
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def draw_noise_scale(logs: Path, file: Path) -> None:
+    """Draw the gradient noise scale and the loss of a training at each step."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(logs)).Reload()
+    figure, axis = plt.subplots(figsize=(8.2, 3.2), layout="constrained")
+    found = {name: events.Scalars(name) for name in ("gradient_noise_scale", "loss")}
+    for name, color, on in (
+        ("gradient_noise_scale", BLUE, axis),
+        ("loss", ORANGE, axis.twinx()),
+    ):
+        steps = [scalar.step for scalar in found[name]]
+        on.plot(steps, [scalar.value for scalar in found[name]], color=color, linewidth=1.6)
+        on.set_ylabel(name.replace("_", " "), color=color)
+    axis.set_yscale("log")
+    axis.set_xlabel("step")
     figure.savefig(file, dpi=110)
     plt.close(figure)
 

@@ -168,6 +168,7 @@ class RunState:
                 node.detail = f"{record.steps:,} steps, stopped by {record.stopped}" + (
                     f", {skipped} steps skipped" if skipped else ""
                 )
+                node.detail += f"; {record.advice}" if record.advice else ""
             case EvaluationEnded() | TrainingEnded():
                 return  # one epoch of a trial: TrialEnded is shown instead
         self.on_change(node, record)

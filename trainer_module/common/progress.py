@@ -108,12 +108,14 @@ class TrainingEnded(Progress):
         steps: Optimizer steps taken.
         skipped: Number of skipped windows by reason.
         trial: Number of the trial in a search; None outside of a search.
+        advice: What to change for the next training; empty if nothing is known.
     """
 
     stopped: str
     steps: int
     skipped: Mapping[str, int]
     trial: TrialNumber | None = None
+    advice: str = ""
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,7 @@ class EpochRunner:
             learning_rate=learning_rate_of(run.train_step.optimizer),
             rows=report.rows,
             seconds=seconds,
+            noise_scale=report.noise_scale,
         )
 
     def _end_epoch(self, *, whole: bool, stop: bool) -> None:

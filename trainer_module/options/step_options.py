@@ -10,7 +10,7 @@ from pydantic import Field, field_serializer, field_validator
 from typing_extensions import Required, TypedDict
 
 from trainer_module.options.parse import parse_section
-from trainer_module.options.settings import RUNTIME_ONLY, Settings, at_least_one
+from trainer_module.options.settings import NEWER_OPTION, RUNTIME_ONLY, Settings, at_least_one
 
 NonFinite = Literal["raise", "skip"]
 AddedLosses = Literal["mean", "sum"]
@@ -33,8 +33,15 @@ class UpdateOptions(Settings):
         default=100, description='For non_finite="skip": windows in a row; the next one stops.'
     )
     jit_compile: bool = Field(default=False, description="Compile micro-batches by XLA.")
+    gradient_noise_scale: Annotated[int | None, NEWER_OPTION] = Field(
+        default=None,
+        description=(
+            "Measure the gradient noise scale (McCandlish et al., 2018) every so many steps, such "
+            "as 50: global batches far below it are mostly noise, so that larger ones pay."
+        ),
+    )
 
-    @field_validator("max_consecutive_skips", mode="before")
+    @field_validator("max_consecutive_skips", "gradient_noise_scale", mode="before")
     @classmethod
     def _check_update_counts(cls, value: Any) -> Any:
         return at_least_one(value)
@@ -73,6 +80,9 @@ class StepOptions(UpdateOptions):
             gradients, of the same shapes. A function with a parameter `step` also gets the number
             of the optimizer step, an int64 scalar.
         jit_compile: Compile micro-batches by XLA.
+        gradient_noise_scale: Number of steps from one measurement of the gradient noise scale to
+            the next (see `TrainStep.noise_scale`); None: it is not measured. Micro-batches are not
+            merged then, because each is a sample of the gradient.
         expected_rows: Rows of most global batches, where the dataset's shapes do not say it (as
             without drop_remainder): small steps take less time. Batches of any other number of
             rows are right too.
@@ -133,6 +143,7 @@ class StepKeywords(TypedDict, total=False):
     added_losses: AddedLosses | None
     transforms: Sequence[GradientTransform]
     jit_compile: bool
+    gradient_noise_scale: int | None
     expected_rows: int | None
 
 

@@ -76,7 +76,8 @@ class ParameterServerStep:
             partitioner: A partitioner of tf.distribute.experimental.partitioners, which determines
                 the variables that are split by rows over the servers. None: split variables above
                 256 KiB, into at most one part per server.
-            **options: The fields of `StepOptions`, except `ema_momentum`.
+            **options: The fields of `StepOptions`, except `ema_momentum` and
+                `gradient_noise_scale`.
 
         Raises:
             ValueError: See `TrainStep`. Also, an option requires ordered steps.
@@ -86,6 +87,12 @@ class ParameterServerStep:
             raise ValueError(
                 f"ema_momentum={momentum} with parameter servers: workers update at "
                 "the same time, and an average of the variables has no steps; leave it out."
+            )
+        noise_every = options.get("gradient_noise_scale")
+        if noise_every is not None:
+            raise ValueError(
+                f"gradient_noise_scale={noise_every} with parameter servers: windows have no "
+                "order to average over; leave it out."
             )
         if computes_in_float16(model):
             raise ValueError(

@@ -48,6 +48,7 @@ class LoopReport(NamedTuple):
         gradient_norm: Global norm of g before clipping, of the last window.
         rows: Number of rows of all windows.
         exhausted: Whether the iterator had fewer windows than requested.
+        noise_scale: Gradient noise scale in rows; NaN if it is not measured.
     """
 
     steps: int
@@ -56,6 +57,7 @@ class LoopReport(NamedTuple):
     gradient_norm: float
     rows: int
     exhausted: bool
+    noise_scale: float = float("nan")
 
 
 class NonFiniteError(ArithmeticError):

@@ -14,6 +14,7 @@ from typing_extensions import Unpack
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.tf_errors import translate_tf_errors
+from trainer_module.checks.warn_once import warn_once
 from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensors
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
@@ -21,6 +22,7 @@ from trainer_module.options.step_options import StepKeywords
 from trainer_module.step.counters import StepCounters
 from trainer_module.step.loss_scale import LossScale
 from trainer_module.step.moving_average import MovingAverage
+from trainer_module.step.noise_average import NoiseAverage
 from trainer_module.step.reports import (
     LoopReport,
     NonFiniteError,
@@ -92,7 +94,7 @@ class TrainStep:
             strategy: A tf.distribute strategy; None: the current one.
             **options: The fields of `StepOptions`: micro_batch_size, clip_norm, ema_momentum,
                 non_finite, max_consecutive_skips, added_losses, transforms, jit_compile,
-                expected_rows.
+                gradient_noise_scale, expected_rows.
 
         Raises:
             ValueError: An option is out of range, the model overrides `train_step` or
@@ -107,13 +109,14 @@ class TrainStep:
         self.loss_fn = self._setup.spec.loss_fn
         self.options = self._setup.options
         self._variables = self._setup.variables
-        momentum = self.options.ema_momentum
+        momentum, noise_every = self.options.ema_momentum, self.options.gradient_noise_scale
         with self.strategy.scope():
             self._counters = StepCounters()
             self.step = self._counters.step
             self.consecutive_skips = self._counters.consecutive
             self.loss_scale = LossScale() if computes_in_float16(model) else None
             self._average = None if momentum is None else MovingAverage(self._variables, momentum)
+            self._noise = None if noise_every is None else NoiseAverage(noise_every)
         self._step_functions = StepFunctions(self._window)
         self._distributed_function = tf.function(
             self._window, autograph=False, reduce_retracing=True
@@ -168,6 +171,14 @@ class TrainStep:
             )
         if bool(last.failed):
             raise self._non_finite_error(last)
+        if self._noise is not None and not self._noise.is_known and int(count):
+            warn_once(
+                f"gradient_noise_scale={self.options.gradient_noise_scale}: there is no estimate "
+                "yet, because it needs at least two micro-batches or replicas per global batch. "
+                f"Use a micro_batch_size (now {self.options.micro_batch_size}) of at most half "
+                "the rows of a replica.",
+                about=self.model,
+            )
         return LoopReport(
             steps=int(totals.steps),
             loss=float(totals.loss) / float(totals.weights) if totals.weights else float("nan"),
@@ -175,6 +186,7 @@ class TrainStep:
             gradient_norm=float(last.gradient_norm),
             rows=int(totals.rows),
             exhausted=bool(exhausted),
+            noise_scale=self.noise_scale,
         )
 
     @property
@@ -182,11 +194,21 @@ class TrainStep:
         """The number of windows that updated nothing, by reason."""
         return self._counters.skipped
 
+    @property
+    def noise_scale(self) -> float:
+        """The gradient noise scale in rows, averaged over about the last ten measured windows.
+
+        NaN if it is not measured, or not known yet. It needs at least two micro-batches or replicas
+        per global batch.
+        """
+        return float("nan") if self._noise is None else self._noise.noise_scale
+
     def state(self) -> list[tf.Variable]:
-        """Return the step's variables in a fixed order: counters, EMA, loss scale."""
+        """Return the step's variables in a fixed order: counters, EMA, loss scale, noise."""
         scale = self.loss_scale
         own = self._counters.state()
-        return own + self.averages + ([scale.scale, scale.finite_windows] if scale else [])
+        scales = [scale.scale, scale.finite_windows] if scale else []
+        return own + self.averages + scales + ([self._noise.values] if self._noise else [])
 
     @property
     def averages(self) -> list[tf.Variable]:
@@ -302,6 +324,8 @@ class TrainStep:
             self._count(report, update)
             if self.loss_scale is not None:
                 self.loss_scale.update(update.is_finite)
+            if self._noise is not None and update.noise is not None:
+                self._noise.update(update.noise)
         return report
 
     def _results(self, values: PerReplica) -> Sequence[tf.Tensor]:
@@ -314,7 +338,8 @@ class TrainStep:
         context = tf.distribute.get_replica_context()
         assert context is not None
         replica = context.replica_id_in_sync_group
-        inputs = StepInputs(random_position=(step, replica), loss_scale=scale)
+        measures_noise = None if self._noise is None else self._noise.is_due(step)
+        inputs = StepInputs((step, replica), loss_scale=scale, measures_noise=measures_noise)
         update = self._setup.update(Batch(*parts), inputs, step, description)
         return update, tf.convert_to_tensor(replica, tf.int32)
 

@@ -17,6 +17,7 @@ from trainer_module.losses.weighted_loss import as_loss_function
 from trainer_module.window.describe import Description, describe
 from trainer_module.window.gradient_sum import AddedLosses, GradientSum, default_added_losses
 from trainer_module.window.micro_batch import MicroBatchGradients, micro_batch_gradients
+from trainer_module.window.noise_scale import pass_squares
 from trainer_module.window.passes import plan_passes
 from trainer_module.window.spec import Batch, Index, StepInputs, WindowSpec
 
@@ -94,7 +95,7 @@ def sum_window(
 ) -> GradientSum:
     """Return the sums over one replica's rows of a window; see `accumulate_gradients`."""
     rows = count_rows(*batch)
-    zeros = _zeros(spec, description)
+    zeros = _zeros(spec, description, measures_noise=inputs.measures_noise is not None)
 
     def micro_batch(index: Index, part: Batch) -> MicroBatchGradients:
         position = (*inputs.random_position, index)
@@ -112,7 +113,7 @@ def sum_window(
         compute: Callable[[Index, Batch], MicroBatchGradients],
     ) -> GradientSum:
         count = tf.cast(tf.shape(tf.nest.flatten(part)[0])[0], zeros.rows.dtype)
-        return _add(total, compute(index, part), count, spec)
+        return _add(total, compute(index, part), count, spec, inputs.measures_noise)
 
     def slice_of(start: Index, stop: Index, static: int | None) -> Batch:
         def cut(tensor: tf.Tensor | None) -> tf.Tensor | None:
@@ -133,7 +134,7 @@ def sum_window(
     plan = plan_passes(
         description.bytes_per_row * spec.micro_batch_size,
         kind=replica_kind(tf.distribute.get_strategy()),
-        merge_micro_batches=not spec.jit_compile,
+        merge_micro_batches=not spec.jit_compile and inputs.measures_noise is None,
         has_loops=description.has_loops,
         concurrent_passes=spec.placement.concurrent_passes,
     )
@@ -161,7 +162,8 @@ def sum_window(
 
     def one_pass() -> list[tf.Tensor]:
         part = _with_tables(micro_batch(0, batch), zeros)
-        return _flat(_add(zeros, part, tf.cast(rows, zeros.rows.dtype), spec))
+        count = tf.cast(rows, zeros.rows.dtype)
+        return _flat(_add(zeros, part, count, spec, inputs.measures_noise))
 
     known = next(t for t in tf.nest.flatten(batch) if t is not None).shape[0]
     if not spec.jit_compile and known is not None and 0 < known <= size:
@@ -180,7 +182,9 @@ def sum_window(
     return _like(zeros, tf.cond(is_one, one_pass, otherwise))
 
 
-def _zeros(spec: WindowSpec, description: Description) -> GradientSum:
+def _zeros(
+    spec: WindowSpec, description: Description, *, measures_noise: bool = False
+) -> GradientSum:
     def zeros(present: Sequence[bool], first: list[int]) -> list[tf.Tensor | None]:
         def zero(variable: Variable, has: bool) -> tf.Tensor | None:
             if not has:
@@ -202,6 +206,7 @@ def _zeros(spec: WindowSpec, description: Description) -> GradientSum:
         added_loss=None if has_added is None else scalar,
         added_gradients=None if has_added is None else zeros(has_added, []),
         added_rows=None if has_added is None else scalar,
+        squares=tf.zeros([2], description.accumulator_dtype) if measures_noise else None,
     )
 
 
@@ -236,7 +241,11 @@ def _like(total: GradientSum, flat: list[tf.Tensor]) -> GradientSum:
 
 
 def _add(
-    total: GradientSum, part: MicroBatchGradients, rows: tf.Tensor, spec: WindowSpec
+    total: GradientSum,
+    part: MicroBatchGradients,
+    rows: tf.Tensor,
+    spec: WindowSpec,
+    measures_noise: tf.Tensor | None,
 ) -> GradientSum:
     dtype = total.numerator.dtype
     added, added_gradients = total.added_loss, total.added_gradients
@@ -251,6 +260,9 @@ def _add(
         added += tf.cast(part.added_loss, dtype) * factor
         accumulate = functools.partial(_accumulate, factor=factor)
         added_gradients = spec.placement.map(accumulate, added_gradients, part.added_gradients)
+    squares = total.squares
+    if squares is not None and measures_noise is not None:
+        squares += pass_squares(part.gradients, rows, measures_noise, squares.dtype)
     return GradientSum(
         numerator=total.numerator + tf.cast(part.numerator, dtype),
         denominator=total.denominator + tf.cast(part.denominator, dtype),
@@ -259,6 +271,7 @@ def _add(
         added_loss=added,
         added_gradients=added_gradients,
         added_rows=added_rows,
+        squares=squares,
     )
 
 

@@ -66,8 +66,11 @@ class StepInputs(NamedTuple):
             Dropout masks are a function of the model's seeds and these integers.
         loss_scale: Factor of all gradients, for float16; None: 1.
         values: See `VariableValues`; empty: read the variables.
+        measures_noise: Whether to sum the squares of this window's passes, scalar bool; None: no
+            window's.
     """
 
     random_position: Sequence[Index] = ()
     loss_scale: tf.Tensor | None = None
     values: VariableValues = ()
+    measures_noise: tf.Tensor | None = None

@@ -1,7 +1,7 @@
 """Compute the update of docs/design.md §4.1 by a sequence of small pure functions.
 
-    reduce_over_replicas -> unscale -> divide -> add_regularisation -> transforms -> check_finite
-        -> clip
+    reduce_over_replicas -> unscale -> measure_noise -> divide -> add_regularisation -> transforms
+        -> check_finite -> clip
 
 Each function takes the update so far and the inputs, and returns the next update. No function
 changes a variable. To add a part, add one function here and one line in `update_functions`.
@@ -20,6 +20,7 @@ from trainer_module.common.tensors import Gradient, VariableValues
 from trainer_module.options.step_options import GradientTransform, StepOptions
 from trainer_module.window.gradient_sum import GradientSum, sum_dtype
 from trainer_module.window.micro_batch import regularisation_gradients
+from trainer_module.window.noise_scale import noise_of_window
 from trainer_module.window.placement import Placement, placement_of
 from trainer_module.window.reduction import sum_over_replicas
 from trainer_module.window.transforms import apply_transform
@@ -39,6 +40,7 @@ class Update(NamedTuple):
         finite: Whether the sums in `total` are finite, bool `[1 + variables]`: the sums of the
             loss, then the gradients of each variable. All true if `is_finite`.
         finite_here: The same for `local`.
+        noise: |G|² and tr Σ, `[2]`, NaN if not known; None without `gradient_noise_scale`.
     """
 
     local: GradientSum
@@ -50,6 +52,7 @@ class Update(NamedTuple):
     is_finite: tf.Tensor
     finite: tf.Tensor
     finite_here: tf.Tensor
+    noise: tf.Tensor | None = None
 
     @property
     def is_empty(self) -> tf.Tensor:
@@ -96,12 +99,14 @@ def update_functions(options: StepOptions) -> tuple[UpdateFunction, ...]:
     the clipping, so that `clip_norm` bounds the applied gradient.
     """
     transforms = [functools.partial(transform, function=f) for f in options.transforms]
+    noise = [] if options.gradient_noise_scale is None else [measure_noise]
     clipping = []
     if options.clip_norm is not None:
         clipping = [functools.partial(clip, clip_norm=options.clip_norm)]
     return (
         reduce_over_replicas,
         unscale,
+        *noise,
         divide,
         add_regularisation,
         *transforms,
@@ -185,7 +190,21 @@ def unscale(update: Update, inputs: UpdateInputs) -> Update:
     total = update.total._replace(
         gradients=down(update.total.gradients), added_gradients=down(update.total.added_gradients)
     )
+    if total.squares is not None:
+        factor = tf.cast(scale, total.squares.dtype)
+        total = total._replace(squares=total.squares / tf.stack([factor**2, tf.ones_like(factor)]))
     return update._replace(total=total)
+
+
+def measure_noise(update: Update, inputs: UpdateInputs) -> Update:
+    """Estimate the gradient noise from the sums; regularisation and added losses have none."""
+    if update.total.denominator.shape.rank:
+        raise ValueError(
+            "gradient_noise_scale with outputs that have separate sample weights: the gradient of "
+            "a row is not defined. Give one sample weight per row for all outputs, or leave out "
+            "gradient_noise_scale."
+        )
+    return update._replace(noise=noise_of_window(update.total))
 
 
 def divide(update: Update, inputs: UpdateInputs) -> Update:

@@ -28,6 +28,7 @@ from trainer_module.common.progress import (
 )
 from trainer_module.loop.callbacks import ProgressLog
 from trainer_module.loop.callbacks.callback import EpochEnd, FitResult, LoopProgress
+from trainer_module.loop.callbacks.progress_log import batch_size_advice
 
 NODES = ["ArrowExampleGen", "StatisticsGen", "Transform", "Trainer", "Evaluator"]
 
@@ -56,7 +57,7 @@ def run_all(logger: logging.Logger) -> None:
         if name == "Trainer":
             tell(logger, TrainingStep(5, 50, 1, 10, 0.25, 1234.0, 61.0))
             tell(logger, EvaluationEnded(1, {"auc": 0.9}))
-            tell(logger, TrainingEnded("epochs", 50, {"empty": 2}))
+            tell(logger, TrainingEnded("epochs", 50, {"empty": 2}, advice="use more rows"))
         log(logger, "Component %s is finished.", name)
 
 
@@ -72,7 +73,7 @@ def test_states_follow_the_runners_log(watched):
     run_all(logger)
     assert [node.status for node in state.nodes] == ["done", "done", "cached", "done", "done"]
     assert [node.rows for node in state.nodes] == [100, 100, 100, None, 30]
-    assert state.nodes[3].detail == "50 steps, stopped by epochs, 2 steps skipped"
+    assert state.nodes[3].detail == "50 steps, stopped by epochs, 2 steps skipped; use more rows"
 
 
 def test_the_running_node_is_the_one_that_failed(watched):
@@ -138,7 +139,7 @@ def test_what_the_trainer_really_logs_is_what_the_console_reads():
         first = LoopProgress(5, 5, 50, 1, 10, 0.25, 1.0, 0.1, rows=640, seconds=9.0)
         action.on_loop(first)
         action.on_loop(first._replace(step=10, seconds=0.5))
-        action.on_loop(first._replace(step=15, total_steps=None))
+        action.on_loop(first._replace(step=15, total_steps=None, noise_scale=512.0))
         action.on_epoch(EpochEnd(50, 1, 0.25, {"auc": 0.9}, {}))
         action.on_end(FitResult("epochs", 50, 10, {}, {"empty": 2}, {}))
     finally:
@@ -150,7 +151,7 @@ def test_what_the_trainer_really_logs_is_what_the_console_reads():
         "step 10/50, loss 0.2500, 1,280 examples/s, 4.0 s left",
         "step 15/?, loss 0.2500, 71 examples/s",
         "epoch 1: eval auc 0.9000",
-        "50 steps, stopped by epochs, 2 steps skipped",
+        "50 steps, stopped by epochs, 2 steps skipped; " + batch_size_advice(512.0, 128.0),
     ]
 
 

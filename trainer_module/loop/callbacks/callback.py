@@ -24,6 +24,7 @@ class LoopProgress(NamedTuple):
         learning_rate: Learning rate of the call's last window.
         rows: Rows of the call's windows.
         seconds: Duration of the call.
+        noise_scale: Gradient noise scale in rows; NaN if it is not measured.
     """
 
     step: int
@@ -36,6 +37,7 @@ class LoopProgress(NamedTuple):
     learning_rate: float
     rows: int
     seconds: float
+    noise_scale: float = float("nan")
 
 
 class EpochEnd(NamedTuple):

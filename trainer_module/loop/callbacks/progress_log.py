@@ -48,12 +48,16 @@ class ProgressLog(Callback):
         self._prefix = "" if trial is None else f"trial {trial[0]}/{trial[1] or '?'}: "
         self._last = -math.inf
         self._steps, self._rows, self._seconds = 0, 0, 0.0
+        self._noise_scale, self._global_batch = math.nan, math.nan
 
     def on_loop(self, progress: LoopProgress) -> None:
         """Log step, loss, rows per second and time left.
 
         The first call also traces the graph, so its duration is not used to estimate the time left.
         """
+        if progress.steps:
+            self._noise_scale = progress.noise_scale
+            self._global_batch = progress.rows / progress.steps
         first = self._last == -math.inf
         if not first:
             self._steps += progress.steps
@@ -99,10 +103,27 @@ class ProgressLog(Callback):
     def on_end(self, result: FitResult) -> None:
         """Log how training ended."""
         skipped = {reason: count for reason, count in result.skipped.items() if count}
-        record = TrainingEnded(result.stopped, result.steps, result.skipped, self._trial)
+        advice = batch_size_advice(self._noise_scale, self._global_batch)
+        record = TrainingEnded(result.stopped, result.steps, result.skipped, self._trial, advice)
         ended = f"training ended by {result.stopped} after {result.steps} steps"
         left_out = f", windows skipped: {skipped}" if skipped else ""
-        _say(f"{self._prefix}{ended}{left_out}", record)
+        advice = f"; {advice}" if advice else ""
+        _say(f"{self._prefix}{ended}{left_out}{advice}", record)
+
+
+def batch_size_advice(noise_scale: float, global_batch: float) -> str:
+    """Return what twice the global batch would save; empty if the noise scale is not known.
+
+    To reach a given loss takes S(B) = S_min (1 + noise_scale / B) steps of B rows (McCandlish et
+    al., 2018, eq. 2.11), at the best learning rate for B.
+    """
+    if math.isnan(noise_scale):
+        return ""
+    share = (1 + noise_scale / (2 * global_batch)) / (1 + noise_scale / global_batch)
+    return (
+        f"gradient noise scale {noise_scale:,.0f} rows, global batch {global_batch:,.0f}: with "
+        f"twice the batch, about {share:.0%} of the steps reach the same loss (50% at best)"
+    )
 
 
 def _say(text: str, record: Progress, *, passes: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -39,13 +40,15 @@ class TensorBoardScalars(Callback):
         )
 
     def on_loop(self, progress: LoopProgress) -> None:
-        """Write loss, gradient norm, learning rate and rows per second."""
+        """Write loss, gradient norm, learning rate, rows per second and gradient noise scale."""
         values = {
             "loss": progress.loss,
             "gradient_norm": progress.gradient_norm,
             "learning_rate": progress.learning_rate,
             "examples_per_second": progress.rows / max(progress.seconds, 1e-9),
         }
+        if not math.isnan(progress.noise_scale):
+            values["gradient_noise_scale"] = progress.noise_scale
         _write(self._train, progress.step, values)
 
     def on_epoch(self, end: EpochEnd) -> bool:

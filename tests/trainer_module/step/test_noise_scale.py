@@ -1,0 +1,194 @@
+"""The gradient noise scale of `TrainStep(gradient_noise_scale=...)`.
+
+References: the formula in NumPy float64 on the gradient of each row (1e-10 relative), and rows
+whose true noise scale is known (5 % over 400 windows).
+"""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_module import Checkpoints, TrainingLoop, TrainStep
+from trainer_module.loop.callbacks.progress_log import batch_size_advice
+
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def linear_model(dtype="float64"):
+    keras.utils.set_random_seed(0)
+    return keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(2, dtype=dtype, kernel_regularizer="l2")]
+    )
+
+
+def make_step(model, strategy=None, *, every=1, micro_batch_size=4, rate=0.0, **options):
+    return TrainStep(
+        model,
+        keras.optimizers.SGD(rate),
+        "mse",
+        micro_batch_size=micro_batch_size,
+        strategy=strategy,
+        gradient_noise_scale=every,
+        **options,
+    )
+
+
+def random_batch(rows, seed=0):
+    random = np.random.default_rng(seed)
+    weights = random.uniform(0.5, 2.0, rows)
+    return random.normal(size=(rows, 3)), random.normal(size=(rows, 2)), weights
+
+
+def row_gradients(model, x, y, w):
+    """Return w_i ∇l_i of each row as `[rows, parameters]`, from the closed form of the squares."""
+    kernel, bias = model.get_weights()
+    slope = w[:, None] * (x @ kernel + bias - y)
+    return np.concatenate([np.einsum("ni,no->nio", x, slope).reshape(len(x), -1), slope], 1)
+
+
+def expected(rows, passes):
+    """Return |G|² and tr Σ by the module's formula; `passes` is the rows of each pass."""
+    parts = np.split(rows, np.cumsum(passes)[:-1])
+    squares = sum((part.sum(0) ** 2).sum() for part in parts)
+    counts = sum(n**2 for n in passes)
+    total = len(rows)
+    signal = ((rows.sum(0) ** 2).sum() - squares) / (total**2 - counts)
+    return signal, (squares - signal * counts) / total
+
+
+@pytest.mark.parametrize("kind", ["none", "mirrored2"])
+def test_equals_numpy_with_ragged_micro_batches_and_weights(kind, strategies):
+    strategy = strategies[kind]
+    with strategy.scope():
+        model = linear_model()
+        step = make_step(model, strategy)
+    x, y, w = random_batch(11)
+    step((x, y, w))
+    passes = [4, 4, 3] if kind == "none" else [4, 1, 4, 2]
+    signal, noise = expected(row_gradients(model, x, y, w), passes)
+    np.testing.assert_allclose(step._noise.values.numpy(), [0.1 * signal, 0.1 * noise], 1e-10)
+
+
+def test_replicas_are_enough_without_micro_batches(strategies):
+    strategy = strategies["mirrored2"]
+    with strategy.scope():
+        model = linear_model()
+        step = make_step(model, strategy, micro_batch_size=64)
+    x, y, w = random_batch(8)
+    step((x, y, w))
+    signal, noise = expected(row_gradients(model, x, y, w), [4, 4])
+    np.testing.assert_allclose(step.noise_scale, noise / signal, 1e-10)
+
+
+def test_embeddings_looked_up_several_times_count_once():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Embedding(50, 3, dtype="float64"), keras.layers.Flatten()]
+    )
+    step = make_step(model, micro_batch_size=3)
+    ids = np.random.default_rng(0).integers(0, 4, [8, 2])
+    y = np.random.default_rng(1).normal(size=(8, 6))
+    slope = (2 / 6 * (model.predict(ids, verbose=0) - y)).reshape(8, 2, 3)
+    rows = np.zeros([8, 50, 3])
+    for row in range(8):
+        np.add.at(rows[row], ids[row], slope[row])
+    step((ids, y))
+    signal, noise = expected(rows.reshape(8, -1), [3, 3, 2])
+    np.testing.assert_allclose(step._noise.values.numpy(), [0.1 * signal, 0.1 * noise], 1e-6)
+
+
+def test_is_unbiased_where_the_truth_is_known():
+    """Gradients of the mean output are the features: |G|² = 3 · 0.5², tr Σ = 3, so 4 rows."""
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(1, use_bias=False, dtype="float64")]
+    )
+    step = TrainStep(
+        model,
+        keras.optimizers.SGD(0.0),
+        lambda labels, outputs: outputs[:, 0],
+        micro_batch_size=5,
+        gradient_noise_scale=1,
+    )
+    random = np.random.default_rng(0)
+    estimates, previous = [], np.zeros(2)
+    for _ in range(400):
+        step((0.5 + random.normal(size=(64, 3)), np.zeros([64, 1])))
+        values = step._noise.values.numpy()
+        estimates.append((values - 0.9 * previous) / 0.1)
+        previous = values
+    signal, noise = np.mean(estimates, 0)
+    np.testing.assert_allclose([signal, noise], [0.75, 3.0], 0.05)
+
+
+def test_float16_undoes_the_loss_scale():
+    found = {}
+    for dtype in ("mixed_float16", "float64"):
+        model = linear_model(dtype)
+        model.set_weights([0.5 * np.ones([3, 2]), np.ones([2])])
+        step = make_step(model)
+        for _ in range(4):  # the first windows overflow until the loss scale fits
+            step(random_batch(12))
+        found[dtype] = step.noise_scale
+    assert found["mixed_float16"] == pytest.approx(found["float64"], rel=0.02)
+
+
+def test_measures_every_nth_window_and_continues_from_a_checkpoint(tmp_path):
+    def trained(epochs, folder):
+        step = make_step(linear_model(), every=2, rate=0.01)
+        data = tf.data.Dataset.from_tensor_slices(random_batch(36)).batch(12)
+        checkpoints = Checkpoints(str(folder), step, every_steps=1)
+        TrainingLoop(step, data, epochs=epochs, checkpoints=checkpoints).fit()
+        return step
+
+    whole = trained(3, tmp_path / "whole")
+    trained(2, tmp_path / "halves")
+    halves = trained(3, tmp_path / "halves")
+    assert whole.noise_scale == halves.noise_scale
+
+    each = make_step(linear_model(), every=2)
+    for seed in range(2):
+        each(random_batch(12, seed))
+    only_first = make_step(linear_model(), every=2)
+    only_first(random_batch(12, 0))
+    np.testing.assert_array_equal(each._noise.values.numpy(), only_first._noise.values.numpy())
+
+
+def test_one_micro_batch_gives_no_estimate_but_a_warning(caplog):
+    step = make_step(linear_model(), micro_batch_size=12)
+    batches = iter(tf.data.Dataset.from_tensor_slices(random_batch(12)).batch(12))
+    report = step.run(batches, 1)
+    assert np.isnan(report.noise_scale)
+    assert "gradient_noise_scale=1" in caplog.text
+    assert "micro_batch_size (now 12)" in caplog.text
+
+
+def test_outputs_with_separate_weights_are_refused():
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, [keras.layers.Dense(1, name=name)(inputs) for name in "ab"])
+    step = TrainStep(
+        model,
+        keras.optimizers.SGD(0.0),
+        ["mse", "mse"],
+        micro_batch_size=4,
+        gradient_noise_scale=1,
+    )
+    x, w = np.ones([8, 3]), np.linspace(0.5, 1.0, 8)
+    with pytest.raises(ValueError, match="gradient_noise_scale with outputs"):
+        step((x, [x[:, :1], x[:, :1]], [w, w[::-1]]))
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, "often"])
+def test_the_option_is_a_count(value):
+    with pytest.raises(ValueError, match="gradient_noise_scale"):
+        make_step(linear_model(), every=value)
+
+
+def test_advice_follows_the_formula_of_the_paper():
+    assert batch_size_advice(float("nan"), 256) == ""
+    assert "512 rows, global batch 256: with twice the batch, about 67%" in batch_size_advice(
+        512, 256
+    )
