@@ -14,7 +14,6 @@ import tensorflow as tf
 from trainer_module import Checkpoints, TrainingLoop, TrainStep
 from trainer_module.loop.callbacks.progress_log import batch_size_advice
 
-
 pytestmark = pytest.mark.usefixtures("float64")
 
 
