@@ -171,7 +171,7 @@ class TrainStep:
             )
         if bool(last.failed):
             raise self._non_finite_error(last)
-        if self._noise is not None and not self._noise.is_known and int(count):
+        if self._noise is not None and not self._noise.is_known and int(totals.steps):
             warn_once(
                 f"gradient_noise_scale={self.options.gradient_noise_scale}: there is no estimate "
                 "yet, because it needs at least two micro-batches or replicas per global batch. "
