@@ -89,7 +89,7 @@ def image() -> None:
     type=options.FILE,
 )
 @flag("--no-cache", "do not use layers of earlier builds")
-@flag("--verbose", "show the builder's whole output")
+@flag("--verbose", "have docker print every line of output; podman and buildah always do")
 @flag("--print", "print the Containerfile, build nothing")
 @options.output_option(
     "FOLDER", "write the Containerfile and the files that it needs, build nothing", options.FOLDER
@@ -102,7 +102,8 @@ def build(given: SimpleNamespace) -> int:
     podman or buildah. Package indexes, proxies and certificates are those of this machine (pip's
     settings, PIP_*, UV_*, HTTPS_PROXY); no layer contains them.
     """
-    from pipeline.image.build import build_image, write_context
+    from pipeline.image.build import build_image
+    from pipeline.image.context import write_context
     from pipeline.image.stacks import stack_named
 
     options.single_choice(given, "print", "output", required=False)

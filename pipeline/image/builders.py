@@ -1,8 +1,7 @@
-"""docker, podman and buildah: find a tool that works here, and run the same commands with each."""
+"""docker, podman and buildah: find one that works here, and run the same commands with each."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -20,27 +19,20 @@ NAMES: tuple[Name, ...] = ("docker", "podman", "buildah")
 CHROOT = "--isolation=chroot"
 
 
-class Facts(NamedTuple):
-    """Size of an image as text with its unit, and its number of layers."""
-
-    size: str
-    layers: int
-
-
 class Builder(NamedTuple):
     """A tool that builds images and runs commands in them."""
 
     name: Name
 
-    def answer(self) -> str:
-        """Return "" if the tool works, else the reason; a client may have no engine."""
+    def problem(self) -> str:
+        """Return why the tool does not work, "" if it does; a client may have no engine."""
         if shutil.which(self.name) is None:
             return "not installed"
         done = subprocess.run(
             [self.name, "info"], capture_output=True, text=True, check=False, timeout=60
         )
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        return "" if done.returncode == 0 else (said or ["it gives no reason"])[-1]
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        return "" if done.returncode == 0 else (lines or ["it gives no reason"])[-1]
 
     def build(
         self,
@@ -50,6 +42,7 @@ class Builder(NamedTuple):
         *,
         target: str,
         fresh: bool = False,
+        verbose: bool = False,
     ) -> list[str]:
         """Return the command that builds the `Containerfile` of a folder.
 
@@ -59,69 +52,64 @@ class Builder(NamedTuple):
             secrets: Secrets for the commands of the build.
             target: The stage that becomes the image.
             fresh: Whether to ignore layers of earlier builds.
+            verbose: Whether docker prints every line; podman and buildah always do.
         """
-        if self.name == "docker":
-            command = ["docker", "build", "--progress=plain"]
-        elif self.name == "podman":
-            command = ["podman", "build", "--layers", "--force-rm"]
-        else:
-            command = ["buildah", "bud", CHROOT, "--network=host", "--layers", "--force-rm"]
-        if self.name != "docker":
-            command.append("--pull=missing" if self.name == "podman" else "--pull=false")
+        command = {
+            "docker": ["docker", "build", f"--progress={'plain' if verbose else 'auto'}"],
+            "podman": ["podman", "build", "--layers", "--force-rm", "--pull=missing"],
+            "buildah": [
+                *("buildah", "bud", CHROOT, "--network=host"),
+                *("--layers", "--force-rm", "--pull=false"),
+            ],
+        }[self.name]
         for name, path in secrets._asdict().items():
             command += [f"--secret=id={name},src={path}"] if path else []
         command += ["--no-cache"] if fresh else []
         command += [f"--target={target}", *(f"--tag={tag}" for tag in tags)]
         return [*command, f"--file={context / 'Containerfile'}", str(context)]
 
-    def has(self, image: str) -> bool:
-        """Return whether this tool has the image on this machine."""
+    def inspect(self, image: str, *, timeout: float = 60.0) -> bytes | None:
+        """Return what the tool knows about an image on this machine, as JSON.
+
+        Args:
+            image: Name of the image. It is not pulled.
+            timeout: Time limit in seconds.
+
+        Returns:
+            The JSON text; None if the tool does not have the image, is broken or not installed, or
+            exceeds the time limit.
+        """
         kind = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
-        done = subprocess.run([self.name, *kind, image], capture_output=True, check=False)
-        return done.returncode == 0
-
-    def facts(self, image: str) -> Facts:
-        """Return the size and the number of layers of an image on this machine."""
-        if self.name == "buildah":
-            layers = "{{len .OCIv1.RootFS.DiffIDs}}"
-            counted = self._output("inspect", "--type", "image", "--format", layers, image)
-            size = self._output("images", "--format", "{{.Size}}", image)
-            return Facts(size.splitlines()[0].strip(), int(counted))
-        text = self._output(
-            "image", "inspect", "--format", "{{.Size}} {{len .RootFS.Layers}}", image
-        )
-        size, layers = text.split()
-        return Facts(f"{int(size) / 1e9:.1f} GB", int(layers))
-
-    def environment(self) -> dict[str, str]:
-        """Return the environment for the tool's commands."""
-        return {**os.environ, "DOCKER_BUILDKIT": "1"}
-
-    def _output(self, *words: str) -> str:
-        return subprocess.run(
-            [self.name, *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        try:
+            return subprocess.run(
+                [self.name, *kind, image],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=True,
+                timeout=timeout,
+            ).stdout
+        except (OSError, subprocess.SubprocessError):
+            return None
 
 
 def find_builder(name: str | None = None) -> Builder:
     """Return the named tool, or the first that works.
 
     Raises:
-        ConfigError: The named tool does not work, or none does. Names the command that installs
-            one.
+        ConfigError: The named tool does not work, or none does.
     """
-    if name is not None:
-        builder = Builder(next(each for each in NAMES if each == name))
-        if why := builder.answer():
-            raise ConfigError(f"--builder {name}: {why}; {_install(name)}")
-        return builder
-    why = {}
+    problems = {}
     for each in NAMES:
-        why[each] = Builder(each).answer()
-        if not why[each]:
-            return Builder(each)
-    reasons = "; ".join(f"{each}: {reason}" for each, reason in why.items())
-    raise ConfigError(f"No tool for images answers here ({reasons}); {_install('buildah')}")
+        if name in (None, each):
+            problems[each] = Builder(each).problem()
+            if not problems[each]:
+                return Builder(each)
+    reasons = "; ".join(f"{each}: {problem}" for each, problem in problems.items())
+    package = {"docker": "docker.io"}.get(name or "", name or "buildah")
+    raise ConfigError(
+        f"{f'--builder {name}' if name else 'No tool builds images here'} ({reasons}). Start its "
+        f"daemon, or install it as root: `apt-get update && apt-get install -y {package}`."
+    )
 
 
 def builder_with(image: str, name: str | None = None) -> Builder:
@@ -130,23 +118,14 @@ def builder_with(image: str, name: str | None = None) -> Builder:
     Raises:
         ConfigError: No tool has the image.
     """
-    builders = [Builder(each) for each in NAMES if not Builder(each).answer()]
-    builders = [find_builder(name)] if name else builders or [find_builder()]
+    working = [Builder(each) for each in NAMES if not name and not Builder(each).problem()]
+    builders = working or [find_builder(name)]
     for builder in builders:
-        if builder.has(image):
+        if builder.inspect(image) is not None:
             return builder
-    names = " and ".join(builder.name for builder in builders)
+    names = ", ".join(builder.name for builder in builders)
     raise ConfigError(
-        f"--image {image}: {names} {'have' if len(builders) > 1 else 'has'} no image of this name "
-        f"on this machine; build it with `python -m pipeline image build --tag {image}`, or get it "
-        f"with `{builders[0].name} pull {image}`."
+        f"--image {image}: no image of this name on this machine ({names}). Build it with "
+        f"`python -m pipeline image build --tag {image}`, or get it with `{builders[0].name} pull "
+        f"{image}`."
     )
-
-
-def _install(name: str) -> str:
-    as_root = "" if os.geteuid() == 0 else "sudo "
-    package = {"docker": "docker.io"}.get(name, name)
-    if shutil.which("dnf"):
-        package = {"docker.io": "moby-engine"}.get(package, package)
-        return f"install it with `{as_root}dnf install -y {package}`."
-    return f"install it with `{as_root}apt-get update && {as_root}apt-get install -y {package}`."

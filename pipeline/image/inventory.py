@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 import shutil
 import subprocess
@@ -12,14 +11,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-_LONGEST_NAME = 80
-"""Of a license. What is longer is the text of one."""
+_LONGEST_LICENSE_NAME = 80
+"""A longer one is the license's text."""
 
 
 def inventory() -> dict[str, Any]:
-    """Return Python's version, the installed distributions, Debian's packages and its release."""
+    """Return the installed distributions, Debian's packages and its release."""
     return {
-        "python": platform.python_version(),
         "distributions": _distributions(),
         "debian": _debian_packages(),
         "release": _release(),
@@ -59,13 +57,13 @@ def _required(distribution: metadata.Distribution) -> set[str]:
 
 def _license(distribution: metadata.Distribution) -> dict[str, str] | None:
     """Return the SPDX expression of a distribution, or else the name of its license."""
-    said = distribution.metadata
-    for expression in said.get_all("License-Expression") or ():
+    fields = distribution.metadata
+    for expression in fields.get_all("License-Expression") or ():
         return {"expression": expression}
-    name = "".join(said.get_all("License") or ()).strip()
-    if name and len(name) <= _LONGEST_NAME and "\n" not in name and name != "UNKNOWN":
+    name = "".join(fields.get_all("License") or ()).strip()
+    if name and len(name) <= _LONGEST_LICENSE_NAME and "\n" not in name and name != "UNKNOWN":
         return {"name": name}
-    for classifier in said.get_all("Classifier") or ():
+    for classifier in fields.get_all("Classifier") or ():
         if classifier.startswith("License :: "):
             return {"name": classifier.rpartition(" :: ")[2]}
     return None
@@ -75,9 +73,9 @@ def _debian_packages() -> list[dict[str, str]]:
     if shutil.which("dpkg-query") is None:
         return []
     fields = ("name", "version", "architecture", "source")
-    asked = "${Package}\t${Version}\t${Architecture}\t${source:Package}\n"
+    line = "${Package}\t${Version}\t${Architecture}\t${source:Package}\n"
     done = subprocess.run(
-        ["dpkg-query", "--show", f"--showformat={asked}"],
+        ["dpkg-query", "--show", f"--showformat={line}"],
         stdout=subprocess.PIPE,
         text=True,
         check=True,

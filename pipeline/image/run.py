@@ -21,8 +21,10 @@ from typing import NamedTuple
 
 import psutil
 
-from pipeline.image.builders import CHROOT, Builder
-from pipeline.image.containerfile import USER_ID
+from pipeline.image.builders import CHROOT, NAMES, Builder
+
+USER_ID = 1000
+"""The user of a node in the image, as in the Containerfile."""
 
 _INHERITED = "TF_CONFIG"
 """It differs between worker processes, so it is passed on from this process's environment."""
@@ -59,51 +61,36 @@ class Run(NamedTuple):
 
 
 def run(builder: Builder, wanted: Run) -> int:
-    """Run the command in a container and return its exit code."""
-    owner = Owner.here()
-    for folder in wanted.write:
-        owner.hand_over(Path(folder))
-    options = [f"--volume={each}:{each}" for each in wanted.write]
-    options += [f"--volume={each}:{each}:ro" for each in wanted.read]
-    options += [f"--env={name}={value}" for name, value in owner.env.items()]
-    # docker and podman take the value from their environment.
-    options += [
-        f"--env={name}={value}" if builder.name == "buildah" else f"--env={name}"
-        for name, value in wanted.env.items()
-    ]
-    options += [f"--user={owner.user}"]
-    if builder.name == "buildah":
-        return _with_buildah(wanted, options)
-    shared = ["--rm", "--network=host", "--ipc=host", "--entrypoint="]
-    if builder.name == "podman":
-        shared += ["--userns=keep-id"] if os.geteuid() else []
-    command = [builder.name, "run", *shared, *options, wanted.image, *wanted.words]
-    return _run_with_signals(command, lambda process, number: process.send_signal(number))
+    """Run the command in a container and return its exit code.
 
-
-class Owner(NamedTuple):
-    """The user of the command: the image's user if this process is root, else the current user.
-
-    So nothing runs as root, and the command's files can be read and removed outside.
+    The command's user is the image's if this process is root, else the current one: nothing runs as
+    root, and the command's files can be read and removed outside.
     """
+    is_root = os.geteuid() == 0
+    user = f"{USER_ID}:0" if is_root else f"{os.geteuid()}:{os.getegid()}"
+    for folder in wanted.write if is_root else ():
+        _give_to_user(Path(folder))
+    options = [f"--user={user}", *([] if is_root else ["--env=HOME=/tmp"])]
+    options += [f"--volume={each}:{each}" for each in wanted.write]
+    options += [f"--volume={each}:{each}:ro" for each in wanted.read]
+    if builder.name == "buildah":
+        options += [f"--env={name}={value}" for name, value in wanted.env.items()]
+        return _with_buildah(wanted, options)
+    # docker and podman take the values from their environment.
+    options += ["--rm", "--network=host", "--ipc=host", "--entrypoint="]
+    options += [f"--env={name}" for name in wanted.env]
+    options += ["--userns=keep-id"] if builder.name == "podman" and not is_root else []
+    return _run_with_signals(
+        [builder.name, "run", *options, wanted.image, *wanted.words],
+        lambda process, number: process.send_signal(number),
+    )
 
-    user: str
-    env: Mapping[str, str]
 
-    @classmethod
-    def here(cls) -> Owner:
-        """Return the owner for this process."""
-        if os.geteuid() == 0:
-            return cls(f"{USER_ID}:0", {})
-        return cls(f"{os.geteuid()}:{os.getegid()}", {"HOME": "/tmp"})
-
-    def hand_over(self, folder: Path) -> None:
-        """Let the user write to folders and files that root created."""
-        if os.geteuid():
-            return
-        for path in (folder, *folder.rglob("*")):
-            if path.lstat().st_uid == 0:
-                os.chown(path, USER_ID, -1, follow_symlinks=False)
+def _give_to_user(folder: Path) -> None:
+    """Let the image's user write to folders and files that root created."""
+    for path in (folder, *folder.rglob("*")):
+        if path.lstat().st_uid == 0:
+            os.chown(path, USER_ID, -1, follow_symlinks=False)
 
 
 def _with_buildah(wanted: Run, options: Sequence[str]) -> int:
@@ -120,7 +107,7 @@ def _with_buildah(wanted: Run, options: Sequence[str]) -> int:
     container = done.stdout.strip()
     command = ["buildah", "run", CHROOT, "--network=host", *options, container, "--"]
     try:
-        return _run_with_signals([*command, *wanted.words], _signal_the_command)
+        return _run_with_signals([*command, *wanted.words], _signal_command)
     finally:
         subprocess.run(["buildah", "rm", container], stdout=subprocess.DEVNULL, check=False)
 
@@ -131,15 +118,15 @@ def _run_with_signals(
     # A new session: a terminal's Ctrl-C would also reach the tool, which kills the command.
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
+    def forward(number: int, frame: FrameType | None) -> None:
         send(process, number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, pass_on)
+        signal.signal(number, forward)
     return process.wait()
 
 
-def _signal_the_command(process: subprocess.Popen[bytes], number: int) -> None:
+def _signal_command(process: subprocess.Popen[bytes], number: int) -> None:
     """Send the signal to the command, which has no PID namespace; buildah would kill it."""
     try:
         below = psutil.Process(process.pid).children(recursive=True)
@@ -159,7 +146,7 @@ def _signal_the_command(process: subprocess.Popen[bytes], number: int) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the arguments describe."""
     parser = argparse.ArgumentParser(prog="python -m pipeline.image.run")
-    parser.add_argument("--builder", required=True, choices=("docker", "podman", "buildah"))
+    parser.add_argument("--builder", required=True, choices=NAMES)
     parser.add_argument("--image", required=True)
     for name in ("--write", "--read", "--env"):
         parser.add_argument(name, action="append", default=[])

@@ -94,10 +94,7 @@ def sbom(image: str, found: Mapping[str, Any], *, written: datetime) -> dict[str
         "dependencies": [
             {"ref": _IMAGE, "dependsOn": [each["bom-ref"] for each in components]},
             *(
-                {
-                    "ref": purls[each["name"]],
-                    "dependsOn": [purls[name] for name in each["requires"]],
-                }
+                {"ref": purls[each["name"]], "dependsOn": [purls[n] for n in each["requires"]]}
                 for each in found["distributions"]
             ),
         ],
@@ -107,9 +104,8 @@ def sbom(image: str, found: Mapping[str, Any], *, written: datetime) -> dict[str
 def _python_component(distribution: Mapping[str, Any]) -> dict[str, Any]:
     name, number = distribution["name"], distribution["version"]
     component = _component(name, number, f"pkg:pypi/{name}@{_quoted(number)}")
-    said = distribution["license"]
-    if said is not None:
-        component["licenses"] = [said if "expression" in said else {"license": said}]
+    if (known := distribution["license"]) is not None:
+        component["licenses"] = [known if "expression" in known else {"license": known}]
     return component
 
 
@@ -119,10 +115,10 @@ def _debian_component(package: Mapping[str, str], release: Mapping[str, str]) ->
         "distro": f"{release['id']}-{release['version']}".strip("-"),
         "upstream": package["source"] if package["source"] != package["name"] else "",
     }
-    asked = "&".join(f"{name}={_quoted(value)}" for name, value in qualifiers.items() if value)
+    query = "&".join(f"{name}={_quoted(value)}" for name, value in qualifiers.items() if value)
     purl = (
         f"pkg:deb/{release['id'] or 'debian'}/{_quoted(package['name'])}@"
-        f"{_quoted(package['version'])}?{asked}"
+        f"{_quoted(package['version'])}?{query}"
     )
     return _component(package["name"], package["version"], purl)
 

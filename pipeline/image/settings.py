@@ -11,18 +11,23 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 _CERTIFICATES_THERE = "/run/secrets/certificates"
-_CERTIFICATE_NAMES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-# The settings of pip that locate packages. A folder of this machine does not exist in the build.
-_FOR_BOTH = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_EXTRA_INDEX_URL"}
-_HANDED_ON = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
-_HANDED_ON += ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
-_HANDED_ON += ("UV_INDEX_STRATEGY", "UV_INSECURE_HOST", "UV_HTTP_TIMEOUT", "UV_SYSTEM_CERTS")
-_HANDED_ON += ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_CERTIFICATE_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+# Settings that locate packages, by pip's name. A build has no folder of this machine.
+_OF_PIP_AND_UV = {
+    "index-url": ("PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
+    "extra-index-url": ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL"),
+}
+PASSED_ON = (
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"),
+    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"),
+    *("UV_INDEX_STRATEGY", "UV_INSECURE_HOST", "UV_HTTP_TIMEOUT", "UV_SYSTEM_CERTS"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
+"""Variables of this machine that the commands of a build see."""
 
 
 class Secrets(NamedTuple):
@@ -39,15 +44,14 @@ def write_secrets(folder: Path) -> Secrets:
         folder: Folder for the settings. The certificates are not copied.
     """
     configured = _pip_config()
-    variables = {name: os.environ[name] for name in _HANDED_ON if os.environ.get(name)}
-    for option, name in _FOR_BOTH.items():
-        pip_name = f"PIP_{option.upper().replace('-', '_')}"
+    variables = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
+    for option, (pip_name, uv_name) in _OF_PIP_AND_UV.items():
         if address := variables.get(pip_name) or configured.get(option):
-            variables.setdefault(pip_name, address)
-            variables.setdefault(name, address)
-    certificates = _certificates(os.environ, configured)
+            variables = {pip_name: address, uv_name: address} | variables
+    bundles = [os.environ.get(name) for name in _CERTIFICATE_VARIABLES] + [configured.get("cert")]
+    certificates = next((Path(path) for path in bundles if path and Path(path).is_file()), None)
     if certificates:
-        variables |= dict.fromkeys(_CERTIFICATE_NAMES, _CERTIFICATES_THERE)
+        variables |= dict.fromkeys(_CERTIFICATE_VARIABLES, _CERTIFICATES_THERE)
     if not variables:
         return Secrets(None, None)
     path = folder / "settings"
@@ -56,11 +60,6 @@ def write_secrets(folder: Path) -> Secrets:
         "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
     )
     return Secrets(path, certificates)
-
-
-def _certificates(environment: Mapping[str, str], configured: Mapping[str, str]) -> Path | None:
-    named = [environment.get(name) for name in _CERTIFICATE_NAMES] + [configured.get("cert")]
-    return next((Path(path) for path in named if path and Path(path).is_file()), None)
 
 
 def _pip_config() -> dict[str, str]:

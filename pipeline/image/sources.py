@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -18,9 +18,11 @@ DISTRIBUTION = "tfx-largebatch"
 _PACKAGES = ("pipeline", "components", "transform", "trainer_module", "shared_core")
 _OF_A_CHECKOUT = ("pyproject.toml", "README.md", "LICENSE", "requirements")
 _BUILD_FILES = ("pyproject.toml", "setup.py")
-_NEVER = {".git", "__pycache__", ".venv", "venv", ".tox", "node_modules"}
-_NEVER_SUFFIXES = (".pyc", ".egg-info", "_cache")
-_NOT_OF_A_PROJECT = ("build", "dist", "output")
+_OUTPUTS = {"build", "dist", "output"}
+_ignored = shutil.ignore_patterns(
+    *(".git", "__pycache__", ".venv", "venv", ".tox", "node_modules"),
+    *("*.pyc", "*.egg-info", "*_cache"),
+)
 
 
 def add_this_package(folder: Path) -> None:
@@ -38,7 +40,7 @@ def add_this_package(folder: Path) -> None:
     for name in (*_OF_A_CHECKOUT, *_PACKAGES):
         source = root / name
         if source.is_dir():
-            _copy(source, target / name, _walk(source))
+            shutil.copytree(source, target / name, ignore=_ignored)
         else:
             shutil.copyfile(source, target / name)
 
@@ -54,11 +56,20 @@ def check_packages(given: Sequence[Path]) -> None:
             continue
         if not path.is_dir():
             raise ConfigError(
-                f"--with {path}: {'no folder' if path.exists() else 'there is no such folder'}; "
-                "name the folder of a Python package (with its pyproject.toml), or a wheel."
+                f"--with {path}: no such folder. Name the folder of a Python package, with its "
+                "pyproject.toml, or a wheel."
             )
         if not any((path / name).is_file() for name in _BUILD_FILES):
-            raise ConfigError(f"--with {path}: {_no_build_file(path)}")
+            place = (
+                "in the folder above, and name that"
+                if (path / "__init__.py").is_file()
+                else "there"
+            )
+            raise ConfigError(
+                f"--with {path}: no pyproject.toml or setup.py says how it is built. Write a "
+                f"pyproject.toml {place}; three lines are enough: '[project]', "
+                f"'name = \"{path.resolve().name}\"', 'version = \"1.0\"'."
+            )
 
 
 def add_package(path: Path, folder: Path) -> None:
@@ -68,7 +79,12 @@ def add_package(path: Path, folder: Path) -> None:
         return
     root = path.resolve()
     target = folder / f"{len(list(folder.iterdir()))}-{root.name}"
-    _copy(root, target, _tracked(root) or _walk(root, but=_NOT_OF_A_PROJECT))
+    tracked = _tracked(root)
+    for name in tracked:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, target / name)
+    if not tracked:
+        shutil.copytree(root, target, ignore=_ignored_of_user(root), ignore_dangling_symlinks=True)
 
 
 def version() -> str:
@@ -87,24 +103,8 @@ def digest(folder: Path, files: str = "**/*") -> str:
 
 def _checkout() -> Path | None:
     root = Path(__file__).resolve().parents[2]
-    return (
-        root if (root / "requirements").is_dir() and (root / "pyproject.toml").is_file() else None
-    )
-
-
-def _no_build_file(path: Path) -> str:
-    inner = [each.name for each in sorted(path.iterdir()) if (each / "__init__.py").is_file()]
-    if (path / "__init__.py").is_file():
-        return (
-            "it is a Python package without a pyproject.toml, which belongs beside it, in the "
-            f'folder above: \'[project]\\nname = "{path.resolve().name}"\\nversion = "1.0"\'; name '
-            "that folder."
-        )
-    named = f" with the package{'s' if len(inner) > 1 else ''} {', '.join(inner)}" if inner else ""
-    return (
-        f"a folder{named}, but no pyproject.toml or setup.py says how it is built; three lines "
-        f"are enough: '[project]', 'name = \"{path.resolve().name}\"', 'version = \"1.0\"'."
-    )
+    is_whole = (root / "requirements").is_dir() and (root / "pyproject.toml").is_file()
+    return root if is_whole else None
 
 
 def _tracked(root: Path) -> list[Path]:
@@ -122,22 +122,10 @@ def _tracked(root: Path) -> list[Path]:
     return [Path(name) for name in names if (root / name).is_file()]
 
 
-def _walk(root: Path, *, but: Sequence[str] = ()) -> Iterator[Path]:
-    for path in sorted(root.rglob("*")):
-        inside = path.relative_to(root)
-        left_out = (
-            any(part in _NEVER or part.endswith(_NEVER_SUFFIXES) for part in inside.parts)
-            or inside.parts[0] in but
-        )
-        if path.is_file() and not left_out:
-            yield inside
-
-
-def _copy(source: Path, target: Path, files: Iterator[Path] | list[Path]) -> None:
-    for inside in files:
-        to = target / inside
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / inside, to)
+def _ignored_of_user(root: Path) -> Callable[[str, list[str]], set[str]]:
+    return lambda folder, names: (
+        _ignored(folder, names) | (_OUTPUTS & set(names) if Path(folder) == root else set())
+    )
 
 
 def _pack_installed(distribution: metadata.Distribution, folder: Path) -> None:

@@ -68,13 +68,10 @@ def stack_named(name: str | None) -> ImageStack:
     Raises:
         ConfigError: No stack has this name.
     """
-    found = STACKS.get(name or ".".join(metadata.version("tfx").split(".")[:2]))
-    if found is None:
-        raise ConfigError(
-            f"--stack: TFX {metadata.version('tfx')} is installed here, which is neither of the "
-            f"stacks with a lock file; name one: --stack {' or '.join(STACKS)}."
-        )
-    return found
+    name = name or ".".join(metadata.version("tfx").split(".")[:2])
+    if name not in STACKS:
+        raise ConfigError(f"--stack {name}: no lock file. Use --stack {' or '.join(STACKS)}.")
+    return STACKS[name]
 
 
 def split_dependencies(text: str) -> tuple[str, str]:

@@ -1,11 +1,9 @@
-"""`image build` up to the builder: names, packages, secrets, what a tool says that fails."""
+"""`image build` up to the builder: names, packages, secrets, errors of the builder."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -15,8 +13,9 @@ from packaging.requirements import Requirement
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
 from pipeline.image import builders, settings
-from pipeline.image.build import checked_name, write_context
-from pipeline.image.sources import check_packages, digest
+from pipeline.image.build import build_image, with_tag
+from pipeline.image.context import write_context
+from pipeline.image.sources import check_packages, digest, version
 from pipeline.image.stacks import COMPILED, STACKS, split_dependencies, stack_named
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,15 +28,15 @@ def package(tmp_path) -> Path:
     (folder / "pyproject.toml").write_text('[project]\nname = "my_package"\nversion = "1.0"\n')
     (folder / "my_package" / "__init__.py").touch()
     (folder / "my_package" / "output" / "table.csv").write_text("a,b\n")
-    for rubbish in (".venv/bin/python", "build/lib.py", "my_package/__pycache__/a.pyc"):
-        (folder / rubbish).parent.mkdir(parents=True, exist_ok=True)
-        (folder / rubbish).touch()
+    for ignored in (".venv/bin/python", "build/lib.py", "my_package/__pycache__/a.pyc"):
+        (folder / ignored).parent.mkdir(parents=True, exist_ok=True)
+        (folder / ignored).touch()
     return folder
 
 
 @pytest.fixture
 def tools(tmp_path, monkeypatch) -> Path:
-    """A folder that is the whole of PATH; programs of the names of builders go there."""
+    """The only folder on PATH; tests write programs with the names of builders into it."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -54,7 +53,7 @@ def files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_an_image_holds_pins_of_the_lock_file_for_its_python(stack: str):
+def test_an_image_has_the_pins_of_the_lock_file_for_its_python(stack: str):
     machine = {"python_version": STACKS[stack].python, "sys_platform": "linux", "extra": ""}
     machine |= {"platform_machine": "x86_64", "platform_python_implementation": "CPython"}
     machine["python_full_version"] = {"3.11": "3.11.2", "3.13": "3.13.5"}[STACKS[stack].python]
@@ -65,17 +64,17 @@ def test_an_image_holds_pins_of_the_lock_file_for_its_python(stack: str):
             if pin.marker is None or pin.marker.evaluate(machine):
                 locked[pin.name] = str(pin.specifier).removeprefix("==")
     text = STACKS[stack].dependencies.read_text()
-    held = dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE))
-    assert {name: locked.get(name) for name in held} == held, "run `make lock`"
-    assert {"tfx", "tensorflow", "kfp", "boto3", *COMPILED} <= set(held)
-    assert not {"pytest", "ruff", "uv", "mkdocs"} & set(held)
-    assert text.count("--hash=sha256:") > len(held)
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE))
+    assert {name: locked.get(name) for name in pinned} == pinned, "run `make lock`"
+    assert {"tfx", "tensorflow", "kfp", "boto3", *COMPILED} <= set(pinned)
+    assert not {"pytest", "ruff", "uv", "mkdocs"} & set(pinned)
+    assert text.count("--hash=sha256:") > len(pinned)
     wheels, compiled = split_dependencies(text)
     assert compiled.startswith(f"{COMPILED[0]}==")
     assert wheels.count("==") + compiled.count("==") == text.count("==")
 
 
-def test_the_context_is_whole_and_has_what_git_would_keep(package, tmp_path):
+def test_the_context_is_complete_without_build_outputs(package, tmp_path):
     folder = tmp_path / "context"
     write_context(folder, STACKS["1.21"], [package])
     there = files(folder)
@@ -98,7 +97,7 @@ def test_the_context_is_whole_and_has_what_git_would_keep(package, tmp_path):
     assert digest(folder / "packages") != before
 
 
-def test_what_git_ignores_is_left_out(package, tmp_path):
+def test_files_that_git_ignores_are_left_out(package, tmp_path):
     subprocess.run(["git", "init", "--quiet", str(package)], check=True)
     (package / ".gitignore").write_text("secret.txt\n.venv\nbuild\n__pycache__\n")
     (package / "secret.txt").touch()
@@ -108,69 +107,49 @@ def test_what_git_ignores_is_left_out(package, tmp_path):
     assert "secret.txt" not in there
 
 
-def test_a_folder_that_nothing_says_how_to_build_is_refused_with_the_three_lines(package):
+def test_a_folder_that_cannot_be_built_is_rejected_with_a_fix(package):
     (package / "pyproject.toml").unlink()
-    with pytest.raises(ConfigError) as refused:
-        check_packages([package])
-    assert f"--with {package}: a folder with the package my_package, but no pyproject" in str(
-        refused.value
-    )
-    with pytest.raises(ConfigError, match="belongs beside it, in the folder above"):
-        check_packages([package / "my_package"])
-    with pytest.raises(ConfigError, match=r"nowhere: there is no such folder"):
-        check_packages([package / "nowhere"])
+    for folder, fix in {
+        package: "Write a pyproject.toml there; three lines",
+        package / "my_package": "Write a pyproject.toml in the folder above",
+        package / "nowhere": "no such folder",
+    }.items():
+        with pytest.raises(ConfigError) as error:
+            check_packages([folder])
+        assert f"--with {folder}: " in str(error.value)
+        assert fix in str(error.value)
 
 
-def test_names():
-    from pipeline.image.sources import version
-
-    assert checked_name("registry.example:5000/a/b:1.0") == "registry.example:5000/a/b:1.0"
-    assert checked_name("registry.example:5000/a/b") == f"registry.example:5000/a/b:{version()}"
-    with pytest.raises(ConfigError, match=r"--tag My Image:1: .* as in --tag my-image:1"):
-        checked_name("My Image:1")
+def test_names_get_this_version_as_their_tag():
+    assert with_tag("registry.example:5000/a/b:1.0") == "registry.example:5000/a/b:1.0"
+    assert with_tag("registry.example:5000/a/b") == f"registry.example:5000/a/b:{version()}"
 
 
-def test_none_of_the_builders(tools):
+def test_an_error_without_a_builder_names_each_reason_and_a_fix(tools):
     program(tools, "docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as error:
         builders.find_builder()
-    told = str(refused.value)
-    assert "docker: Cannot connect to the Docker daemon; podman: not installed" in told
-    assert "apt-get install -y buildah" in told
-    with pytest.raises(ConfigError, match="--builder podman: not installed; install it with"):
+    message = str(error.value)
+    assert "docker: Cannot connect to the Docker daemon; podman: not installed" in message
+    assert "apt-get install -y buildah" in message
+    with pytest.raises(ConfigError, match=r"--builder podman .*not installed.*install -y podman"):
         builders.find_builder("podman")
     program(tools, "buildah", "exit 0")
     assert builders.find_builder().name == "buildah"
 
 
-def test_a_builder_that_fails_shows_its_last_lines(tmp_path):
-    folder = tmp_path / "bin"
-    folder.mkdir()
+def test_a_failed_build_shows_the_builders_output(tools, capfd):
     program(
-        folder,
-        "buildah",
-        '[ "$1" = info ] && exit 0\n'
-        "echo '== step one'; echo 'No solution found: my_package needs keras<3'; exit 1",
+        tools, "buildah", '[ "$1" = info ] || { echo "No solution found: needs keras<3"; exit 3; }'
     )
-    command = [sys.executable, "-m", "pipeline", "image", "build", "--stack", "1.16"]
-    done = subprocess.run(
-        [*command, "--tag", "a:1", "--builder", "buildah"],
-        cwd=ROOT,
-        env={**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "No solution found: my_package needs keras<3" in done.stderr
-    assert re.search(r"\[ +\d+ s\] step one\n", done.stdout)
-    log = re.search(r"^Log: (\S+)$", done.stdout, re.MULTILINE)
-    assert log
-    Path(log[1]).unlink()
+    assert build_image(STACKS["1.16"], ["a:1"], [], builder="buildah") == 1
+    printed = capfd.readouterr()
+    assert printed.out == "TFX 1.16 with buildah: a:1\nNo solution found: needs keras<3\n"
+    assert "buildah failed with exit code 3" in printed.err
 
 
-def test_secrets_hold_the_index_and_are_for_this_user_alone(tmp_path, monkeypatch):
-    for name in settings._HANDED_ON:
+def test_secrets_have_the_index_and_only_this_user_reads_them(tmp_path, monkeypatch):
+    for name in settings.PASSED_ON:
         monkeypatch.delenv(name, raising=False)
     certificates = tmp_path / "own.pem"
     certificates.touch()
@@ -192,7 +171,7 @@ def test_secrets_hold_the_index_and_are_for_this_user_alone(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_cuda_lock_has_hashes_and_nothing_of_the_image_lock(stack: str):
+def test_the_cuda_lock_has_hashes_and_no_package_of_the_image_lock(stack: str):
     text = STACKS[stack].cuda.read_text()
     names = re.findall(r"^([\w.-]+)==\S+ \\$", text, re.MULTILINE)
     assert {"nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-cublas-cu12"} <= set(names)
@@ -270,7 +249,7 @@ def test_a_lock_of_other_cuda_packages_makes_another_layer(tmp_path, monkeypatch
         (None, ["--cuda"], "true"),
     ],
 )
-def test_cuda_is_chosen_by_the_accelerators_of_the_configuration(
+def test_cuda_defaults_to_the_accelerators_of_the_configuration(
     accelerator, options, label, capsys
 ):
     command = ["image", "build", "--stack", "1.21", "--print", *options]
@@ -288,7 +267,7 @@ def test_cuda_is_chosen_by_the_accelerators_of_the_configuration(
     assert ("--requirement cuda.txt" in printed) == (label == "true")
 
 
-def test_no_file_of_the_image_is_writable_for_everybody(tmp_path):
+def test_no_file_of_the_image_is_world_writable(tmp_path):
     write_context(tmp_path / "context", STACKS["1.16"], [], cuda=True)
     commands = re.sub(r"^#.*\n", "", containerfile_of(tmp_path / "context"), flags=re.MULTILINE)
     assert not re.search(r"chmod\s+[0-7]?777|/gcs|/minio|/s3", commands)

@@ -24,7 +24,7 @@ WITH = {**OURS, "tfx-largebatch.cuda": "true"}
 
 @pytest.fixture
 def tools(tmp_path, monkeypatch) -> Path:
-    """A folder that is the whole of PATH."""
+    """The only folder on PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("sh", "sleep", "cat"):
@@ -39,7 +39,7 @@ def program(tools: Path, name: str, text: str) -> None:
 
 
 def builder(tools: Path, name: str, labels: dict[str, str] | None) -> None:
-    """A program that prints what the builder's `inspect` prints of an image with these labels."""
+    """Write a program that prints what the builder's `inspect` prints for these labels."""
     config = {"User": "1000", **({} if labels is None else {"Labels": labels})}
     if name == "buildah":
         words = f"inspect --type image {IMAGE}"
@@ -54,17 +54,17 @@ def builder(tools: Path, name: str, labels: dict[str, str] | None) -> None:
 
 @pytest.mark.parametrize("name", ["docker", "podman", "buildah"])
 @pytest.mark.parametrize(
-    ("labels", "refused"),
+    ("labels", "rejected"),
     [(WITHOUT, True), (OURS, True), (WITH, False), ({"maintainer": "me"}, False), (None, False)],
     ids=["false", "older", "true", "another", "none"],
 )
-def test_labels_are_read_from_each_builder(tools, name, labels, refused):
+def test_labels_are_read_from_each_builder(tools, name, labels, rejected):
     builder(tools, name, labels)
     assert image_labels(IMAGE) == [labels or {}]
-    assert has_no_cuda(IMAGE) == refused
+    assert has_no_cuda(IMAGE) == rejected
 
 
-def test_builders_that_are_broken_know_nothing(tools):
+def test_broken_builders_are_ignored(tools):
     assert not has_no_cuda(IMAGE)  # none is installed
     program(tools, "docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     program(tools, "podman", "echo not json")
@@ -74,22 +74,22 @@ def test_builders_that_are_broken_know_nothing(tools):
     assert not has_no_cuda(IMAGE)
 
 
-def test_a_builder_that_does_not_answer_is_given_up(tools):
+def test_a_builder_that_does_not_answer_is_ignored(tools):
     builder(tools, "buildah", WITHOUT)
-    # Its child outlives it and holds its output open.
-    program(tools, "docker", "sleep 600 & sleep 600")
+    # Its child outlives it and keeps its output open.
+    program(tools, "docker", "sleep 90 & exec sleep 90")
     started = time.monotonic()
-    assert image_labels(IMAGE, seconds=2) == [WITHOUT]
+    assert image_labels(IMAGE, timeout=2) == [WITHOUT]
     assert time.monotonic() - started < 60
 
 
-def test_builders_that_disagree_refuse_nothing(tools):
+def test_contradicting_builders_reject_nothing(tools):
     builder(tools, "docker", WITHOUT)
     builder(tools, "buildah", WITH)
     assert not has_no_cuda(IMAGE)
 
 
-def test_the_label_of_an_image():
+def test_cuda_label():
     assert cuda_label(True, None) == cuda_label(True, "nvidia/cuda:1") == "true"
     assert cuda_label(None, None) == cuda_label(False, None) == "false"
     assert cuda_label(None, "mirror.example/debian:1") == "false"
@@ -118,13 +118,13 @@ def taxi(target: str, *overrides: str):
         ("vertex", "Trainer", "NVIDIA_TESLA_T4"),
     ],
 )
-def test_compile_refuses_a_gpu_with_an_image_without_cuda(tools, target, node, kind):
+def test_compile_rejects_a_gpu_with_an_image_without_cuda(tools, target, node, kind):
     builder(tools, "buildah", WITHOUT)
     wrong = f"cluster.{target}.resources.{node}.accelerator={kind}"
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as error:
         compile_pipeline(taxi(target, wrong), target)
-    assert wrong in str(refused.value)
-    assert f"python -m pipeline image build --cuda --tag {IMAGE}" in str(refused.value)
+    assert wrong in str(error.value)
+    assert f"python -m pipeline image build --cuda --tag {IMAGE}" in str(error.value)
     assert compile_pipeline(taxi(target, f"cluster.{target}.resources.Trainer.cpu=1"), target)
     if kind != "nvidia.com/mig-1g.5gb":
         builder(tools, "buildah", WITH)
