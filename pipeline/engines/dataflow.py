@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pydantic
 from pydantic import Field
 
 from pipeline.common.errors import ConfigError
 from pipeline.engines.engine import Engine, Folders, Option
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
 
 class Dataflow(Engine):
@@ -25,7 +29,8 @@ class Dataflow(Engine):
         default=None, ge=1, description="Most machines at a time; Dataflow's default otherwise."
     )
     machine_type: str | None = Field(
-        default=None, description="Of each worker, `n1-standard-4`; Dataflow's default otherwise."
+        default=None,
+        description="Machine of each worker, `n1-standard-4`; Dataflow's default otherwise.",
     )
     disk_gb: int | None = Field(
         default=None, ge=1, description="Disk of each worker in GB; Dataflow's default otherwise."
@@ -36,7 +41,7 @@ class Dataflow(Engine):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _names_what_is_missing(cls, value: Any) -> Any:
+    def _require_location(cls, value: object) -> object:
         if isinstance(value, dict):
             needed = ("project", "region", "temp_location")
             missing = [name for name in needed if not value.get(name)]
@@ -50,7 +55,7 @@ class Dataflow(Engine):
         return value
 
     @pydantic.model_validator(mode="after")
-    def _workers_get_this_project(self) -> Dataflow:
+    def _require_packages_for_workers(self) -> Dataflow:
         packages = ("--setup_file", "--extra_package", "--requirements_file")
         if self.sdk_container_image is None and not any(
             argument.startswith(packages) for argument in self.extra_args
@@ -82,7 +87,9 @@ class Dataflow(Engine):
                 options.append(Option(name, str(value), f"beam.{field}"))
         return tuple(options)
 
-    def objections(self, validator: Any, options: Any) -> list[str]:
+    def objections(
+        self, validator: PipelineOptionsValidator, options: PipelineOptions
+    ) -> list[str]:
         """Return Beam's objections to project, `gs://` paths, region and number of workers."""
         from apache_beam.options.pipeline_options import GoogleCloudOptions, WorkerOptions
 
@@ -90,7 +97,7 @@ class Dataflow(Engine):
         places = ["temp_location", *(["staging_location"] if google.staging_location else [])]
         return [
             *validator.validate_cloud_options(google),
-            *(said for place in places for said in validator.validate_gcs_path(google, place)),
+            *(text for place in places for text in validator.validate_gcs_path(google, place)),
             *validator.validate_num_workers(workers),
             *validator.validate_worker_region_zone(workers),
         ]
@@ -105,6 +112,6 @@ class Dataflow(Engine):
             named = " and ".join(f"{name}={path}" for name, path in folders.local)
             raise ConfigError(
                 f"beam.engine=dataflow: workers in Google Cloud do not see {named}. A run on this "
-                "machine keeps its folders here: use another engine for it, or deploy the pipeline "
-                "(`create_pipeline` hands these options to every TFX runner) with gs:// paths."
+                "machine has its folders here: use another engine for it, or deploy the pipeline "
+                "(`create_pipeline` passes these options to every TFX runner) with gs:// paths."
             )

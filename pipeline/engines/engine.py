@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import abc
 import re
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.engines.beam_errors import error_message
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
 
 class Option(NamedTuple):
@@ -130,13 +134,10 @@ class Engine(BaseModel, abc.ABC):
         """`host:port` of a job server outside this process, which may define further options."""
         return None
 
-    def objections(self, validator: Any, options: Any) -> list[str]:
-        """Return the objections of Beam's validator that are specific to this engine.
-
-        Args:
-            validator: Beam's PipelineOptionsValidator of the options.
-            options: Beam's PipelineOptions of `pipeline_args()`.
-        """
+    def objections(
+        self, validator: PipelineOptionsValidator, options: PipelineOptions
+    ) -> list[str]:
+        """Return the objections of Beam's validator to the options of this engine."""
         return []
 
     def check(self, folders: Folders) -> None:

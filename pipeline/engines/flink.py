@@ -6,8 +6,7 @@ import contextlib
 import re
 import shlex
 import time
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -22,19 +21,19 @@ from pipeline.flink.flink_memory import OPTION, more
 from pipeline.flink.flink_state import Cluster, find_cluster
 
 CANCEL_SECONDS = 15.0
-"""Until a cancelled job has given its slots back."""
+"""Time for a cancelled job to free its slots."""
 ARRIVAL_SECONDS = 10.0
 """Time for a job that is just being submitted to arrive, so that it can be cancelled."""
 OVERDUE_SECONDS = 30.0
-"""After the time limit of a probe job, until surely nobody waits for it."""
+"""Time after the limit of a probe job until no run can be waiting for it."""
 
 _STOP = "python -m pipeline flink stop"
 
 _FRAMES = re.compile(r"^\t(?:at |\.\.\. |Suppressed: ).*\n?", re.MULTILINE)
 
 _NO_MORE = (
-    "and this machine has no more to give. Use a machine with more memory, Flink on a cluster of "
-    "your own, or another engine (beam.engine: in_memory)."
+    "and this machine has no more. Use a machine with more memory, your own Flink cluster, or "
+    "another engine (beam.engine: in_memory)."
 )
 
 # Pattern in Flink's message -> the setting to raise on a cluster that `make flink` did not start.
@@ -54,9 +53,7 @@ class Flink(JobServerEngine):
     engine: Literal["flink"] = "flink"
     rest: Address | None = Field(
         default="localhost:8081",
-        description=(
-            "Flink's REST endpoint, which is asked for free slots before a run; null: it is not."
-        ),
+        description="Flink's REST endpoint, to check for free slots before a run; null: no check.",
     )
     parallelism: int = Field(
         default=2, ge=1, description="Tasks of a step that run side by side; each takes one slot."
@@ -71,7 +68,7 @@ class Flink(JobServerEngine):
 
     @property
     def tasks(self) -> int:
-        """The parallelism."""
+        """The parallelism; each task takes one slot."""
         return self.parallelism
 
     def check(self, folders: Folders) -> None:
@@ -97,7 +94,7 @@ class Flink(JobServerEngine):
     def cancel_overdue(self, rest: str) -> None:
         """Cancel probe jobs of killed runs and wait until their slots are free."""
 
-        def overdue(job: Mapping[str, Any]) -> bool:
+        def overdue(job: flink_rest.Job) -> bool:
             limit = re.fullmatch(rf"{NAME}-(\d+)s-\w+", job["name"])
             return bool(limit) and job["duration"] / 1000 > int(limit[1]) + OVERDUE_SECONDS
 
@@ -112,21 +109,18 @@ class Flink(JobServerEngine):
     def _check_slots(self, rest: str) -> None:
         try:
             seen = flink_rest.overview(rest)
-            managers = flink_rest.task_managers(rest)
+            hosts = flink_rest.task_manager_hosts(rest)
         except flink_rest.FlinkError as error:
             raise ConfigError(
                 f"beam.rest={rest}: {error}. `make flink` starts Flink on this machine; "
-                "rest: null does not ask."
+                "rest: null skips this check."
             ) from None
         if seen.slots < self.parallelism:
+            start = "Start a TaskManager (`make flink-status` shows what runs)."
             raise ConfigError(
                 f"beam.parallelism={self.parallelism} exceeds the {seen.slots} slots of Flink at "
                 f"{rest} ({seen.task_managers} TaskManagers). "
-                + (
-                    f"Use {seen.slots} or less."
-                    if seen.slots
-                    else "Start a TaskManager (`make flink-status` shows what runs)."
-                )
+                f"{f'Use {seen.slots} or less.' if seen.slots else start}"
             )
         if seen.free_slots < self.parallelism:
             raise ConfigError(
@@ -134,7 +128,7 @@ class Flink(JobServerEngine):
                 f"slots of Flink at {rest} are free, {seen.running} jobs run. Wait for them, "
                 f"cancel one at http://{rest}, or use a lower parallelism."
             )
-        far = [manager.host for manager in managers if not is_this_machine(manager.host)]
+        far = [host for host in hosts if not is_this_machine(host)]
         if self.environment == "loopback" and far:
             raise ConfigError(
                 f"beam.environment=loopback: the TaskManager at {far[0]} cannot reach workers in "
@@ -149,7 +143,7 @@ class Flink(JobServerEngine):
             with contextlib.suppress(flink_rest.FlinkError):
                 while not flink_rest.cancel_job(self.rest, job):
                     if time.monotonic() > deadline:
-                        return f"Flink has no job {job}: it did not get as far."
+                        return f"The job {job} has not reached Flink."
                     time.sleep(0.5)
                 return f"The job {job} is cancelled."
         return super().cancel(job)
@@ -164,10 +158,9 @@ class Flink(JobServerEngine):
 
     def describe(self, error: BaseException) -> str:
         """Return the message of the job's first attempt, and of its last if it differs."""
-        first = self.first_error(error)
-        if first is error:
-            return error_message(error)
         last = error_message(error)
+        if (first := self.first_error(error)) is error:
+            return last
         return f"{error_message(first)}\nFlink started the job again. It ended in: {last}"
 
     def first_error(self, error: BaseException) -> BaseException:

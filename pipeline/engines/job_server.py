@@ -19,9 +19,9 @@ EMBED = "embed"
 
 CONNECT_SECONDS = 5.0
 
-# Errors of gRPC and Java if the engine calls a worker pool and nothing answers.
-# Java's and C++'s gRPC, of a server with another protocol.
+# Errors of gRPC in Java and C++ if the worker pool's address has a server of another protocol.
 _OTHER_SERVER = re.compile(r"First received frame was not SETTINGS|connect an http1\.x server")
+# Errors of gRPC and Java if nothing answers there.
 _NO_POOL = re.compile(
     r"UNAVAILABLE|UnknownHost|Unable to resolve host|StartWorker|finishConnect|ConnectException"
 )

@@ -5,21 +5,33 @@ Beam logs a line about an unknown option, drops it, and runs. This module raises
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import difflib
 import functools
 import io
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError
 from pipeline.engines.engine import Engine
 
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+# Type of a job server's option -> arguments of `add_argument`; otherwise a text.
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "BOOLEAN": {"action": "store_true"},
+    "ARRAY": {"action": "append"},
+    "INTEGER": {"type": int},
+    "NUMBER": {"type": float},
+}
+
 
 def check_options(
     engine: Engine, job_server_options: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Parse and validate the options of an engine with Beam.
 
     Args:
@@ -74,21 +86,12 @@ def options_text(engine: Engine) -> str:
     return "\n".join(f"{option:<{width}}  {why}" for option, why in lines)
 
 
-def _add_options(options: Mapping[str, str], parser: Any) -> None:
+def _add_options(options: Mapping[str, str], parser: argparse.ArgumentParser) -> None:
     """Add a job server's options to Beam's parser, as Beam's PortableRunner does."""
     for name, kind in options.items():
-        keywords: dict[str, Any] = {"action": "store"}
-        if kind == "BOOLEAN":
-            keywords = {"action": "store_true"}
-        elif kind == "ARRAY":
-            keywords = {"action": "append"}
-        elif kind == "INTEGER":
-            keywords["type"] = int
-        elif kind == "NUMBER":
-            keywords["type"] = float
         # An option of the same name in Beam's Python SDK takes precedence.
-        with contextlib.suppress(Exception):
-            parser.add_argument(f"--{name}", **keywords)
+        with contextlib.suppress(argparse.ArgumentError):
+            parser.add_argument(f"--{name}", **_ARGUMENTS.get(kind, {}))
 
 
 def _unknown_option(name: str, engine: Engine, own: Mapping[str, str]) -> str:
@@ -100,7 +103,7 @@ def _unknown_option(name: str, engine: Engine, own: Mapping[str, str]) -> str:
     return f"beam.extra_args: {who} option --{name}. {hint}"
 
 
-def _validate(engine: Engine, options: Any) -> None:
+def _validate(engine: Engine, options: PipelineOptions) -> None:
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
     # With Dataflow's runner, the validator would create a bucket if temp_location is wrong.

@@ -19,10 +19,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pipeline.common.fingerprint import fingerprint
 from shared_core.atomic_files import atomic_write
+
+if TYPE_CHECKING:
+    from apache_beam.runners.runner import PipelineResult
 
 PACKAGES = ("apache-beam", "tfx", "tensorflow", "tensorflow-transform", "tfx-bsl")
 OURS = ("pipeline", "components", "transform", "trainer_module", "shared_core")
@@ -102,8 +105,7 @@ def run_probe(
     meeting.mkdir()
     try:
         (meeting / _TOKEN).touch()
-        look = {"folder": str(meeting), "paths": list(paths)}
-        _run_job([*pipeline_args, f"--job_name={name}"], look, workers, seconds)
+        _run_job([*pipeline_args, f"--job_name={name}"], str(meeting), paths, workers, seconds)
         found = [json.loads(file.read_text()) for file in sorted(meeting.glob("*.json"))]
     finally:
         shutil.rmtree(meeting, ignore_errors=True)
@@ -124,9 +126,9 @@ def collect_worker_info(element: int, folder: str, paths: Sequence[str]) -> None
 
 
 def _run_job(
-    pipeline_args: Sequence[str], look: dict[str, Any], workers: int, seconds: float
+    pipeline_args: Sequence[str], folder: str, paths: Sequence[str], workers: int, seconds: float
 ) -> None:
-    results: list[Any] = []
+    results: list[PipelineResult] = []
     errors: list[BaseException] = []
 
     def submit_and_wait() -> None:
@@ -139,7 +141,7 @@ def _run_job(
                 pipeline
                 | "Preflight" >> beam.Create(range(workers * _ELEMENTS_PER_WORKER))
                 | "Spread" >> beam.Reshuffle()
-                | "CollectWorkerInfo" >> beam.Map(collect_worker_info, **look)
+                | "CollectWorkerInfo" >> beam.Map(collect_worker_info, folder, list(paths))
             )
             results.append(pipeline.run())
             results[0].wait_until_finish()
@@ -158,7 +160,7 @@ def _run_job(
             with contextlib.suppress(Exception):  # the job server may not answer
                 for result in results:
                     result.cancel()
-    if timed_out:  # not `is_alive`: the cancelled job ends the thread with an error of its own
+    if timed_out:  # not `is_alive`: the cancelled job ends the thread with another error
         raise TimeoutError(f"no end within {seconds:.0f} seconds")
     if errors:
         raise errors[0]

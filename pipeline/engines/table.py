@@ -11,7 +11,7 @@ beam: {engine: dataflow, project: p, region: r, temp_location: "gs://b/tmp", ...
 from __future__ import annotations
 
 import difflib
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import pydantic
 from pydantic import Field
@@ -40,7 +40,7 @@ NOT_OFFERED = {
 """Engines that Beam has and this project refuses, and why."""
 
 
-def _name_the_engine(value: Any) -> Any:
+def _select_engine(value: object) -> object:
     """Insert the default engine; raise with the reason if the engine is not offered."""
     if not isinstance(value, dict):
         return value
@@ -48,20 +48,17 @@ def _name_the_engine(value: Any) -> Any:
     if engine in ENGINES:
         return {**value, "engine": engine}
     name = str(engine).lower().removesuffix("runner")
-    if name in NOT_OFFERED:
-        raise ValueError(f"engine={engine!r} is not offered: {NOT_OFFERED[name]}. {_offered()}")
     near = difflib.get_close_matches(name, ENGINES, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"engine={engine!r} is unknown.{hint} {_offered()}")
-
-
-def _offered() -> str:
-    return f"Use one of {', '.join(ENGINES)}."
+    if name in NOT_OFFERED:
+        problem = f"not offered: {NOT_OFFERED[name]}."
+    else:
+        problem = f"unknown. Did you mean {near[0]!r}?" if near else "unknown."
+    raise ValueError(f"engine={engine!r} is {problem} Use one of {', '.join(ENGINES)}.")
 
 
 BeamConfig = Annotated[
     _Offered,
     Field(discriminator="engine"),
-    pydantic.BeforeValidator(_name_the_engine),
+    pydantic.BeforeValidator(_select_engine),
 ]
 """How Beam runs the data-parallel nodes (ExampleGen, statistics, Transform, Evaluator)."""

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import threading
 from concurrent import futures
-from typing import Any
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
@@ -33,7 +32,9 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._workers: dict[str, subprocess.Popen] = {}
         self._lock = threading.Lock()
 
-    def StartWorker(self, request: Any, context: Any) -> Any:
+    def StartWorker(
+        self, request: beam_fn_api_pb2.StartWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StartWorkerResponse:
         """Start a worker, which connects to the endpoint in the request; called by the engine."""
         command = [
             *(sys.executable, "-m", "pipeline.engines.worker_pool"),
@@ -48,7 +49,9 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             self._workers[request.worker_id] = process
         return beam_fn_api_pb2.StartWorkerResponse()
 
-    def StopWorker(self, request: Any, context: Any) -> Any:
+    def StopWorker(
+        self, request: beam_fn_api_pb2.StopWorkerRequest, context: grpc.ServicerContext
+    ) -> beam_fn_api_pb2.StopWorkerResponse:
         """Stop a worker that is no longer needed; called by the engine."""
         with self._lock:
             process = self._workers.pop(request.worker_id, None)
@@ -93,10 +96,10 @@ def serve(host: str, port: int) -> None:
         )
     server.start()
     logging.info("worker pool at %s:%d, workers run %s", host, bound, sys.executable)
-    asked = threading.Event()
+    stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: asked.set())
-    asked.wait()
+        signal.signal(number, lambda *_: stopping.set())
+    stopping.wait()
     server.stop(0)
     pool.stop()
 

@@ -1,4 +1,4 @@
-"""A Flink cluster on this machine: its memory, its processes, and what it says.
+"""A Flink cluster on this machine: its memory, its processes, and what it reports.
 
 May use `common`.
 """

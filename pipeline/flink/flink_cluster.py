@@ -28,7 +28,7 @@ from pipeline.flink.flink_state import HOST, Cluster, Ports
 from pipeline.flink.java import find_java
 
 START_SECONDS = 120.0
-_UNASKED_PORTS = range(20_000, 32_000)  # Linux gives 32,768 and above to who asks for any
+_PORTS = range(20_000, 32_000)  # Linux assigns 32,768 and above
 
 
 def start(
@@ -40,17 +40,17 @@ def start(
     slots: int = 2,
     say: Callable[[str], None] = print,
 ) -> Cluster:
-    """Starts everything and waits until it answers.
+    """Start all processes and wait until they answer.
 
-    What an earlier start left half-alive is ended first, unless it has jobs.
+    Processes that are left of an earlier start are stopped first, unless they have jobs.
 
     Args:
-        folder: gets the configuration, the logs and what must be remembered to stop it.
-        ports: where to listen.
-        memory: for all processes together: `8GiB`, or a share of what is free.
-        task_managers: number of TaskManagers.
-        slots: slots of each: how many tasks of a job's step it runs side by side.
-        say: called with messages about slow steps and about what an earlier start left.
+        folder: Folder of the configuration, the logs and the state that `flink stop` reads.
+        ports: Ports to listen on.
+        memory: Size for all processes together: `8GiB`, or a share of the free memory.
+        task_managers: Number of TaskManagers.
+        slots: Slots of each: the tasks of a job's step that it runs in parallel.
+        say: Function that prints messages about slow steps and about an earlier start.
 
     Raises:
         ConfigError: Java or Maven is missing, a port is taken, there is too little memory, a
@@ -86,7 +86,7 @@ def start(
     commands = _java_commands(cluster, files, sizes, task_managers)
     try:
         for name, arguments in commands.items():
-            # A file of arguments: with its class path on it, a command line fills a screen of `ps`.
+            # A file, because a command line with the class path fills a screen of `ps`.
             file = folder / "conf" / f"{name}.args"
             file.write_text("".join(f'"{argument}"\n' for argument in arguments))
             cluster = cluster.with_process(processes.start(name, [java, f"@{file}"], folder))
@@ -101,10 +101,10 @@ def start(
 
 
 def _clear(known: Cluster, say: Callable[[str], None]) -> None:
-    """Ends what is left of an earlier start.
+    """Stop the processes that are left of an earlier start.
 
     Raises:
-        ConfigError: it is whole, or jobs run on what is left of it.
+        ConfigError: All of them run, or jobs run on those that are left.
     """
     dead = known.dead()
     if not known.damage and len(dead) < len(known.processes):
@@ -133,10 +133,10 @@ def _clear(known: Cluster, say: Callable[[str], None]) -> None:
 def _java_commands(
     cluster: Cluster, files: FlinkFiles, sizes: ClusterMemory, task_managers: int
 ) -> dict[str, list[str]]:
-    """Process -> the arguments of its JVM, in the order in which they start."""
+    """Return process name -> arguments of its JVM, in the order of their start."""
     folder = cluster.folder
     runtime = "org.apache.flink.runtime"
-    # A master without memory ends, with the reason in its log, instead of hanging.
+    # Out of memory, a master ends with the reason in its log instead of hanging.
     jvm = [*JAVA_OPTIONS, "-XX:+ExitOnOutOfMemoryError", f"-Djava.io.tmpdir={folder}/tmp"]
     log4j = f"-Dlog4j2.configurationFile={folder}/conf/log4j.properties"
     flink = ["-cp", files.cluster_class_path, *jvm, log4j]
@@ -164,7 +164,7 @@ def _java_commands(
 
 
 def status(cluster: Cluster) -> str:
-    """A line per process, then slots and jobs."""
+    """Return a line per process, then slots and jobs."""
     if cluster.damage:
         left = ", ".join(f"{process.name} (pid {process.pid})" for process in cluster.processes)
         return (
@@ -200,17 +200,20 @@ def status(cluster: Cluster) -> str:
 
 
 def is_healthy(cluster: Cluster) -> bool:
-    """Whether every process still runs."""
+    """Return whether every process runs."""
     return not cluster.damage and not cluster.dead()
 
 
 def _free_port(port: int, option: str) -> int:
-    """The port; or any free one, outside of the range that the system assigns.
+    """Return the port, or for 0 a free one outside of the range that the system assigns.
 
-    A JVM takes seconds to listen on its port, in which the others open connections.
+    A JVM takes seconds to listen on its port, while others open connections.
+
+    Raises:
+        ConfigError: The port is taken.
     """
     if not port:
-        for candidate in random.sample(_UNASKED_PORTS, len(_UNASKED_PORTS)):
+        for candidate in random.sample(_PORTS, len(_PORTS)):
             with contextlib.suppress(ConfigError):
                 return _free_port(candidate, option)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -226,10 +229,10 @@ def _free_port(port: int, option: str) -> int:
 
 
 def wait_until_ready(cluster: Cluster, slots: int) -> None:
-    """Returns when Flink has so many slots.
+    """Wait until Flink has this number of slots, and the other servers listen.
 
     Raises:
-        ConfigError: a process ended, or it took too long.
+        ConfigError: A process ended, or it took too long.
     """
     deadline = time.monotonic() + START_SECONDS
     while not _is_ready(cluster, slots):

@@ -31,16 +31,16 @@ def write_configuration(
     memory: TaskManagerMemory,
     temporary: Path,
 ) -> None:
-    """Writes `config.yaml` and `log4j.properties`.
+    """Write `config.yaml` and `log4j.properties`.
 
     Args:
         folder: Flink's `--configDir`.
-        host: the only address that anything listens on.
-        rest_port: of the REST endpoint.
-        rpc_port: where TaskManagers find the JobManager.
-        slots: slots of each TaskManager.
-        memory: sizes of each TaskManager.
-        temporary: for everything that Flink writes.
+        host: The only address that Flink's processes listen on.
+        rest_port: Port of the REST endpoint.
+        rpc_port: Port at which TaskManagers find the JobManager.
+        slots: Slots of each TaskManager.
+        memory: Sizes of each TaskManager.
+        temporary: Folder for all files that Flink writes.
     """
     options = {
         "jobmanager.rpc.address": host,

@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from pipeline.common.errors import ConfigError
 from pipeline.flink.java import missing_programs
@@ -55,7 +55,7 @@ class FlinkFiles(NamedTuple):
 
     @property
     def cluster_class_path(self) -> str:
-        """Flink, and what Beam's tasks need beside it."""
+        """Flink's jars, and those that Beam's tasks need in addition."""
         beam = (jar for jar in sorted(self.beam.glob("*.jar")) if not _is_in_flink(jar.name))
         return ":".join(map(str, [*sorted(self.flink.glob("*.jar")), *beam]))
 
@@ -70,22 +70,20 @@ def _is_in_flink(name: str) -> bool:
 
 
 def cache_folder() -> Path:
-    """Where the jars are: below TFX_LARGEBATCH_CACHE, else below the user's cache folder."""
-    parent = os.environ.get(CACHE_VARIABLE)
-    if not parent:
-        home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        parent = f"{home}/tfx-largebatch"
+    """Return the jars' folder: below TFX_LARGEBATCH_CACHE, else below the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    parent = os.environ.get(CACHE_VARIABLE) or f"{home}/tfx-largebatch"
     return Path(parent).expanduser().resolve() / f"flink-{FLINK_VERSION}-beam-{BEAM_VERSION}"
 
 
 def ensure_files(say: Callable[[str], None] = print) -> FlinkFiles:
-    """Fills the cache where it is empty; another process that does so is waited for.
+    """Fill the cache if it is empty, or wait for another process that fills it.
 
     Args:
-        say: called with messages about slow steps.
+        say: Function that prints messages about slow steps.
 
     Raises:
-        ConfigError: Maven is missing, a download failed, or a jar is not the one that it should be.
+        ConfigError: Maven is missing, a download failed, or a jar has another checksum.
     """
     folder = cache_folder()
     if folder.is_dir():
@@ -113,26 +111,23 @@ def ensure_files(say: Callable[[str], None] = print) -> FlinkFiles:
 
 
 def check_files(files: FlinkFiles) -> None:
-    """Compares every jar with its known SHA-256.
+    """Compare every jar with its known SHA-256.
 
     Raises:
-        ConfigError: a jar is missing, differs, or is one too many.
+        ConfigError: A jar is missing, differs, or is unknown.
     """
-    wanted = {
-        name: digest
-        for digest, name in (line.split() for line in _CHECKSUMS.read_text().splitlines())
+    wanted = {name: digest for digest, name in map(str.split, _CHECKSUMS.read_text().splitlines())}
+    found = {
+        str(jar.relative_to(files.folder)): hashlib.sha256(jar.read_bytes()).hexdigest()
+        for folder in (files.flink, files.beam)
+        for jar in folder.glob("*.jar")
     }
-    found = {}
-    for folder in (files.flink, files.beam):
-        for jar in folder.glob("*.jar"):
-            with jar.open("rb") as stream:
-                found[str(jar.relative_to(files.folder))] = _sha256(stream)
     if found != wanted:
         wrong = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))
         raise ConfigError(
-            f"{files.folder}: {len(wrong)} of {len(wanted)} jars are not what {_CHECKSUMS.name} "
-            f"says, {wrong[0]} for one. Remove the folder and try again; where a mirror serves "
-            "other files, use another one."
+            f"{files.folder}: {len(wrong)} of {len(wanted)} jars have another checksum than in "
+            f"{_CHECKSUMS.name}, such as {wrong[0]}. Remove the folder and try again; if a mirror "
+            "has other files, use another one."
         )
 
 
@@ -144,10 +139,10 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def fetch_flink(folder: Path) -> None:
-    """Downloads Flink's jars into a folder that is not there yet.
+    """Download Flink's jars into a new folder.
 
     Raises:
-        ConfigError: pip could not.
+        ConfigError: pip failed.
     """
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
@@ -181,12 +176,5 @@ def _run(command: Sequence[str], who: str) -> None:
         why = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "")
         raise ConfigError(
             f"{who} could not fetch what Flink needs: {why.strip()} (the command was "
-            f"`{' '.join(command)}`). Mend that and try again; nothing half-done is left behind."
+            f"`{' '.join(command)}`). Fix that and try again; no partial download is left."
         )
-
-
-def _sha256(stream: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while block := stream.read(1 << 20):
-        digest.update(block)
-    return digest.hexdigest()

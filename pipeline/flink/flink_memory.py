@@ -1,16 +1,18 @@
 """How a Flink cluster on one machine divides its memory, in MB.
 
-What wants it: Flink cuts a job's managed memory into as many parts as the job has steps that sort
-or group, 140 in StatisticsGen, and a record must fit into its part: one of StatisticsGen holds the
-statistics of all columns so far, some 30 KB for each float column. Few steps run at a time and the
-parts of the others lie idle, so managed memory is promised twice. The job server and the JobManager
-hold the job's graph, in which Beam repeats what a step knows. Sizes are bounds: heaps grow, and
-managed memory is taken, as they are used.
+Flink divides a job's managed memory into as many parts as the job has steps that sort or group, 140
+in StatisticsGen, and a record must fit into its part: one of StatisticsGen has the statistics of
+all columns so far, some 30 KB for each float column. Few steps run at a time and the parts of the
+others are idle, so managed memory is promised twice. The job server and the JobManager hold the
+job's graph, in which Beam repeats the data of each step. Sizes are upper bounds: memory is taken
+when it is used.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import psutil
 
 from pipeline.common.errors import ConfigError
 from trainer_module.devices.memory_budget import (
@@ -21,7 +23,7 @@ from trainer_module.devices.memory_budget import (
 
 OPTION = "--memory"
 DEFAULT = "60%"
-"""Of what is free when the cluster starts: the Python workers need the rest."""
+"""Share of the memory that is free when the cluster starts; Python workers need the rest."""
 
 LEAST_MB = 5120
 MOST_BY_DEFAULT_MB = 24 * 1024
@@ -81,15 +83,15 @@ class ClusterMemory(NamedTuple):
 
 
 def cluster_memory(wanted: str = DEFAULT, *, task_managers: int) -> ClusterMemory:
-    """Divides what the option says.
+    """Return the sizes of a cluster's parts.
 
     Args:
-        wanted: bytes, a size (`8GiB`) or a share of what is free (`60%`).
-        task_managers: among how many.
+        wanted: Bytes, a size (`8GiB`) or a share of the free memory (`60%`).
+        task_managers: Number of TaskManagers.
 
     Raises:
-        ConfigError: it is no size, less than a cluster can live on, or more than the machine has;
-            or the machine has less free than a cluster can live on, and no size is named.
+        ConfigError: `wanted` is invalid, less than a cluster needs, or more than the machine has;
+            or it is a share and the machine has less free than a cluster needs.
     """
     free, whole = free_machine_memory(), machine_memory()
     try:
@@ -100,8 +102,8 @@ def cluster_memory(wanted: str = DEFAULT, *, task_managers: int) -> ClusterMemor
     if budget.is_share and free >> 20 < LEAST_MB:
         raise ConfigError(
             f"Flink needs {LEAST_MB:,} MB, and {format_bytes(free)} are free on this machine. End "
-            f"other programs, or name a size ({OPTION} {LEAST_MB >> 10}GiB): it is a bound, little "
-            "data take less."
+            f"other programs, or name a size ({OPTION} {LEAST_MB >> 10}GiB): it is an upper bound, "
+            "and small data need less."
         )
     if total > whole >> 20:
         raise ConfigError(
@@ -119,12 +121,12 @@ def cluster_memory(wanted: str = DEFAULT, *, task_managers: int) -> ClusterMemor
 
 
 def divide(total: int, *, task_managers: int) -> ClusterMemory:
-    """Divides a number of MB: a fifth or so for job server and JobManager, the rest for the others.
+    """Divide MB: about a fifth for the job server and the JobManager, the rest for TaskManagers.
 
-    Of a TaskManager's, records that are sorted get the most: managed memory. They pass through the
-    heap one by one.
+    Most of a TaskManager's part is managed memory, for the records that are sorted. They pass
+    through the heap one by one.
     """
-    # 512 MB did not do for the job server and a Transform of 195 columns.
+    # 512 MB were too little for the job server and a Transform of 195 columns.
     job_server, job_manager = max(1024, total // 8), max(512, total // 12)
     each = (total - job_server - job_manager) // task_managers
     network = min(max(_LEAST_NETWORK, each // 10), _MOST_NETWORK)
@@ -138,14 +140,14 @@ def divide(total: int, *, task_managers: int) -> ClusterMemory:
 
 
 def more(has: int, *, held: int) -> str:
-    """The size to start a cluster with that had too little, as the option takes it.
+    """Return a larger size for a cluster that had too little, as a value of the option.
 
     Args:
         has: MB that it was started with.
-        held: bytes that its processes hold: free once they have ended.
+        held: Bytes that its processes use: free once they have ended.
 
     Returns:
-        Twice as much, or what the machine could give; "" if that is not more than it has.
+        Twice as much, or the most that the machine has; "" if that is not more than `has`.
     """
     could = int(MOST_TO_NAME * (free_machine_memory() + held)) >> 30
     wanted = min(max(6, -(-has * 2 // 1024)), could)
@@ -153,7 +155,5 @@ def more(has: int, *, held: int) -> str:
 
 
 def machine_memory() -> int:
-    """Bytes that this machine has, with its swap space."""
-    import psutil
-
+    """Return the memory of this machine with its swap space, in bytes."""
     return psutil.virtual_memory().total + psutil.swap_memory().total

@@ -1,4 +1,4 @@
-"""What a Flink cluster says about itself: versions, slots, jobs and TaskManagers over REST."""
+"""What a Flink cluster reports over REST: slots, jobs, TaskManagers and exceptions."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
 TIMEOUT_SECONDS = 5.0
 
+Job = TypedDict(
+    "Job", {"jid": str, "name": str, "start-time": int, "end-time": int, "duration": int}
+)
+"""One job; times in milliseconds, `end-time` -1 until it ends."""
+
 
 class FlinkError(Exception):
-    """Nobody answers, or not as Flink does."""
+    """No answer, or none of Flink."""
 
 
 class Overview(NamedTuple):
-    """The cluster as a whole."""
+    """Numbers of TaskManagers, slots, and jobs by state."""
 
-    version: str
     task_managers: int
     slots: int
     free_slots: int
@@ -30,107 +34,77 @@ class Overview(NamedTuple):
     cancelled: int
 
 
-class TaskManager(NamedTuple):
-    """One TaskManager."""
-
-    id: str
-    host: str
-    slots: int
-    free_slots: int
-
-
 def overview(address: str) -> Overview:
-    """Asks for versions, slots and jobs.
+    """Return the numbers of TaskManagers, slots and jobs.
 
     Args:
         address: `host:port` of the REST endpoint.
 
     Raises:
-        FlinkError: nobody answers within 5 seconds, or not as Flink does.
+        FlinkError: No answer within 5 seconds, or none of Flink.
     """
     answer = ask(address, "overview")
     try:
         return Overview(
-            version=answer["flink-version"],
-            task_managers=answer["taskmanagers"],
-            slots=answer["slots-total"],
-            free_slots=answer["slots-available"],
-            running=answer["jobs-running"],
-            finished=answer["jobs-finished"],
-            failed=answer["jobs-failed"],
-            cancelled=answer["jobs-cancelled"],
+            *(answer[name] for name in ("taskmanagers", "slots-total", "slots-available")),
+            *(answer[f"jobs-{state}"] for state in ("running", "finished", "failed", "cancelled")),
         )
     except (KeyError, TypeError):
         raise FlinkError("what answers there is not Flink") from None
 
 
-def task_managers(address: str) -> list[TaskManager]:
-    """Asks who has registered with the JobManager.
+def task_manager_hosts(address: str) -> list[str]:
+    """Return the host of each TaskManager.
 
     Raises:
-        FlinkError: as `overview`.
+        FlinkError: As in `overview`.
     """
-    answer = ask(address, "taskmanagers")
-    return [
-        # `pekko.tcp://flink@host:port/user/rpc/taskmanager_0`
-        TaskManager(
-            found["id"],
-            urlsplit(found["path"]).hostname or "",
-            found["slotsNumber"],
-            found["freeSlots"],
-        )
-        for found in answer["taskmanagers"]
-    ]
+    # `pekko.tcp://flink@host:port/user/rpc/taskmanager_0`
+    managers = ask(address, "taskmanagers")["taskmanagers"]
+    return [urlsplit(manager["path"]).hostname or "" for manager in managers]
 
 
 def cancel_job(address: str, name: str) -> bool:
-    """Cancels the jobs of a name that have not ended.
+    """Cancel the running jobs of a name, and return whether there was one.
 
-    Beam's job server does not: where it is asked to cancel a job, it stops waiting for Flink, and
-    the job keeps its slots or waits for some.
-
-    Returns:
-        Whether there was one.
+    Beam's job server does not: if it is asked to cancel a job, it stops waiting for Flink, and the
+    job keeps its slots or waits for some.
 
     Raises:
-        FlinkError: as `overview`.
+        FlinkError: As in `overview`.
     """
-    return bool(cancel_jobs(address, lambda job: job["name"] == name))
+    return cancel_jobs(address, lambda job: job["name"] == name)
 
 
-def cancel_jobs(address: str, wanted: Callable[[Mapping[str, Any]], bool]) -> list[str]:
-    """Cancels the jobs that have not ended and that a function of name and duration (ms) wants.
-
-    Returns:
-        Their names.
+def cancel_jobs(address: str, wanted: Callable[[Job], bool]) -> bool:
+    """Cancel the running jobs that a function selects, and return whether there was one.
 
     Raises:
-        FlinkError: as `overview`.
+        FlinkError: As in `overview`.
     """
-    jobs = [job for job in ask(address, "jobs/overview")["jobs"] if job["end-time"] < 0]
-    found = [job for job in jobs if wanted(job)]
+    found = [job for job in jobs(address) if job["end-time"] < 0 and wanted(job)]
     for job in found:
         ask(address, f"jobs/{job['jid']}?mode=cancel", method="PATCH")
-    return [job["name"] for job in found]
+    return bool(found)
 
 
 def first_exception(address: str, name: str) -> str:
-    """What went wrong first in a job, before Flink started its tasks again.
+    """Return the first failure of a job, before Flink restarted its tasks.
 
     Args:
         address: `host:port` of the REST endpoint.
-        name: the job's; of several with this name, that which started last.
+        name: Name of the job; of several with this name, the one that started last is used.
 
     Returns:
-        The stack trace of Java's exception, or nothing: Flink knows no such job, or of no failure.
+        The stack trace of Java's exception; "" if Flink knows no such job, or no failure of it.
 
     Raises:
-        FlinkError: as `overview`.
+        FlinkError: As in `overview`.
     """
-    jobs = [job for job in ask(address, "jobs/overview")["jobs"] if job["name"] == name]
-    if not jobs:
+    named = [job for job in jobs(address) if job["name"] == name]
+    if not named:
         return ""
-    job = max(jobs, key=lambda job: job["start-time"])
+    job = max(named, key=lambda job: job["start-time"])
     history = ask(address, f"jobs/{job['jid']}/exceptions")["exceptionHistory"]["entries"]
     # One entry for each start, with the failure that came to the JobManager's notice first; it may
     # not have been the first to happen.
@@ -138,11 +112,20 @@ def first_exception(address: str, name: str) -> str:
     return min(found, key=lambda one: one["timestamp"])["stacktrace"] if found else ""
 
 
-def ask(address: str, path: str, method: str = "GET") -> Any:
-    """Sends one request to the REST endpoint and returns what its JSON holds.
+def jobs(address: str) -> list[Job]:
+    """Return all jobs that Flink remembers.
 
     Raises:
-        FlinkError: nobody answers within 5 seconds, or not as Flink does.
+        FlinkError: As in `overview`.
+    """
+    return ask(address, "jobs/overview")["jobs"]
+
+
+def ask(address: str, path: str, method: str = "GET") -> Any:
+    """Send one request to the REST endpoint and return its JSON.
+
+    Raises:
+        FlinkError: No answer within 5 seconds, or none of Flink.
     """
     # Never through a proxy, which could not reach an address of this network.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -153,14 +136,9 @@ def ask(address: str, path: str, method: str = "GET") -> Any:
     except urllib.error.HTTPError as error:
         raise FlinkError(f"what answers there is not Flink (HTTP {error.code})") from None
     except urllib.error.URLError as error:
-        raise FlinkError(f"nobody answers ({_reason(error.reason)})") from None
+        reason = getattr(error.reason, "strerror", None) or str(error.reason)
+        raise FlinkError(f"nobody answers ({reason.lower()})") from None
     except TimeoutError:
         raise FlinkError(f"no answer within {TIMEOUT_SECONDS:.0f} seconds") from None
     except (OSError, ValueError, http.client.HTTPException):  # another protocol, or no JSON
         raise FlinkError("what answers there is not Flink") from None
-
-
-def _reason(reason: object) -> str:
-    if isinstance(reason, OSError) and reason.strerror:
-        return reason.strerror.lower()
-    return str(reason)

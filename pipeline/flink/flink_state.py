@@ -1,10 +1,9 @@
-"""What is remembered of a Flink cluster on this machine, and what is found of it without that."""
+"""The saved state of a Flink cluster on this machine, and its processes if the state is lost."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shlex
 import shutil
 from dataclasses import asdict, astuple, dataclass
@@ -12,16 +11,17 @@ from pathlib import Path
 
 from pipeline.flink import processes
 from pipeline.flink.processes import Background
+from shared_core.atomic_files import atomic_write
 
 HOST = "127.0.0.1"
 STATE = "cluster.json"
 PORT_OPTIONS = ("--rest-port", "--job-port", "--pool-port")
-"""Of `flink start`, in the order of `Ports`."""
+"""Options of `flink start`, in the order of `Ports`."""
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the cluster listens; 0 takes a free one."""
+    """The ports that the cluster listens on; 0 selects a free one."""
 
     rest: int = 8081
     job_server: int = 8099
@@ -37,11 +37,11 @@ class Cluster:
     processes: tuple[Background, ...]
     memory_mb: int = 0
     damage: str = ""
-    """Why its file cannot be read; `processes` are then those that run, `ports` unknown."""
+    """Why its file cannot be read; `processes` are then the running ones, `ports` the defaults."""
 
     @classmethod
     def load(cls, folder: Path) -> Cluster | None:
-        """The cluster that was started in a folder and not stopped, if any."""
+        """Return the cluster that was started in a folder and not stopped, or None."""
         folder = folder.resolve()
         file = folder / STATE
         try:
@@ -62,18 +62,17 @@ class Cluster:
         return cls(known.folder, known.ports, (*found, *more), known.memory_mb)
 
     def save(self) -> None:
-        """Writes what `load` reads: whole, or not at all."""
+        """Write the file that `load` reads, atomically."""
         state = {
             "ports": asdict(self.ports),
             "processes": [asdict(process) for process in self.processes],
             "memory_mb": self.memory_mb,
         }
-        partial = self.folder / f".{STATE}.{os.getpid()}"
-        partial.write_text(json.dumps(state, indent=1), encoding="utf-8")
-        os.replace(partial, self.folder / STATE)
+        with atomic_write(self.folder / STATE) as file:
+            json.dump(state, file, indent=1)
 
     def with_process(self, process: Background) -> Cluster:
-        """The cluster with one process more, remembered."""
+        """Return the cluster with one more process, and save it."""
         more = dataclasses.replace(self, processes=(*self.processes, process))
         more.save()
         return more
@@ -84,7 +83,7 @@ class Cluster:
         return f"{HOST}:{self.ports.rest}"
 
     def addresses(self) -> dict[str, str]:
-        """The fields of `beam:` in the YAML that say where the cluster is."""
+        """Return the fields of `beam:` in the YAML that locate the cluster."""
         return {
             "job_endpoint": f"{HOST}:{self.ports.job_server}",
             "rest": self.rest,
@@ -92,28 +91,28 @@ class Cluster:
         }
 
     def start_command(self) -> str:
-        """For a shell: what restarts it, at the same addresses."""
+        """Return the shell command that restarts it at the same addresses."""
         ports = zip(PORT_OPTIONS, astuple(self.ports), astuple(Ports()), strict=True)
         options = "".join(f" {option} {port}" for option, port, usual in ports if port != usual)
         return f"python -m pipeline flink start --folder {shlex.quote(str(self.folder))}{options}"
 
     def task_managers(self) -> list[Background]:
-        """The TaskManagers' processes."""
+        """Return the TaskManagers' processes."""
         return [process for process in self.processes if process.name.startswith("TaskManager")]
 
     def dead(self) -> list[Background]:
-        """Processes that have ended."""
+        """Return the processes that have ended."""
         return [process for process in self.processes if process.process() is None]
 
     def stop(self) -> None:
-        """Ends every process and removes what they left, except the logs."""
+        """Stop all processes and remove their files, except the logs."""
         processes.stop(self.processes)
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)
         (self.folder / STATE).unlink(missing_ok=True)
 
 
 def find_cluster(job_endpoint: str) -> Cluster | None:
-    """The cluster of this machine whose job server listens there, half-dead ones too."""
+    """Return the cluster of this machine with this job server, also if some processes ended."""
     for folder in sorted(processes.folders()):
         cluster = Cluster.load(folder)
         if cluster and not cluster.damage and _same(job_endpoint, cluster):

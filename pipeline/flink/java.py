@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 from pipeline.common.errors import ConfigError
 
@@ -16,28 +16,29 @@ JAVA_VERSIONS = range(11, 22)
 
 
 def find_java() -> str:
-    """The Java to run Flink with: JAVA_HOME's, else the one on PATH.
+    """Return the Java to run Flink with: JAVA_HOME's, else the one on PATH.
 
     Raises:
-        ConfigError: there is none, or it is too old or too new.
+        ConfigError: There is none, or it is too old or too new.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
         raise ConfigError(missing_programs("java"))
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', printed)
     version = int(found.group(1)) if found else 0
     if version not in JAVA_VERSIONS:
         raise ConfigError(
-            f"{java} is Java {version or said.strip()!r}: Flink needs Java {JAVA_VERSIONS[0]} to "
-            f"{JAVA_VERSIONS[-1]}. Run `{_install('java')}`, or set JAVA_HOME to one."
+            f"{java} is Java {version or printed.strip()!r}: Flink needs Java "
+            f"{JAVA_VERSIONS[0]} to {JAVA_VERSIONS[-1]}. Run "
+            f"`{_install('java')}`, or set JAVA_HOME to one."
         )
     return java
 
 
 def missing_programs(program: str) -> str:
-    """What to install, naming both packages when both are missing."""
+    """Return a message that names the packages to install: both if both are missing."""
     missing = [name for name in ("java", "mvn") if name == program or shutil.which(name) is None]
     are = "is" if len(missing) == 1 else "are"
     return (
@@ -58,11 +59,8 @@ def _install(*programs: str) -> str:
 
 
 def _debian_version() -> int:
-    """13 for Debian 13, which has no Java 17; 0 where it is unknown."""
+    """Return 13 for Debian 13, which has no Java 17; 0 on another system."""
     with contextlib.suppress(OSError):
-        text = Path("/etc/os-release").read_text(encoding="utf-8")
-        found = re.search(r"^ID=debian$", text, re.MULTILINE) and re.search(
-            r'^VERSION_ID="?(\d+)', text, re.MULTILINE
-        )
-        return int(found.group(1)) if found else 0
+        release = platform.freedesktop_os_release()
+        return int(release.get("VERSION_ID", 0)) if release["ID"] == "debian" else 0
     return 0

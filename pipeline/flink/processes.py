@@ -1,8 +1,8 @@
 """Background processes that outlive the command that started them, and are found again.
 
-A process is known by its id and its start time, so that another process that got the same id later
-is never taken for it, nor stopped. It carries its name and its folder in an environment variable:
-so it is found, too, where its starter was killed before it could write the id down.
+A process is identified by its id and its start time, so that another process that got the same id
+later is not taken for it, nor stopped. Its name and its folder are in its environment, so it is
+also found if its starter was killed before it could save the id.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Background:
 
     name: str
     pid: int
-    created: float  # seconds since the epoch, as psutil says it
+    created: float  # seconds since the epoch, from psutil
     log: str
 
     def process(self) -> psutil.Process | None:
-        """The process, when it still runs."""
+        """Return the process; None if it has ended."""
         try:
             found = psutil.Process(self.pid)
             if abs(found.create_time() - self.created) > 1 or found.status() == "zombie":
@@ -42,25 +42,24 @@ class Background:
         return found
 
     def last_line(self) -> str:
-        """What it wrote last that says why, for the message when it has died."""
+        """Return the last line of its log that may give the cause of its end."""
         try:
             lines = Path(self.log).read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return "it wrote nothing"
         # Of a Java stack trace the innermost cause, of a Python one the last line.
         causes = [line for line in lines if line.startswith("Caused by: ")]
-        said = [line for line in lines if line.strip() and not line.lstrip().startswith("at ")]
-        return (causes or said or ["it wrote nothing"])[-1].strip()
+        others = [line for line in lines if line.strip() and not line.lstrip().startswith("at ")]
+        return (causes or others or ["it wrote nothing"])[-1].strip()
 
 
 def start(name: str, command: Sequence[str], folder: Path) -> Background:
     """Start a process in a separate session, so that Ctrl-C does not reach it.
 
     Args:
-        name: for messages, and of its log.
-        command: the program and its arguments.
-        folder: gets the log of what it writes, `log/<name>.log`; `started_in` finds the process
-            by it.
+        name: Name in messages, and of the log.
+        command: The program and its arguments.
+        folder: Folder of its log, `log/<name>.log`; `started_in` finds the process by it.
     """
     log = folder / "log" / f"{name}.log"
     with log.open("ab") as output:
@@ -76,7 +75,7 @@ def start(name: str, command: Sequence[str], folder: Path) -> Background:
 
 
 def started_in(folder: Path) -> list[Background]:
-    """Processes that `start` started with this folder and that run, without their children."""
+    """Return the running processes that `start` started for a folder, without their children."""
     return [
         Background(name, process.pid, process.create_time(), str(folder / "log" / f"{name}.log"))
         for process, name, at in _marked()
@@ -85,7 +84,7 @@ def started_in(folder: Path) -> list[Background]:
 
 
 def folders() -> set[Path]:
-    """Folders for which processes run."""
+    """Return the folders for which processes run."""
     return {Path(folder) for _, _, folder in _marked()}
 
 
@@ -106,7 +105,7 @@ def _parent(process: psutil.Process) -> int | None:
 
 
 def stop(processes: Sequence[Background]) -> None:
-    """Asks all to end, with their children, and kills what has not ended after ten seconds."""
+    """Terminate all with their children; kill those that have not ended after ten seconds."""
     running: list[psutil.Process] = []
     for background in processes:
         process = background.process()

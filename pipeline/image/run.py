@@ -82,7 +82,7 @@ def run(builder: Builder, wanted: Run) -> int:
     options += ["--userns=keep-id"] if builder.name == "podman" and not is_root else []
     return _run_with_signals(
         [builder.name, "run", *options, wanted.image, *wanted.words],
-        lambda process, number: process.send_signal(number),
+        subprocess.Popen.send_signal,
     )
 
 
@@ -97,12 +97,11 @@ def _with_buildah(wanted: Run, options: Sequence[str]) -> int:
     """Run the command with buildah, which has separate commands to create and remove containers."""
     done = subprocess.run(
         ["buildah", "from", "--pull=never", wanted.image],
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
     if done.returncode:
-        print(done.stderr, file=sys.stderr)
         return done.returncode
     container = done.stdout.strip()
     command = ["buildah", "run", CHROOT, "--network=host", *options, container, "--"]
@@ -152,11 +151,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(name, action="append", default=[])
     parser.add_argument("words", nargs="+")
     given = parser.parse_args(argv)
-    env = {name: os.environ[name] for name in given.env}
-    if _INHERITED in os.environ:
-        env[_INHERITED] = os.environ[_INHERITED]
-    wanted = Run(given.image, given.words, given.write, given.read, env)
-    return run(Builder(given.builder), wanted)
+    names = {*given.env, *({_INHERITED} & os.environ.keys())}
+    env = {name: os.environ[name] for name in sorted(names)}
+    return run(Builder(given.builder), Run(given.image, given.words, given.write, given.read, env))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An image of each stack, on its own Debian, with a user package."""
+"""Build an image of each stack, on its Debian, with a user package."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SUITES = {"1.16": "bookworm", "1.21": "trixie"}
 BUILDAH = Builder("buildah")
 PACKAGE = "taxi_package"
 BEYOND = "humanize"
-"""What the user's package needs and no lock file has."""
+"""A requirement of the user's package that no lock file has."""
 
 SLEEPER = '''
-"""An executor that says when it runs, and then waits to be stopped."""
+"""An executor that prints when it runs, and then waits for a signal."""
 
 import time
 
@@ -38,7 +38,7 @@ class Executor(BaseExecutor):
 
 @dataclass(frozen=True)
 class Image:
-    """What was built, and what the command said."""
+    """An image, and the output of the command that built it."""
 
     stack: str
     name: str
@@ -47,7 +47,7 @@ class Image:
     package: Path
 
     def command(self, *words: str, **options) -> list[str]:
-        """The command line that runs some words in a container, as the user of nodes."""
+        """Return the command line that runs a command in a container, as the user of nodes."""
         return Run(self.name, words, **options).command_line(BUILDAH)
 
     def run(self, *words: str, **options) -> str:
@@ -58,7 +58,7 @@ class Image:
         return done.stdout
 
     def python(self, program: str, **options) -> dict:
-        """What a program prints as its last line, in JSON."""
+        """Run a Python program and return the JSON on the last line of its output."""
         return json.loads(self.run("python", "-c", program, **options).splitlines()[-1])
 
 
@@ -68,8 +68,8 @@ def base_of(stack: str) -> str:
 
 @pytest.fixture(scope="session")
 def user_package(tmp_path_factory) -> Path:
-    """The taxi example's functions as a separate package, as a user would have them."""
-    folder = tmp_path_factory.mktemp("user") / "my taxi"  # with a space: it has to survive quoting
+    """Return a package of the taxi example's functions, as a user would have it."""
+    folder = tmp_path_factory.mktemp("user") / "my taxi"  # the space must survive quoting
     code = folder / PACKAGE
     code.mkdir(parents=True)
     shutil.copy(ROOT / "examples" / "taxi" / "features.py", code)
@@ -79,7 +79,7 @@ def user_package(tmp_path_factory) -> Path:
         f'[project]\nname = "{PACKAGE}"\nversion = "1.0"\ndependencies = ["{BEYOND}"]\n'
     )
     (folder / ".venv").mkdir()
-    (folder / ".venv" / "rubbish").touch()
+    (folder / ".venv" / "ignored").touch()
     return folder
 
 

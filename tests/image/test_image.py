@@ -1,4 +1,4 @@
-"""`image build` for each stack: what is in the image, and the taxi pipeline replayed inside it."""
+"""`image build` for each stack: the image's contents, and a replay of the taxi pipeline in it."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_pipeline_compiled_in_it_is_replayed_in_it(image: Image, tmp_path):
         "cluster.kubeflow.pipeline_root": "s3://bucket/root",
         "cluster.kubeflow.data_path": "s3://bucket/data/data.csv",
         "cluster.kubeflow.data_gib": "0.01",
-        # Compiled where no builder is, so nothing is known of the image; replayed without a GPU.
+        # Compiled without a builder, so the image is not checked; replayed without a GPU.
         "cluster.kubeflow.resources.Trainer.accelerator": "nvidia.com/gpu",
     }
     image.run(
@@ -187,7 +187,7 @@ def test_a_pipeline_compiled_in_it_is_replayed_in_it(image: Image, tmp_path):
     assert "blessed; compared with nothing" in printed
     pushed = tmp_path / "root" / "chicago-taxi" / "serving_model"
     (model,) = pushed.glob("*/saved_model.pb")
-    assert model.stat().st_uid == 1000  # who wrote it was not root
+    assert model.stat().st_uid == 1000  # not written by root
     # Its features are computed by a package that this machine's Python does not have.
     assert importlib.util.find_spec(PACKAGE) is None
     left = subprocess.run(["buildah", "containers", "-q"], capture_output=True, text=True).stdout

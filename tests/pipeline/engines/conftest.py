@@ -1,8 +1,9 @@
-"""The same Transform node on any engine: its inputs, the run, and what it wrote."""
+"""The same Transform node on any engine: its inputs, its run and its outputs."""
 
 from __future__ import annotations
 
 import csv
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,9 +24,31 @@ from .flink_data import example
 ROOT = Path(__file__).resolve().parents[3]
 TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
 ROW = "row_number"
-"""A column beside the data's own, handed on unchanged: engines write rows in any order."""
+"""An additional column, passed through, because engines write rows in any order."""
+
+SETTINGS = {
+    "dataflow": (
+        "beam.project=my-project",
+        "beam.region=europe-west1",
+        "beam.temp_location=gs://my-bucket/tmp",
+        "beam.sdk_container_image=registry/image",
+    ),
+    "multi_processing": ("beam.workers=2",),
+}
+"""Fields without a default, and values that are not Beam's defaults, by engine."""
 
 Columns = Mapping[str, list[Any]]
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail on network use: Beam's validator creates a bucket if temp_location is wrong."""
+
+    def fail(*arguments, **keywords):
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    monkeypatch.setattr(socket.socket, "connect", fail)
 
 
 @dataclass(frozen=True)
@@ -39,14 +62,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Written:
-    """What a Transform node wrote."""
+    """Outputs of a Transform node."""
 
     splits: dict[str, dict[str, np.ndarray]]  # split -> output -> values, rows by number
     vocabularies: dict[str, list[str]]
 
 
 def taxi_columns(rows: int) -> Columns:
-    """The first rides of the taxi data, missing values as None."""
+    """Return the first rides of the taxi data, with None for missing values."""
     (file,) = files(load_config(TAXI).data.path, "data.path")
     columns: dict[str, list[Any]] = {}
     with file.open(newline="") as stream:
@@ -57,9 +80,9 @@ def taxi_columns(rows: int) -> Columns:
 
 
 def wide_columns(rows: int) -> Columns:
-    """24 numbers with missing values, NaN and tails, 14 small integers, 3 texts and a label.
+    """Return 24 numbers with missing values, NaN and tails, 14 integers, 3 texts and a label.
 
-    Several of a kind are enough: what engines do differently they do per analyzer, not per column.
+    Few of a kind are enough, because engines differ per analyzer, not per column.
     """
     rng = np.random.default_rng(0)
     made: dict[str, list[Any]] = {}
@@ -70,7 +93,7 @@ def wide_columns(rows: int) -> Columns:
         made[f"x{i}"] = [None if g else float(v) for g, v in zip(gone, numbers, strict=True)]
     for i in range(14):
         made[f"n{i}"] = [int(v) for v in rng.integers(0, 5 + i, rows)]
-    for i in range(3):  # few: each vocabulary is an analyzer of its own
+    for i in range(3):  # few: each vocabulary is another analyzer
         made[f"t{i}"] = [f"word {v}" for v in rng.zipf(1.5, rows) % (10 + i)]
     made["y"] = [int(v) for v in rng.integers(0, 2, rows)]
     return made
@@ -104,7 +127,7 @@ WIDE_FEATURES: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Node]:
-    """The two specifications, with their data."""
+    """Return the nodes of the two specifications."""
     taxi = load_config(TAXI).features.model_dump(mode="json", exclude_none=True)
     return {
         "taxi": _node(
@@ -118,20 +141,20 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Node]:
 def in_memory(
     nodes: dict[str, Node], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Written]:
-    """What the in-memory runner writes: the reference of every other engine."""
+    """Return the outputs of the in-memory runner: the reference for every other engine."""
     folder = tmp_path_factory.mktemp("in-memory")
     return {name: run_transform(node, InMemory(), folder / name) for name, node in nodes.items()}
 
 
 @pytest.fixture(scope="session")
 def transform() -> Callable[[Node, Engine, Path], Written]:
-    """`transform(node, engine, folder)` runs the node."""
+    """Return a function that runs a node on an engine with its outputs in a folder."""
     return run_transform
 
 
 @pytest.fixture(scope="session")
 def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flink_cluster.Cluster]:
-    """A Flink cluster of its own, on free ports, stopped at the end.
+    """Start a Flink cluster on free ports, and stop it at the end.
 
     Without Java and Maven it fails, and names the packages to install.
     """
@@ -141,7 +164,7 @@ def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[flink_cluster.Cl
 
 
 def run_transform(node: Node, engine: Engine, folder: Path) -> Written:
-    """TFX's Transform executor on an engine, as the pipeline runs it."""
+    """Run TFX's Transform executor on an engine, as the pipeline runs it."""
     from tfx.components.transform.executor import Executor
     from tfx.types import artifact_utils, standard_artifacts
 
@@ -171,10 +194,10 @@ def run_transform(node: Node, engine: Engine, folder: Path) -> Written:
 
 
 def assert_same(found: Written, expected: Written) -> None:
-    """Rows matched by number, integers, labels, texts and vocabularies equal bit for bit.
+    """Assert that rows, matched by number, and vocabularies are equal.
 
-    Numbers that come from sums may differ by rounding, engines add in another order: 1e-6, relative
-    and absolute (values are of order 1).
+    Integers, labels and texts are equal bit for bit. Floats may differ by 1e-6, relative and
+    absolute (values are of order 1), because engines add in different orders.
     """
     assert found.vocabularies == expected.vocabularies
     assert set(found.splits) == set(expected.splits) == {"train", "eval"}
@@ -208,7 +231,7 @@ def _read(graph: Path, examples: Path) -> Written:
 
 
 def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
-    """Two files in the train split, so that several workers have something to read."""
+    """Write a node's inputs, with two files in the train split for several workers."""
     import tensorflow as tf
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
@@ -240,7 +263,7 @@ def _node(folder: Path, columns: Columns, features: dict[str, Any]) -> Node:
 
 
 def _typed(texts: list[str | None]) -> list[Any]:
-    """Cells of a CSV column as integers, else numbers, else texts."""
+    """Parse the cells of a CSV column as integers, else floats, else texts."""
     for kind in (int, float):
         try:
             return [None if text is None else kind(text) for text in texts]

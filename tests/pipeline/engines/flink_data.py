@@ -1,4 +1,4 @@
-"""Data of ordinary size for a whole pipeline on Flink, and the YAML that runs it; from a seed.
+"""Write seeded data of ordinary size, and the YAML of a pipeline that runs it on Flink.
 
 python tests/pipeline/engines/flink_data.py FOLDER --floats 300 --rows 20000
 python tests/pipeline/engines/flink_data.py FOLDER --floats 20 --ints 10 --texts 10 --rows 100000
@@ -16,7 +16,7 @@ import yaml
 
 SEED = 23
 KEY, NOTE = "key", "note"
-"""Passed through: an integer and a text, each missing in some rows."""
+"""Columns that are passed through: an integer and a text, each missing in some rows."""
 
 
 def write(
@@ -28,7 +28,7 @@ def write(
     rows: int,
     source: Literal["tfrecord", "parquet"] = "tfrecord",
 ) -> Path:
-    """Writes rows and `pipeline.yaml` into a folder; returns the YAML."""
+    """Write rows and `pipeline.yaml` into a folder, and return the YAML's path."""
     folder.mkdir(parents=True, exist_ok=True)
     columns = table(floats=floats, ints=ints, texts=texts, rows=rows)
     data = folder / f"rows.{source}"
@@ -57,7 +57,7 @@ def write(
 
 
 def table(*, floats: int, ints: int, texts: int, rows: int) -> dict[str, Any]:
-    """Column -> values; a tenth of the floats is missing."""
+    """Return column -> values; a tenth of the floats is missing."""
     random = np.random.default_rng(SEED)
     made: dict[str, Any] = {}
     for i in range(floats):

@@ -1,4 +1,4 @@
-"""Every engine writes what the in-memory runner writes: the taxi specification and a wide one.
+"""Every engine has the outputs of the in-memory runner, for the taxi specification and a wide one.
 
 Reference: the in-memory runner's output, compared by `conftest.assert_same`. Quantiles come from a
 sketch that is exact for as few rows as these.
@@ -36,14 +36,14 @@ def test_engines_of_this_process(
 
 @pytest.mark.flink
 def test_flink(flink, nodes, in_memory, transform, tmp_path):
-    """Of the taxi specification: `test_flink.test_a_killed_task_manager`."""
+    """`test_flink.test_a_killed_task_manager` has the taxi specification."""
     engine = Flink.model_validate({"environment": "external", **flink.addresses()})
     assert_same(transform(nodes["wide"], engine, tmp_path), in_memory["wide"])
 
 
 @pytest.mark.parametrize("kind", [np.floating, np.integer])
-def test_one_other_value_differs(kind, in_memory):
-    """The comparison can fail: one value of one row, by ten times the tolerance or by 1."""
+def test_one_changed_value_is_detected(kind, in_memory):
+    """The comparison fails if one value of one row changes by ten times the tolerance or by 1."""
     expected = in_memory["wide"]
     outputs = expected.splits["eval"]
     name = next(n for n, values in outputs.items() if np.issubdtype(values.dtype, kind))

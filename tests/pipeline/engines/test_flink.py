@@ -1,4 +1,4 @@
-"""A real Flink cluster: a lost TaskManager, mistakes made there, the whole pipeline."""
+"""A real Flink cluster: a lost TaskManager, wrong settings, the whole pipeline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fragile_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def fragile(fragile_folder: Path) -> flink_cluster.Cluster:
-    """A cluster of which tests kill processes; what one test left half-dead is repaired."""
+    """Start a cluster of which tests kill processes, or restart its missing processes."""
     return flink_cluster.start(fragile_folder, flink_cluster.Ports(0, 0, 0), memory="5GiB")
 
 
@@ -49,7 +49,7 @@ def overrides(cluster: flink_cluster.Cluster, *more: str) -> list[str]:
 
 
 def wait_for_slots(cluster: flink_cluster.Cluster, free: int = 4) -> None:
-    """Until jobs have given all slots back, or have taken all of them."""
+    """Wait until this number of slots is free."""
     deadline = time.monotonic() + 60
     while (seen := flink_rest.overview(cluster.rest).free_slots) != free:
         assert time.monotonic() < deadline, f"{seen} slots are free"
@@ -59,7 +59,7 @@ def wait_for_slots(cluster: flink_cluster.Cluster, free: int = 4) -> None:
 def run_pipeline(
     cluster: flink_cluster.Cluster, config: Path, *changes: str
 ) -> subprocess.CompletedProcess[str]:
-    """`python -m pipeline run` on a cluster, to its end."""
+    """Run `python -m pipeline run` on a cluster to its end."""
     arguments = [f"--set={override}" for override in overrides(cluster, *changes)]
     arguments.append("--set=beam.probe_seconds=180")  # a busy machine is no failure
     return subprocess.run(
@@ -71,8 +71,8 @@ def run_pipeline(
     )
 
 
-def check_what_is_passed_through(output: Path, *, rows: int) -> None:
-    """Every key and every note that there was, and nothing in place of the missing ones."""
+def check_passed_through_columns(output: Path, *, rows: int) -> None:
+    """Assert that every key and every note is there, and missing ones are missing."""
     files = output.glob("artifacts/Transform/transformed_examples/*/Split-*/*.gz")
     records = tf.data.TFRecordDataset([str(f) for f in files], "GZIP").as_numpy_iterator()
     passed = [tf.train.Example.FromString(record).features.feature for record in records]
@@ -105,43 +105,42 @@ def test_preflight_passes(environment, flink, write):
 )
 def test_mistakes(changes, message, flink, write):
     changes = [f"beam.{change.format(**flink.addresses())}" for change in changes]
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         check_engine(load_config(write(), overrides(flink, *changes)))
-    assert message in str(caught.value)
+    assert message in str(error.value)
     wait_for_slots(flink)
 
 
 @pytest.mark.timeout(90)
-def test_a_job_that_does_not_come_back_is_cancelled(flink, write):
+def test_a_job_that_exceeds_the_time_limit_is_cancelled(flink, write):
     """It waits for slots that Flink lacks, and has taken all that there are."""
     changes = ["beam.parallelism=9", "beam.probe_seconds=8"]
     config = load_config(write(), overrides(flink, *changes))
     assert isinstance(config.beam, Flink)
     with pytest.raises(ConfigError, match=r"no end within 8 .* preflight-8s-\w+ is cancelled"):
-        check_workers(
-            config.beam, folders_of(config)
-        )  # `check_engine` would ask for the slots before
+        # `check_engine` would check the slots first.
+        check_workers(config.beam, folders_of(config))
     wait_for_slots(flink)
     config = load_config(write(), overrides(flink, *changes, "beam.rest=null"))
-    with pytest.raises(ConfigError, match="may still have the job preflight-") as caught:
+    with pytest.raises(ConfigError, match="may still have the job preflight-") as error:
         check_engine(config)
-    (name,) = re.findall(r"preflight-8s-\w+", str(caught.value))
+    (name,) = re.findall(r"preflight-8s-\w+", str(error.value))
     assert flink_rest.cancel_job(flink.rest, name)
     wait_for_slots(flink)
 
 
 @pytest.fixture
-def heard_interrupts():
-    """Whoever runs the tests in a shell's background has them ignore SIGINT."""
+def handled_interrupts():
+    """Handle SIGINT, which a shell's background job ignores."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.usefixtures("heard_interrupts")
-def test_a_job_for_which_nobody_waits_any_more_is_cancelled(flink, write, monkeypatch):
-    """Ctrl-C cancels it; that of a run that was killed is found by the next one."""
+@pytest.mark.usefixtures("handled_interrupts")
+def test_an_abandoned_job_is_cancelled(flink, write, monkeypatch):
+    """Ctrl-C cancels a job; the next run cancels the job of a killed run."""
     config = load_config(write(), overrides(flink, "beam.parallelism=9", "beam.probe_seconds=120"))
     assert isinstance(config.beam, Flink)
 
@@ -169,13 +168,13 @@ def test_a_job_for_which_nobody_waits_any_more_is_cancelled(flink, write, monkey
             check_workers(killed, folders_of(config))
     wait_for_slots(flink, 0)
     config.beam.cancel_overdue(flink.rest)
-    assert flink_rest.overview(flink.rest).free_slots == 0  # somebody may still wait for it
+    assert flink_rest.overview(flink.rest).free_slots == 0  # a run may still wait for it
     monkeypatch.setattr(flink_engine, "OVERDUE_SECONDS", -8.0)
     config.beam.model_copy(update={"parallelism": 4}).cancel_overdue(flink.rest)
     assert flink_rest.overview(flink.rest).free_slots == 4
 
 
-def test_the_job_server_judges_its_own_options(flink, write):
+def test_the_job_server_checks_its_own_options(flink, write):
     wrong = overrides(flink, "beam.extra_args=[--object_reus=true]")
     with pytest.raises(ConfigError, match=r"its flink job server has .* --object_reus\. Did"):
         check_engine(load_config(write(), wrong))
@@ -193,9 +192,9 @@ def test_the_whole_taxi_pipeline(flink, tmp_path):
     assert flink_rest.overview(flink.rest).finished >= 6
 
 
-@pytest.mark.timeout(600, func_only=True)  # `in_memory` may be made here
+@pytest.mark.timeout(600, func_only=True)  # it may create `in_memory`
 def test_a_killed_task_manager(fragile, nodes, in_memory, transform, tmp_path):
-    """The job starts again on the other one and gives the right result; so does a rerun."""
+    """The job restarts on the other TaskManager with the right result; so does a rerun."""
     engine = Flink.model_validate(fragile.addresses())
     victim = fragile.task_managers()[0]
     killer = threading.Thread(target=_kill_once_running, args=(fragile, victim.pid))
@@ -211,10 +210,10 @@ def test_a_killed_task_manager(fragile, nodes, in_memory, transform, tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_a_job_server_that_dies_in_the_middle(fragile, tmp_path):
-    """Who died, what is kept, and how to go on are told; and so it goes on, to its end.
+def test_a_job_server_that_dies_during_a_run(fragile, tmp_path):
+    """The error names the process, the finished nodes and the command that continues the run.
 
-    With the 64 MB a slot that Flink once had, so many columns ended in "Record too large".
+    With 64 MB for each slot, this number of columns fails with "Record too large".
     """
     config = flink_data.write(tmp_path, floats=40, texts=1, rows=5_000, source="parquet")
     server = next(process for process in fragile.processes if process.name == "job-server")
@@ -230,12 +229,12 @@ def test_a_job_server_that_dies_in_the_middle(fragile, tmp_path):
     assert f"To continue: python -m pipeline run --config {config}" in done.stdout
     assert "Rendezvous" not in done.stdout
 
-    mended = flink_cluster.start(fragile.folder, fragile.ports, memory="5GiB")
-    done = run_pipeline(mended, config)
+    restarted = flink_cluster.start(fragile.folder, fragile.ports, memory="5GiB")
+    done = run_pipeline(restarted, config)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"ExampleGen +cached", done.stdout)
     assert "5,000 rows" in done.stdout
-    check_what_is_passed_through(tmp_path / "out", rows=5_000)
+    check_passed_through_columns(tmp_path / "out", rows=5_000)
 
 
 def _kill_in_statistics(cluster: flink_cluster.Cluster, folder: Path, pid: int) -> None:
@@ -245,7 +244,7 @@ def _kill_in_statistics(cluster: flink_cluster.Cluster, folder: Path, pid: int) 
 
 
 def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:
-    """Into a job: some tasks have ended and left results on each TaskManager, others wait."""
+    """Kill a process while some tasks of a job have results on TaskManagers and others wait."""
     while not any(
         job["state"] == "RUNNING" and job["tasks"]["finished"] >= 10
         for job in flink_rest.ask(cluster.rest, "jobs/overview")["jobs"]
@@ -255,7 +254,7 @@ def _kill_once_running(cluster: flink_cluster.Cluster, pid: int) -> None:
 
 
 def _restarts(cluster: flink_cluster.Cluster) -> int:
-    """How many jobs started tasks again."""
+    """Return the number of jobs that restarted tasks."""
     jobs = flink_rest.ask(cluster.rest, "jobs")["jobs"]
     times = [flink_rest.ask(cluster.rest, f"jobs/{job['id']}")["timestamps"] for job in jobs]
     return sum(time["RESTARTING"] > 0 for time in times)

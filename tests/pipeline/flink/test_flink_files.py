@@ -1,4 +1,4 @@
-"""The cache of jars: complete or not there, each jar the one that it should be."""
+"""The cache of jars is complete or missing, and each jar has its known checksum."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_without_java_and_maven_the_message_names_the_packages(cache, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("printed", "version"),
     [('openjdk version "1.8.0_392"', "8"), ('openjdk version "25.0.1"', "25"), ("hello", "hello")],
 )
-def test_a_java_that_flink_does_not_run_on(said, version, monkeypatch, tmp_path):
-    program(tmp_path / "bin", "java", f"echo '{said}' >&2")
+def test_an_unsupported_java_is_rejected(printed, version, monkeypatch, tmp_path):
+    program(tmp_path / "bin", "java", f"echo '{printed}' >&2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match=rf"is Java '?{version}'?: Flink needs Java 11 to 21"):
         java.find_java()
@@ -75,12 +75,14 @@ def test_a_failed_download_leaves_nothing_behind(cache, monkeypatch, tmp_path):
     assert [file.name for file in cache.iterdir()] == [".flink-1.19.3-beam-2.62.0.lock"]
 
 
-def test_another_jar_than_the_known_one_is_refused(cache, tmp_path):
+def test_a_jar_with_another_checksum_is_rejected(cache, tmp_path):
     files = flink_files.FlinkFiles(tmp_path / "files")
     files.flink.mkdir(parents=True)
     files.beam.mkdir(parents=True)
     (files.flink / "flink-dist-1.19.3.jar").write_text("not the jar")
-    with pytest.raises(ConfigError, match=r"of 175 jars are not what flink_jars\.sha256 says"):
+    with pytest.raises(
+        ConfigError, match=r"of 175 jars have another checksum than in flink_jars\.sha256"
+    ):
         flink_files.check_files(files)
 
 

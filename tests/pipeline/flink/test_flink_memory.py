@@ -1,4 +1,4 @@
-"""How a cluster's memory is divided, none of it promised twice, and how errors name the option."""
+"""A cluster's memory is divided, and errors name the option with a larger size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """`machine(free)`: one of 512 GiB, of which so many bytes are free."""
+    """Return a function that sets the free bytes of a machine of 512 GiB."""
 
     def machine(free: int) -> None:
         monkeypatch.setattr(flink_memory, "machine_memory", lambda: 512 * GIB)
@@ -28,13 +28,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 @pytest.mark.parametrize("total", [LEAST_MB, 10_000, 65_536])
-def test_the_parts_are_the_whole(total):
+def test_the_parts_sum_to_the_total(total):
     sizes = divide(total, task_managers=2)
     one = sizes.task_manager
     managed = one.managed // PROMISES
     each = one.heap + managed + one.network + one.off_heap + one.metaspace + one.overhead
     assert total - 1 <= sizes.job_manager_heap + sizes.job_server_heap + 2 * each <= total
-    # What fails with 128 MB (the pipeline of test_flink) has twice as much at the least.
+    # The pipeline of test_flink fails with 128 MB.
     assert managed >= 256
     options = {name.split("memory.")[1]: size for name, size in one.flink_options().items()}
     assert options["managed.size"] == f"{one.managed}mb"
@@ -55,7 +55,7 @@ def test_the_parts_are_the_whole(total):
         ("6442450944", 1 * GIB, 6144),
     ],
 )
-def test_what_the_option_means(wanted, free, total, machine):
+def test_sizes_and_shares(wanted, free, total, machine):
     machine(free)
     assert cluster_memory(wanted, task_managers=2).total == total
 
@@ -71,7 +71,7 @@ def test_what_the_option_means(wanted, free, total, machine):
         ("999GiB", 3, r"--memory=999GiB is more than .* has: 512\.0 GiB, of which 3\.0 GiB are"),
     ],
 )
-def test_what_is_no_size_for_a_cluster(wanted, free, message, machine):
+def test_wrong_sizes_are_rejected(wanted, free, message, machine):
     machine(free * GIB)
     with pytest.raises(ConfigError, match=message):
         cluster_memory(wanted, task_managers=2)
@@ -86,29 +86,29 @@ def test_what_is_no_size_for_a_cluster(wanted, free, message, machine):
         (2048, 30, 2, "6GiB"),
     ],
 )
-def test_an_error_names_no_more_than_the_machine_could_give(has, free, held, named, machine):
+def test_an_error_proposes_no_more_than_the_machine_has(has, free, held, named, machine):
     machine(free * GIB)
     assert more(has, held=held * GIB) == named
 
 
-def test_a_job_that_the_machine_is_too_small_for(machine, tmp_path, monkeypatch):
+def test_a_job_that_needs_more_than_the_machine_has(machine, tmp_path, monkeypatch):
     monkeypatch.setattr(Flink, "find_dead_process", lambda engine: None)
     cluster = Cluster(tmp_path, Ports(), (), memory_mb=5120)
     monkeypatch.setattr(flink_engine, "find_cluster", lambda endpoint: cluster)
     error = RuntimeError("Pipeline x failed in state FAILED: Record too large.")
-    for free, words, mend in (
-        (5, "It was started with 5,120 MB, and this machine has no more to give. Use a ma", ""),
+    for free, words, fix in (
+        (5, "It was started with 5,120 MB, and this machine has no more. Use a machine", ""),
         (9, "It was started with 5,120 MB: --memory gives it more.", f"{tmp_path} --memory 7GiB"),
     ):
         machine(free * GIB)
         found = Flink().diagnose(error)
         assert found is not None
         assert words in found.words
-        assert found.fix[-len(mend) :] == mend if mend else found.fix == ""
+        assert found.fix.endswith(fix) if fix else not found.fix
 
 
 @pytest.mark.parametrize(
-    ("flink_says", "setting"),
+    ("reported", "setting"),
     [
         ("java.io.IOException: Cannot write record to fresh sort buffer. Record too large.", "man"),
         ("Insufficient number of network buffers: required 65, but only 3 available.", "network"),
@@ -117,11 +117,11 @@ def test_a_job_that_the_machine_is_too_small_for(machine, tmp_path, monkeypatch)
         ("java.lang.OutOfMemoryError: Direct buffer memory", "task.off-heap"),
     ],
 )
-def test_a_job_without_enough_memory_names_the_setting(flink_says, setting, monkeypatch):
+def test_a_job_without_enough_memory_names_the_setting(reported, setting, monkeypatch):
     monkeypatch.setattr(Flink, "find_dead_process", lambda engine: None)
     monkeypatch.setattr(flink_engine, "find_cluster", lambda endpoint: None)  # that of `make flink`
-    error = RuntimeError(f"Pipeline x failed in state FAILED: {flink_says}\n\tat a.b(C.java)")
+    error = RuntimeError(f"Pipeline x failed in state FAILED: {reported}\n\tat a.b(C.java)")
     found = Flink().diagnose(error)
     assert found is not None
-    assert flink_says in found.words
+    assert reported in found.words
     assert f"Raise taskmanager.memory.{setting}" in found.words

@@ -44,13 +44,13 @@ LOST = {
 
 @pytest.fixture
 def answers() -> dict[str, Any]:
-    """Path -> answer; the recorded ones, to be changed."""
+    """Return path -> recorded answer; a test may change them."""
     return json.loads((Path(__file__).parent / "recorded/flink_restarts.json").read_text())
 
 
 @pytest.fixture
 def rest(answers: dict[str, Any]) -> Iterator[str]:
-    """Where the server listens."""
+    """Return the address of a server with these answers."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -85,11 +85,11 @@ def test_the_first_of_three_attempts(rest, answers):
     assert "ValueError: column x: the first attempt failed" in flink_rest.first_exception(rest, JOB)
     assert flink_rest.first_exception(rest, "preflight-unknown") == ""
     (one,) = (job for job in answers["jobs/overview"]["jobs"] if job["name"] == JOB)
-    answers["jobs/overview"]["jobs"].append({**one, "jid": "0", "start-time": 0})  # of old
+    answers["jobs/overview"]["jobs"].append({**one, "jid": "0", "start-time": 0})  # an older one
     assert "first attempt failed" in flink_rest.first_exception(rest, JOB)
 
 
-def test_one_that_failed_beside_another_may_be_the_first(rest, answers):
+def test_a_concurrent_exception_may_be_the_first(rest, answers):
     entries(answers)[0]["concurrentExceptions"].append(LOST)
     assert flink_rest.first_exception(rest, JOB) == LOST["stacktrace"]
     entries(answers).clear()
@@ -107,8 +107,12 @@ def test_a_run_prints_both(engine):
     )
 
 
-def test_equal_failures_are_printed_once(engine, answers):
-    del entries(answers)[1:]
+@pytest.mark.parametrize("forget", ["all but one attempt", "the job"])
+def test_one_known_failure_is_printed_once(forget, engine, answers):
+    if forget == "the job":
+        answers.clear()
+    else:
+        del entries(answers)[1:]
     assert engine.describe(RuntimeError(FAILED + ENDED)) == (
         "ConnectionError: attempt 5: nobody answers"
     )
@@ -122,26 +126,24 @@ def test_missing_memory_is_reported_if_it_failed_first(engine, answers):
     assert "Raise taskmanager.memory.task.off-heap.size" in found.words
 
 
-def test_without_an_answer_there_is_the_last_one(engine, answers):
-    answers.clear()
-    assert engine.describe(RuntimeError(FAILED + ENDED)) == (
-        "ConnectionError: attempt 5: nobody answers"
-    )
-
-
-def test_a_pool_that_a_task_manager_does_not_reach(engine):
-    """As Flink 1.19.3 said it of a pool at an address where nobody is."""
-    far = engine.model_copy(update={"environment": "external", "worker_pool": "10.255.255.1:50000"})
-    said = "java.net.ConnectException: finishConnect(..) failed: Connection refused"
-    found = far.diagnose(RuntimeError(f"Pipeline a_b failed in state FAILED: {said}"))
+@pytest.mark.parametrize(
+    ("pool", "reported", "message"),
+    [
+        (
+            "10.255.255.1:50000",
+            "java.net.ConnectException: finishConnect(..) failed: Connection refused",
+            "cannot reach beam.worker_pool=10.255.255.1:50000. Start",
+        ),
+        (  # Flink's REST server in place of a pool
+            "localhost:8081",
+            "First received frame was not SETTINGS. Hex dump for first 5 bytes: 485454502f",
+            "beam.worker_pool=localhost:8081: what answers there is not a worker pool",
+        ),
+    ],
+)
+def test_a_wrong_pool_is_named(pool, reported, message, engine):
+    """The errors are those that Flink 1.19.3 reported."""
+    external = engine.model_copy(update={"environment": "external", "worker_pool": pool})
+    found = external.diagnose(RuntimeError(f"Pipeline a_b failed in state FAILED: {reported}"))
     assert found is not None
-    assert "cannot reach beam.worker_pool=10.255.255.1:50000. Start" in found.words
-
-
-def test_a_server_that_is_not_a_pool(engine):
-    """As Flink 1.19.3 reported its own REST server in place of a pool."""
-    other = engine.model_copy(update={"environment": "external", "worker_pool": "localhost:8081"})
-    said = "First received frame was not SETTINGS. Hex dump for first 5 bytes: 485454502f"
-    found = other.diagnose(RuntimeError(f"Pipeline a_b failed in state FAILED: {said}"))
-    assert found is not None
-    assert "beam.worker_pool=localhost:8081: what answers there is not a worker pool" in found.words
+    assert message in found.words

@@ -1,6 +1,6 @@
-"""What is left of a start that was killed, of a torn file and of a half-dead cluster is found.
+"""A cluster is found again after a killed start, a damaged file and the loss of a process.
 
-The processes are real, but where Flink's JVMs would be they only sleep: `test_flink` has those.
+The processes are real, but programs that sleep stand for Flink's JVMs: `test_flink` has those.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ flink_cluster.start(folder, flink_cluster.Ports(0, 0, 0), memory="5GiB")
 
 @pytest.fixture
 def java(tmp_path: Path) -> str:
-    """A program that takes any arguments and sleeps."""
+    """Return a program that takes any arguments and sleeps."""
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
@@ -52,7 +52,7 @@ def java(tmp_path: Path) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A cluster's folder; what runs there is ended."""
+    """Return a cluster's folder; its processes are stopped at the end."""
     folder = (tmp_path / "flink").resolve()
     yield folder
     processes.stop(processes.started_in(folder))
@@ -60,18 +60,18 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def start(java: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Cluster]:
-    """Starts a cluster; `said` has its messages."""
+    """Return a function that starts a cluster; `messages` has its messages."""
     monkeypatch.setattr(flink_cluster, "find_java", lambda: java)
     monkeypatch.setattr(flink_cluster, "ensure_files", lambda say: FlinkFiles(folder))
     monkeypatch.setattr(flink_cluster, "wait_until_ready", lambda cluster, slots: None)
     monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: 16 << 30)
-    said: list[str] = []
+    messages: list[str] = []
 
     def start() -> Cluster:
-        said.clear()
-        return flink_cluster.start(folder, flink_cluster.Ports(0, 0, 0), say=said.append)
+        messages.clear()
+        return flink_cluster.start(folder, flink_cluster.Ports(0, 0, 0), say=messages.append)
 
-    start.said = said  # type: ignore[attr-defined]
+    start.messages = messages  # type: ignore[attr-defined]
     return start
 
 
@@ -79,7 +79,7 @@ def running(folder: Path) -> set[str]:
     return {process.name for process in processes.started_in(folder)}
 
 
-def test_a_start_that_is_killed_before_it_wrote_anything_orphans_no_process(start, folder, java):
+def test_processes_of_a_start_that_was_killed_are_found(start, folder, java):
     done = subprocess.run([sys.executable, "-c", KILLED, str(folder), java], check=False)
     assert done.returncode == -signal.SIGKILL
     assert not (folder / STATE).exists()
@@ -89,7 +89,7 @@ def test_a_start_that_is_killed_before_it_wrote_anything_orphans_no_process(star
     assert f"{folder / STATE} is not there; running: JobManager" in flink_cluster.status(left)
     old = left.processes[0]
     cluster = start()
-    assert f"{folder / STATE} is not there: ending 1 processes" in start.said[0]
+    assert f"{folder / STATE} is not there: ending 1 processes" in start.messages[0]
     assert old.process() is None
     assert running(folder) == NAMES
     cluster.stop()
@@ -97,7 +97,7 @@ def test_a_start_that_is_killed_before_it_wrote_anything_orphans_no_process(star
     assert Cluster.load(folder) is None
 
 
-def test_a_torn_file_is_named_and_replaced(start, folder):
+def test_a_damaged_file_is_named_and_replaced(start, folder):
     first = start()
     file = folder / STATE
     for damaged in (b"", b"\xff\xfe{}", b"[]", b"{}", file.read_bytes()[:40]):
@@ -108,14 +108,14 @@ def test_a_torn_file_is_named_and_replaced(start, folder):
     assert f"{file} is damaged (JSONDecodeError" in flink_cluster.status(torn)
     assert not flink_cluster.is_healthy(torn)
     second = start()
-    assert f"{file} is damaged" in start.said[0]
-    assert "ending 5 processes of an earlier start" in start.said[0]
+    assert f"{file} is damaged" in start.messages[0]
+    assert "ending 5 processes of an earlier start" in start.messages[0]
     assert len(first.dead()) == 5
     assert Cluster.load(folder) == second
     assert list(folder.glob(".cluster*")) == []
 
 
-def test_a_half_dead_cluster_is_restarted_unless_it_has_jobs(start, folder, monkeypatch):
+def test_a_cluster_that_lost_a_process_is_restarted_unless_it_has_jobs(start, folder, monkeypatch):
     cluster = start()
     with pytest.raises(ConfigError, match="runs already, its REST endpoint at"):
         start()
@@ -151,17 +151,17 @@ def test_a_half_dead_cluster_is_restarted_unless_it_has_jobs(start, folder, monk
     monkeypatch.setattr(flink_memory, "free_machine_memory", lambda: 8 << 30)
     found = engine.diagnose(RuntimeError("Connection refused"))
     assert found is not None
-    assert "It was started with 9,830 MB, and this machine has no more to give." in found.words
+    assert "It was started with 9,830 MB, and this machine has no more." in found.words
     assert found.fix == again
     at_home = dataclasses.replace(cluster, folder=Path("/my flink"), ports=flink_cluster.Ports())
     assert at_home.start_command() == "python -m pipeline flink start --folder '/my flink'"
 
-    seen = flink_rest.Overview("1.19.3", 1, 2, 0, 3, 0, 0, 0)
+    seen = flink_rest.Overview(1, 2, 0, 3, 0, 0, 0)
     with monkeypatch.context() as patch:
         patch.setattr(flink_rest, "overview", lambda address: seen)
         with pytest.raises(ConfigError, match=r"but TaskManager-1 ended .* 3 jobs run on what is"):
             start()
     start()
-    assert "TaskManager-1 ended" in start.said[0]
-    assert "restarting the whole cluster" in start.said[0]
+    assert "TaskManager-1 ended" in start.messages[0]
+    assert "restarting the whole cluster" in start.messages[0]
     assert running(folder) == NAMES

@@ -36,7 +36,7 @@ def test_stop_ends_children_too(tmp_path):
     assert process is not None
     while not (children := process.children()):
         time.sleep(0.05)
-    # By its folder, too, without its children, which carry the same mark.
+    # It is found by its folder, without its children, which have the same mark.
     assert processes.started_in(tmp_path) == [background]
     assert tmp_path in processes.folders()
     processes.stop([background])
@@ -45,7 +45,7 @@ def test_stop_ends_children_too(tmp_path):
     assert not any(child.is_running() and child.status() != "zombie" for child in children)
 
 
-def test_a_process_that_does_not_listen_is_killed(tmp_path, monkeypatch):
+def test_a_process_that_ignores_sigterm_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "STOP_SECONDS", 0.5)
     background = started(tmp_path, "stubborn", STUBBORN)
     processes.stop([background])
@@ -60,7 +60,7 @@ def test_another_process_with_the_same_id_is_left_alone():
     assert dataclasses.replace(other, created=mine.create_time()).process() == mine
 
 
-def test_the_reason_of_an_end_is_the_innermost_cause(tmp_path):
+def test_last_line_is_the_innermost_cause(tmp_path):
     log = tmp_path / "p.log"
     background = processes.Background("p", 1, 0.0, str(log))
     assert background.last_line() == "it wrote nothing"
