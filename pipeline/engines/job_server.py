@@ -12,7 +12,7 @@ from pydantic import Field
 from pipeline.common.errors import ConfigError
 from pipeline.engines.engine import WORKERS_HAVE_TFX, Address, Diagnosis, Engine, Folders, Option
 from pipeline.engines.options import check_options
-from pipeline.engines.reach import is_loopback, is_this_machine, unreachable
+from pipeline.engines.reach import is_loopback, unreachable
 
 EMBED = "embed"
 """The job endpoint inside Beam's Python package, in this process."""
@@ -232,8 +232,7 @@ class JobServerEngine(Engine):
 
     def _check_pool(self) -> None:
         """Check that the worker pool listens, if it is on this machine."""
-        host, _, _ = self.worker_pool.rpartition(":")
-        if not is_this_machine(host) or not is_loopback(host):
+        if not is_loopback(self.worker_pool.rpartition(":")[0]):
             return  # the engine's machines must reach the pool; this machine need not
         if reason := unreachable(self.worker_pool, CONNECT_SECONDS):
             raise ConfigError(

@@ -54,7 +54,7 @@ def check_options(
     options = PipelineOptions(engine.pipeline_args())
     printed = io.StringIO()
     logger = logging.getLogger("apache_beam.options.pipeline_options")
-    logger.addFilter(_nothing)  # it would warn about an option that is refused below
+    logger.disabled = True  # it would warn about an option that is rejected below
     try:
         with contextlib.redirect_stderr(printed):
             everything = options.get_all_options(
@@ -65,7 +65,7 @@ def check_options(
         reason = printed.getvalue().strip().rpartition("error: ")[2]
         raise ConfigError(f"beam.extra_args: {reason}.") from None
     finally:
-        logger.removeFilter(_nothing)
+        logger.disabled = False
     unknown = sorted(set(everything) - set(known))
     if unknown and (engine.job_server is None or job_server_options is not None):
         raise ConfigError(_unknown_option(unknown[0], engine, own))
@@ -111,7 +111,3 @@ def _validate(engine: Engine, options: PipelineOptions) -> None:
     errors = [*validator.validate(), *engine.objections(validator, options)]
     if errors:
         raise ConfigError(f"beam (engine: {engine.name}): {' '.join(errors)}")
-
-
-def _nothing(record: logging.LogRecord) -> bool:
-    return False

@@ -7,8 +7,6 @@ folder of that name is complete.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -16,9 +14,11 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import portalocker
 
 from pipeline.common.errors import ConfigError
 from pipeline.flink.java import missing_programs
@@ -92,7 +92,7 @@ def ensure_files(say: Callable[[str], None] = print) -> FlinkFiles:
     if maven is None:
         raise ConfigError(missing_programs("mvn"))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.parent / f".{folder.name}.lock"):
+    with portalocker.Lock(folder.parent / f".{folder.name}.lock", flags=portalocker.LOCK_EX):
         if folder.is_dir():
             return FlinkFiles(folder)
         partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -129,13 +129,6 @@ def check_files(files: FlinkFiles) -> None:
             f"{_CHECKSUMS.name}, such as {wrong[0]}. Remove the folder and try again; if a mirror "
             "has other files, use another one."
         )
-
-
-@contextlib.contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    with file.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def fetch_flink(folder: Path) -> None:

@@ -6,6 +6,7 @@ lacks Beam, one with other packages and sources, one that does not see a folder.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -13,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -143,12 +144,9 @@ def test_a_pool_whose_python_lacks_beam(write, tmp_path, nobody):
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
     python.chmod(0o755)
-    with pool(
-        [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"],
-        f"--service_port={nobody.rpartition(':')[2]}",
-        address=nobody,
-        environment={"PATH": f"{python.parent}:{os.environ['PATH']}"},
-    ):
+    beams_pool = [sys.executable, "-m", "apache_beam.runners.worker.worker_pool_main"]
+    path = f"{python.parent}:{os.environ['PATH']}"
+    with pool(nobody, beams_pool, option="--service_port", PATH=path):
         text = config_error(load_config(write(), [*external(nobody), "beam.probe_seconds=10"]))
     assert "no end within 10 seconds" in text
     assert "the first `python` on its PATH, which may lack Beam" in text
@@ -177,8 +175,7 @@ def test_the_command_ends_after_the_time_limit_of_the_probe(write, silent):
 @pytest.mark.timeout(180)
 def test_a_pool_with_other_packages_is_rejected(write, tmp_path, nobody):
     config = load_config(write(), external(nobody))
-    port = f"--port={nobody.rpartition(':')[2]}"
-    with pool(WORKER_POOL, port, address=nobody, environment={"PYTHONPATH": str(ROOT)}):
+    with pool(nobody):
         check_engine(config)
     old = tmp_path / "old"
     for package in ("pipeline", "components", "transform", "trainer_module", "shared_core"):
@@ -187,7 +184,7 @@ def test_a_pool_with_other_packages_is_rejected(write, tmp_path, nobody):
         source.write("# changed\n")
     (old / "tfx-0.1.dist-info").mkdir()  # found before the environment's
     (old / "tfx-0.1.dist-info" / "METADATA").write_text("Name: tfx\nVersion: 0.1\n")
-    with pool(WORKER_POOL, port, address=nobody, environment={"PYTHONPATH": str(old)}, folder=old):
+    with pool(nobody, folder=old):
         text = config_error(config)
     assert f"has tfx 0.1, here it is {version('tfx')}; other sources of this project" in text
 
@@ -230,12 +227,7 @@ def test_a_folder_that_workers_do_not_see(hidden, message, write, tmp_path, nobo
     )
     (tmp_path / "rows.csv").rename(tmp_path / "data" / "rows.csv")
     covered = f'mount -t tmpfs none "{tmp_path / hidden}" && exec "$@"'
-    with pool(
-        [*unshare, "sh", "-c", covered, "sh", *WORKER_POOL],
-        f"--port={nobody.rpartition(':')[2]}",
-        address=nobody,
-        environment={"PYTHONPATH": str(ROOT)},
-    ):
+    with pool(nobody, [*unshare, "sh", "-c", covered, "sh", *WORKER_POOL]):
         text = config_error(config)
     assert message.format(folder=tmp_path) in text
 
@@ -244,30 +236,28 @@ def external(address: str) -> list[str]:
     return ["beam.engine=portable", "beam.environment=external", f"beam.worker_pool={address}"]
 
 
-class pool:
+@contextlib.contextmanager
+def pool(
+    address: str,
+    command: Sequence[str] = WORKER_POOL,
+    *,
+    option: str = "--port",
+    folder: Path = ROOT,
+    **environment: str,
+) -> Iterator[None]:
     """A worker pool in another process, until the block ends."""
-
-    def __init__(
-        self,
-        command: list[str],
-        port: str,
-        *,
-        address: str,
-        environment: dict[str, str],
-        folder: Path = ROOT,
-    ) -> None:
-        self._process = subprocess.Popen(
-            [*command, port], env={**os.environ, **environment}, cwd=folder
-        )
-        self._address = address
-
-    def __enter__(self) -> None:
+    process = subprocess.Popen(
+        [*command, f"{option}={address.rpartition(':')[2]}"],
+        env={**os.environ, "PYTHONPATH": str(folder), **environment},
+        cwd=folder,
+    )
+    try:
         deadline = time.monotonic() + 60
-        while unreachable(self._address, 5.0):
-            assert self._process.poll() is None, "the pool ended"
+        while unreachable(address, 5.0):
+            assert process.poll() is None, "the pool ended"
             assert time.monotonic() < deadline, "the pool does not listen"
             time.sleep(0.2)
-
-    def __exit__(self, *error: object) -> None:
-        self._process.terminate()
-        self._process.wait(20)
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
