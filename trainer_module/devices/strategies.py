@@ -9,6 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 from shared_core.nearest import nearest
+from trainer_module.common.positive_int import check_positive_int
 from trainer_module.devices.cluster import Cluster, cluster_of_environment
 from trainer_module.devices.server_task import parameter_server_strategy
 from trainer_module.devices.tpu import find_tpu, tpu_strategy
@@ -139,8 +140,7 @@ def configure_logical_devices(count: int) -> None:
     Raises:
         ValueError: `count` below 1, or TensorFlow already runs with fewer devices.
     """
-    if count < 1:
-        raise ValueError(f"logical_devices={count}: use at least 1.")
+    check_positive_int("logical_devices", count)
     physical = tf.config.list_physical_devices("CPU")[0]
     configured = tf.config.get_logical_device_configuration(physical)
     if configured is not None and len(configured) >= count:
@@ -165,8 +165,7 @@ def configure_intra_op_threads(count: int) -> None:
     Raises:
         ValueError: `count` below 1, or TensorFlow already runs with another number.
     """
-    if count < 1:
-        raise ValueError(f"intra_op_threads={count}: use at least 1.")
+    check_positive_int("intra_op_threads", count)
     try:
         tf.config.threading.set_intra_op_parallelism_threads(count)
     except RuntimeError:

@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 
 from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import computes_in_float16
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import LossLike, TensorLike, Tensors
 from trainer_module.devices.cluster import cluster_of_environment
 from trainer_module.options.step_options import StepKeywords
@@ -201,22 +202,21 @@ class ParameterServerStep:
     ) -> tf.distribute.experimental.coordinator.RemoteValue:
         batch = unpack_batch(batch)
         check_batch(*batch)
-        tensors = [tf.convert_to_tensor(t) for t in tf.nest.flatten(batch) if t is not None]
+        tensors = [tf.convert_to_tensor(tensor) for tensor in present_leaves(batch)]
         shapes = tuple((t.dtype, tuple(t.shape[1:])) for t in tensors)
-        places = tf.nest.map_structure(lambda tensor: tensor is not None, batch)
-        key = (str(places), shapes)
+        structure = with_leaves(batch, [True] * len(tensors))
+        key = (str(structure), shapes)
         if key not in self._functions:
             description = self._setup.describe(batch)
-            self._functions[key] = self._function(places, tensors, description)
+            self._functions[key] = self._function(structure, tensors, description)
         numbers = (tf.constant(step, tf.int64), tf.constant(update, tf.int64))
         return self._coordinator.schedule(self._functions[key], args=(*numbers, *tensors))
 
     def _function(
-        self, places: object, tensors: list[tf.Tensor], description: Description
+        self, structure: Batch, tensors: list[tf.Tensor], description: Description
     ) -> Callable[..., _Done]:
         def window(step: tf.Tensor, update: tf.Tensor, *tensors: tf.Tensor) -> _Done:
-            rest = iter(tensors)
-            batch = tf.nest.map_structure(lambda place: next(rest) if place else None, places)
+            batch = with_leaves(structure, tensors)
             return self._window_on_worker(step, update, batch, description)
 
         specs = [tf.TensorSpec([], tf.int64)] * 2

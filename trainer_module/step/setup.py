@@ -11,6 +11,7 @@ from trainer_module.checks.custom_steps import reject_custom_train_step, warn_co
 from trainer_module.checks.logits import warn_if_logits
 from trainer_module.checks.model import check_model
 from trainer_module.checks.optimizer import check_optimizer
+from trainer_module.common.optional_leaves import present_leaves
 from trainer_module.common.tensors import LossLike
 from trainer_module.losses.weighted_loss import WeightedLoss, as_loss_function
 from trainer_module.options.step_options import StepKeywords, StepOptions
@@ -96,7 +97,7 @@ class StepSetup:
         # Whether several outputs share one Σ w depends on their shapes.
         loss_fn = self.spec.loss_fn
         several = isinstance(loss_fn, WeightedLoss) and len(loss_fn.terms) > 1
-        shapes = str([t.shape[1:] for t in tf.nest.flatten(batch) if t is not None])
+        shapes = str([t.shape[1:] for t in present_leaves(batch)])
         if self._description is None or (several and shapes != self._described_shapes):
             self._description = describe(self.spec, batch)
         elif shapes != self._described_shapes:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import PerReplica, Tensors
 from trainer_module.window.spec import Batch, Index
 
@@ -53,6 +54,12 @@ def replicas_here(strategy: tf.distribute.Strategy) -> Replicas:
     return Replicas(min(found), max(found) + 1, total)
 
 
+def is_distributed(batch: Tensors) -> bool:
+    """Return whether a batch is already split into parts for the replicas."""
+    kind = tf.distribute.DistributedValues
+    return any(isinstance(tensor, kind) for tensor in present_leaves(batch))
+
+
 def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Tensors:
     """Return the batch with each tensor split into one part per replica of this process.
 
@@ -69,14 +76,11 @@ def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Tensors:
     if share is not None:
         batch = share.batch
     replicas = strategy.num_replicas_in_sync
-    tensors = [t for t in tf.nest.flatten(batch) if t is not None]
-    if replicas == 1 or any(isinstance(t, tf.distribute.DistributedValues) for t in tensors):
+    if replicas == 1 or is_distributed(batch):
         return batch
     start: Index = 0 if share is None else replicas_here(strategy).cut(share.rows)[0]
 
-    def cut(tensor: tf.Tensor | None) -> PerReplica | None:
-        if tensor is None:
-            return None
+    def cut(tensor: tf.Tensor) -> PerReplica:
         rows = tf.shape(tensor, out_type=tf.int64)[0] if share is None else share.rows
 
         def part(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
@@ -86,7 +90,7 @@ def per_replica(batch: Tensors, strategy: tf.distribute.Strategy) -> Tensors:
 
         return strategy.experimental_distribute_values_from_function(part)
 
-    return tf.nest.map_structure(cut, batch)
+    return with_leaves(batch, map(cut, present_leaves(batch)))
 
 
 def unpack_batch(batch: Tensors) -> Batch:

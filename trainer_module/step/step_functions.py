@@ -8,6 +8,7 @@ from typing import TypeAlias
 import tensorflow as tf
 from absl import logging
 
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Tensors
 
 # A trace takes seconds and keeps its graph in memory. Sequences padded to a few lengths get one
@@ -36,10 +37,10 @@ class StepFunctions:
 
     def __call__(self, batch: Tensors) -> Tensors:
         """Run the function for the batch's shapes, and trace it first if needed."""
-        tensors = [tf.convert_to_tensor(t) for t in tf.nest.flatten(batch) if t is not None]
+        tensors = [tf.convert_to_tensor(tensor) for tensor in present_leaves(batch)]
         # None is a leaf of tf.nest, so the structure also shows that there is no weight.
-        places = tf.nest.map_structure(lambda tensor: tensor is not None, batch)
-        kind = (str(places), tuple((t.dtype, t.shape.rank) for t in tensors))
+        structure = with_leaves(batch, [True] * len(tensors))
+        kind = (str(structure), tuple((t.dtype, t.shape.rank) for t in tensors))
         shapes = self._shapes.setdefault(kind, [])
         shape = tuple(tuple(t.shape[1:]) for t in tensors)
         if shape not in shapes and len(shapes) <= MOST_SHAPES:
@@ -52,17 +53,14 @@ class StepFunctions:
             shapes[MOST_SHAPES:] = [shape]
         key = (kind, shape)
         if key not in self._functions:
-            self._functions[key] = self._traced(places, tensors, shape)
+            self._functions[key] = self._traced(structure, tensors, shape)
         return self._functions[key](*tensors)
 
     def _traced(
-        self, places: object, tensors: list[tf.Tensor], shape: RowShapes
+        self, structure: Tensors, tensors: list[tf.Tensor], shape: RowShapes
     ) -> Callable[..., Tensors]:
         def window(*tensors: tf.Tensor) -> Tensors:
-            rest = iter(tensors)
-            return self._window(
-                tf.nest.map_structure(lambda place: next(rest) if place else None, places)
-            )
+            return self._window(with_leaves(structure, tensors))
 
         specs = [
             tf.TensorSpec([None, *axes], t.dtype) for axes, t in zip(shape, tensors, strict=True)

@@ -15,6 +15,7 @@ from trainer_module.checks.batch import check_batch
 from trainer_module.checks.model import computes_in_float16
 from trainer_module.checks.tf_errors import translate_tf_errors
 from trainer_module.checks.warn_once import warn_once
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, PerReplica, Tensors
 from trainer_module.devices.multi_worker import worker_group
 from trainer_module.devices.strategies import local_replicas
@@ -31,7 +32,7 @@ from trainer_module.step.reports import (
     non_finite_error,
 )
 from trainer_module.step.setup import StepSetup
-from trainer_module.step.split import Share, per_replica, unpack_batch
+from trainer_module.step.split import Share, is_distributed, per_replica, unpack_batch
 from trainer_module.step.step_functions import StepFunctions
 from trainer_module.window.describe import Description
 from trainer_module.window.gradient_sum import sum_dtype
@@ -237,8 +238,7 @@ class TrainStep:
 
     def _traced(self, batch: Batch) -> StepReport:
         """Run one window; a different number of rows does not cause another trace."""
-        flat = [tensor for tensor in tf.nest.flatten(batch) if tensor is not None]
-        if any(isinstance(tensor, tf.distribute.DistributedValues) for tensor in flat):
+        if is_distributed(batch):
             return self._distributed_function(batch)
         check_batch(*batch)
         return self._step_functions(batch)
@@ -400,6 +400,6 @@ def _unpack_share(element: Tensors) -> Batch | Share:
 
 
 def _first_replica(strategy: tf.distribute.Strategy, values: Tensors) -> Tensors:
-    return tf.nest.map_structure(
-        lambda v: None if v is None else strategy.experimental_local_results(v)[0], values
+    return with_leaves(
+        values, [strategy.experimental_local_results(v)[0] for v in present_leaves(values)]
     )

@@ -11,6 +11,7 @@ import tensorflow as tf
 from trainer_module.checks.batch import check_xla_types, count_rows
 from trainer_module.checks.custom_steps import reject_custom_train_step, warn_compile_args_ignored
 from trainer_module.checks.model import check_jit_compile
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Gradient, LossLike, Tensors, Variable, VariableValues
 from trainer_module.devices.strategies import replica_kind
 from trainer_module.losses.weighted_loss import as_loss_function
@@ -163,23 +164,23 @@ def sum_window(
     def one_pass() -> list[tf.Tensor]:
         part = _with_tables(micro_batch(0, batch), zeros)
         count = tf.cast(rows, zeros.rows.dtype)
-        return _flat(_add(zeros, part, count, spec, inputs.measures_noise))
+        return present_leaves(_add(zeros, part, count, spec, inputs.measures_noise))
 
-    known = next(t for t in tf.nest.flatten(batch) if t is not None).shape[0]
+    known = present_leaves(batch)[0].shape[0]
     if not spec.jit_compile and known is not None and 0 < known <= size:
-        return _like(zeros, one_pass())
+        return with_leaves(zeros, one_pass())
     if spec.jit_compile or spec.expected_rows is None or spec.expected_rows > size:
         return many_passes()
 
     # A branch that is not taken costs time too, because the executor visits each of its operations.
     # A function that is not inlined is one operation.
     otherwise = tf.function(
-        lambda: _flat(many_passes()),
+        lambda: present_leaves(many_passes()),
         autograph=False,
         experimental_attributes={"_noinline": True},
     )
     is_one = tf.logical_and(rows > 0, rows <= size)
-    return _like(zeros, tf.cond(is_one, one_pass, otherwise))
+    return with_leaves(zeros, tf.cond(is_one, one_pass, otherwise))
 
 
 def _zeros(
@@ -220,24 +221,15 @@ def _loop(
     """Run `total = body(k, total)` for k < count in a graph loop."""
 
     def step(k: tf.Tensor, flat: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return k + 1, _flat(body(k, _like(total, flat)))
+        return k + 1, present_leaves(body(k, with_leaves(total, flat)))
 
     _, flat = tf.while_loop(
         lambda k, _: k < count,
         step,
-        (tf.constant(0), _flat(total)),
+        (tf.constant(0), present_leaves(total)),
         parallel_iterations=parallel_passes,
     )
-    return _like(total, flat)
-
-
-def _flat(total: GradientSum) -> list[tf.Tensor]:
-    return [tensor for tensor in tf.nest.flatten(total) if tensor is not None]
-
-
-def _like(total: GradientSum, flat: list[tf.Tensor]) -> GradientSum:
-    tensors = iter(flat)
-    return tf.nest.map_structure(lambda t: None if t is None else next(tensors), total)
+    return with_leaves(total, flat)
 
 
 def _add(

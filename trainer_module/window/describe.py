@@ -10,6 +10,7 @@ from trainer_module.checks.batch import check_batch
 from trainer_module.checks.randomness import draws_random_numbers, reject_stateful_draws
 from trainer_module.checks.row_independence import check_rows_are_independent
 from trainer_module.checks.state_updates import reject_assignments
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.tensors import Tensors
 from trainer_module.window.gradient_sum import sum_dtype
 from trainer_module.window.micro_batch import (
@@ -99,19 +100,14 @@ def describe_shapes(description: Description, spec: WindowSpec, batch: Batch) ->
     signature = _signature(batch)
     _, graph = _trace(spec, signature, separate=description.separate)
     size = bytes_per_row(graph)
-    specs = [spec for spec in tf.nest.flatten(signature) if spec is not None]
-    if not all(spec.shape[1:].is_fully_defined() for spec in specs):
+    if not all(row.shape[1:].is_fully_defined() for row in present_leaves(signature)):
         size = max(size, description.bytes_per_row)
     return description._replace(bytes_per_row=size, has_loops=has_loops(graph))
 
 
 def _signature(batch: Batch) -> Batch:
-    def spec(tensor: tf.Tensor | None) -> tf.TensorSpec | None:
-        if tensor is None:
-            return None
-        return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
-
-    return tf.nest.map_structure(spec, batch)
+    specs = [tf.TensorSpec([None, *t.shape[1:]], t.dtype) for t in present_leaves(batch)]
+    return with_leaves(batch, specs)
 
 
 def _trace(

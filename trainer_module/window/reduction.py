@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import keras
 import tensorflow as tf
 
+from trainer_module.common.optional_leaves import present_leaves, with_leaves
 from trainer_module.common.several_optimizers import each_optimizer, is_several
 from trainer_module.common.tensors import Gradient, Variable
 from trainer_module.devices.multi_worker import is_multi_worker
@@ -39,7 +40,7 @@ def sum_over_replicas(local: GradientSum) -> GradientSum:
             "sum_over_replicas is called in cross-replica context: call it inside the function "
             "that strategy.run runs on each replica."
         )
-    flat = [tensor for tensor in tf.nest.flatten(local) if tensor is not None]
+    flat = present_leaves(local)
     places = [list(range(len(flat)))]
     if is_multi_worker(tf.distribute.get_strategy()):
         places = buckets(flat)
@@ -47,8 +48,7 @@ def sum_over_replicas(local: GradientSum) -> GradientSum:
     for bucket in places:
         sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [flat[place] for place in bucket])
         reduced.update(zip(bucket, sums, strict=True))
-    in_order = iter([reduced[place] for place in range(len(flat))])
-    return tf.nest.map_structure(lambda t: None if t is None else next(in_order), local)
+    return with_leaves(local, [reduced[place] for place in range(len(flat))])
 
 
 def buckets(tensors: Sequence[tf.Tensor]) -> list[list[int]]:
