@@ -160,7 +160,7 @@ def test_no_orphan_outlives_a_launcher_that_is_killed():
         time.sleep(0.05)
 
 
-def test_help_teaches_and_no_program_is_an_error():
+def test_help_and_a_missing_program():
     command = [sys.executable, "-m", "trainer_module.launch"]
     shown = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True)
     assert "python -m trainer_module.launch --workers 2 -- python train.py" in shown.stdout

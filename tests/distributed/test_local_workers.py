@@ -49,7 +49,7 @@ def test_the_chiefs_progress_and_result_are_those_of_the_node(packed, tmp_path):
     assert "Worker 1 of 2" in logs["worker-1.log"]
 
 
-def test_the_worker_that_failed_is_named_with_its_words_and_its_log(packed, tmp_path):
+def test_the_failed_worker_is_named_with_its_error_and_log(packed, tmp_path):
     trainer = {**TRAINER, "model_fn": "user_model.fails_on_worker_1"}
     with pytest.raises(RuntimeError) as caught:
         run_fn(fn_args(str(tmp_path), packed, trainer))

@@ -104,7 +104,7 @@ def failed(packed, folder, **of_worker) -> dict[str, tuple[int, str]]:
     return {each.name: (each.code, "\n".join(each.tail)) for each in caught.value.failed}
 
 
-def test_another_setting_is_refused_on_all_workers_before_anything_is_read(packed, tmp_path):
+def test_a_difference_in_settings_is_reported_before_any_read(packed, tmp_path):
     found = failed(packed, tmp_path, of_worker={"1": {"seed": 4}})
     for code, words in (found["worker 0"], found["worker 1"]):
         assert code == 1
@@ -113,7 +113,7 @@ def test_another_setting_is_refused_on_all_workers_before_anything_is_read(packe
     assert not (tmp_path / "run").exists()
 
 
-def test_a_worker_that_fails_ends_the_others_with_its_words(packed, tmp_path):
+def test_a_worker_that_fails_stops_the_others_with_its_error(packed, tmp_path):
     """By a setting that only its own data shows to be wrong."""
     other = {**packed, "train": f"{packed['train']}-none"}
     text = asked(packed)
@@ -140,7 +140,7 @@ trains.main(sys.argv[1], json.dumps(asked))
     )
 
 
-def test_after_sigterm_on_one_worker_both_save_and_the_next_start_ends_as_if_never_stopped(
+def test_sigterm_on_one_worker_saves_on_both_and_a_restart_ends_with_the_same_result(
     packed, alone, tmp_path
 ):
     """Reference: the same two workers without the signal. Tolerance: none, bit for bit."""
@@ -193,7 +193,7 @@ def children(pid: int, role: str, index: int):
     return found
 
 
-def test_a_worker_killed_while_training_ends_the_other_in_words(packed, tmp_path):
+def test_a_worker_killed_while_training_stops_the_other_with_a_message(packed, tmp_path):
     """Within worker_timeout_seconds, though the other waits for it in a collective."""
     killed = []
 

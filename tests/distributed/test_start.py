@@ -117,7 +117,7 @@ def other_program(kind: str):
             connection.close()
 
 
-def test_all_start_where_nothing_is_wrong():
+def test_workers_start_without_faults():
     """What the others are compared with: the same programs do meet."""
     addresses = local(free_ports(3))
     for code, output in ended([config(addresses, index) for index in range(3)], timeout=PATIENT):
@@ -144,7 +144,7 @@ def test_another_program_on_a_workers_port(kind, number):
         assert f"worker 1 (127.0.0.1:{port}) failed: ValueError: cannot listen" in text
 
 
-def test_callers_that_are_no_workers_keep_no_worker_waiting():
+def test_other_connections_do_not_delay_the_workers():
     """On the chief's port, while the workers meet: silent ones, and some that say other things."""
     addresses = local(free_ports(3))
     port = int(addresses[0].rpartition(":")[2])

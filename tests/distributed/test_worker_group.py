@@ -72,7 +72,7 @@ def test_another_cluster_is_refused():
         ("strays", "is at 'place 1' and worker 0 (127.0.0.1:"),
     ],
 )
-def test_the_others_end_with_what_became_of_one(case, text):
+def test_the_others_exit_with_the_reason_why_one_was_lost(case, text):
     """Also one whose main thread waits for something else: it is ended, with code 75."""
     found = failed(case)
     if case == "is killed":
@@ -87,7 +87,7 @@ def test_the_others_end_with_what_became_of_one(case, text):
         assert text in said
 
 
-def test_all_take_the_smallest_micro_batch_that_one_found_and_keep_it(tmp_path):
+def test_all_workers_use_the_smallest_micro_batch_and_keep_it(tmp_path):
     """Also when they are started again with more memory; on one machine they share what is free."""
     for parts, *sizes in on_workers("sizes", tmp_path, workers=3):
         assert parts == ["26.6667%", "4GiB", 1000]

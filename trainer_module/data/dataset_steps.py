@@ -13,9 +13,9 @@ from trainer_module.common.fingerprint import array_digest
 from trainer_module.common.json_values import Json
 
 # Steps that change the speed, not the elements.
-_NO_SAY = ("Prefetch", "Options", "Model", "Finalize")
+_WITHOUT_EFFECT = ("Prefetch", "Options", "Model", "Finalize")
 # Steps that create the iterator of their input when their own is created, and no other later.
-_AT_ONCE = ("Batch", "PaddedBatch", "Map", "Filter", "Take", "Skip", "Zip", "Unbatch", "Rebatch")
+_EAGER = ("Batch", "PaddedBatch", "Map", "Filter", "Take", "Skip", "Zip", "Unbatch", "Rebatch")
 _SHUFFLES = ("ShuffleDataset", "ShuffleDatasetV2", "ShuffleDatasetV3")
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "ParameterizedTruncatedNormal")
 _SHOWN = ("_batch_size", "_buffer_size", "_seed", "_seed2", "_count", "_drop_remainder", "_size")
@@ -32,7 +32,7 @@ def steps_of(dataset: tf.data.Dataset) -> Iterator[tuple[str, tf.data.Dataset]]:
 
 def numbered_steps(dataset: tf.data.Dataset) -> Iterator[tuple[int, str, tf.data.Dataset]]:
     """Yield (place, kind, dataset) of each step that affects elements, the first one first."""
-    steps = [(kind, each) for kind, each in steps_of(dataset) if kind not in _NO_SAY]
+    steps = [(kind, each) for kind, each in steps_of(dataset) if kind not in _WITHOUT_EFFECT]
     for place, (kind, each) in enumerate(reversed(steps)):
         yield place, kind, each
 
@@ -99,7 +99,7 @@ def _reshuffles_at_once(dataset: tf.data.Dataset, *, at_once: bool) -> bool:
     kind = _kind(dataset)
     if kind == "Shuffle" and _private(dataset, "_reshuffle_each_iteration") and not at_once:
         return False
-    at_once = at_once and (kind in _AT_ONCE or kind in _NO_SAY)
+    at_once = at_once and (kind in _EAGER or kind in _WITHOUT_EFFECT)
     return all(_reshuffles_at_once(below, at_once=at_once) for below in _inputs(dataset))
 
 

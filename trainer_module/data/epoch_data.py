@@ -121,7 +121,7 @@ class EpochData:
         self.passes_over = 0
         self.taken = 0
         if isinstance(batches, tf.data.Dataset):
-            self._look_at(batches)
+            self._check_dataset(batches)
             self._reshuffles = has_reshuffle(batches)
             self._is_endless = int(batches.cardinality()) == tf.data.INFINITE_CARDINALITY
         else:
@@ -243,7 +243,7 @@ class EpochData:
         if number == 0 and first is not None:
             return first
         dataset = self._batches(number)
-        self._look_at(dataset)
+        self._check_dataset(dataset)
         return dataset
 
     def _count(self, dataset: tf.data.Dataset) -> int:
@@ -292,7 +292,7 @@ class EpochData:
                     pass
             self._made += 1
 
-    def _look_at(self, dataset: tf.data.Dataset) -> None:
+    def _check_dataset(self, dataset: tf.data.Dataset) -> None:
         if not self._must_resume:
             return
         if unseeded_shuffle(dataset):

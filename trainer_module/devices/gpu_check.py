@@ -10,7 +10,7 @@ from absl import logging
 
 from trainer_module.devices.cluster import Cluster
 
-_HIDING = "CUDA_VISIBLE_DEVICES"
+_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 _DRIVER = "libcuda.so.1"
 _RUNTIME = "libcudart.so.12"  # for TensorFlow 2.16 to 2.21
 
@@ -50,9 +50,9 @@ def check_gpu_visible(cluster: Cluster | None = None) -> None:
 
 def _cause() -> str:
     """Return the likely cause and its fix, one sentence each."""
-    hidden = os.environ.get(_HIDING)
+    hidden = os.environ.get(_VISIBLE_DEVICES)
     if hidden is not None and hidden.strip() in ("", "-1", "none", "void", "NoDevFiles"):
-        return f"{_HIDING}={hidden!r} hides all GPUs. Unset it."
+        return f"{_VISIBLE_DEVICES}={hidden!r} hides all GPUs. Unset it."
     if not (_loads(_RUNTIME) or _has_wheel()):
         return (
             "its CUDA libraries are not installed. Build the image with `python -m pipeline image "

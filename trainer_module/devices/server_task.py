@@ -14,9 +14,9 @@ from absl import logging
 from trainer_module.devices.cluster import Cluster
 from trainer_module.devices.rendezvous import check_own_port
 
-_SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_BETWEEN_CHECKS = 1.0
 # The chief's server listens until its process ends.
-_LOOKS_UNTIL_GONE = 3
+_CHECKS_UNTIL_GONE = 3
 _HTTP2_SETTINGS = 4
 _HTTP2_HEADER_BYTES = 9
 # A client's first bytes, with an empty settings frame.
@@ -93,10 +93,10 @@ def serve_until_chief_exits(
                 f"start_timeout_seconds={start_timeout_seconds:g}: see its log, whether it started "
                 "at all, and whether this process reaches its address."
             )
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        time.sleep(_SECONDS_BETWEEN_CHECKS)
     missed = 0
-    while missed < _LOOKS_UNTIL_GONE and not is_done():
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    while missed < _CHECKS_UNTIL_GONE and not is_done():
+        time.sleep(_SECONDS_BETWEEN_CHECKS)
         missed = 0 if listens(chief) else missed + 1
     del server
     logging.info("The chief has ended, and so does %s %d", cluster.role, cluster.index)

@@ -17,10 +17,10 @@ from trainer_module.window.gradient_sum import GradientSum
 # Between workers, small tensors share a collective and each large tensor has a separate one. A
 # collective takes about 1 ms even for little data, and packing 48 MB into one tensor and unpacking
 # it took as long as sending it (docs/distributed.md).
-_ALONE_BYTES = 1 << 20
+_SEPARATE_BYTES = 1 << 20
 _BUCKET_BYTES = 4 << 20
 # The Keras method that sums over replicas inside `apply`, in all supported releases.
-_SUM_OF_KERAS = "_all_reduce_sum_gradients"
+_KERAS_SUM_METHOD = "_all_reduce_sum_gradients"
 
 
 def sum_over_replicas(local: GradientSum) -> GradientSum:
@@ -60,8 +60,8 @@ def buckets(tensors: Sequence[tf.Tensor]) -> list[list[int]]:
     open_ones: dict[tf.DType, tuple[list[int], int]] = {}
     for place, tensor in enumerate(tensors):
         elements = tensor.shape.num_elements()
-        size = _ALONE_BYTES if elements is None else elements * tensor.dtype.size
-        if size >= _ALONE_BYTES:
+        size = _SEPARATE_BYTES if elements is None else elements * tensor.dtype.size
+        if size >= _SEPARATE_BYTES:
             found.append([place])
             continue
         bucket, held = open_ones.get(tensor.dtype, ([], _BUCKET_BYTES))
@@ -94,7 +94,7 @@ def apply_gradients(
     ]
     context = tf.distribute.get_replica_context()
     optimizers = each_optimizer(optimizer)
-    takes_sums = all(hasattr(type(each), _SUM_OF_KERAS) for each in optimizers)
+    takes_sums = all(hasattr(type(each), _KERAS_SUM_METHOD) for each in optimizers)
     several_replicas = context is not None and context.num_replicas_in_sync > 1
     if context is not None and several_replicas and not takes_sums:
         # One replica contributes g and the others 0, which is exact; g / replicas would round.
@@ -106,12 +106,12 @@ def apply_gradients(
         pairs = [(g, v) for g, v in pairs if g is not None]  # a MultiOptimizer skips None
     with contextlib.ExitStack() as stack:
         if several_replicas and takes_sums:
-            stack.enter_context(_summed_already(optimizers))
+            stack.enter_context(_without_keras_sum(optimizers))
         optimizer.apply([g for g, _ in pairs], [v for _, v in pairs])
 
 
 @contextlib.contextmanager
-def _summed_already(optimizers: Sequence[keras.optimizers.Optimizer]) -> Iterator[None]:
+def _without_keras_sum(optimizers: Sequence[keras.optimizers.Optimizer]) -> Iterator[None]:
     """Prevent optimizers from summing gradients over replicas.
 
     Between workers, summing would send all gradients a second time. Replicas run in turns until
@@ -119,9 +119,9 @@ def _summed_already(optimizers: Sequence[keras.optimizers.Optimizer]) -> Iterato
     leaves this block before the others have reached their last sum.
     """
     for each in optimizers:
-        vars(each)[_SUM_OF_KERAS] = list
+        vars(each)[_KERAS_SUM_METHOD] = list
     try:
         yield
     finally:
         for each in optimizers:
-            vars(each).pop(_SUM_OF_KERAS, None)
+            vars(each).pop(_KERAS_SUM_METHOD, None)

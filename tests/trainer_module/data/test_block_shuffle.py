@@ -73,7 +73,7 @@ def test_each_order_is_as_likely_as_another(sizes, held_rows):
     assert sum((n - 25) ** 2 / 25 for n in counts.values()) < 60
 
 
-def test_rows_move_as_far_as_the_held_ones_let_them():
+def test_half_of_the_rows_leave_in_their_own_block():
     """A row leaves in its own block with probability 1/2: 1,900 rows, 5 deviations."""
     found = drawn([100] * 20, 100)
     own = sum(n // 100 == i for i, block in enumerate(found[1:-1], start=1) for n in block)

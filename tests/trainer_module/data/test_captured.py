@@ -86,7 +86,7 @@ def test_every_captured_value_is_read(name):
         ),
     ],
 )
-def test_what_calls_python_is_named_and_its_identity_stays(make, what):
+def test_python_functions_are_named_and_keep_the_identity(make, what):
     facts, unreadable = captured_facts(make())
     assert unreadable == {what}
     assert captured_facts(make())[0] == facts
@@ -127,7 +127,7 @@ def test_a_table_is_its_content_in_any_order():
     assert there == back
 
 
-def test_what_says_how_fast_elements_come_does_not_count():
+def test_options_of_speed_do_not_affect_the_identity():
     mean = tf.constant(captured_cases.many(1.0))
     slow = numbers().map(lambda x: x - mean)
     fast = numbers().map(lambda x: x - mean, num_parallel_calls=3).prefetch(2)

@@ -40,13 +40,13 @@ def read(cluster, task="worker", index=0):
         (["a:1", "b:2"], "worker", 0, r"AttributeError"),
     ],
 )
-def test_a_cluster_that_could_not_meet_is_refused(cluster, task, index, message):
+def test_an_invalid_cluster_is_rejected(cluster, task, index, message):
     with pytest.raises(ValueError, match=rf"is not a cluster and a task .*{message}"):
         read(cluster, task, index)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"worker"', '{"cluster": {"worker": ["a:1"]}}', "\0"])
-def test_text_that_is_no_cluster_is_refused(text):
+def test_invalid_text_is_rejected(text):
     with pytest.raises(ValueError, match=r"is not a cluster and a task .* or unset it to train"):
         cluster_of_environment({"TF_CONFIG": text})
 
@@ -56,7 +56,7 @@ def test_no_cluster_is_one_process(text):
     assert cluster_of_environment({"TF_CONFIG": text}) is None
 
 
-def test_what_platforms_write_is_read():
+def test_tf_config_of_platforms_is_read():
     vertex = read({"chief": ["x-0:2222"], "worker": ["x-1:2222", "x-2:2222"]}, "worker", "1")
     assert (vertex.number, vertex.workers[2]) == (2, ("worker", 1, "x-2:2222"))
     by_index = read({"worker": {"1": "b:2", "0": "[::1]:1"}})

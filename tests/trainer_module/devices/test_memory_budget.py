@@ -32,14 +32,14 @@ GIB = 1 << 30
         ("100%", 10 * GIB),
     ],
 )
-def test_what_a_budget_means(value, expected):
+def test_valid_budgets(value, expected):
     assert parse_memory_budget(value).of(10 * GIB) == expected
 
 
 @pytest.mark.parametrize(
     "value", [0, -1, True, 4e9, None, [], "", "4 apples", "GiB", "-4GiB", "0GiB", "4 GiB 2"]
 )
-def test_what_is_no_budget(value):
+def test_invalid_budgets(value):
     with pytest.raises(ValueError, match=r'use bytes .* a size \("4GiB"'):
         parse_memory_budget(value)
 

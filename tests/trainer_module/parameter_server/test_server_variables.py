@@ -56,7 +56,7 @@ def test_an_optimizer_that_looks_at_a_variable_as_a_whole_gets_it_whole(strategi
     assert {len(pair.there) for pair in there._all} == {1}
 
 
-def test_what_changed_on_the_chief_reaches_the_servers_and_back(strategies):
+def test_values_travel_from_the_chief_to_the_servers_and_back(strategies):
     model, optimizer = built("Adam")
     there = ServerVariables(model, optimizer, strategies["one_device"], IN_TWO)
     restored = [np.full(v.shape, 2.0, "float32") for v in model.variables]

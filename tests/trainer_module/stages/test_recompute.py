@@ -104,7 +104,7 @@ def test_xla_is_refused():
         )
 
 
-def test_tensorflows_own_way_draws_another_mask():
+def test_tf_recompute_grad_draws_another_mask():
     def shares_that_agree(call):
         x = tf.ones([1000])
         with tf.GradientTape() as tape:
@@ -146,7 +146,7 @@ def test_activations_are_not_kept():
     assert kept(recompute(block())) == 2, "forward, and forward again"
 
 
-def test_a_name_of_no_layer_is_refused():
+def test_an_unknown_layer_name_is_rejected():
     plain = full_batch.mlp()
     with pytest.raises(ValueError, match=r"recompute='densee' is no layer .*; did you mean 'dense"):
         recompute_layers(plain, ["densee"])

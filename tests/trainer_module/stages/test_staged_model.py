@@ -189,7 +189,7 @@ def shared():
         (shared, {"devices": CPUS[:2]}, "is in the stages 'a' and 'b'"),
     ],
 )
-def test_what_is_no_staged_model_is_refused(parts, options, message):
+def test_invalid_stages_are_rejected(parts, options, message):
     with pytest.raises(ValueError, match=message):
         StagedModel(parts(), **options)
 
@@ -208,7 +208,7 @@ def test_xla_and_other_strategies_are_refused(strategies):
         stage_strategy(3)
 
 
-def test_a_cut_through_a_skip_connection_is_refused():
+def test_a_split_through_a_skip_connection_is_rejected():
     x = keras.Input((4,))
     hidden = L.Dense(4, name="hidden")(x)
     model = keras.Model(x, L.Dense(1)(L.Add(name="sum")([x, hidden])))

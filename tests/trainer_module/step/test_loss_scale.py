@@ -75,7 +75,7 @@ def test_the_scale_grows_after_2000_finite_windows_up_to_its_limit():
 
 
 @pytest.mark.parametrize("non_finite", ["raise", "skip"])
-def test_at_scale_1_a_window_is_not_finite_by_itself(non_finite):
+def test_at_scale_1_an_overflow_counts_as_not_finite(non_finite):
     """Above 1 overflow is expected, and no reason to stop; at 1 there is nothing to lower."""
     step = make(tf.distribute.get_strategy(), non_finite=non_finite)
     step.loss_scale.scale.assign(2.0)
@@ -164,7 +164,7 @@ def test_many_rows_in_float16_overflow_no_sooner_than_few(make_heavy):
 
 
 @pytest.mark.parametrize("name", ["one_device", "mirrored2"])
-def test_outputs_with_rows_of_their_own_in_float16(strategies, name):
+def test_separate_outputs_in_float16(strategies, name):
     """Each output has its own Σ w, "a" a third of the rows, and none on some micro-batches.
 
     Reference: the update of docs/design.md §4.1 in NumPy's float64, 12 steps. Tolerance: 1 % of

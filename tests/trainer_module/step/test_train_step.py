@@ -67,7 +67,7 @@ def iterator_over(batches):
     return iter(tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=types))
 
 
-def test_rows_dealt_out_by_the_caller_with_an_empty_replica(float64, strategies):
+def test_distributed_values_with_an_empty_replica(float64, strategies):
     strategy = strategies["mirrored3"]
     features, labels, weights = full_batch.batch("mlp")
     cuts = [slice(0, 2), slice(2, 2), slice(2, 11)]
@@ -169,7 +169,7 @@ def test_a_window_that_is_not_finite_is_skipped_when_asked(float64, strategies, 
 
 
 @pytest.mark.parametrize("part", ["labels", "weights"])
-def test_what_is_not_a_number_in_labels_or_weights_stops_too(part):
+def test_nan_in_labels_or_weights_stops_the_run(part):
     features, labels, weights = (x.copy() for x in full_batch.batch("mlp"))
     weights += 0.1
     (labels if part == "labels" else weights)[3] = np.nan
@@ -288,7 +288,7 @@ def test_averages_of_16_bit_variables_are_kept_in_32(strategies):
             assert np.array_equal(found, average.numpy().astype(found.dtype))
 
 
-def test_constraints_and_optimizers_with_state_of_their_own(float64, strategies):
+def test_constraints_and_stateful_optimizers(float64, strategies):
     """Nadam keeps a product over steps; a constraint acts after the update and before the EMA."""
     batches = without_zero_sums(windows("mlp"))
 

@@ -185,7 +185,7 @@ MOMENTUM = tf.Variable(0.0)
         (decay, "decay updates a Keras variable"),
     ],
 )
-def test_what_a_transform_may_not_do_is_refused_in_the_constructor(transform, message):
+def test_invalid_transforms_are_rejected_by_the_constructor(transform, message):
     model = linear()
     before = model.get_weights()
     with pytest.raises(ValueError, match=message):

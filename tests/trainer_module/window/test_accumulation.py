@@ -279,7 +279,7 @@ def test_sums_of_16_bit_gradients_are_kept_in_32():
     np.testing.assert_array_equal(total.gradients[0], np.full((2, 1), 600.0))
 
 
-def test_micro_batches_of_no_rows_are_refused():
+def test_micro_batches_without_rows_are_rejected():
     features, labels, _ = map(tf.constant, full_batch.batch("mlp"))
     with pytest.raises(ValueError, match="micro_batch_size=0: use at least 1"):
         accumulate_gradients(full_batch.mlp(), "mse", features, labels, micro_batch_size=0)

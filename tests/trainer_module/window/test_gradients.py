@@ -144,7 +144,7 @@ class Subclassed(keras.Model):
 
 
 @pytest.mark.parametrize("name", ["none", "mirrored2"])
-def test_a_subclassed_model_with_a_loss_and_fixed_statistics_of_its_own(float64, strategies, name):
+def test_a_subclassed_model_with_a_loss_and_fixed_statistics(float64, strategies, name):
     """Windows of 11 and 7 rows. Reference: full_batch.train, 1e-12."""
     windows = [full_batch.batch("mlp", rows, rows) for rows in (11, 7)]
 

@@ -80,7 +80,7 @@ WEIGHTS = np.array([1.0, 2.0, 0.0, 0.5, 0.0, 1.0, 1.5, 1.0, 0.25, 1.0, 3.0, 1.0]
         (WEIGHTS, "weighted_mean", "mean_with_sample_weight"),
     ],
 )
-def test_what_the_loss_leaves_out_does_not_count(ignored, weights, reduction, of_keras):
+def test_rows_that_the_loss_ignores_do_not_count(ignored, weights, reduction, of_keras):
     batch = (rows(), IGNORED[ignored], *(() if weights is None else (weights,)))
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
     loss = weighted_loss(ignoring(ignore_class=ignored), reduction=reduction)
@@ -366,7 +366,7 @@ def test_class_weights_are_those_of_fit(kind, weights):
         ({"loss": "mse", "class_weight": {0: -2.0}}, "finite weights of at least 0"),
     ],
 )
-def test_class_weights_that_cannot_be_meant_are_refused(options, message):
+def test_invalid_class_weights_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         weighted_loss(**options)
 
@@ -383,7 +383,7 @@ def test_a_class_that_is_not_a_number_stops_with_and_without_xla(jit_compile):
     np.testing.assert_equal(model.get_weights(), before)
 
 
-def test_metrics_of_each_output_with_weights_of_their_own():
+def test_metrics_of_each_output_with_separate_weights():
     """Reference: Keras' evaluate with weighted_metrics, whose names they have."""
     model = masked_outputs()
     features, labels = masked_data()

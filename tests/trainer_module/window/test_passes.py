@@ -96,7 +96,7 @@ class Doubling(keras.layers.Layer):
         return tf.while_loop(lambda x: tf.reduce_max(x) < 8, lambda x: [x * 2], [x])[0]
 
 
-def test_a_loop_that_turns_as_often_as_the_data_says_has_no_size():
+def test_a_loop_of_unknown_length_has_no_size():
     layers = [keras.layers.Dense(4), Doubling(), keras.layers.Dense(1)]
     traced = tf.function(keras.Sequential([keras.Input((8,)), *layers]), autograph=False)
     graph = traced.get_concrete_function(tf.TensorSpec([None, 8])).graph
@@ -175,9 +175,7 @@ def test_the_passes_are_those_of_the_replicas_device(monkeypatch, float64):
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
-def test_so_many_passes_are_under_way_and_the_sums_are_the_same_to_the_bit(
-    monkeypatch, float64, at_once
-):
+def test_parallel_passes_have_the_same_sums_bit_for_bit(monkeypatch, float64, at_once):
     """Reference: one after the other, bit for bit; 23 rows in passes of 4."""
     limit_passes(monkeypatch, micro_batches=1, parallel_passes=1)
     expected, _, _ = traced(4)
@@ -206,7 +204,7 @@ def test_a_window_that_is_one_pass_by_its_shape_or_as_expected_is_no_loop(float6
 
 
 @pytest.mark.parametrize(("rows", "passes_of"), [(0, []), (4, [4]), (5, [5]), (12, [2, 5, 5])])
-def test_only_a_window_that_fits_takes_the_way_around_the_loops(monkeypatch, rows, passes_of):
+def test_only_a_window_of_one_pass_skips_the_loops(monkeypatch, rows, passes_of):
     """A larger one would not fit into memory, and the mean over no rows is not a number."""
     limit_passes(monkeypatch, micro_batches=1, parallel_passes=1)
     inputs = keras.Input((5,))

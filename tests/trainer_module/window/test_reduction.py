@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("passes_of_one")
 
 
 @pytest.mark.parametrize("name", ["one_device", "mirrored2", "mirrored3"])
-def test_a_step_of_ones_own_on_several_replicas(float64, strategies, name):
+def test_a_custom_step_on_several_replicas(float64, strategies, name):
     """Also what Keras' own apply makes of the same g: as many times as there are replicas."""
     strategy = strategies[name]
     features, labels, weights = full_batch.batch("regularised", 12)
@@ -101,7 +101,7 @@ def test_sums_of_several_calls_know_what_their_added_losses_are(float64, kind):
     assert full_batch.error(gradients, expected) < 1e-12
 
 
-def test_what_one_collective_takes_together():
+def test_tensors_of_each_collective():
     """Small tensors of a dtype up to 4 MiB; what is 1 MiB or more, or of unknown size, alone."""
     small, large = tf.zeros([1000]), tf.zeros([1 << 18])
     most = tf.zeros([(1 << 18) - 1])
