@@ -215,6 +215,6 @@ def _listen(address: str, place: str) -> socket.socket:
         listener.close()
         raise WorkerLost(
             f"cannot listen on {address}, which TF_CONFIG gives to this process ({error}): another "
-            "process has the port; end it, or give another one."
+            "process uses the port. End that process, or use another port."
         ) from error
     return listener

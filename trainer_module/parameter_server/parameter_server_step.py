@@ -86,8 +86,8 @@ class ParameterServerStep:
         momentum = options.get("ema_momentum")
         if momentum is not None:
             raise ValueError(
-                f"ema_momentum={momentum} with parameter servers: workers update at "
-                "the same time, and an average of the variables has no steps; leave it out."
+                f"ema_momentum={momentum} with parameter servers: updates have no order, so there "
+                "is no moving average; leave it out."
             )
         noise_every = options.get("gradient_noise_scale")
         if noise_every is not None:
@@ -97,8 +97,8 @@ class ParameterServerStep:
             )
         if computes_in_float16(model):
             raise ValueError(
-                "mixed_float16 with parameter servers: a loss scale is one decision per step, and "
-                "steps have no order here; use mixed_bfloat16 or float32."
+                "mixed_float16 with parameter servers: the loss scale changes from step to step, "
+                "and steps have no order here; use mixed_bfloat16 or float32."
             )
         # The strategy of what the chief computes: evaluation and the checks of a step.
         self.strategy = tf.distribute.get_strategy()

@@ -143,20 +143,20 @@ class ServerVariables:
 def _check(optimizer: keras.optimizers.Optimizer) -> None:
     if is_several(optimizer):
         raise ValueError(
-            f"optimizer {optimizer.name!r} has others within it, which parameter servers do not "
-            "take: use one optimizer for all variables."
+            f"optimizer {optimizer.name!r} contains other optimizers, which parameter servers do "
+            "not support: use one optimizer for all variables."
         )
     if isinstance(optimizer, keras.optimizers.Nadam):
         raise ValueError(
-            "Nadam keeps a product over steps, which it reads, multiplies and assigns: of two "
-            "workers at once one factor would be lost; use Adam or AdamW."
+            "Nadam keeps a product over steps, which it reads, multiplies and assigns, so one of "
+            "two simultaneous factors would be lost; use Adam or AdamW."
         )
     if getattr(optimizer, "_exclude_from_weight_decay_pattern", None) or getattr(
         optimizer, "_exclude_from_weight_decay", None
     ):
         raise ValueError(
-            f"optimizer {optimizer.name!r} leaves variables out of weight decay by name, and those "
-            "on parameter servers have others: leave exclude_from_weight_decay out."
+            f"optimizer {optimizer.name!r} excludes variables from weight decay by name, and the "
+            "names differ on parameter servers: leave exclude_from_weight_decay out."
         )
 
 

@@ -25,8 +25,8 @@ def stage_strategy(stages: int, devices: Sequence[str] | None = None) -> tf.dist
     devices = [_known_device(name) for name in devices or _local_devices()]
     if stages < 1 or len(devices) % stages:
         raise ValueError(
-            f"devices={devices}: {stages} stages on N replicas take N times {stages} devices; name "
-            "so many."
+            f"devices={devices}: give a multiple of {stages} devices, one for each stage of each "
+            "replica."
         )
     first = devices[::stages]
     if any("CPU" in name for name in first):
@@ -100,8 +100,8 @@ def _known_device(name: str) -> str:
     short = name.rpartition("device:")[2].strip("/").upper()
     if short not in names:
         raise ValueError(
-            f"device {name!r} is not there; {nearest(short, names)}. create_strategy's "
-            "logical_devices cuts the CPU into several."
+            f"device {name!r} does not exist; {nearest(short, names)}. To split the CPU into "
+            "several devices, use create_strategy(logical_devices=...)."
         )
     return names[short]
 
@@ -121,9 +121,9 @@ def stage_devices(devices: Sequence[str] | None, stages: int, replicas: int) -> 
     known = [_known_device(name) for name in (_local_devices() if devices is None else devices)]
     if len(known) < wanted or (devices is not None and len(known) > wanted):
         raise ValueError(
-            f"{stages} stages on {replicas} replica(s) take {wanted} devices, and there are "
-            f"{len(known)}: {', '.join(known)}. Name one for each stage of each replica "
-            "(one may be named twice), or make fewer stages."
+            f"{stages} stages on {replicas} replica(s) need {wanted} devices, and there are "
+            f"{len(known)}: {', '.join(known)}. Give one for each stage of each replica (the same "
+            "one may occur twice), or use fewer stages."
         )
     return known[:wanted]
 

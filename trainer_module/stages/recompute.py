@@ -63,7 +63,7 @@ def recompute_layers(model: keras.Model, names: Iterable[str], *, field: str = "
     for name in names:
         if name not in found:
             raise ValueError(
-                f"{field}={name!r} is no layer of model {model.name!r}; {nearest(name, found)}"
+                f"{field}={name!r} is not a layer of model {model.name!r}; {nearest(name, found)}"
             )
         for layer in found[name]:
             recompute(layer)

@@ -25,13 +25,15 @@ def split_model(model: keras.Model, after: Sequence[str]) -> list[keras.Model]:
     """
     if not isinstance(model, keras.Sequential) and not getattr(model, "inputs", None):
         raise ValueError(
-            f"model {model.name!r} is neither Sequential nor functional: make the stages yourself."
+            f"model {model.name!r} is neither Sequential nor functional: create the stages "
+            "yourself."
         )
     names = [layer.name for layer in model.layers]
     for name in after:
         if name not in names:
-            raise ValueError(f"after={name!r} is no layer of model {model.name!r}; "
-                             f"{nearest(name, names)}")  # fmt: skip
+            raise ValueError(
+                f"after={name!r} is not a layer of model {model.name!r}; {nearest(name, names)}"
+            )
     begin = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
     outputs = model.outputs[0] if isinstance(model, keras.Sequential) else model.output
     parts = []
@@ -50,7 +52,7 @@ def _part(
         return keras.Model(begin, end, name=f"{model.name}_{number + 1}")
     except ValueError as error:
         raise ValueError(
-            f"after={list(after)}: part {number + 1} of model {model.name!r} takes more than the "
-            "output of the layer before it, or the names are not in order: cut where one layer's "
-            "output is all that the rest is computed from, or make the stages yourself."
+            f"after={list(after)}: part {number + 1} of model {model.name!r} uses more than the "
+            "output of the layer before it, or the names are not in order. Split after a layer "
+            "whose output is the only input of the rest, or create the stages yourself."
         ) from error

@@ -159,8 +159,8 @@ def _check_stages(stages: list[keras.layers.Layer]) -> None:
     for stage in stages:
         if not isinstance(stage, keras.layers.Layer):
             raise ValueError(
-                f"stages: {stage!r} is no Keras layer or model; `split_model` makes stages of a "
-                "model."
+                f"stages: {stage!r} is not a Keras layer or model. `split_model` splits a model "
+                "into stages."
             )
     if not getattr(stages[0], "inputs", None):
         raise ValueError(
@@ -169,13 +169,13 @@ def _check_stages(stages: list[keras.layers.Layer]) -> None:
         )
     names = [stage.name for stage in stages]
     if len(set(names)) < len(names):
-        raise ValueError(f"stages={names}: names repeat; give each its own.")
+        raise ValueError(f"stages={names}: names repeat; give each stage another name.")
 
 
 def _check_names(recompute: set[str], stages: Sequence[keras.layers.Layer]) -> None:
     names = [stage.name for stage in stages]
     for name in sorted(recompute - set(names)):
-        raise ValueError(f"recompute={name!r} is no stage; {nearest(name, names)}")
+        raise ValueError(f"recompute={name!r} is not a stage; {nearest(name, names)}")
 
 
 def _check_shared(stages: Sequence[keras.layers.Layer]) -> None:
@@ -185,6 +185,6 @@ def _check_shared(stages: Sequence[keras.layers.Layer]) -> None:
             if owner.setdefault(id(variable), stage.name) != stage.name:
                 raise ValueError(
                     f"variable {variable.path!r} is in the stages {owner[id(variable)]!r} and "
-                    f"{stage.name!r}, and can be on one device alone: cut the model elsewhere, so "
-                    "that what shares it is one stage."
+                    f"{stage.name!r}, but can be on one device only. Split the model elsewhere, so "
+                    "that the layers that share it are in one stage."
                 )

@@ -84,8 +84,8 @@ def check_transforms(transforms: Sequence[GradientTransform], model: keras.Model
 
 _UPDATES = (
     "transforms: {name} updates {what}: a transform is a function of gradients, variables and "
-    "step. A window that is left out, and a checkpoint, know nothing of other state; compute it "
-    "from `step`, or write an optimizer."
+    "step. Skipped windows and checkpoints do not restore other state; compute it from `step`, or "
+    "write an optimizer."
 )
 
 

@@ -148,5 +148,7 @@ def test_activations_are_not_kept():
 
 def test_an_unknown_layer_name_is_rejected():
     plain = full_batch.mlp()
-    with pytest.raises(ValueError, match=r"recompute='densee' is no layer .*; did you mean 'dense"):
+    with pytest.raises(
+        ValueError, match=r"recompute='densee' is not a layer .*; did you mean 'dense"
+    ):
         recompute_layers(plain, ["densee"])

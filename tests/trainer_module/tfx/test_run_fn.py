@@ -312,7 +312,7 @@ def test_settings_beside_their_key_are_refused(fn_args, custom, message):
         ({"intra_op_threads": 0}, r"trainer.intra_op_threads=0: use a whole number of at least 1"),
         ({"checkpoint_every_minutes": 0}, r"trainer.checkpoint_every_minutes=0: .* greater than 0"),
         ({"epochs": 1, "steps": 2}, r"epochs=1 and steps=2: give one of them"),
-        ({"recompute": ["outputt"]}, r"trainer.recompute='outputt' is no layer.*mean 'outputs'"),
+        ({"recompute": ["outputt"]}, r"trainer.recompute='outputt' is not a layer.*mean 'outputs'"),
         ({"learning_rate": 1}, r"trainer.learning_rate is not a setting"),
         ({"model": {"hidden_unit": [3]}}, r"hidden_unit is not a setting: did you mean 'hidden_un"),
         (
