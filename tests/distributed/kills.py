@@ -79,13 +79,13 @@ class Attempt:
         os.kill(self.pids[worker], signal.SIGKILL)
 
     def codes(self) -> list[int]:
-        """Returns the exit codes, minus the number of the signal."""
+        """Return the exit codes, minus the number of the signal."""
         os.close(self.phases)
         return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in self.pids]
 
 
 def start(run: Run) -> Attempt:
-    """Forks the workers."""
+    """Fork the workers."""
     ports = free_ports(run.workers)
     read, write = os.pipe()
     pids = []
@@ -100,7 +100,7 @@ def start(run: Run) -> Attempt:
 
 
 def attend(run: Run, worker: int, ports: list[int], phases: int) -> None:
-    """Trains as this worker, and ends the process."""
+    """Train as this worker, and ends the process."""
     log = os.open(run.folder / f"log_{worker}.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -154,7 +154,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def whole(run: Run) -> dict[str, float]:
-    """Trains without a kill; returns how long each phase lasts at most."""
+    """Train without a kill; return the longest duration of each phase, in seconds."""
     run.folder.mkdir(parents=True)
     attempt = start(run)
     text = b""
@@ -171,7 +171,7 @@ def whole(run: Run) -> dict[str, float]:
 
 
 def killed(run: Run, lasted: dict[str, float], wanted: list[str], draw: random.Random) -> list[Any]:
-    """Kills attempt after attempt in the wanted phases, until one ends; returns where and whom."""
+    """Kill attempts in the wanted phases until one ends; return the kills."""
     run.folder.mkdir(parents=True)
     kills = []
     while True:
@@ -202,7 +202,7 @@ def logs(run: Run) -> str:
 
 
 def variables(run: Run) -> list[tuple[Any, ...]]:
-    """Returns all variables of the exported model and of the last checkpoint, as bytes.
+    """Return all variables of the exported model and of the last checkpoint, as bytes.
 
     Those of the model are sorted: Keras' archive numbers them in the order of a set.
     """
@@ -222,7 +222,7 @@ def variables(run: Run) -> list[tuple[Any, ...]]:
 
 
 def main() -> None:
-    """Prints {"kills": [[phase, worker, seconds until all had ended], ...], "runs": n}."""
+    """Print {"kills": [[phase, worker, seconds until all had ended], ...], "runs": n}."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transform", type=Path, required=True, help="a small_transform's folder")
     parser.add_argument("--folder", type=Path, required=True, help="where runs are kept")

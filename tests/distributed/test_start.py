@@ -1,4 +1,4 @@
-"""Starts that go wrong: each worker ends with a message within the start time-out.
+"""Failed starts: each worker exits with a message within the start timeout.
 
 Each with real processes, whose TF_CONFIG the test writes.
 """
@@ -46,7 +46,7 @@ def local(ports: list[int]) -> list[str]:
 def ended(
     configs: list[str], case: str = "meets", timeout: float = TIMEOUT
 ) -> list[tuple[int, str]]:
-    """Returns code and output of a process for each TF_CONFIG; all end within the time-out."""
+    """Return code and output of a process for each TF_CONFIG; all end within the time-out."""
     processes = [
         subprocess.Popen(
             command("starts", case, timeout),
@@ -76,7 +76,7 @@ class _Quiet(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def running(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Runs `work` in a thread, which ends when the event that it is given is set."""
+    """Run `work` in a thread, which ends when the event that it is given is set."""
     over = threading.Event()
     thread = threading.Thread(target=work, args=(over,))
     thread.start()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.distributed
 
 
 def failed(case: str, workers: int = 3) -> dict[str, tuple[int, str]]:
-    """Returns the code and the last text of each worker that ended badly."""
+    """Return the exit code and the last lines of each worker that failed."""
     with pytest.raises(WorkersFailed) as caught:
         launch(
             command("talks", case),

@@ -207,7 +207,7 @@ CHECKS: dict[str, Callable] = {each.__name__: each for each in _ALL}
 
 
 def done(name: str, strategy):
-    """Runs a check by its name and arguments: `matrix:0:2`."""
+    """Run a check by its name and arguments: `matrix:0:2`."""
     name, *arguments = name.split(":")
     return CHECKS[name](strategy, *arguments)
 

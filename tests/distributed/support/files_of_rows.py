@@ -13,7 +13,7 @@ WIDTH = 4
 
 
 def write(folder: Path, *, files: int, rows: int) -> Path:
-    """Writes the rows in turn to so many files, so that these differ in length."""
+    """Write the rows in turn to `files` files, which differ in length."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(rows)
     writers = [tf.io.TFRecordWriter(str(folder / f"rows-{number}")) for number in range(files)]

@@ -32,7 +32,7 @@ def fn_args(folder: str, data: dict[str, str], trainer: dict, **custom) -> types
 
 
 def slowly(seconds: float) -> None:
-    """Lets each call of the graph last so long: training must not be over before a signal comes."""
+    """Make each call of the graph take longer, so that a signal comes before training ends."""
 
     def paused(run: Any) -> Any:
         def run_paused(*args: Any, **options: Any) -> Any:

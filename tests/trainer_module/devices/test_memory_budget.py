@@ -69,7 +69,7 @@ def control_group(folder, version, limit, used, cached):
 
 @pytest.fixture
 def process(tmp_path):
-    """Writes /proc/self's files for a process in control group `path`, mounted below tmp_path."""
+    """Write /proc/self's files for a process in control group `path`, mounted below tmp_path."""
 
     def make(version, path, mount_root="/"):
         folder = tmp_path / "process"

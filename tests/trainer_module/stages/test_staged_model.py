@@ -121,7 +121,7 @@ def test_two_replicas_of_two_stages_are_two_replicas_of_one_piece(strategies, pa
 
 
 class Meeting(L.Layer):
-    """Passes rows on; of the micro-batch `wait` only when `until` is set, or after some seconds."""
+    """Return the rows; for the micro-batch `wait`, only when `until` is set, or after 20 s."""
 
     def __init__(self, wait, until, announce):
         super().__init__()

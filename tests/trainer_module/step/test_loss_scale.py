@@ -23,7 +23,7 @@ def make(strategy, **options):
 
 
 def values_of_replicas(step):
-    """Returns the values of the trainable variables, one list for each replica."""
+    """Return the values of the trainable variables, one list for each replica."""
     local = step.strategy.experimental_local_results
     each = [[x.numpy() for x in local(v.value)] for v in step.model.trainable_variables]
     return [list(values) for values in zip(*each, strict=True)]

@@ -22,7 +22,7 @@ def test_the_selection(strategies, cell):
 
 
 def cut(cell):
-    """Returns how the micro-batch size divides the rows of the replicas."""
+    """Return how the micro-batch size divides the rows of the replicas."""
     replicas = {"mirrored2": 2, "mirrored3": 3}.get(cell.strategy, 1)
     parts = {n * (i + 1) // replicas - n * i // replicas for n in cells.ROWS[cell.rows]
              for i in range(replicas)}  # fmt: skip

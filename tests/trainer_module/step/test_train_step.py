@@ -28,7 +28,7 @@ OPTIMIZERS = {
 
 
 def make(strategy, kind="mlp", optimizer="adamw", *, micro_batch_size=3, **options):
-    """Returns a TrainStep whose weights are the same for every strategy."""
+    """Return a TrainStep whose weights are the same for every strategy."""
     keras.utils.set_random_seed(1)
     with strategy.scope():
         model = full_batch.MODELS[kind]()
@@ -60,7 +60,7 @@ def without_zero_sums(batches):
 
 
 def iterator_over(batches):
-    """Returns an iterator of a dataset that knows all axes but the rows."""
+    """Return an iterator of a dataset that knows all axes but the rows."""
     types = tf.nest.map_structure(
         lambda x: tf.TensorSpec([None, *x.shape[1:]], x.dtype), batches[0]
     )

@@ -54,7 +54,7 @@ def batches():
 
 
 def reference(model, transform, clip_norm=CLIP):
-    """Returns the weights after all batches."""
+    """Return the weights after all batches."""
     kernel, bias = (np.array(w) for w in model.get_weights())
     for step, (x, y, w) in enumerate(batches()):
         slope = 2 / 3 * w[:, None] * (x @ kernel + bias - y) / w.sum()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("passes_of_one")
 
 
 def window_gradients(model, kind, data, micro_batch_size, **options):
-    """Returns the loss and gradients of one window, traced as in training."""
+    """Return the loss and gradients of one window, traced as in training."""
 
     @tf.function(autograph=False)
     def run(features, labels, weights):

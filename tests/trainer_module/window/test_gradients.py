@@ -22,7 +22,7 @@ def total_output(labels, outputs, sample_weight):
 
 
 def masks(strategy, seed, micro_batch_size=1, steps=2):
-    """Returns which inputs dropout kept, bools [steps, 4 rows, FEATURES].
+    """Return which inputs dropout kept, bools [steps, 4 rows, FEATURES].
 
     Row i is 4^i everywhere, so that the kernel's update, Σ_i 2 mask_i 4^i / 4, holds every mask as
     a digit.
@@ -63,7 +63,7 @@ def test_dropout_masks_differ_by_micro_batch_replica_and_step_and_repeat_by_seed
 
 
 class Counting(keras.layers.Layer):
-    """Counts calls, in something that Keras tracks or does not."""
+    """Count calls, in something that Keras tracks or does not."""
 
     def __init__(self, kind):
         super().__init__(name="tally")

@@ -123,7 +123,7 @@ def limit_passes(monkeypatch, **changed):
 
 
 def traced(micro_batch_size, *, known=True, **options):
-    """Returns the sums over 23 rows, the rows of the passes, and how many each loop has at once.
+    """Return the sums over 23 rows, the rows of the passes, and how many each loop has at once.
 
     Whether the number of rows is known while the graph is traced is the caller's choice.
     """
