@@ -74,9 +74,7 @@ def reshuffles_at_once(dataset: tf.data.Dataset) -> bool:
 def unseeded_shuffle(dataset: tf.data.Dataset) -> bool:
     """Return whether the dataset shuffles with a seed that no other process has."""
     for kind, each in steps_of(dataset):
-        if kind == "Shuffle" and _no_seed(*_seeds(each)):
-            return True
-        if kind == "Random" and _no_seed(*_seeds(each)):
+        if kind in ("Shuffle", "Random") and _no_seed(*_seeds(each)):
             return True
         for operation in _operations(each):
             if operation.type in _SHUFFLES and _no_seed(*operation.inputs[2:4]):

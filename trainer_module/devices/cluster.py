@@ -80,12 +80,12 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Clust
     """
     text = environment.get("TF_CONFIG") or "{}"
     try:
-        said = json.loads(text)
-        tasks = said.get("cluster") or {}
+        config = json.loads(text)
+        tasks = config.get("cluster") or {}
         if not tasks:
             return None
         addresses = {role: tuple(_addresses(found)) for role, found in tasks.items()}
-        task = said["task"]
+        task = config["task"]
         cluster = Cluster(addresses, str(task["type"]), _task_index(task["index"]))
         _check_tasks(cluster)
         return cluster
@@ -96,6 +96,12 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Clust
             'give {"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", '
             '"index": 0}}, or unset it to train in one process.'
         ) from None
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of `host:port`, without the brackets of an IPv6 address."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _addresses(found: Json) -> Sequence[str]:

@@ -16,7 +16,7 @@ import socket
 import time
 
 from trainer_module.common.json_values import Json
-from trainer_module.devices.cluster import Cluster
+from trainer_module.devices.cluster import Cluster, split_address
 from trainer_module.devices.messages import (
     PROTOCOL,
     SECONDS_FOR_HELLO,
@@ -146,7 +146,7 @@ def _is_open(connection: socket.socket) -> bool:
 
 
 def _connect_to_chief(cluster: Cluster, deadline: float, timeout_seconds: float) -> socket.socket:
-    host, _, port = cluster.workers[0][2].rpartition(":")
+    chief = split_address(cluster.workers[0][2])
     hello = {
         "protocol": PROTOCOL,
         "number": cluster.number,
@@ -156,7 +156,7 @@ def _connect_to_chief(cluster: Cluster, deadline: float, timeout_seconds: float)
     seen = "nothing listens there"
     while (left := deadline - time.monotonic()) > 0:
         try:
-            connection = socket.create_connection((host.strip("[]"), int(port)), timeout=left)
+            connection = socket.create_connection(chief, timeout=left)
         except OSError as error:
             seen = str(error)
             time.sleep(_SECONDS_BETWEEN_TRIES)
@@ -193,23 +193,23 @@ def _interface(address: str) -> str:
 
     A host name may belong to a service in front of this machine.
     """
-    host = address.rpartition(":")[0].strip("[]")
+    host, _ = split_address(address)
     try:
         return host if ipaddress.ip_address(host).is_loopback else ""
     except ValueError:
         return ""
 
 
-def _listen(address: str, place: str) -> socket.socket:
-    port = address.rpartition(":")[2]
-    dual = not place and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if dual or ":" in place else socket.AF_INET
+def _listen(address: str, interface: str) -> socket.socket:
+    _, port = split_address(address)
+    dual = not interface and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual or ":" in interface else socket.AF_INET
     listener = socket.socket(family)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if dual:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listener.bind((place, int(port)))
+        listener.bind((interface, port))
         listener.listen(128)
     except OSError as error:
         listener.close()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from absl import logging
 
-from trainer_module.devices.cluster import Cluster
+from trainer_module.devices.cluster import Cluster, split_address
 from trainer_module.devices.rendezvous import check_own_port
 
 _SECONDS_BETWEEN_CHECKS = 1.0
@@ -109,9 +109,8 @@ def fail_fast_on_lost_tasks() -> None:
 
 def listens(address: str) -> bool:
     """Return whether something listens at `host:port`."""
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=5):
+        with socket.create_connection(split_address(address), timeout=5):
             return True
     except OSError:
         return False
@@ -122,9 +121,8 @@ def is_grpc_server(address: str) -> bool:
 
     Such a server sends its settings first (RFC 9113, section 3.4).
     """
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as connection:
+        with socket.create_connection(split_address(address), timeout=5) as connection:
             connection.sendall(_HTTP2_PREFACE)
             answer = connection.recv(_HTTP2_HEADER_BYTES, socket.MSG_WAITALL)
     except OSError:
