@@ -477,7 +477,7 @@ def test_skipping_gives_up_after_so_many_windows_in_a_row(float64, strategies):
     assert step.skipped == {"empty": 1, "non_finite": 4, "loss_scale": 0}
     before = step.model.get_weights()
     with pytest.raises(
-        NonFiniteError, match=r"step 7: .*and 2 windows right before it.*max_consecutive_skips"
+        NonFiniteError, match=r"step 7: .*and 2 windows directly before it.*max_consecutive_skips"
     ):
         step.run(iterator_over([bad, good]), 10)
     assert step.skipped["non_finite"] == 4
