@@ -119,7 +119,7 @@ def _values(text: str, part: str, field: _Field) -> set[int]:
         if low is None or high is None or low > high or not step_is_valid:
             names = f" or {field.names[0]} to {field.names[-1]}" if field.names else ""
             raise ConfigError(
-                f"--schedule {text!r}: {item!r} is no {field.name}; use *, numbers from "
+                f"--schedule {text!r}: {item!r} is not a valid {field.name}; use *, numbers from "
                 f"{field.low} to {field.high}{names}, ranges (2-5), steps (*/2) and "
                 f"lists (1,3). {_EXAMPLE}."
             )

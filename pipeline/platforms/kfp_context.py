@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.json_values import Json
 from pipeline.platforms.platform import PlatformError
 from pipeline.platforms.server_text import one_line
 
@@ -34,7 +35,7 @@ def check_context_file(path: Path) -> None:
         return
     settings = _read(path)
     if not isinstance(settings, dict):
-        raise PlatformError(f"{path}: has to be a JSON object, such as {EXAMPLE}.")
+        raise PlatformError(f"{path}: must be a JSON object, such as {EXAMPLE}.")
     if "namespace" not in settings:
         raise PlatformError(
             f'{path}: has no "namespace", which KFP\'s client needs; add "namespace": "", or the '
@@ -63,16 +64,16 @@ def _read(path: Path) -> Any:
         raise PlatformError(f"{path}: is nested too deeply; write {EXAMPLE}.") from None
     except ValueError as error:
         raise PlatformError(
-            f"{path}: is not valid JSON ({one_line(error)}); it has to be such as {EXAMPLE}."
+            f"{path}: is not valid JSON ({one_line(error)}); write {EXAMPLE}."
         ) from None
 
 
-def _check_value(path: Path, key: str, value: Any) -> None:
+def _check_value(path: Path, key: str, value: Json) -> None:
     if value is None and key != "namespace":
         return
     # latin-1: the characters that an HTTP header can contain.
     if not isinstance(value, str) or not value.isprintable() or any(ord(c) > 255 for c in value):
-        kind = "is no text" if not isinstance(value, str) else "has a character that is not allowed"
+        kind = "is not a text" if not isinstance(value, str) else "has an invalid character"
         raise PlatformError(
             f'{path}: the value of "{key}" {kind}; give a text of one line without control '
             "characters."

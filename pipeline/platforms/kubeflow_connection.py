@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pipeline.common.json_values import JsonObject
 from pipeline.platforms.bounded_requests import (
     SOCKET_SLACK,
     RequestTimedOut,
@@ -162,7 +163,7 @@ def _bounded(send: Any, timeout: float) -> Any:
     return request
 
 
-def _json_object(body: bytes) -> dict[str, Any] | None:
+def _json_object(body: bytes) -> JsonObject | None:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -239,8 +240,8 @@ def _refusal(action: str, error: Any) -> PlatformError:
         )
     if status == 404:
         return PlatformError(
-            f"{text}. {_host_hint()} It has to be the address of Kubeflow Pipelines 2 "
-            "itself, whose API answers at /apis/v2beta1/healthz below it."
+            f"{text}. {_host_hint()} Give the address of Kubeflow Pipelines 2, "
+            "whose API answers at /apis/v2beta1/healthz below it."
         )
     if status == 409:
         return PlatformError(

@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
+from pipeline.common.json_values import JsonMapping
 from pipeline.config.cluster import TargetConfig
 from pipeline.platforms.cron import CronSchedule
 from pipeline.platforms.server_text import printable
@@ -56,7 +57,7 @@ class Submission:
     file: Path
     name: str
     pipeline_root: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: JsonMapping = field(default_factory=dict)
     profile: TargetConfig | None = None
     run_name: str | None = None
     experiment: str | None = None

@@ -94,7 +94,7 @@ def pipeline_job(aiplatform: Any, submission: Submission) -> Any:
         json_format.ParseDict(fields, aiplatform.PipelineJob.pb(job))
     except json_format.ParseError as error:
         raise PlatformError(
-            f"{submission.file}: is no PipelineJob that the installed client knows "
+            f"{submission.file}: not a PipelineJob that the installed client knows "
             f"({one_line(error)}); compile it again."
         ) from None
     return job
@@ -109,7 +109,7 @@ def name_parts(name: str) -> tuple[str, str, str]:
     if found := _NAME.fullmatch(name):
         return found[1], found[2], found[3]
     raise PlatformError(
-        f"Vertex' answer names {name[:200]!r}, which is no resource: a proxy changes its answers."
+        f"Vertex' answer names {name[:200]!r}, not a resource: a proxy changes its answers."
     )
 
 

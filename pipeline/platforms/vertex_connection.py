@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.common.json_values import JsonObject
 from pipeline.config.cluster import TargetConfig, VertexConfig
 from pipeline.platforms.bounded_requests import (
     SOCKET_SLACK,
@@ -85,7 +86,7 @@ class Connection:
         self._limit(client.transport._session)
         return client
 
-    def get(self, name: str) -> dict[str, Any]:
+    def get(self, name: str) -> JsonObject:
         """Return a resource, such as an operation, in the API's format.
 
         Args:
@@ -270,16 +271,16 @@ def translate_errors(action: str, refusal_fix: str = _REPLAY_FIX) -> Iterator[No
 
 def _refusal(action: str, error: Any, fix: str) -> PlatformError:
     """Return the error for an error of the API."""
-    said = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
+    message = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
     code = int(error.code or 0)
-    text = f"cannot {action}: {code} {one_line(said)}".rstrip(". ")
+    text = f"cannot {action}: {code} {one_line(message)}".rstrip(". ")
     if code == 401:
         return PlatformError(f"{text}. {_LOGIN}")
     if code == 403:
         return PlatformError(
             f"{text}. You need roles/aiplatform.user in the project, and "
             "roles/iam.serviceAccountUser on the service account that runs it; the API "
-            "aiplatform.googleapis.com has to be enabled."
+            "aiplatform.googleapis.com must be enabled."
         )
     if code == 404:
         return PlatformError(

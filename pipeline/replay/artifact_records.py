@@ -10,6 +10,9 @@ from typing import Any
 
 import yaml
 
+from pipeline.common.json_values import Json, JsonObject
+from pipeline.targets.spec_types import Artifact
+
 _CONDITION = re.compile(r'^(?P<path>[\w.]+)=(?P<value>"[^"]*"|[\w.]+)$')
 
 
@@ -20,13 +23,13 @@ class ArtifactRecords:
         """Set the path of the file, which need not exist."""
         self._path = path
 
-    def add(self, artifact: Mapping[str, Any]) -> None:
+    def add(self, artifact: Artifact) -> None:
         """Append an artifact: name, uri, type and metadata in ExecutorInput's format."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(artifact) + "\n")
 
-    def latest(self, query: str) -> dict[str, Any] | None:
+    def latest(self, query: str) -> JsonObject | None:
         """Return the latest artifact that matches a resolver's filter, or None.
 
         Args:
@@ -45,7 +48,7 @@ class ArtifactRecords:
         return None
 
 
-def title_of(artifact: Mapping[str, Any]) -> str:
+def title_of(artifact: Artifact) -> str:
     """Return the name of the artifact's type, such as `tfx.Model`."""
     kind = artifact.get("type", {})
     if "schemaTitle" in kind:
@@ -60,12 +63,12 @@ def _condition(text: str) -> tuple[str, Any]:
     return found["path"], json.loads(found["value"]) if found["value"] != "LIVE" else "LIVE"
 
 
-def _is(artifact: Mapping[str, Any], path: str, value: Any) -> bool:
+def _is(artifact: Artifact, path: str, value: Json) -> bool:
     if path == "state":
         return value == "LIVE"
     if path == "schema_title":
         return title_of(artifact) == value
-    node: Any = artifact
+    node: Json = artifact
     for step in path.split("."):
         if step in ("number_value", "string_value"):
             break

@@ -3,28 +3,33 @@
 CEL is the Common Expression Language. A task's `triggerPolicy.condition` is a CEL expression of the
 task's inputs, such as `inputs.artifacts['model'].artifacts[0].metadata['blessed'] == 1.0`.
 As in the platforms' CEL, comparing values of different types is an error rather than false.
+
+Python's parser reads it, because this part of CEL has Python's grammar with other signs: `&&` and
+`||` become `and` and `or`, and `!` becomes `~`, which also binds more tightly than comparisons.
 """
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
-    r"|(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
-    r"|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<sign>&&|\|\||==|!=|<=|>=|[<>!()\[\].+-]))"
-)
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<=": operator.le,
-    ">=": operator.ge,
-    "<": operator.lt,
-    ">": operator.gt,
+from pipeline.common.json_values import Json, JsonMapping
+from pipeline.targets.spec_types import ExecutorInput
+
+_TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+# Texts and != stay. What only Python knows becomes `?`, which neither language can read here.
+_TOKEN = re.compile(rf"{_TEXT}|!=|&&|\|\||!|[~#]|\b(?:and|or|not)\b")
+_SIGNS = {"&&": " and ", "||": " or ", "!": "~", "!=": "!="}
+_OPERATORS: dict[type, Callable[[Json, Json], Json]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.LtE: operator.le,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.Gt: operator.gt,
 }
 _WORDS = {"true": True, "false": False, "null": None}
 # The fields of a protobuf Value, used by the deprecated `inputs.parameters['x'].int_value`.
@@ -35,7 +40,7 @@ class ConditionError(ValueError):
     """The condition has an unknown form, or does not fit the values."""
 
 
-Evaluate = Callable[[Mapping[str, Any]], Any]
+Evaluate = Callable[[JsonMapping], Json]
 
 
 class Condition(NamedTuple):
@@ -49,7 +54,7 @@ class Condition(NamedTuple):
     text: str
     evaluate: Evaluate
 
-    def holds(self, executor_input: Mapping[str, Any]) -> bool:
+    def holds(self, executor_input: ExecutorInput) -> bool:
         """Return whether the task should run.
 
         Args:
@@ -73,101 +78,82 @@ def parsed(text: str) -> Condition:
     Raises:
         ConditionError: The condition has an unsupported part. Names that part.
     """
-    reader = _Reader(text)
-    evaluate = reader.either()
-    if reader.next is not None:
-        raise reader.unknown()
-    return Condition(text, evaluate)
+
+    def as_python(token: re.Match[str]) -> str:
+        return token[0] if token[0][0] in "'\"" else _SIGNS.get(token[0], "?")
+
+    try:
+        tree = ast.parse(_TOKEN.sub(as_python, text).replace("\n", " ").strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ConditionError(f"the condition {text!r} has a form that is unknown here.") from None
+    return Condition(text, _Compiler(text).compile(tree.body))
 
 
-class _Reader:
-    """A recursive-descent parser; each method reads operators that bind as tightly as its name."""
+class _Compiler(NamedTuple):
+    text: str
 
-    def __init__(self, text: str) -> None:
-        self._text, self._tokens, place = text, [], 0
-        while text[place:].strip():
-            found = _TOKEN.match(text, place)
-            if not found:
-                raise ConditionError(f"the condition {text!r} has {text[place:]!r}: unknown here.")
-            kind = found.lastgroup or ""
-            self._tokens.append((kind, found[kind]))
-            place = found.end()
-        self._tokens.reverse()
+    def compile(self, node: ast.expr) -> Evaluate:
+        """Return the function that evaluates a node."""
+        match node:
+            case ast.BoolOp(op=op, values=values):
+                sides = [self.compile(each) for each in values]
+                combine = all if isinstance(op, ast.And) else any
+                return lambda i: combine(self._truth(side(i)) for side in sides)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                inner = self.compile(operand)
+                return lambda i: not self._truth(inner(i))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                inner = self.compile(operand)
+                return lambda i: -self._number(inner(i))
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+                return self._binary(_OPERATORS[type(op)], left, right)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._binary(operator.add, left, right)
+            case ast.Call(func=ast.Name(id="int"), args=[argument], keywords=[]):
+                inner = self.compile(argument)
+                return lambda i: float(int(self._number(inner(i))))
+            case ast.Call(func=ast.Name(id="double"), args=[argument], keywords=[]):
+                inner = self.compile(argument)
+                return lambda i: self._number(inner(i))
+            case ast.Name(id=("true" | "false" | "null") as word):
+                return lambda i: _WORDS[word]
+            case ast.Constant(value=str() as text):
+                return lambda i: text
+            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                return lambda i: float(number)
+            case ast.Attribute() | ast.Subscript():
+                steps = self._steps(node)
+                return lambda i: self._lookup(steps, i)
+        raise self._unknown(node)
 
-    @property
-    def next(self) -> tuple[str, str] | None:
-        return self._tokens[-1] if self._tokens else None
+    def _binary(
+        self, combine: Callable[[Json, Json], Json], left: ast.expr, right: ast.expr
+    ) -> Evaluate:
+        first, second = self.compile(left), self.compile(right)
 
-    def either(self) -> Evaluate:
-        sides = [self.both()]
-        while self._took("||"):
-            sides.append(self.both())
-        return sides[0] if len(sides) == 1 else lambda i: any(self._truth(s(i)) for s in sides)
+        def evaluate(inputs: JsonMapping) -> Json:
+            one, two = first(inputs), second(inputs)
+            if type(one) is not type(two):
+                raise ConditionError(
+                    f"the condition {self.text!r} compares or adds {one!r} and {two!r}, which have "
+                    "different types. The platform fails on this too."
+                )
+            return combine(one, two)
 
-    def both(self) -> Evaluate:
-        sides = [self.comparison()]
-        while self._took("&&"):
-            sides.append(self.comparison())
-        return sides[0] if len(sides) == 1 else lambda i: all(self._truth(s(i)) for s in sides)
+        return evaluate
 
-    def comparison(self) -> Evaluate:
-        left = self.joined()
-        for sign, compare in _COMPARISONS.items():
-            if self._took(sign):
-                right = self.joined()
-                return lambda i: compare(*self._alike(left(i), right(i)))
-        return left
+    def _steps(self, node: ast.expr) -> list[str | int]:
+        """Return the keys and indices of a path from `inputs`."""
+        match node:
+            case ast.Name(id="inputs"):
+                return ["inputs"]
+            case ast.Attribute(value=inner, attr=step):
+                return [*self._steps(inner), step]
+            case ast.Subscript(value=inner, slice=ast.Constant(value=str() | int() as step)):
+                return [*self._steps(inner), step]
+        raise self._unknown(node)
 
-    def joined(self) -> Evaluate:
-        left = self.negated()
-        while self._took("+"):
-            left = self._plus(left, self.negated())
-        return left
-
-    def negated(self) -> Evaluate:
-        if self._took("!"):
-            inner = self.negated()
-            return lambda i: not self._truth(inner(i))
-        if self._took("-"):
-            inner = self.negated()
-            return lambda i: -inner(i)
-        return self.value()
-
-    def value(self) -> Evaluate:
-        if self._took("("):
-            inner = self.either()
-            self._expect(")")
-            return inner
-        kind, word = self._take()
-        if kind == "number":
-            number = float(word)
-            return lambda i: number
-        if kind == "text":
-            text = re.sub(r"\\(.)", r"\1", word[1:-1])
-            return lambda i: text
-        if word in _WORDS:
-            return lambda i: _WORDS[word]
-        if word in ("int", "double") and self._took("("):
-            inner = self.either()
-            self._expect(")")
-            return lambda i: self._number(inner(i), whole=word == "int")
-        if word == "inputs":
-            return self._path()
-        raise ConditionError(f"the condition {self._text!r} has {word!r}: unknown here.")
-
-    def _path(self) -> Evaluate:
-        steps: list[str | int] = ["inputs"]
-        while True:
-            if self._took("."):
-                steps.append(self._take()[1])
-            elif self._took("["):
-                kind, word = self._take()
-                steps.append(int(word) if kind == "number" else word[1:-1])
-                self._expect("]")
-            else:
-                return lambda i: self._found(steps, i)
-
-    def _found(self, steps: list[str | int], node: Any) -> Any:
+    def _lookup(self, steps: list[str | int], node: Json) -> Json:
         if steps[1] in ("parameters", "parameter_values"):
             steps = ["inputs", "parameterValues", *steps[2:]]
             if steps[-1] in _VALUE_FIELDS:
@@ -178,53 +164,25 @@ class _Reader:
             except (KeyError, IndexError, TypeError):
                 there = ", ".join(map(str, node)) if isinstance(node, Mapping) else repr(node)
                 raise ConditionError(
-                    f"the condition {self._text!r} names {step!r}, which is not there: there are "
+                    f"the condition {self.text!r} names {step!r}, which is not there: there are "
                     f"{there or 'none'}."
                 ) from None
         # JSON does not distinguish 1 and 1.0, and the platforms' CEL reads both as doubles.
         return float(node) if isinstance(node, int) and not isinstance(node, bool) else node
 
-    def _plus(self, left: Evaluate, right: Evaluate) -> Evaluate:
-        return lambda i: operator.add(*self._alike(left(i), right(i)))
-
-    def _alike(self, left: Any, right: Any) -> tuple[Any, Any]:
-        if type(left) is not type(right):
-            raise ConditionError(
-                f"the condition {self._text!r} puts {left!r} beside {right!r}, of another type, "
-                "which is an error on the platform, too."
-            )
-        return left, right
-
-    def _truth(self, value: Any) -> bool:
+    def _truth(self, value: Json) -> bool:
         if not isinstance(value, bool):
-            raise ConditionError(f"the condition {self._text!r} takes {value!r} for true or false.")
+            raise ConditionError(f"the condition {self.text!r} uses {value!r} as true or false.")
         return value
 
-    def _number(self, value: Any, *, whole: bool) -> float:
+    def _number(self, value: Json) -> float:
         try:
-            return float(int(float(value))) if whole else float(value)
+            return float(value)
         except (TypeError, ValueError):
             raise ConditionError(
-                f"the condition {self._text!r} takes {value!r} for a number."
+                f"the condition {self.text!r} uses {value!r} as a number."
             ) from None
 
-    def _took(self, sign: str) -> bool:
-        if self.next != ("sign", sign):
-            return False
-        self._tokens.pop()
-        return True
-
-    def _take(self) -> tuple[str, str]:
-        if not self._tokens:
-            raise ConditionError(f"the condition {self._text!r} ends too early.")
-        return self._tokens.pop()
-
-    def _expect(self, sign: str) -> None:
-        if not self._took(sign):
-            raise self.unknown()
-
-    def unknown(self) -> ConditionError:
-        what = self.next[1] if self.next else "an end"
-        return ConditionError(
-            f"the condition {self._text!r} has {what!r} where it is unknown here."
-        )
+    def _unknown(self, node: ast.expr) -> ConditionError:
+        part = ast.unparse(node).replace("~", "!")
+        return ConditionError(f"the condition {self.text!r} has {part!r}, which is unknown here.")

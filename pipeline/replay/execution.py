@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from pipeline.common.json_values import Json, JsonMapping, JsonObject
 from pipeline.replay import kubeflow_rules as rules
 from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.kubeflow_pod import LOGS, Pod, PodError, start_pod
@@ -18,6 +17,7 @@ from pipeline.replay.node_environment import NO_CREDENTIALS, Credentials, pod_en
 from pipeline.replay.object_stores import ObjectStore
 from pipeline.replay.scope import Values
 from pipeline.targets.placeholders import Placeholders, as_json
+from pipeline.targets.spec_types import Component, Container, Executor, ExecutorInput
 
 _LISTS = ("LIST", "STRUCT")
 # From Go's strconv.ParseBool; any other text is an error.
@@ -49,9 +49,7 @@ class Host:
     root: str = ""
 
 
-def output_values(
-    folder: Path, place: str, name: str, component: Mapping[str, Any]
-) -> dict[str, Any]:
+def output_values(folder: Path, place: str, name: str, component: Component) -> JsonObject:
     """Return ExecutorInput's outputs, with a place for each.
 
     Args:
@@ -87,9 +85,9 @@ class Attempt:
     """
 
     name: str
-    executor: Mapping[str, Any]
-    component: Mapping[str, Any]
-    executor_input: Mapping[str, Any]
+    executor: Executor
+    component: Component
+    executor_input: ExecutorInput
     log: Path
     timeout: float | None = None
     secrets: tuple[str, ...] = ()
@@ -140,8 +138,8 @@ def _command(
     attempt: Attempt,
     host: Host,
     pod: Pod | None,
-    container: Mapping[str, Any],
-    part: Mapping[str, Any],
+    container: Container,
+    part: JsonMapping,
 ) -> NodeCommand:
     """Return the command of a container, or of its driver."""
     parts = [*part.get("command", []), *part.get("args", [])]
@@ -170,9 +168,9 @@ def _command(
 
 
 def resolved(
-    resolver: Mapping[str, Any],
-    component: Mapping[str, Any],
-    executor_input: Mapping[str, Any],
+    resolver: JsonMapping,
+    component: Component,
+    executor_input: ExecutorInput,
     records: ArtifactRecords,
 ) -> Values:
     """Return the artifacts that a resolver's queries find in the records, as on Vertex."""
@@ -187,9 +185,7 @@ def resolved(
     return Values(found, {})
 
 
-def imported(
-    importer: Mapping[str, Any], component: Mapping[str, Any], executor_input: Mapping[str, Any]
-) -> Values:
+def imported(importer: JsonMapping, component: Component, executor_input: ExecutorInput) -> Values:
     """Return an artifact for existing data."""
     (key,) = component["outputDefinitions"]["artifacts"]
     uri = importer["artifactUri"]
@@ -206,7 +202,7 @@ def imported(
     return Values({key: {"artifacts": [artifact]}}, {})
 
 
-def _made(component: Mapping[str, Any], outputs: Mapping[str, Any]) -> Values:
+def _made(component: Component, outputs: JsonMapping) -> Values:
     """Return the outputs that a container wrote: ExecutorOutput, and files of other parameters."""
     written = Path(outputs["outputFile"])
     output = json.loads(written.read_text()) if written.exists() else {}
@@ -227,13 +223,13 @@ def _made(component: Mapping[str, Any], outputs: Mapping[str, Any]) -> Values:
                 parameters[key] = _typed(file.read_text(encoding="utf-8"), kind)
             except (ValueError, KeyError):
                 raise CommandFailed(
-                    f"wrote an output parameter {key} that is no {kind}: "
+                    f"wrote an output parameter {key} that is not a {kind}: "
                     f"{file.read_text(errors='replace')[:80]!r}"
                 ) from None
     return Values(artifacts, parameters)
 
 
-def _typed(text: str, kind: str) -> Any:
+def _typed(text: str, kind: str) -> Json:
     if kind in ("NUMBER_INTEGER", "NUMBER_DOUBLE"):
         return float(text) if kind == "NUMBER_DOUBLE" else int(text)
     if kind == "BOOLEAN":

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from pipeline.common.json_values import Json, JsonMapping, JsonObject
 from pipeline.replay import kubeflow_rules as rules
 from pipeline.replay.object_stores import ObjectStore, object_store
+from pipeline.targets.spec_types import Artifact, ExecutorInput
 
 LOGS = "executor-logs"
 _VARIABLE = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -41,7 +42,7 @@ class Pod:
     disk: Path
     store: ObjectStore
     root: str
-    executor_input: dict[str, Any]
+    executor_input: ExecutorInput
 
     @property
     def home(self) -> Path:
@@ -78,7 +79,7 @@ class Pod:
                         place = artifact["uri"] if path == local else f"{artifact['uri']}/{inside}"
                         self.store.upload(path, place)
 
-    def check_output_parameters(self, written: Mapping[str, Any]) -> None:
+    def check_output_parameters(self, written: JsonMapping) -> None:
         """Check that every declared output parameter was written.
 
         Args:
@@ -142,7 +143,7 @@ class Pod:
 
 @contextmanager
 def start_pod(
-    executor_input: Mapping[str, Any], folder: Path, store: ObjectStore, root: str
+    executor_input: ExecutorInput, folder: Path, store: ObjectStore, root: str
 ) -> Iterator[Pod]:
     """Create a pod's disk with the inputs on it, and remove it at the end.
 
@@ -176,7 +177,7 @@ def start_pod(
         shutil.rmtree(disk, ignore_errors=True)
 
 
-def add_executor_logs(outputs: dict[str, Any], place: str) -> None:
+def add_executor_logs(outputs: JsonObject, place: str) -> None:
     """Add the output that Kubeflow's driver adds, in place.
 
     Args:
@@ -192,7 +193,7 @@ def add_executor_logs(outputs: dict[str, Any], place: str) -> None:
     outputs["artifacts"][LOGS] = {"artifacts": [artifact]}
 
 
-def as_input(artifact: Mapping[str, Any]) -> dict[str, Any]:
+def as_input(artifact: Artifact) -> JsonObject:
     """Return an artifact as Kubeflow's driver passes it to the next task.
 
     Its type is empty, its name is a number of the metadata store, and its metadata is what that
@@ -207,7 +208,7 @@ def as_input(artifact: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as_stored(value: Any) -> Any:
+def _as_stored(value: Json) -> Json:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, list):

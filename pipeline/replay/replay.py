@@ -10,9 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import Json, JsonMapping
 from pipeline.replay import execution
 from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.conditions import Condition, ConditionError, parsed
@@ -23,6 +24,7 @@ from pipeline.replay.scope import Scope, Values
 from pipeline.targets.compiled_spec import CompiledSpec, in_order, is_exit_handler, needed
 from pipeline.targets.run_parameters import values_of
 from pipeline.targets.spec_sizes import find_oversized
+from pipeline.targets.spec_types import Component, ExecutorInput, Task
 
 _TAIL_LINES = 25
 _ROOT = "root"
@@ -66,7 +68,7 @@ class Node(NamedTuple):
     name: str
     state: Literal["done", "skipped"]
     seconds: float = 0.0
-    artifacts: Mapping[str, Any] = {}
+    artifacts: Mapping[str, Json] = {}
     log: Path | None = None
     attempts: int = 1
     why: str = ""
@@ -151,7 +153,7 @@ class Replay:
         self._run_graph(root["dag"], Values({}, self._parameters), self._folder, nodes)
         return nodes
 
-    def _check_executor(self, component: Mapping[str, Any]) -> None:
+    def _check_executor(self, component: Component) -> None:
         executor = self._compiled.executor(component)
         if not executor.keys() & set(_EXECUTORS):
             raise ConfigError(
@@ -159,7 +161,7 @@ class Replay:
                 f"does not know; it knows {', '.join(_EXECUTORS)}."
             )
 
-    def _check_tasks(self, tasks: Mapping[str, Any]) -> None:
+    def _check_tasks(self, tasks: JsonMapping) -> None:
         for name, task in tasks.items():
             for kind in ("parameterIterator", "artifactIterator"):
                 if kind in task:
@@ -175,7 +177,7 @@ class Replay:
                 raise ConfigError(f"{name}: {error} Replay the pipeline without it.") from None
 
     def _run_graph(
-        self, dag: Mapping[str, Any], given: Values, folder: Path, nodes: list[Node]
+        self, dag: JsonMapping, given: Values, folder: Path, nodes: list[Node]
     ) -> Values:
         hand_over = as_input if self._compiled.target == "kubeflow" else dict
         tasks, scope = dag["tasks"], Scope(hand_over, given)
@@ -201,7 +203,7 @@ class Replay:
         return scope.outputs(dag)
 
     def _run_task(
-        self, name: str, task: Mapping[str, Any], scope: Scope, folder: Path, nodes: list[Node]
+        self, name: str, task: Task, scope: Scope, folder: Path, nodes: list[Node]
     ) -> None:
         component = self._compiled.spec["components"][task["componentRef"]["name"]]
         given = scope.inputs(task, component)
@@ -225,9 +227,9 @@ class Replay:
     def _execute(
         self,
         name: str,
-        task: Mapping[str, Any],
-        component: Mapping[str, Any],
-        inputs: Mapping[str, Any],
+        task: Task,
+        component: Component,
+        inputs: JsonMapping,
         folder: Path,
     ) -> tuple[Node, Values]:
         self._on_start(name)
@@ -258,9 +260,9 @@ class Replay:
     def _attempted(
         self,
         name: str,
-        task: Mapping[str, Any],
-        component: Mapping[str, Any],
-        executor_input: Mapping[str, Any],
+        task: Task,
+        component: Component,
+        executor_input: ExecutorInput,
         log: Path,
     ) -> tuple[int, Values]:
         """Run a container until it succeeds, as often as the spec allows, without its pauses."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from pipeline.common import exit_codes
+from pipeline.common.json_values import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.graph.node_names import NodeName
 from pipeline.replay.execution import Host
@@ -160,7 +160,7 @@ def _exists(path: str) -> bool:
     return gfile.exists(path)
 
 
-def _artifact(nodes: Sequence[Node], start: str, key: str) -> dict[str, Any] | None:
+def _artifact(nodes: Sequence[Node], start: str, key: str) -> JsonObject | None:
     """Return the output of that key from a node whose name has that prefix (a resolver is two)."""
     for node in nodes:
         if node.name.startswith(start) and node.artifacts.get(key, {}).get("artifacts"):

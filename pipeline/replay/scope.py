@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+from pipeline.common.json_values import Json, JsonMapping, JsonObject
+from pipeline.targets.spec_types import Component, Task
 
 State = Literal["SUCCEEDED", "FAILED", "SKIPPED"]
 
@@ -16,8 +19,8 @@ class Values(NamedTuple):
     An artifact's value is ExecutorInput's `{"artifacts": [...]}`.
     """
 
-    artifacts: dict[str, Any]
-    parameters: dict[str, Any]
+    artifacts: JsonObject
+    parameters: JsonObject
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,13 @@ class Scope:
         errors: Task that failed -> reason.
     """
 
-    hand_over: Callable[[dict[str, Any]], dict[str, Any]]
+    hand_over: Callable[[JsonObject], JsonObject]
     given: Values
     made: dict[str, Values] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
 
-    def inputs(self, task: Mapping[str, Any], component: Mapping[str, Any]) -> Values:
+    def inputs(self, task: Task, component: Component) -> Values:
         """Return the inputs of a task.
 
         Outputs of failed and skipped tasks are omitted, so an exit handler gets the existing ones.
@@ -65,7 +68,7 @@ class Scope:
                 parameters.setdefault(key, each["defaultValue"])
         return Values(artifacts, parameters)
 
-    def outputs(self, dag: Mapping[str, Any]) -> Values:
+    def outputs(self, dag: JsonMapping) -> Values:
         """Return the outputs of the graph: those of its tasks that ran."""
         wanted, artifacts, parameters = dag.get("outputs", {}), {}, {}
         for key, each in wanted.get("artifacts", {}).items():
@@ -79,7 +82,7 @@ class Scope:
                     parameters[key] = made.parameters.get(selector["outputParameterKey"])
         return Values(artifacts, parameters)
 
-    def _parameter(self, source: Mapping[str, Any], *, as_struct: bool) -> Any:
+    def _parameter(self, source: JsonMapping, *, as_struct: bool) -> Json:
         if "runtimeValue" in source:
             return source["runtimeValue"]["constant"]
         if "componentInputParameter" in source:
@@ -93,7 +96,7 @@ class Scope:
             return status if as_struct else json.dumps(status)
         return None
 
-    def _final_status(self, name: str) -> dict[str, Any]:
+    def _final_status(self, name: str) -> JsonObject:
         """Return PipelineTaskFinalStatus, an input of exit handlers, as JSON."""
         error = self.errors.get(name)
         return {

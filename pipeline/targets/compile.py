@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import JsonObject
 from pipeline.config.cluster import KubeflowConfig, VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.build import create_pipeline
@@ -93,15 +94,15 @@ def file_name(config: PipelineConfig, target: Target) -> str:
 def at_target(config: PipelineConfig, target: KubeflowConfig | VertexConfig) -> PipelineConfig:
     """Return the configuration with the target's places and defaults."""
     root = target.pipeline_root.rstrip("/")
-    data: dict[str, Any] = {"path": target.data_path} if target.data_path else {}
+    data: JsonObject = {"path": target.data_path} if target.data_path else {}
     if target.eval_path:
         data["eval_path"] = target.eval_path
-    changed: dict[str, Any] = {
+    changed: JsonObject = {
         "data": config.data.model_copy(update=data),
         "output": config.output.model_copy(update={"folder": f"{root}/{config.name}"}),
         "metadata": config.metadata.model_copy(update={"cache": target.cache}),
     }
-    training: dict[str, Any] = {}
+    training: JsonObject = {}
     if "checkpoint_every_minutes" not in config.training.model_fields_set:
         training["checkpoint_every_minutes"] = _MINUTES_BETWEEN_CHECKPOINTS
     if config.training.require_gpu is None and target.of_node(NodeName.TRAINER).has_nvidia_gpu:

@@ -9,13 +9,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import JsonMapping, JsonObject
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.targets.long_values import change_compressed
+from pipeline.targets.spec_types import Component, PipelineSpec, Task
 
 _NAME = re.compile(r"^\w([\w. -]*\w)?$")
 
@@ -33,10 +35,10 @@ class CompiledSpec:
     """
 
     target: Literal["kubeflow", "vertex"]
-    spec: dict[str, Any]
+    spec: PipelineSpec
     root: str
-    parameters: dict[str, Any]
-    platform: dict[str, Any]
+    parameters: JsonObject
+    platform: JsonObject
 
     @classmethod
     def read(cls, path: Path) -> CompiledSpec:
@@ -57,14 +59,14 @@ class CompiledSpec:
         spec = job.get("pipelineSpec", job)
         if "root" not in spec or "deploymentSpec" not in spec:
             raise ConfigError(
-                f"--spec {path}: no compiled pipeline: it has no root and deploymentSpec. Name a "
-                "file that `python -m pipeline compile` wrote."
+                f"--spec {path}: not a compiled pipeline, because it has no root and no "
+                "deploymentSpec. Name a file that `python -m pipeline compile` wrote."
             )
         for name in _names(spec):
             if not _NAME.match(name):
                 raise ConfigError(
-                    f"--spec {path}: {name!r} is no name of a pipeline, a task or an output, which "
-                    "are folders of a replay: use letters, digits, - _ and . between them."
+                    f"--spec {path}: {name!r} is not a valid name of a pipeline, a task or an "
+                    "output. Use letters, digits, and - _ . between them."
                 )
         runtime = job.get("runtimeConfig", {})
         kubernetes = second.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
@@ -81,11 +83,11 @@ class CompiledSpec:
         """The pipeline's name."""
         return self.spec["pipelineInfo"]["name"]
 
-    def executor(self, component: Mapping[str, Any]) -> dict[str, Any]:
+    def executor(self, component: Component) -> JsonObject:
         """Return the executor of a component."""
         return self.spec["deploymentSpec"]["executors"][component["executorLabel"]]
 
-    def timeout(self, component: Mapping[str, Any]) -> float | None:
+    def timeout(self, component: Component) -> float | None:
         """Return the target's time limit for a component in seconds; None: no limit."""
         label = component["executorLabel"]
         if seconds := self.platform.get(label, {}).get("activeDeadlineSeconds"):
@@ -94,7 +96,7 @@ class CompiledSpec:
         seconds = job.get("scheduling", {}).get("timeout")
         return float(seconds.removesuffix("s")) if seconds else None
 
-    def cluster_variables(self, component: Mapping[str, Any]) -> list[str]:
+    def cluster_variables(self, component: Component) -> list[str]:
         """Return the variables of a component's pod whose values only the cluster knows.
 
         Their values come from secrets and from fields of the pod.
@@ -123,7 +125,7 @@ def rename_text(text: str, prefixes: Mapping[str, str]) -> str:
     return text
 
 
-def _names(spec: Mapping[str, Any]) -> Iterator[str]:
+def _names(spec: PipelineSpec) -> Iterator[str]:
     """Yield the names that become parts of paths."""
     yield spec["pipelineInfo"]["name"]
     for component in (spec["root"], *spec.get("components", {}).values()):
@@ -145,7 +147,7 @@ def names_place(text: str, place: str) -> bool:
     return bool(place_pattern(place).search(text))
 
 
-def in_order(tasks: Mapping[str, Any]) -> list[str]:
+def in_order(tasks: JsonMapping) -> list[str]:
     """Return the names of the tasks, each after the tasks that it depends on.
 
     Raises:
@@ -167,7 +169,7 @@ def in_order(tasks: Mapping[str, Any]) -> list[str]:
         ) from None
 
 
-def needed(tasks: Mapping[str, Any], name: str) -> set[str]:
+def needed(tasks: JsonMapping, name: str) -> set[str]:
     """Return the tasks that a task waits for; an exit handler that names none waits for all."""
     task = tasks[name]
     inputs = task.get("inputs", {})
@@ -180,6 +182,6 @@ def needed(tasks: Mapping[str, Any], name: str) -> set[str]:
     return found
 
 
-def is_exit_handler(task: Mapping[str, Any]) -> bool:
+def is_exit_handler(task: Task) -> bool:
     """Return whether a task runs even if the tasks that it waits for failed."""
     return task.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"

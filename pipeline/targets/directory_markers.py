@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pipeline.targets.spec_types import ExecutorInput
 
 if TYPE_CHECKING:
     from google.cloud.storage import Client
@@ -24,7 +26,7 @@ _TIMEOUT_SECONDS = 30.0
 
 
 @contextlib.contextmanager
-def directory_markers_removed(executor_input: Mapping[str, Any]) -> Iterator[None]:
+def directory_markers_removed(executor_input: ExecutorInput) -> Iterator[None]:
     """Run a node, then remove the markers below its output artifacts, also after a failure.
 
     Args:
@@ -37,7 +39,7 @@ def directory_markers_removed(executor_input: Mapping[str, Any]) -> Iterator[Non
         remove_directory_markers(output_uris(executor_input))
 
 
-def output_uris(executor_input: Mapping[str, Any]) -> list[str]:
+def output_uris(executor_input: ExecutorInput) -> list[str]:
     """Return the places of a node's output artifacts without duplicates."""
     outputs = executor_input.get("outputs", {}).get("artifacts", {})
     uris = [a.get("uri", "") for found in outputs.values() for a in found.get("artifacts", [])]

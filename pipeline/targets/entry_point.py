@@ -31,6 +31,7 @@ from pipeline.targets.container_flags import (
     RUN_TIME_PARAMETERS,
 )
 from pipeline.targets.directory_markers import directory_markers_removed
+from pipeline.targets.spec_types import ExecutorInput
 
 _EXECUTOR_PROGRAM = "tfx.orchestration.kubeflow.v2.container.kubeflow_v2_run_executor"
 _DRIVER_PROGRAM = "tfx.orchestration.kubeflow.v2.file_based_example_gen.driver"
@@ -46,7 +47,7 @@ class Invocation(NamedTuple):
     """
 
     arguments: list[str]
-    executor_input: dict[str, Any]
+    executor_input: ExecutorInput
     handed_over: frozenset[str]
 
     @classmethod

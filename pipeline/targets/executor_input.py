@@ -7,10 +7,11 @@ the names in the compiled file. All functions take and return JSON values.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
 
+from pipeline.common.json_values import JsonMapping, JsonObject
 from pipeline.targets.long_values import expand_properties
+from pipeline.targets.spec_types import ExecutorInput
 
 _TYPE_FIELDS = ("instanceSchema", "schemaTitle")
 _RENAMED = "output_"
@@ -33,11 +34,11 @@ def output_names(declared: list[str]) -> dict[str, str]:
 
 
 def prepare(
-    executor_input: Mapping[str, Any],
-    inputs: Mapping[str, Any] | None,
-    outputs: Mapping[str, Any] | None,
+    executor_input: ExecutorInput,
+    inputs: JsonMapping | None,
+    outputs: JsonMapping | None,
     is_known: Callable[[str], bool],
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the ExecutorInput with only what the component declares.
 
     Args:
@@ -55,7 +56,7 @@ def prepare(
         given["parameterValues"] = _only(values, inputs, "parameters")
     for side, spec in ((given, inputs), (made, outputs)):
         if "artifacts" in side:
-            artifacts: dict[str, Any] = side["artifacts"]
+            artifacts: JsonObject = side["artifacts"]
             if side is made:
                 artifacts = {names.get(key, key): each for key, each in artifacts.items()}
             artifacts = _only(artifacts, spec, "artifacts")
@@ -67,9 +68,7 @@ def prepare(
     return {**found, "inputs": given, "outputs": made}
 
 
-def restore_names(
-    executor_output: Mapping[str, Any], handed_over: Collection[str]
-) -> dict[str, Any]:
+def restore_names(executor_output: JsonMapping, handed_over: Collection[str]) -> JsonObject:
     """Return an ExecutorOutput of TFX with the names in the compiled file.
 
     Args:
@@ -89,13 +88,13 @@ def restore_names(
     }
 
 
-def _declared_names(outputs: Mapping[str, Any] | None) -> dict[str, str]:
+def _declared_names(outputs: JsonMapping | None) -> dict[str, str]:
     """Return name in the compiled file -> the component's name."""
     declared = list((outputs or {}).get("artifacts", {}))
     return {compiled: own for own, compiled in output_names(declared).items()}
 
 
-def _only(values: Mapping[str, Any], spec: Mapping[str, Any] | None, kind: str) -> dict[str, Any]:
+def _only(values: JsonMapping, spec: JsonMapping | None, kind: str) -> JsonObject:
     if spec is None:
         return dict(values)
     declared = spec.get(kind, {})
@@ -104,10 +103,10 @@ def _only(values: Mapping[str, Any], spec: Mapping[str, Any] | None, kind: str) 
 
 def _with_types(
     key: str,
-    found: Mapping[str, Any],
-    spec: Mapping[str, Any] | None,
+    found: JsonMapping,
+    spec: JsonMapping | None,
     is_known: Callable[[str], bool],
-) -> dict[str, Any]:
+) -> JsonObject:
     declared = (spec or {}).get("artifacts", {}).get(key, {}).get("artifactType", {})
     artifacts = []
     for artifact in found.get("artifacts", []):

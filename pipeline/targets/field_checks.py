@@ -40,6 +40,7 @@ _MAX_LABELS = 64  # labels per resource of Google Cloud; TFX writes three of the
 _TFX_LABELS = 3
 _MAX_DEADLINE_SECONDS = 2**31 - 1  # maximum of a pod's activeDeadlineSeconds
 _MAX_GPUS = 16
+_OBJECT_NAME_FIX = "use lower-case letters, digits, and - . between them"
 _WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
 # Kubeflow: the largest general-purpose machines of AWS and Google Cloud have 384 cores, and no
@@ -74,8 +75,8 @@ def _image(profile: TargetConfig) -> Iterator[str]:
     has_version = ":" in image.rpartition("/")[2]  # no version: `refusals` reports it
     if has_version and not _IMAGE.fullmatch(image):
         yield (
-            f"{profile.section}.image={image}: no image reference; use lower-case letters, digits "
-            "and . _ - between them, as in registry.example/team/name:1.0."
+            f"{profile.section}.image={image}: not an image reference; use lower-case letters, "
+            "digits, and . _ - between them, as in registry.example/team/name:1.0."
         )
 
 
@@ -103,7 +104,7 @@ def _buckets(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
             yield f"{field}={path}: names no bucket; use {scheme}://bucket/folder."
         elif not _is_bucket(scheme, bucket):
             yield (
-                f"{field}={path}: {bucket.rpartition('@')[2]} is no name of a bucket; use 3 "
+                f"{field}={path}: {bucket.rpartition('@')[2]} is not a bucket name; use 3 "
                 "to 63 lower-case letters, digits and hyphens."
             )
 
@@ -158,7 +159,7 @@ def _kubernetes_device(field: str, node: NodeResources) -> Iterator[str]:
     if kind is None or "/" not in kind:
         return  # reported by the target
     if not _DEVICE.fullmatch(kind):
-        yield f"{field}.accelerator={kind}: no resource of Kubernetes; use nvidia.com/gpu."
+        yield f"{field}.accelerator={kind}: not a Kubernetes resource; use nvidia.com/gpu."
     elif kind in _WHOLE_GPUS and count > _MAX_GPUS:
         yield (
             f"{field}.accelerator_count={count}: no machine has more than {_MAX_GPUS} of {kind}; "
@@ -169,25 +170,25 @@ def _kubernetes_device(field: str, node: NodeResources) -> Iterator[str]:
 def _kubernetes_names(profile: KubeflowConfig) -> Iterator[str]:
     section, account = profile.section, profile.service_account
     if account is not None and not OBJECT_NAME.fullmatch(account):
-        fix = "leave out what follows @" if "@" in account else "use such as pipeline-runner"
+        fix = "leave out what follows @" if "@" in account else _OBJECT_NAME_FIX
         yield (
-            f"{section}.service_account={account}: no name of a Kubernetes ServiceAccount, which "
-            f"has lower-case letters, digits, - and . between them; {fix}."
+            f"{section}.service_account={account}: not the name of a Kubernetes "
+            f"ServiceAccount; {fix}."
         )
     variables = set(profile.environment)
     for secret, keys in profile.secrets.items():
         if not OBJECT_NAME.fullmatch(secret):
             yield (
-                f"{section}.secrets.{secret}: no name of a Kubernetes Secret; use lower-case "
-                "letters, digits, - and . between them."
+                f"{section}.secrets.{secret}: not the name of a Kubernetes Secret; "
+                f"{_OBJECT_NAME_FIX}."
             )
         if not keys:
             yield f"{section}.secrets.{secret}: names no key; use {{key: VARIABLE}}."
         for key, variable in keys.items():
             if not _SECRET_KEY.fullmatch(key):
                 yield (
-                    f"{section}.secrets.{secret}.{key}: no key of a Kubernetes Secret; use "
-                    "letters, digits, -, _ and ."
+                    f"{section}.secrets.{secret}.{key}: not a key of a Kubernetes Secret; "
+                    "use letters, digits, -, _ and ."
                 )
             if variable in variables:
                 yield (
@@ -234,8 +235,8 @@ def _beam_arguments(there: PipelineConfig, profile: TargetConfig) -> Iterator[st
 
 def _no_variable(field: str, name: str) -> str:
     return (
-        f"{field}: {name!r} is no name of an environment variable; use letters, digits and _, and "
-        "no digit first."
+        f"{field}: {name!r} is not the name of an environment variable; use letters, digits and _, "
+        "and no digit first."
     )
 
 

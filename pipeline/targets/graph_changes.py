@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
 
+from pipeline.common.json_values import Json, JsonMapping, JsonObject
 from pipeline.config.cluster import TargetConfig
 from pipeline.config.config import PipelineConfig
 
@@ -17,7 +17,7 @@ class StructureChanged(Exception):
     """Two graphs differ in more than the settings of their nodes; the message names the place."""
 
 
-def build_job(config: PipelineConfig, graph: Mapping[str, str | None]) -> dict[str, Any]:
+def build_job(config: PipelineConfig, graph: Mapping[str, str | None]) -> JsonObject:
     """Return the compiled graph of a configuration, for any machines.
 
     Args:
@@ -30,9 +30,7 @@ def build_job(config: PipelineConfig, graph: Mapping[str, str | None]) -> dict[s
     return job_of(create_pipeline(config, **graph), _ANY_TARGET)
 
 
-def changed_properties(
-    before: Mapping[str, Any], after: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
+def changed_properties(before: JsonMapping, after: JsonMapping) -> dict[str, JsonObject]:
     """Return node -> execution properties that differ, with their values in `after`.
 
     Args:
@@ -52,10 +50,10 @@ def changed_properties(
     return {node: properties for node, properties in changed.items() if properties}
 
 
-def _split_properties(job: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+def _split_properties(job: JsonMapping) -> tuple[dict[str, JsonObject], JsonObject]:
     """Return node -> constant execution properties, and the job without their values."""
     rest = copy.deepcopy(dict(job))
-    properties: dict[str, dict[str, Any]] = {}
+    properties: dict[str, JsonObject] = {}
     for node, task in rest["pipelineSpec"]["root"]["dag"]["tasks"].items():
         properties[node] = {
             key: source["runtimeValue"].pop("constant")
@@ -65,7 +63,7 @@ def _split_properties(job: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]]
     return properties, rest
 
 
-def _first_difference(old: Any, new: Any, place: str = "the compiled pipeline") -> str | None:
+def _first_difference(old: Json, new: Json, place: str = "the compiled pipeline") -> str | None:
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         found = (_first_difference(old[key], new[key], f"{place}.{key}") for key in sorted(old))
         return next((each for each in found if each), None)

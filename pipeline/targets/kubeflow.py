@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import JsonObject
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.config.kubernetes import LABEL_KEY, LABEL_VALUE
@@ -19,6 +20,7 @@ from pipeline.graph.table import NODES
 from pipeline.targets.pod_spec import executor_config, pod_refusals, reserve_disk
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
 from pipeline.targets.spec_sizes import find_oversized
+from pipeline.targets.spec_types import Container, PipelineSpec
 from pipeline.targets.tfjob import launch_workers
 
 SUFFIX = ".yaml"
@@ -42,8 +44,8 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
     for key, value in target.labels.items():
         if not (LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
             found.append(
-                f"cluster.kubeflow.labels.{key}={value}: no label of Kubernetes; use letters, "
-                "digits, - _ and . between them, 63 at most."
+                f"cluster.kubeflow.labels.{key}={value}: not a Kubernetes label; use letters, "
+                "digits, and - _ . between them, 63 at most."
             )
     if target.baseline_model and not is_remote(target.baseline_model):
         found.append(
@@ -93,7 +95,7 @@ def compiled(
     target: KubeflowConfig,
     *,
     pools: tuple[int, ...] = (1,),
-    declare: Callable[[dict[str, Any]], None] | None = None,
+    declare: Callable[[JsonObject], None] | None = None,
     runner: Any = None,
 ) -> str:
     """Return the YAML; the same configuration gives the same bytes.
@@ -144,14 +146,14 @@ def compiled(
     return yaml.safe_dump_all(documents, sort_keys=True)
 
 
-def _reserve_disk(target: KubeflowConfig, name: str, container: dict[str, Any]) -> None:
+def _reserve_disk(target: KubeflowConfig, name: str, container: Container) -> None:
     if gib := target.of_node(name).ephemeral_storage_gib:
         reserve_disk(container, gib)
 
 
-def _platform(spec: dict[str, Any], target: KubeflowConfig) -> dict[str, Any]:
+def _platform(spec: PipelineSpec, target: KubeflowConfig) -> JsonObject:
     """Return the Kubernetes settings, in the format of KFP's SDK, for after the pipelineSpec."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for name, component in spec["components"].items():
         if config := executor_config(target, name):
             found[component["executorLabel"]] = config

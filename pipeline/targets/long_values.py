@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import lzma
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+
+from pipeline.common.json_values import Json, JsonMapping, JsonObject
+from pipeline.targets.spec_types import Task
 
 _PREFIX = "lzma+base64:"
 _LONG = 4096
@@ -19,7 +21,7 @@ _LONG = 4096
 _READ_BY_DRIVER = frozenset({"input_base", "input_config", "range_config"})
 
 
-def compress_properties(task: Mapping[str, Any]) -> None:
+def compress_properties(task: Task) -> None:
     """Compress the constants of a task that would not arrive unchanged, in place.
 
     Kubernetes replaces `$$` and `$(NAME)` in arguments, and all constants are in one argument.
@@ -35,14 +37,14 @@ def compress_properties(task: Mapping[str, Any]) -> None:
             source["runtimeValue"]["constant"] = compress(value)
 
 
-def expand_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+def expand_properties(values: JsonMapping) -> JsonObject:
     """Return the execution properties with compressed values expanded."""
     return {
         name: expand(value) if isinstance(value, str) else value for name, value in values.items()
     }
 
 
-def change_compressed(node: Any, change: Callable[[str], str]) -> Any:
+def change_compressed(node: Json, change: Callable[[str], str]) -> Json:
     """Return JSON values with each compressed text changed, and all others unchanged.
 
     Args:

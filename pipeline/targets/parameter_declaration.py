@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import JsonObject
 from pipeline.config.config import PipelineConfig
 from pipeline.targets.argument_length import LONGEST_ARGUMENT, as_size
 from pipeline.targets.container_flags import DRIVER, RUN_TIME_PARAMETERS
 from pipeline.targets.parameter_finder import ParameterFinder
 from pipeline.targets.run_time_parameters import NodeParameters
 from pipeline.targets.spec import ENTRY_POINT, executors, tasks
+from pipeline.targets.spec_types import PipelineSpec
 
 
-def declare_parameters(spec: dict[str, Any], parameters: NodeParameters) -> None:
+def declare_parameters(spec: PipelineSpec, parameters: NodeParameters) -> None:
     """Declare parameters in a pipelineSpec, in place, and pass them to the nodes.
 
     Args:
@@ -68,7 +70,7 @@ def parameter_declaration(
     graph: Mapping[str, str | None],
     target: Literal["kubeflow", "vertex"],
     fields: tuple[str, ...],
-) -> Callable[[dict[str, Any]], None] | None:
+) -> Callable[[JsonObject], None] | None:
     """Return the function that declares the parameters in a pipelineSpec; None without fields.
 
     Args:

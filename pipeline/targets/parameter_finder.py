@@ -11,11 +11,12 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pydantic
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import Json, JsonObject
 from pipeline.config.config import PipelineConfig
 from pipeline.targets.graph_changes import StructureChanged, build_job, changed_properties
 from pipeline.targets.run_time_parameters import (
@@ -33,7 +34,7 @@ _OF_THE_FILE = {
     "training.workers": "the compiled file names the machines",
     "training.strategy": "the compiled file names the machines",
 }
-Changed = dict[str, dict[str, Any]]
+Changed = dict[str, JsonObject]
 
 
 class _Probe(NamedTuple):
@@ -126,7 +127,7 @@ class ParameterFinder:
         for start, reason in _OF_THE_FILE.items():
             if field == start or field.startswith(f"{start}."):
                 raise ConfigError(f"a run cannot set it: {reason}. Leave it out.")
-        node: Any = self._values
+        node: Json = self._values
         for key in field.split("."):
             if isinstance(node, list):
                 node = dict(zip(map(str, itertools.count()), node, strict=False))
@@ -229,7 +230,7 @@ class ParameterFinder:
         ]
 
 
-def _fields(node: Any, above: str = "") -> Iterator[str]:
+def _fields(node: Json, above: str = "") -> Iterator[str]:
     """Yield the paths of the scalars below a section or a list."""
     items = node.items() if isinstance(node, dict) else enumerate(node)
     for key, each in items:

@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+
+from pipeline.common.json_values import Json
+from pipeline.targets.spec_types import ExecutorInput
 
 _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
 _STRUCTURED = ('{"IfPresent":', '{"Concat":')
@@ -34,7 +36,7 @@ class Placeholders:
         path_of: Returns the local path of an artifact's URI, for `.path`.
     """
 
-    executor_input: Mapping[str, Any]
+    executor_input: ExecutorInput
     path_of: Callable[[str], str] = same_path
 
     def fill(self, text: str) -> str:
@@ -72,7 +74,7 @@ class Placeholders:
         values = self.executor_input.get("inputs", {}).get("parameterValues", {})
         return as_text(values[found[1]]) if found[1] in values else found[0]
 
-    def _expand(self, node: Any) -> list[str]:
+    def _expand(self, node: Json) -> list[str]:
         if isinstance(node, str):
             return [self.fill(node)]
         if isinstance(node, list):
@@ -88,7 +90,7 @@ class Placeholders:
     def _value(self, path: str) -> str:
         if not path:
             return as_json(self.executor_input)
-        node: Any = self.executor_input
+        node: Json = self.executor_input
         steps = [_NAMES.get(plain, plain) or quoted for plain, quoted in _STEP.findall(path)]
         if steps[:2] == ["inputs", "parameters"]:
             steps[1] = "parameterValues"
@@ -113,7 +115,7 @@ class Placeholders:
         return as_text(node)
 
 
-def as_text(value: Any) -> str:
+def as_text(value: Json) -> str:
     """Return a parameter's value as the platform writes it into an argument.
 
     A number has no `.0` and no exponent, as in Kubeflow's launcher_v2.go (`FormatFloat(x, 'f')`).
@@ -126,12 +128,12 @@ def as_text(value: Any) -> str:
     return as_json(value)
 
 
-def as_json(value: Any) -> str:
+def as_json(value: Json) -> str:
     """Return JSON in the platforms' format: compact, 2.0 as 2."""
     return json.dumps(_with_integers(value), separators=(",", ":"), ensure_ascii=False)
 
 
-def _with_integers(value: Any) -> Any:
+def _with_integers(value: Json) -> Json:
     if isinstance(value, Mapping):
         return {key: _with_integers(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pipeline.common.json_values import JsonObject
 from pipeline.config.cluster import DEFAULT_NODE, KubeflowConfig
 from pipeline.config.kubernetes import SHARED_MEMORY_PATH, NodeAffinityTerm, Requirement
+from pipeline.targets.spec_types import Container
 
 # KFP's argocompiler/container.go mounts an emptyDir at each of these, where the launcher writes.
 # Argo merges the driver's patch into the pod strategically: of mounts at one path the later one
@@ -24,7 +26,7 @@ _GIB = 2**30
 _MIB_PER_GIB = 1024
 
 
-def executor_config(profile: KubeflowConfig, node: str) -> dict[str, Any]:
+def executor_config(profile: KubeflowConfig, node: str) -> JsonObject:
     """Return a node's KubernetesExecutorConfig as JSON values; {} if it has no settings.
 
     Args:
@@ -54,7 +56,7 @@ def scratch_path(profile: KubeflowConfig) -> str | None:
     return _SCRATCH_PATHS.get(profile.pipeline_root.partition("://")[0])
 
 
-def reserve_disk(container: dict[str, Any], gib: float) -> None:
+def reserve_disk(container: Container, gib: float) -> None:
     """Add a request and a limit of ephemeral storage to a container without an accelerator.
 
     KFP has no field for it. Its driver copies type and count of the accelerator to the container's
@@ -87,7 +89,7 @@ def pod_refusals(profile: KubeflowConfig) -> Iterator[str]:
             )
 
 
-def _metadata(profile: KubeflowConfig, node: str) -> dict[str, Any]:
+def _metadata(profile: KubeflowConfig, node: str) -> JsonObject:
     annotations = profile.pod_settings(node).annotations
     parts = {"labels": profile.labels, "annotations": annotations}
     return {
@@ -95,7 +97,7 @@ def _metadata(profile: KubeflowConfig, node: str) -> dict[str, Any]:
     }
 
 
-def _scheduling(profile: KubeflowConfig, node: str) -> dict[str, Any]:
+def _scheduling(profile: KubeflowConfig, node: str) -> JsonObject:
     pod = profile.pod_settings(node)
     tolerations = []
     for each in pod.tolerations or ():
@@ -117,7 +119,7 @@ def _scheduling(profile: KubeflowConfig, node: str) -> dict[str, Any]:
     }
 
 
-def _affinity(term: NodeAffinityTerm) -> dict[str, Any]:
+def _affinity(term: NodeAffinityTerm) -> JsonObject:
     return _given(
         matchExpressions=[_requirement(each) for each in term.match_expressions] or None,
         matchFields=[_requirement(each) for each in term.match_fields] or None,
@@ -125,7 +127,7 @@ def _affinity(term: NodeAffinityTerm) -> dict[str, Any]:
     )
 
 
-def _requirement(requirement: Requirement) -> dict[str, Any]:
+def _requirement(requirement: Requirement) -> JsonObject:
     return _given(
         key=requirement.key,
         operator=requirement.operator,
@@ -133,9 +135,9 @@ def _requirement(requirement: Requirement) -> dict[str, Any]:
     )
 
 
-def _volumes(profile: KubeflowConfig, node: str) -> dict[str, Any]:
+def _volumes(profile: KubeflowConfig, node: str) -> JsonObject:
     pod = profile.pod_settings(node)
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "pvcMount": [
             _given(
                 constant=volume.claim,
@@ -170,7 +172,7 @@ def _volumes(profile: KubeflowConfig, node: str) -> dict[str, Any]:
     return found
 
 
-def _environment(profile: KubeflowConfig) -> dict[str, Any]:
+def _environment(profile: KubeflowConfig) -> JsonObject:
     return {
         # Without `secretNameParameter`: every version reads this form.
         "secretAsEnv": [
@@ -186,11 +188,11 @@ def _environment(profile: KubeflowConfig) -> dict[str, Any]:
     }
 
 
-def _constant(value: str) -> dict[str, Any]:
+def _constant(value: str) -> JsonObject:
     return {"runtimeValue": {"constant": value}}
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _given(**fields: Any) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -101,7 +101,7 @@ def _unsupported_parameters(there: PipelineConfig, graph: Any) -> Iterator[str]:
 def _image(profile: TargetConfig) -> Iterator[str]:
     if not _TAGGED.match(profile.image):
         yield (
-            f"{profile.section}.image={profile.image}: no tag, so that another run may get another "
+            f"{profile.section}.image={profile.image}: no tag, so another run may get another "
             "image; use name:1.0, or name@sha256:..."
         )
 
@@ -169,8 +169,8 @@ def _functions(there: PipelineConfig) -> Iterator[str]:
             spec = None
         if spec is None:
             yield (
-                f"{field}={function}: there is no Python module {module!r} here, and so none in an "
-                "image that is built here; install its package."
+                f"{field}={function}: there is no Python module {module!r} here; install its "
+                "package, so that an image built here has it."
             )
             continue
         if is_installed(spec):
@@ -218,7 +218,7 @@ def _data_in_memory(
     asked = profile.of_node(NodeName.EXAMPLE_GEN).memory_gib
     if needed <= (asked or _GIB_OF_A_POD):
         return []
-    has = f"gets {asked:g}" if asked else f"is not said to get more than {_GIB_OF_A_POD:g}"
+    has = f"gets {asked:g}" if asked else f"is assumed to get {_GIB_OF_A_POD:g}"
     fixes = [f"{profile.section}.resources.{NodeName.EXAMPLE_GEN}.memory_gib={math.ceil(needed)}"]
     if engine := engine_for_large_data(profile):
         fixes.append(engine)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import JsonObject
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.run_time_parameters import check_values, rename_as_declared
 
 _TRUTHS = {"true": True, "false": False}
 
 
-def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> dict[str, Any]:
+def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> JsonObject:
     """Return the value of every parameter: from `texts`, from the compiled job, or its default.
 
     Args:
@@ -31,7 +32,7 @@ def values_of(compiled: CompiledSpec, texts: Mapping[str, str]) -> dict[str, Any
     texts = rename_as_declared(texts, declared)
     unknown = [name for name in texts if name not in declared]
     if unknown:
-        there = f"it has {', '.join(declared)}" if declared else "it has none of its own"
+        there = f"it has {', '.join(declared)}" if declared else "it has none"
         raise ConfigError(
             f"--parameter {unknown[0]}: the pipeline has no parameter of this name; {there}."
         )

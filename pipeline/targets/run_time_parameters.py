@@ -12,19 +12,21 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pydantic
 from pydantic import BaseModel, ConfigDict
 
 from components.arrow_example_gen.spans import has_placeholders
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import Json, JsonMapping, JsonObject
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.config.config_errors import error_text
 from pipeline.config.config_file import PATH_FIELDS, set_value
 from pipeline.targets.container_flags import RUN_TIME_PARAMETERS
 from pipeline.targets.graph_changes import StructureChanged, build_job, changed_properties
 from pipeline.targets.long_values import compress, expand
+from pipeline.targets.spec_types import ExecutorInput, PipelineSpec
 
 Scalar = bool | int | float | str
 Kind = Literal["BOOLEAN", "NUMBER_INTEGER", "NUMBER_DOUBLE", "STRING"]
@@ -61,7 +63,7 @@ class Parameter(BaseModel):
         """The name in the compiled pipeline."""
         return parameter_name(self.field)
 
-    def typed(self, value: Any) -> Scalar:
+    def typed(self, value: Json) -> Scalar:
         """Return a platform's value as a value of the declared type.
 
         Args:
@@ -100,7 +102,7 @@ class NodeParameters(BaseModel):
 
     node: str
     target: Literal["kubeflow", "vertex"]
-    config: dict[str, Any]
+    config: JsonObject
     graph: dict[str, str | None]
     parameters: tuple[Parameter, ...]
 
@@ -113,7 +115,7 @@ class NodeParameters(BaseModel):
         """Return the parameters that `pack` packed."""
         return cls.model_validate_json(expand(packed))
 
-    def apply(self, executor_input: Mapping[str, Any]) -> dict[str, Any]:
+    def apply(self, executor_input: ExecutorInput) -> JsonObject:
         """Return the ExecutorInput with the execution properties that the values give.
 
         Args:
@@ -130,7 +132,7 @@ class NodeParameters(BaseModel):
         inputs["parameterValues"] = {**given, **self._changed_properties(values)}
         return {**executor_input, "inputs": inputs}
 
-    def configuration(self, values: Mapping[str, Any]) -> PipelineConfig:
+    def configuration(self, values: JsonMapping) -> PipelineConfig:
         """Return the checked configuration with these values.
 
         Args:
@@ -149,7 +151,7 @@ class NodeParameters(BaseModel):
             raise ConfigError("\n".join(f"{_WHERE}: {each}" for each in found))
         return config
 
-    def with_values(self, values: Mapping[str, Scalar]) -> dict[str, Any]:
+    def with_values(self, values: Mapping[str, Scalar]) -> JsonObject:
         """Return the configuration with values of fields, as unchecked JSON values."""
         raw = copy.deepcopy(self.config)
         for field, value in values.items():
@@ -159,12 +161,12 @@ class NodeParameters(BaseModel):
     def _own(self) -> list[Parameter]:
         return [each for each in self.parameters if self.node in each.nodes]
 
-    def _overrides(self, values: Mapping[str, Any]) -> dict[str, Scalar]:
+    def _overrides(self, values: JsonMapping) -> dict[str, Scalar]:
         """Return field -> value of those that differ from the default."""
         given = [(p, p.typed(values[p.name])) for p in self.parameters if _is_given(p, values)]
         return {parameter.field: value for parameter, value in given if value != parameter.default}
 
-    def _changed_properties(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _changed_properties(self, values: JsonMapping) -> JsonObject:
         overrides = self._overrides(values)
         if not overrides:
             return {}
@@ -185,7 +187,7 @@ class NodeParameters(BaseModel):
             )
         return changed.get(self.node, {})
 
-    def _path_errors(self, values: Mapping[str, Any]) -> Iterator[str]:
+    def _path_errors(self, values: JsonMapping) -> Iterator[str]:
         paths = {".".join(keys) for keys in PATH_FIELDS}
         overrides = self._overrides(values)
         path, spans = overrides.get("data.path"), self.config.get("data", {}).get("spans", 1)
@@ -210,7 +212,7 @@ def parameter_name(field: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", field)
 
 
-def rename_as_declared(texts: Mapping[str, str], declared: Mapping[str, Any]) -> dict[str, str]:
+def rename_as_declared(texts: Mapping[str, str], declared: JsonMapping) -> dict[str, str]:
     """Return the values under the names that a compiled pipeline declares.
 
     Args:
@@ -223,7 +225,7 @@ def rename_as_declared(texts: Mapping[str, str], declared: Mapping[str, Any]) ->
     }
 
 
-def check_values(spec: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+def check_values(spec: PipelineSpec, values: JsonMapping) -> None:
     """Check the parameters of a run with the checks that the containers will run.
 
     Args:
@@ -238,7 +240,7 @@ def check_values(spec: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         return  # all have the same configuration and parameters
 
 
-def _packed(node: Any) -> Iterator[tuple[list[str], int]]:
+def _packed(node: Json) -> Iterator[tuple[list[str], int]]:
     """Yield packed parameters: the arguments of a container or driver, and the index in them."""
     if isinstance(node, dict):
         args = node.get("args")
@@ -249,5 +251,5 @@ def _packed(node: Any) -> Iterator[tuple[list[str], int]]:
         yield from _packed(each)
 
 
-def _is_given(parameter: Parameter, values: Mapping[str, Any]) -> bool:
+def _is_given(parameter: Parameter, values: JsonMapping) -> bool:
     return values.get(parameter.name) is not None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from pipeline.common.json_values import JsonMapping, JsonObject
 from pipeline.config.cluster import NodeResources, TargetConfig
 from pipeline.targets.container_flags import OUTPUTS_SPEC
 from pipeline.targets.executor_input import output_names
 from pipeline.targets.long_values import compress_properties
+from pipeline.targets.spec_types import PipelineSpec, Task
 
 if TYPE_CHECKING:
     from tfx.orchestration.kubeflow.v2.kubeflow_v2_dag_runner import KubeflowV2DagRunner
@@ -36,7 +38,7 @@ def dag_runner(target: TargetConfig, *, output_filename: str | None = None) -> K
 
 def job_of(
     pipeline: Pipeline, target: TargetConfig, runner: KubeflowV2DagRunner | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return a PipelineJob as JSON values, schema 2.1.0; runs offline and writes no file.
 
     Differences from TFX: every container runs our entry point and knows the types of its outputs;
@@ -64,7 +66,7 @@ def job_of(
     return job
 
 
-def rename_outputs(spec: dict[str, Any]) -> None:
+def rename_outputs(spec: PipelineSpec) -> None:
     """Rename outputs so that none is a prefix of another, in place.
 
     The entry point passes the component's names to TFX.
@@ -85,7 +87,7 @@ def rename_outputs(spec: dict[str, Any]) -> None:
                 place["outputArtifactKey"] = renamed[component][key]
 
 
-def drop_driver_of_windows(spec: Mapping[str, Any]) -> None:
+def drop_driver_of_windows(spec: PipelineSpec) -> None:
     """Drop the driver of ExampleGens that read several spans, which TFX's driver refuses.
 
     Instead, their executor resolves the spans. Without a driver, changes of files are not
@@ -98,19 +100,19 @@ def drop_driver_of_windows(spec: Mapping[str, Any]) -> None:
             task.pop("cachingOptions", None)
 
 
-def executors(spec: Mapping[str, Any]) -> dict[str, Any]:
+def executors(spec: PipelineSpec) -> JsonObject:
     """Return the executors by label."""
     return spec["deploymentSpec"]["executors"]
 
 
-def tasks(spec: Mapping[str, Any]) -> dict[str, Any]:
+def tasks(spec: PipelineSpec) -> JsonObject:
     """Return the tasks of the graph by name."""
     return spec["root"]["dag"]["tasks"]
 
 
-def container_resources(node: NodeResources) -> dict[str, Any]:
+def container_resources(node: NodeResources) -> JsonObject:
     """Return a container's `resources`, whose memory is in GB."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     if node.cpu is not None:
         found["cpuLimit"] = node.cpu
     if node.memory_gib is not None:
@@ -124,14 +126,14 @@ def container_resources(node: NodeResources) -> dict[str, Any]:
     return found
 
 
-def _correct_producers(task: dict[str, Any], known: Mapping[str, Any]) -> None:
+def _correct_producers(task: Task, known: JsonMapping) -> None:
     for parameter in task.get("inputs", {}).get("parameters", {}).values():
         source = parameter.get("taskOutputParameter")
         if source and source["producerTask"] not in known:
             source["producerTask"] = source["producerTask"].removesuffix(_TASK_SUFFIX)
 
 
-def each_container(spec: Mapping[str, Any], change: Callable[[str, dict[str, Any]], None]) -> None:
+def each_container(spec: PipelineSpec, change: Callable[[str, JsonObject], None]) -> None:
     """Call a function with each component's name and its container."""
     for name, component in spec["components"].items():
         executor = executors(spec).get(component.get("executorLabel", ""), {})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pipeline.targets.argument_length import LONGEST_ARGUMENT, as_size
 from pipeline.targets.placeholders import as_json
+from pipeline.targets.spec_types import PipelineSpec
 
 _LARGEST_WORKFLOW = 1_500_000
 # The whole ExecutorInput is one argument: besides the properties it has the artifacts' places.
@@ -17,7 +18,7 @@ _FIX = (
 )
 
 
-def find_oversized(spec: Mapping[str, Any], target: str) -> list[str]:
+def find_oversized(spec: PipelineSpec, target: str) -> list[str]:
     """Return the parts of a pipelineSpec that are too large, one sentence each.
 
     Args:
@@ -30,12 +31,12 @@ def find_oversized(spec: Mapping[str, Any], target: str) -> list[str]:
     return found
 
 
-def _tasks(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _tasks(spec: PipelineSpec) -> Iterator[tuple[str, Any]]:
     for component in (spec["root"], *spec["components"].values()):
         yield from component.get("dag", {}).get("tasks", {}).items()
 
 
-def _properties(spec: Mapping[str, Any]) -> Iterator[str]:
+def _properties(spec: PipelineSpec) -> Iterator[str]:
     for name, task in _tasks(spec):
         values = {
             key: source["runtimeValue"].get("constant")
@@ -52,7 +53,7 @@ def _properties(spec: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _arguments_of_driver(spec: Mapping[str, Any]) -> Iterator[str]:
+def _arguments_of_driver(spec: PipelineSpec) -> Iterator[str]:
     parts = {
         "task": dict(_tasks(spec)),
         # A graph's component has all of its tasks: the driver of the graph gets all of it.
@@ -69,7 +70,7 @@ def _arguments_of_driver(spec: Mapping[str, Any]) -> Iterator[str]:
                 )
 
 
-def _workflow(spec: Mapping[str, Any]) -> Iterator[str]:
+def _workflow(spec: PipelineSpec) -> Iterator[str]:
     size = len(as_json(spec).encode())
     if size > _LARGEST_WORKFLOW:
         yield (

@@ -6,12 +6,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import JsonObject
 from pipeline.platforms.cron import CronSchedule
 from pipeline.platforms.platform import PlatformError, RunNow, Submission, SubmittedRun
 from pipeline.platforms.server_text import printable
@@ -109,7 +110,7 @@ def submit(
     return _follow(run, compiled, console, options)
 
 
-def parameters(compiled: CompiledSpec, given: Sequence[str]) -> dict[str, Any]:
+def parameters(compiled: CompiledSpec, given: Sequence[str]) -> JsonObject:
     """Return the given values of the pipeline's parameters, converted to their types.
 
     Raises:

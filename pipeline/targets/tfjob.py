@@ -12,9 +12,10 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
-from typing import Any
 
+from pipeline.common.json_values import JsonObject
 from pipeline.graph.node_names import NodeName
+from pipeline.targets.spec_types import Container, Manifest, PipelineSpec
 from pipeline.targets.tfjob_pod import pod_template
 
 API_GROUP, API_VERSION, PLURAL = "kubeflow.org", "v1", "tfjobs"
@@ -43,7 +44,7 @@ _OF_THE_LAUNCHER = ("genericEphemeralVolume",)
 _SECONDS_KEPT = 3600
 
 
-def launch_workers(spec: dict[str, Any], platform: dict[str, Any], pools: Sequence[int]) -> None:
+def launch_workers(spec: PipelineSpec, platform: JsonObject, pools: Sequence[int]) -> None:
     """Make the Trainer of a pipelineSpec a launcher of a TFJob, in place.
 
     Args:
@@ -68,8 +69,8 @@ def launch_workers(spec: dict[str, Any], platform: dict[str, Any], pools: Sequen
 
 
 def tfjob_manifest(
-    pipeline: str, container: dict[str, Any], config: dict[str, Any], pools: Sequence[int]
-) -> dict[str, Any]:
+    pipeline: str, container: Container, config: JsonObject, pools: Sequence[int]
+) -> JsonObject:
     """Return the TFJob of a node, without its name and its containers' arguments.
 
     Args:
@@ -79,7 +80,7 @@ def tfjob_manifest(
         pools: Numbers of chiefs, workers and parameter servers.
     """
     template = pod_template(container, config, list(WORKER))
-    policy: dict[str, Any] = {
+    policy: JsonObject = {
         # The launcher reads the logs of pods that have ended, then deletes the job.
         "cleanPodPolicy": "None",
         "backoffLimit": 0,
@@ -108,7 +109,7 @@ def tfjob_manifest(
     }
 
 
-def pools_of(manifest: dict[str, Any]) -> dict[str, int]:
+def pools_of(manifest: Manifest) -> dict[str, int]:
     """Return the number of replicas of each role."""
     replicas = manifest["spec"]["tfReplicaSpecs"]
     return {role: replicas[role]["replicas"] for role in ROLES if role in replicas}

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.common.json_values import JsonObject
+from pipeline.targets.spec_types import Manifest
 from pipeline.targets.tfjob import API_GROUP, API_VERSION, PLURAL
 from pipeline.targets.tfjob_logs import PodLog
 from trainer_module.devices.cluster import EXIT_WORKER_LOST
@@ -97,7 +99,7 @@ class JobClient:
         self._custom = client.CustomObjectsApi(cluster.api)
         self._place = (API_GROUP, API_VERSION, cluster.namespace, PLURAL)
 
-    def launcher(self) -> dict[str, Any]:
+    def launcher(self) -> JsonObject:
         """Return the `owner` reference and `service_account` that the job gets from this pod."""
         with _translate_errors("get pods", self._cluster.namespace):
             pod = self._core.read_namespaced_pod(self._cluster.pod, self._cluster.namespace)
@@ -119,7 +121,7 @@ class JobClient:
             self.delete(name)
             self._wait_until_gone(name)
 
-    def create(self, manifest: dict[str, Any]) -> str:
+    def create(self, manifest: Manifest) -> str:
         """Create the job and return its name."""
         with _translate_errors("create tfjobs", self._cluster.namespace):
             job = self._custom.create_namespaced_custom_object(*self._place, manifest)

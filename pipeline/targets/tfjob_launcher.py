@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.process_end import end_process
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets.entry_point import INVOCATION
+from pipeline.targets.spec_types import Manifest
 from pipeline.targets.tfjob import MANIFEST, WORKER, pools_of
 from pipeline.targets.tfjob_client import TASK_LABEL, Cluster, JobClient, JobError, Result
 from pipeline.targets.tfjob_worker import LAUNCHER_POD, RESULT
@@ -44,7 +46,7 @@ class Node(NamedTuple):
         output_file: The path where Kubeflow's launcher reads it.
     """
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     arguments: list[str]
     result: str
     output_file: Path
@@ -66,7 +68,7 @@ class Node(NamedTuple):
         """A label value that is the same for each attempt of this node in this run."""
         return hashlib.sha256(self.result.encode()).hexdigest()[:16]
 
-    def complete_manifest(self, owner: dict[str, Any], service_account: str | None) -> Any:
+    def complete_manifest(self, owner: JsonObject, service_account: str | None) -> Any:
         """Return the manifest with name, owner and arguments."""
         manifest = copy.deepcopy(self.manifest)
         metadata = manifest["metadata"]

@@ -7,8 +7,11 @@ the same parts of a pod, so that workers run where and how the node would run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
+
+from pipeline.common.json_values import Json, JsonMapping, JsonObject
+from pipeline.targets.spec_types import Container
 
 CONTAINER = "tensorflow"
 """The name that the Training Operator requires of a TFJob's container."""
@@ -32,9 +35,7 @@ _UNBUFFERED = {"name": "PYTHONUNBUFFERED", "value": "1"}
 _OF_THE_JOB = ("activeDeadlineSeconds",)
 
 
-def pod_template(
-    container: Mapping[str, Any], config: Mapping[str, Any], command: list[str]
-) -> dict[str, Any]:
+def pod_template(container: Container, config: JsonMapping, command: list[str]) -> JsonObject:
     """Return a PodTemplateSpec as JSON values.
 
     Args:
@@ -45,7 +46,7 @@ def pod_template(
     Raises:
         ValueError: The configuration has a field that is not supported here.
     """
-    main: dict[str, Any] = {
+    main: JsonObject = {
         "name": CONTAINER,
         "image": container["image"],
         "command": command,
@@ -68,7 +69,7 @@ def pod_template(
     return pod
 
 
-def container_resources(given: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def container_resources(given: JsonMapping) -> dict[str, dict[str, str]]:
     """Return a container's `resources` in Kubernetes' format, memory in units of 10^9 bytes."""
     found: dict[str, dict[str, str]] = {}
     for field, (kind, name, unit) in _RESOURCES.items():
@@ -84,39 +85,39 @@ def container_resources(given: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _metadata(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _metadata(pod: JsonObject, main: JsonObject, value: Json) -> None:
     for part in ("labels", "annotations"):
         pod["metadata"][part].update(value.get(part, {}))
 
 
-def _secrets(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _secrets(pod: JsonObject, main: JsonObject, value: Json) -> None:
     _variables(main, value, "secret", "secretKeyRef")
 
 
-def _config_maps(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _config_maps(pod: JsonObject, main: JsonObject, value: Json) -> None:
     _variables(main, value, "configMap", "configMapKeyRef")
 
 
-def _variables(main: dict[str, Any], value: Any, kind: str, reference: str) -> None:
+def _variables(main: JsonObject, value: Json, kind: str, reference: str) -> None:
     for each in value:
         for key in each["keyToEnv"]:
-            source: dict[str, Any] = {"name": _name(each, kind), "key": key[f"{kind}Key"]}
+            source: JsonObject = {"name": _name(each, kind), "key": key[f"{kind}Key"]}
             if each.get("optional"):
                 source["optional"] = True
             main["env"].append({"name": key["envVar"], "valueFrom": {reference: source}})
 
 
-def _fields_of_the_pod(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _fields_of_the_pod(pod: JsonObject, main: JsonObject, value: Json) -> None:
     for each in value:
         source = {"fieldRef": {"fieldPath": each["fieldPath"]}}
         main["env"].append({"name": each["name"], "valueFrom": source})
 
 
-def _selector(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _selector(pod: JsonObject, main: JsonObject, value: Json) -> None:
     pod["spec"]["nodeSelector"] = dict(value["labels"])
 
 
-def _tolerations(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _tolerations(pod: JsonObject, main: JsonObject, value: Json) -> None:
     pod["spec"]["tolerations"] = [
         {**each, "tolerationSeconds": int(each["tolerationSeconds"])}
         if "tolerationSeconds" in each
@@ -125,7 +126,7 @@ def _tolerations(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
     ]
 
 
-def _node_affinity(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _node_affinity(pod: JsonObject, main: JsonObject, value: Json) -> None:
     required, preferred = [], []
     for each in value:
         term = {key: each[key] for key in ("matchExpressions", "matchFields") if key in each}
@@ -133,7 +134,7 @@ def _node_affinity(pod: dict[str, Any], main: dict[str, Any], value: Any) -> Non
             preferred.append({"weight": int(each["weight"]), "preference": term})
         else:
             required.append(term)
-    affinity: dict[str, Any] = {}
+    affinity: JsonObject = {}
     if required:
         terms = {"nodeSelectorTerms": required}
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = terms
@@ -142,30 +143,30 @@ def _node_affinity(pod: dict[str, Any], main: dict[str, Any], value: Any) -> Non
     pod["spec"]["affinity"] = {"nodeAffinity": affinity}
 
 
-def _pull_secrets(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _pull_secrets(pod: JsonObject, main: JsonObject, value: Json) -> None:
     pod["spec"]["imagePullSecrets"] = [{"name": _name(each, "secret")} for each in value]
 
 
-def _pull_policy(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _pull_policy(pod: JsonObject, main: JsonObject, value: Json) -> None:
     main["imagePullPolicy"] = value
 
 
-def _empty_dirs(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _empty_dirs(pod: JsonObject, main: JsonObject, value: Json) -> None:
     for each in value:
         source = {key: each[key] for key in ("medium", "sizeLimit") if key in each}
         _mount(pod, main, each["volumeName"], each["mountPath"], {"emptyDir": source})
 
 
-def _claims(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _claims(pod: JsonObject, main: JsonObject, value: Json) -> None:
     for each in value:
         claim = each.get("constant") or _constant(each["pvcNameParameter"])
         volume = {"persistentVolumeClaim": {"claimName": claim}}
         _mount(pod, main, claim, each["mountPath"], volume, each.get("subPath"))
 
 
-def _ephemeral_volumes(pod: dict[str, Any], main: dict[str, Any], value: Any) -> None:
+def _ephemeral_volumes(pod: JsonObject, main: JsonObject, value: Json) -> None:
     for each in value:
-        claim: dict[str, Any] = {
+        claim: JsonObject = {
             "accessModes": each["accessModes"],
             "resources": {"requests": {"storage": each["size"]}},
         }
@@ -176,11 +177,11 @@ def _ephemeral_volumes(pod: dict[str, Any], main: dict[str, Any], value: Any) ->
 
 
 def _mount(
-    pod: dict[str, Any],
-    main: dict[str, Any],
+    pod: JsonObject,
+    main: JsonObject,
     name: str,
     path: str,
-    source: dict[str, Any],
+    source: JsonObject,
     sub_path: str | None = None,
 ) -> None:
     volumes = pod["spec"].setdefault("volumes", [])
@@ -190,15 +191,15 @@ def _mount(
     main.setdefault("volumeMounts", []).append(mount)
 
 
-def _name(each: Mapping[str, Any], kind: str) -> str:
+def _name(each: JsonMapping, kind: str) -> str:
     return each.get(f"{kind}Name") or _constant(each[f"{kind}NameParameter"])
 
 
-def _constant(parameter: Mapping[str, Any]) -> str:
+def _constant(parameter: JsonMapping) -> str:
     return parameter["runtimeValue"]["constant"]
 
 
-_FIELDS: dict[str, Callable[[dict[str, Any], dict[str, Any], Any], None]] = {
+_FIELDS: dict[str, Callable[[JsonObject, JsonObject, Any], None]] = {
     "podMetadata": _metadata,
     "secretAsEnv": _secrets,
     "configMapAsEnv": _config_maps,

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_values import JsonObject
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.config.kubernetes import POD_FIELDS
 from pipeline.graph.node_names import NodeName
 from pipeline.targets.spec import drop_driver_of_windows, executors, job_of, tasks
 from pipeline.targets.spec_sizes import find_oversized
+from pipeline.targets.spec_types import Executor
 from trainer_module import TrainerConfig
 
 SUFFIX = ".json"
@@ -68,8 +70,8 @@ def _places(target: VertexConfig) -> Iterator[str]:
     for key, value in target.labels.items():
         if not (_LABEL_KEY.match(key) and _LABEL_VALUE.match(value)):
             yield (
-                f"cluster.vertex.labels.{key}={value}: no label of Google Cloud; use small "
-                "letters, digits, - and _, 63 at most, a letter first in the name."
+                f"cluster.vertex.labels.{key}={value}: not a Google Cloud label; use lower-case "
+                "letters, digits, - and _, 63 at most, and begin the name with a letter."
             )
 
 
@@ -80,7 +82,7 @@ def _kubernetes_fields(target: VertexConfig) -> Iterator[str]:
             if getattr(node, field) is not None:
                 yield (
                     f"cluster.vertex.resources.{name}.{field}: only Kubeflow has it; remove it. "
-                    f"{_INSTEAD.get(field, 'Vertex gives each node a machine of its own.')}"
+                    f"{_INSTEAD.get(field, 'On Vertex, each node has a separate machine.')}"
                 )
 
 
@@ -161,7 +163,7 @@ def compiled(
     target: VertexConfig,
     *,
     pools: tuple[int, ...] = (1,),
-    declare: Callable[[dict[str, Any]], None] | None = None,
+    declare: Callable[[JsonObject], None] | None = None,
     runner: Any = None,
 ) -> str:
     """Return the JSON; the same configuration gives the same bytes.
@@ -212,17 +214,15 @@ def worker_pools(training: TrainerConfig) -> tuple[int, ...]:
     return (1, workers, 1) if training.strategy == "parameter_server" else (1, workers - 1)
 
 
-def _custom_job(
-    executor: dict[str, Any], target: VertexConfig, pools: tuple[int, ...]
-) -> dict[str, Any]:
+def _custom_job(executor: Executor, target: VertexConfig, pools: tuple[int, ...]) -> JsonObject:
     """Return a CustomJob with a pool of machines for each role; the platform sets TF_CONFIG."""
     container = executor["container"]
     node = target.of_node(NodeName.TRAINER)
-    machine: dict[str, Any] = {"machineType": target.machine_type}
+    machine: JsonObject = {"machineType": target.machine_type}
     if node.accelerator:
         machine["acceleratorType"] = node.accelerator
         machine["acceleratorCount"] = node.accelerator_count
-    pool: dict[str, Any] = {
+    pool: JsonObject = {
         "machineSpec": machine,
         "containerSpec": {
             "imageUri": container["image"],
@@ -232,9 +232,7 @@ def _custom_job(
     }
     if target.boot_disk_gib:
         pool["diskSpec"] = {"bootDiskSizeGb": target.boot_disk_gib}
-    job: dict[str, Any] = {
-        "workerPoolSpecs": [{**pool, "replicaCount": str(count)} for count in pools]
-    }
+    job: JsonObject = {"workerPoolSpecs": [{**pool, "replicaCount": str(count)} for count in pools]}
     if scheduling := _scheduling(target):
         job["scheduling"] = scheduling
     if target.persistent_resource:
@@ -244,8 +242,8 @@ def _custom_job(
     return {"customJob": {"customJob": {"jobSpec": job}}}
 
 
-def _scheduling(target: VertexConfig) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _scheduling(target: VertexConfig) -> JsonObject:
+    found: JsonObject = {}
     if minutes := target.of_node(NodeName.TRAINER).timeout_minutes:
         found["timeout"] = f"{max(1, round(60 * minutes))}s"
     if target.spot:

@@ -248,7 +248,7 @@ def test_names_that_leave_the_replays_folder_are_refused(tmp_path, name, capsys)
     path = tmp_path / "spec.yaml"
     path.write_text(json.dumps(spec))
     assert main(["replay", "--spec", str(path), "--root", str(tmp_path / "root")]) == 2
-    assert f"{name!r} is no name of a pipeline, a task or an output" in capsys.readouterr().err
+    assert f"{name!r} is not a valid name of a pipeline, a task" in capsys.readouterr().err
 
 
 def test_an_empty_parameter_value_is_a_value(tmp_path):

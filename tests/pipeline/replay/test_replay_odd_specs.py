@@ -189,7 +189,7 @@ def test_output_parameters_are_of_their_type(tmp_path, capsys, kind, text, code)
     args = ["{{$.outputs.parameters['p'].output_file}}"]
     spec = spec_of(["sh", "-c", f"echo '{text}' > $0"], args, of={"parameters": {"p": kind}})
     assert replay(tmp_path, spec) == code
-    assert (f"that is no {kind}" in "".join(capsys.readouterr())) == bool(code)
+    assert (f"that is not a {kind}" in "".join(capsys.readouterr())) == bool(code)
 
 
 def test_outputs_that_no_component_declares_are_ignored(tmp_path):

@@ -289,7 +289,7 @@ def test_the_command_reports_what_is_wrong_with_a_file(tmp_path, capsys):
     path = tmp_path / "x.yaml"
     path.write_text("a: 1\n")
     assert main(["replay", "--spec", str(path)]) == 2
-    assert "no compiled pipeline" in capsys.readouterr().err
+    assert "not a compiled pipeline" in capsys.readouterr().err
     spec = small_spec()
     spec["root"]["dag"]["tasks"]["first"]["inputs"]["parameters"]["word"] = {
         "runtimeValue": {"constant": "s3://other/data/x.csv"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google_account import client_environment, write_account_key
 
 
 @pytest.fixture
@@ -20,16 +21,13 @@ def kubeflow(monkeypatch):
 
 @pytest.fixture(scope="session")
 def google_key(tmp_path_factory):
-    """A service account's key file; its tokens are signed here, so that no server is asked."""
-    from google_account import write_account_key
-
+    """A service account's key file, which signs tokens without a request to a server."""
     return write_account_key(tmp_path_factory.mktemp("key") / "key.json")
 
 
 @pytest.fixture
 def vertex(monkeypatch, google_key):
     """A Vertex that gcloud's own variable names, and credentials that it knows."""
-    from google_account import client_environment
     from vertex_server import VertexServer
 
     for name in ("GOOGLE_CLOUD_PROJECT", "CLOUD_ML_REGION"):
@@ -40,3 +38,14 @@ def vertex(monkeypatch, google_key):
         for name, value in client_environment(google_key, server.url).items():
             monkeypatch.setenv(name, value)
         yield server
+
+
+@pytest.fixture(params=["kubeflow", "vertex"])
+def platform(request):
+    return request.param
+
+
+@pytest.fixture
+def server(platform, request):
+    """The server of the platform."""
+    return request.getfixturevalue(platform)

@@ -161,13 +161,13 @@ def test_the_entry_point_of_a_node_leaves_none(gcs, tmp_path):
             "outputFile": str(tmp_path / "executor_output.json"),
         },
     }
-    code, told = run_command(
+    code, printed = run_command(
         *(sys.executable, "-m", "pipeline.targets.entry_point", "--executor_class_path"),
         "tfx.components.schema_gen.import_schema_gen.executor.Executor",
         *(INVOCATION, json.dumps(invocation)),
         *(INPUTS_SPEC, json.dumps({"parameters": {"schema_file": {"parameterType": "STRING"}}})),
         *(OUTPUTS_SPEC, json.dumps({"artifacts": {"schema": {"artifactType": kind}}})),
     )
-    assert code == 0, told
+    assert code == 0, printed
     assert any("uploadType=media" in r and "schema%2F&" in r for r in gcs.requests)
     assert gcs.names("bucket", "root/run/Node/schema") == ["root/run/Node/schema/schema.pbtxt"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from compiled_taxi import BUCKETS, ROOT, TAXI
 from tfx.tools.cli.cli_main import cli_group  # what the console script `tfx` calls
 
 from pipeline.config.config_file import load_config
@@ -15,22 +16,20 @@ from pipeline.targets.compile import compile_pipeline
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[3]
 RUNNER = ROOT / "pipeline" / "kubeflow_runner.py"
-PLACES = {"kubeflow": "s3://bucket", "vertex": "gs://bucket"}
 
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     """The taxi pipeline with both profiles, named as a user names it; the folder is the test's."""
-    text = yaml.safe_load((ROOT / "examples" / "taxi" / "pipeline.yaml").read_text())
+    text = yaml.safe_load(TAXI.read_text())
     text["cluster"] = {
         target: {
             "image": "registry.example/tfx-largebatch:1.0",
             "pipeline_root": f"{place}/root",
             "data_path": f"{place}/data/data.csv",
         }
-        for target, place in PLACES.items()
+        for target, place in BUCKETS.items()
     }
     file = tmp_path / "pipeline.yaml"
     file.write_text(yaml.safe_dump(text))
@@ -54,31 +53,31 @@ def tfx(*arguments):
 )
 def test_pipeline_compile_writes_the_bytes_of_compile(config, target, file, monkeypatch, tmp_path):
     monkeypatch.setenv("TFX_LARGEBATCH_TARGET", target)
-    done, told = tfx("pipeline", "compile", "--engine", "vertex")
-    assert done.exit_code == 0, told
-    assert "Pipeline chicago-taxi compiled successfully." in told
+    done, printed = tfx("pipeline", "compile", "--engine", "vertex")
+    assert done.exit_code == 0, printed
+    assert "Pipeline chicago-taxi compiled successfully." in printed
     assert (tmp_path / file).read_text() == compile_pipeline(config, target)
     # Nothing else is written; TFX would make a folder of metadata, called `gs:` or `s3:` here.
     assert {each.name for each in tmp_path.iterdir()} == {"pipeline.yaml", file}
 
 
 def test_pipeline_create_keeps_it_for_run_create(config, monkeypatch, tmp_path):
-    done, told = tfx("pipeline", "create", "--engine", "vertex")
-    assert done.exit_code == 0, told
-    assert 'Pipeline "chicago-taxi" created successfully.' in told
+    done, printed = tfx("pipeline", "create", "--engine", "vertex")
+    assert done.exit_code == 0, printed
+    assert 'Pipeline "chicago-taxi" created successfully.' in printed
     kept = tmp_path / "home" / "chicago-taxi" / "pipeline.json"
     assert kept.read_text() == compile_pipeline(config, "vertex")
     monkeypatch.setenv("TFX_LARGEBATCH_TARGET", "kubeflow")
-    done, told = tfx("pipeline", "update", "--engine", "vertex")
+    done, printed = tfx("pipeline", "update", "--engine", "vertex")
     assert done.exit_code == 1
     assert "`tfx run create` sends to Vertex; use `tfx pipeline compile`" in str(done.exception)
 
 
-def test_what_the_target_cannot_do_is_told_without_a_stack_trace(config, monkeypatch, tmp_path):
+def test_what_the_target_cannot_do_is_reported_without_a_stack_trace(config, monkeypatch, tmp_path):
     monkeypatch.setenv("TFX_LARGEBATCH_TARGET", "vertexx")
-    done, told = tfx("pipeline", "compile", "--engine", "vertex")
+    done, printed = tfx("pipeline", "compile", "--engine", "vertex")
     assert isinstance(done.exception, SystemExit)
-    assert "TFX_LARGEBATCH_TARGET=vertexx: use kubeflow or vertex." in told
+    assert "TFX_LARGEBATCH_TARGET=vertexx: use kubeflow or vertex." in printed
 
 
 def test_engine_kubeflow_is_broken_upstream(config):

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from compiled_taxi import FILES, compiled
 
 from pipeline.cli.cli import main
-from pipeline.config.config_file import load_config
 from pipeline.replay.remote_places import folders_read, map_options, read_maps
-from pipeline.targets.compile import compile_file
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.long_values import compress, expand
-
-GOLDEN = Path(__file__).with_name("golden")
-SPECS = {"kubeflow": GOLDEN / "taxi-kubeflow.yaml", "vertex": GOLDEN / "taxi-vertex.json"}
-TAXI = Path(__file__).resolve().parents[3] / "examples" / "taxi" / "pipeline.yaml"
 
 
 def spec_reading(*paths):
@@ -25,7 +19,7 @@ def spec_reading(*paths):
     return CompiledSpec("kubeflow", {"root": parameters}, "s3://bucket/root", {}, {})
 
 
-def replay(folder, *options, spec=SPECS["kubeflow"]):
+def replay(folder, *options, spec=FILES["kubeflow"]):
     root = folder / "root"
     code = main(["replay", "--spec", str(spec), "--root", str(root), *map(str, options)])
     assert not root.exists(), "a node was started"
@@ -53,32 +47,20 @@ def test_folders_that_a_pipeline_reads(paths, folders):
 
 
 @pytest.mark.parametrize(
-    ("data", "options"),
+    ("given", "options"),
     [
-        ({"data_path": "s3://bucket/data/data.csv"}, "--map s3://bucket/data=FOLDER"),
-        ({"data_path": "s3://bucket/data/part-*.csv"}, "--map s3://bucket/data=FOLDER"),
+        ("data_path=s3://bucket/data/part-*.csv", "--map s3://bucket/data=FOLDER"),
+        ("schema_path=s3://bucket/schema.pbtxt", "--map s3://bucket=FOLDER"),
+        ("eval_path=s3://bucket/other/b.csv", "--map s3://bucket=FOLDER"),
         (
-            {"data_path": "s3://bucket/data/*.csv", "schema_path": "s3://bucket/schema.pbtxt"},
-            "--map s3://bucket=FOLDER",
-        ),
-        (
-            {"data_path": "s3://bucket/data/a.csv", "eval_path": "s3://bucket/other/b.csv"},
-            "--map s3://bucket=FOLDER",
-        ),
-        (
-            {"data_path": "s3://bucket/data/a.csv", "schema_path": "s3://schemas/v1/a.pbtxt"},
+            "schema_path=s3://schemas/v1/a.pbtxt",
             "--map s3://bucket/data=FOLDER --map s3://schemas/v1=FOLDER",
         ),
     ],
 )
-def test_compiled_files_name_the_folders_to_map(data, options, tmp_path):
-    profile = {
-        "image": "registry.example/x:1",
-        "pipeline_root": "s3://bucket/root",
-        **data,
-    }
-    config = load_config(TAXI, [f"cluster.kubeflow={json.dumps(profile)}"])
-    path = compile_file(config, "kubeflow", tmp_path / "taxi.yaml")
+def test_compiled_files_name_the_folders_to_map(given, options, tmp_path):
+    path = tmp_path / "taxi.yaml"
+    path.write_text(compiled("kubeflow", f".{given}"))
     assert map_options(CompiledSpec.read(path)) == options
 
 
@@ -92,14 +74,14 @@ def test_a_missing_folder_ends_the_command_before_any_node(tmp_path, capsys):
     assert "is not a folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("target", SPECS)
+@pytest.mark.parametrize("target", FILES)
 @pytest.mark.parametrize("prefix", ["{}://bucket/dat", "{}://bucket/data2", "{}://other"])
 def test_a_prefix_that_is_not_read_is_an_error_with_those_that_are(
     target, prefix, tmp_path, capsys
 ):
     scheme = {"kubeflow": "s3", "vertex": "gs"}[target]
     prefix = prefix.format(scheme)
-    assert replay(tmp_path, "--map", f"{prefix}={tmp_path}", spec=SPECS[target]) == 2
+    assert replay(tmp_path, "--map", f"{prefix}={tmp_path}", spec=FILES[target]) == 2
     message = capsys.readouterr().err
     assert f"reads nothing below {prefix}." in message
     assert f"--map {scheme}://bucket/data=FOLDER" in message
@@ -113,7 +95,7 @@ def test_a_place_that_is_not_mapped_is_an_error_with_its_folder(tmp_path, capsys
 
 
 def test_values_of_the_pipelines_own_parameters_are_mapped_too(tmp_path, capsys):
-    job = json.loads(SPECS["vertex"].read_text())
+    job = json.loads(FILES["vertex"].read_text())
     job["runtimeConfig"]["parameterValues"] = {"more": "gs://other/rows/x.csv"}
     file = tmp_path / "job.json"
     file.write_text(json.dumps(job))

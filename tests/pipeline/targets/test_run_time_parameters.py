@@ -9,27 +9,29 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from pathlib import Path
 
 import pytest
-import yaml
+from compiled_taxi import (
+    BUCKETS,
+    compiled,
+    cut_to,
+    executor_of,
+    spec_of,
+    tasks_of,
+)
 from google.protobuf import json_format
 from kfp import components
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
-from pipeline.config.config_file import load_config
-from pipeline.targets.compile import compile_pipeline
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.container_flags import DRIVER, INVOCATION
 from pipeline.targets.entry_point import Invocation
 from pipeline.targets.long_values import expand_properties
+from pipeline.targets.run_time_parameters import NodeParameters, check_values
 from pipeline.targets.submit import parameters as submitted
 
-ROOT = Path(__file__).resolve().parents[3]
-TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
-BUCKETS = {"kubeflow": "s3://bucket", "vertex": "gs://bucket"}
 FIELDS = (
     "training.epochs",
     "training.optimizer.learning_rate",
@@ -41,27 +43,14 @@ FIELDS = (
 )
 
 
-def compiled(target, *overrides, fields=()):
-    bucket = BUCKETS[target]
-    return compile_pipeline(
-        load_config(
-            TAXI,
-            [
-                f"cluster.{target}.image=registry.example/tfx-largebatch:1.0",
-                f"cluster.{target}.pipeline_root={bucket}/root",
-                f"cluster.{target}.data_path={bucket}/data/data.csv",
-                f"cluster.{target}.parameters=[{', '.join(fields)}]",
-                *overrides,
-            ],
-        ),
-        target,
-    )
+def with_parameters(target, *overrides, fields=FIELDS):
+    return compiled(target, f".parameters=[{', '.join(fields)}]", *overrides)
 
 
 @pytest.fixture(scope="module")
 def texts():
     """The taxi pipeline with parameters, compiled for each target."""
-    return {target: compiled(target, fields=FIELDS) for target in BUCKETS}
+    return {target: with_parameters(target) for target in BUCKETS}
 
 
 @pytest.fixture
@@ -71,18 +60,8 @@ def file(texts, tmp_path):
     return path
 
 
-def spec_of(text):
-    first = next(iter(yaml.safe_load_all(text)))
-    return first.get("pipelineSpec", first)
-
-
-def tasks_of(spec):
-    return spec["root"]["dag"]["tasks"]
-
-
 def container_of(spec, name):
-    label = spec["components"][name]["executorLabel"]
-    return spec["deploymentSpec"]["executors"][label].get("container")
+    return executor_of(spec, name).get("container")
 
 
 def taking(spec, parameter):
@@ -229,10 +208,10 @@ def test_a_wrong_value_ends_the_node_with_field_value_and_fix(texts, node, given
 
 def test_a_value_that_changes_other_nodes_is_refused_in_the_container(texts, monkeypatch):
     """What no probe of the compiler found: the nodes that take the parameter see it and end."""
-    spec = spec_of(compiled("kubeflow", "data.test_percent=10", fields=["data.test_percent"]))
+    spec = spec_of(
+        with_parameters("kubeflow", "data.test_percent=10", fields=["data.test_percent"])
+    )
     arguments = container_of(spec, "ArrowExampleGen")["args"]
-    from pipeline.targets.run_time_parameters import NodeParameters
-
     place = arguments.index("--run_time_parameters") + 1
     known = NodeParameters.unpack(arguments[place])
     (parameter,) = known.parameters
@@ -248,7 +227,9 @@ def test_a_value_that_changes_other_nodes_is_refused_in_the_container(texts, mon
 def test_a_node_that_depends_on_two_fields_only_together_takes_both():
     """Without baselines the Trainer reads no split; with them, `test` where there is one."""
     off = "evaluation.baselines=false"
-    spec = spec_of(compiled("kubeflow", off, fields=["data.test_percent", "evaluation.baselines"]))
+    spec = spec_of(
+        with_parameters("kubeflow", off, fields=["data.test_percent", "evaluation.baselines"])
+    )
     assert taking(spec, "data_test_percent") == {"ArrowExampleGen", "Trainer", "Evaluator"}
     found = properties(spec, "Trainer", data_test_percent=20, evaluation_baselines=True)
     assert json.loads(found["custom_config"])["baselines"] == "test"
@@ -258,7 +239,7 @@ def test_a_replay_maps_the_paths_of_the_configuration_that_nodes_get(tmp_path):
     """The folder of both paths would be another one if only the parameter was mapped."""
     path = tmp_path / "taxi.yaml"
     held_out = "cluster.kubeflow.eval_path=s3://bucket/data/eval.csv"
-    path.write_text(compiled("kubeflow", held_out, fields=["data.path"]))
+    path.write_text(with_parameters("kubeflow", held_out, fields=["data.path"]))
     spec = CompiledSpec.read(path).renamed({"s3://bucket": "/here"}).spec
     name = "ArrowExampleGen"
     before = properties(spec, name)
@@ -290,12 +271,20 @@ def test_a_replay_maps_the_paths_of_the_configuration_that_nodes_get(tmp_path):
 def test_what_cannot_be_a_parameter_is_refused_with_the_reason(fields, message):
     seed = [f"training.seed={2**53 + 1}"] if "training.seed" in fields else []
     with pytest.raises(ConfigError, match=r"cluster\.kubeflow\.parameters: " + ".*" + message):
-        compiled("kubeflow", *seed, fields=fields)
+        with_parameters("kubeflow", *seed, fields=fields)
+
+
+def test_a_path_needs_the_span_that_the_window_asks_for():
+    days = ".data_path=s3://bucket/day={YYYY}-{MM}-{DD}/*.csv"
+    spec = spec_of(with_parameters("kubeflow", "data.spans=3", days, fields=["data.path"]))
+    check_values(spec, {"data_path": "s3://bucket/{YYYY}-{MM}-{DD}/*.csv"})
+    with pytest.raises(ConfigError, match=r"data\.spans is 3"):
+        check_values(spec, {"data_path": "s3://bucket/plain.csv"})
 
 
 def test_all_reasons_are_named_at_once():
     with pytest.raises(ConfigError) as caught:
-        compiled("vertex", fields=["training.epoch", "training.clip_norm"])
+        with_parameters("vertex", fields=["training.epoch", "training.clip_norm"])
     assert len(str(caught.value).splitlines()) == 2
 
 
@@ -344,24 +333,14 @@ def test_a_replay_reads_the_folder_that_the_parameter_names(write, tmp_path, mon
         + [f"--set=cluster.vertex.{each}" for each in given]
     )
     assert code == 0
-    job = json.loads(spec.read_text())
-    tasks = tasks_of(job["pipelineSpec"])
-    job["pipelineSpec"]["root"]["dag"]["tasks"] = {"ArrowExampleGen": tasks["ArrowExampleGen"]}
-    spec.write_text(json.dumps(job))
-    driver = container_of(job["pipelineSpec"], "ArrowExampleGen")["lifecycle"]["preCacheCheck"]
+    spec.write_text(cut_to(spec.read_text(), "ArrowExampleGen"))
+    container = container_of(spec_of(spec.read_text()), "ArrowExampleGen")
+    driver = container["lifecycle"]["preCacheCheck"]
     assert driver["args"][-1] == DRIVER
     root = tmp_path / "root"
     options = ["--map", f"gs://bucket={tmp_path}", "--root", str(root)]
-    code = main(
-        [
-            "replay",
-            "--spec",
-            str(spec),
-            *options,
-            "--parameter",
-            "data.path=gs://bucket/two/rows.csv",
-        ]
-    )
+    given = ["--parameter", "data.path=gs://bucket/two/rows.csv"]
+    code = main(["replay", "--spec", str(spec), *options, *given])
     logs = "".join(path.read_text() for path in root.glob("small/*/ArrowExampleGen/log.txt"))
     assert code == 0, logs
     files = list(root.glob("small/*/ArrowExampleGen/examples/Split-*/*.gz"))

@@ -8,19 +8,17 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 
 import jsonschema
 import kubernetes
 import pytest
 import yaml
+from compiled_taxi import GOLDEN, compiled, documents_of
 from kubernetes_server import JOBS, LAUNCHER, NAMESPACE, SCHEMA, KubernetesServer
 from loopback import Answer
 
-from pipeline.config.config_file import load_config
 from pipeline.run.interrupts import terminated_by_signal
 from pipeline.targets import tfjob_launcher
-from pipeline.targets.compile import compile_pipeline
 from pipeline.targets.entry_point import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
 from pipeline.targets.tfjob import MANIFEST, tfjob_manifest
 from pipeline.targets.tfjob_client import Cluster, JobClient, JobError, LauncherWatch
@@ -29,29 +27,21 @@ from pipeline.targets.tfjob_pod import pod_template
 from pipeline.targets.vertex import worker_pools
 from trainer_module import TrainerConfig
 
-TAXI = Path(__file__).resolve().parents[3] / "examples" / "taxi" / "pipeline.yaml"
-GOLDEN = Path(__file__).with_name("golden") / "kfp-kubernetes.yaml"
 MODEL = {"instanceSchema": "title: tfx.Model\ntype: object\n"}
 
 
-def compiled():
+def on_three_workers():
     """The two documents of the taxi pipeline on three workers."""
-    settings = {
-        "image": "registry.example/x:1",
-        "pipeline_root": "s3://bucket/root",
-        "data_path": "s3://bucket/data/data.csv",
-        "environment": "{AWS_ENDPOINT_URL: 'http://minio:9000'}",
-        "secrets": "{minio: {accesskey: AWS_ACCESS_KEY_ID}}",
-        "labels": "{team: taxi}",
-    }
-    profile = [f"cluster.kubeflow.{key}={value}" for key, value in settings.items()]
-    given = [
+    text = compiled(
+        "kubeflow",
         "training.workers=3",
-        "cluster.kubeflow.resources.Trainer={cpu: 4, memory_gib: 16, accelerator: nvidia.com/gpu, "
+        ".environment={AWS_ENDPOINT_URL: 'http://minio:9000'}",
+        ".secrets={minio: {accesskey: AWS_ACCESS_KEY_ID}}",
+        ".labels={team: taxi}",
+        ".resources.Trainer={cpu: 4, memory_gib: 16, accelerator: nvidia.com/gpu, "
         "accelerator_count: 2, timeout_minutes: 90}",
-    ]
-    config = load_config(TAXI, [*profile, *given])
-    return list(yaml.safe_load_all(compile_pipeline(config, "kubeflow")))
+    )
+    return documents_of(text)
 
 
 def manifest_of(spec):
@@ -60,7 +50,7 @@ def manifest_of(spec):
 
 
 def test_the_trainer_becomes_a_launcher_and_its_workers_get_what_the_profile_says():
-    spec, platform = compiled()
+    spec, platform = on_three_workers()
     launcher = spec["deploymentSpec"]["executors"]["Trainer_executor"]["container"]
     assert launcher["command"][-1] == "pipeline.targets.tfjob_launcher"
     assert launcher["resources"] == {"cpuLimit": 1.0, "memoryLimit": 2.0}
@@ -76,7 +66,7 @@ def test_the_trainer_becomes_a_launcher_and_its_workers_get_what_the_profile_say
     pod = replicas["Worker"]["template"]
     assert pod["metadata"]["labels"]["team"] == "taxi"
     (container,) = pod["spec"]["containers"]
-    assert container["image"] == "registry.example/x:1"
+    assert container["image"] == "registry.example/tfx-largebatch:1.0"
     assert container["resources"]["limits"] == {
         "cpu": "4",
         "memory": "17.179869G",
@@ -159,7 +149,7 @@ def test_every_setting_of_a_nodes_pod_is_one_of_the_workers_pods():
 
 
 def test_what_kfp_kubernetes_writes_becomes_a_pod():
-    spec, document = yaml.safe_load_all(GOLDEN.read_text())
+    spec, document = yaml.safe_load_all((GOLDEN / "kfp-kubernetes.yaml").read_text())
     ((label, config),) = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"].items()
     container = spec["deploymentSpec"]["executors"][label]["container"]
     manifest = tfjob_manifest("taxi", container, config, (1, 1))

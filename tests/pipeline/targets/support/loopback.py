@@ -1,4 +1,4 @@
-"""A server on loopback that answers by functions, and can be told to fail."""
+"""A server on loopback that answers by functions, and can be made to fail."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Loopback:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
-        """Listens on a port of its own."""
+        """Listen on a free port."""
         loopback = self
 
         class Handler(BaseHTTPRequestHandler):

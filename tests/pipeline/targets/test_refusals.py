@@ -1,0 +1,397 @@
+"""What a target cannot do, and values that it would refuse: errors with a fix when compiling."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from compiled_taxi import BUCKETS, ROOT, TAXI, compiled, executor_of, spec_of, taxi, taxi_at_target
+
+from pipeline.common.errors import ConfigError
+from pipeline.config.config_file import load_config
+from pipeline.serving.exported_model import ExportedModel
+from pipeline.serving.kserve import inference_service
+from pipeline.targets.compile import compile_pipeline
+from pipeline.targets.engine_refusals import engine_refusals
+from pipeline.targets.field_checks import field_refusals
+from pipeline.targets.refusals import refusals
+from pipeline.targets.secret_checks import looks_secret
+
+both_targets = pytest.mark.parametrize("target", BUCKETS)
+TRAINER = "trainer@my-project.iam.gserviceaccount.com"
+KEY = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
+
+# A target and values of --set -> a pattern of the message. A leading dot is `cluster.<target>`.
+REFUSED = r"""
+kubeflow .image=registry.example/x -> image=.*no tag.*name:1\.0
+kubeflow .image=registry.example:5000/ml/x -> no tag
+kubeflow .image=x:1@sha256:ab -> no tag
+kubeflow .image=registry.example/Team/name:1.0 -> image=.*lower-case
+kubeflow .image=user:password@registry.example/name:1.0 -> not an image reference
+vertex .pipeline_root=/tmp/x -> folder of this machine
+vertex .pipeline_root=s3://bucket/x -> Cloud Storage alone; use gs://
+vertex .pipeline_root=gs:// -> pipeline_root=gs://: names no bucket
+vertex .pipeline_root=gs:///root -> names no bucket; use gs://bucket/folder
+kubeflow .pipeline_root=minio://mlpipeline/root -> minio://; write s3://
+kubeflow .data_path=minio://bucket/data.csv -> data\.path=minio://bucket/data\.csv.*write s3://
+kubeflow .pipeline_root=s3://key:hush@bucket_/x -> root=s3://bucket_/x: bucket_ is not a bucket
+kubeflow .pipeline_root=s3://10.0.0.1/x -> 10\.0\.0\.1 is not a bucket name
+kubeflow .pipeline_root=s3://my_bucket/x -> my_bucket is not
+kubeflow .pipeline_root=s3://a..b/x -> a\.\.b is not
+kubeflow .baseline_model=s3:///x -> baseline_model=s3:///x: names no bucket
+kubeflow .baseline_model=/models/1 -> baseline_model=/models/1: a folder of this machine
+vertex .data_path=gs://Bucket/x -> data_path=gs://Bucket/x: Bucket is not
+vertex .eval_path=gs://b/x -> eval_path=gs://b/x: b is not a bucket name
+vertex .schema_path=gs://LONG/x -> schema_path=.*3 to 63
+vertex .data_path=rides.csv -> path of this machine, which no pod
+kubeflow .data_path=package://tfx/x.csv
+  -> data.path=package://tfx/x.csv: a file inside a Python package.*kubeflow\.data_path
+kubeflow serving.push_folder=/models -> serving.push_folder=/models: a path of
+kubeflow .data_path=s3://bucket/{YYYY}/x.csv -> x\.csv: a date needs .*add \{MM\}, \{DD\}
+kubeflow .data_path=s3://bucket/{VERSION}/x.csv -> ^data.path=s3://.*add \{SPAN\} or a date
+kubeflow data.spans=7 -> data.spans=7: data.path=s3:.* has no \{SPAN\}
+kubeflow .data_path=s3://bucket/{SPAN}/x | data.eval_path=x.csv | .eval_path=s3://bucket/eval.csv
+  -> one of them alone
+kubeflow name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+  -> 60 characters; Kubeflow's runs.*use 57 or fewer
+kubeflow .labels.team=-a -> labels\.team=-a: not a Kubernetes label
+vertex .labels.Team=a -> labels\.Team=a: not a Google Cloud label
+vertex .labels={MANY} -> labels: 62 labels.*may have 61
+kubeflow .resources.Trainer.accelerator=NVIDIA_TESLA_T4 -> use nvidia\.com/gpu
+kubeflow .resources.Trainer.accelerator=NVIDIA/gpu/1 -> accelerator=NVIDIA/gpu/1.*nvidia\.com/gpu
+kubeflow .resources.Trainer={accelerator: nvidia.com/gpu, accelerator_count: 17}
+  -> accelerator_count=17.*1 to 16
+vertex .resources.Trainer.accelerator=nvidia.com/gpu -> use NVIDIA_TESLA_T4
+vertex .resources.Trainer.accelerator=NVIDIA_T4
+  -> accelerator=NVIDIA_T4: Vertex names a device by its model; use NVIDIA_TESLA_T4
+vertex .resources.Trainer={accelerator: NVIDIA_L4, accelerator_count: 3}
+  -> accelerator_count=3: a machine has 1, 2, 4, 8, 16 of NVIDIA_L4
+vertex .resources.Trainr.cpu=1 -> resources\.Trainr: no node has this name.* ArrowExampleGen,
+kubeflow .resources.Trainer.cpu=500 -> resources\.Trainer\.cpu=500: .*384 cores.* 0\.5\?
+kubeflow .resources.Trainer.cpu_request=500 -> cpu_request=500: .*384 cores
+kubeflow .resources.default.memory_gib=65536 -> default\.memory_gib=65536.*32768 GiB.* 64\?
+kubeflow .resources.Trainer.memory_request_gib=64000 -> memory_request_gib=64000
+kubeflow .resources.Trainer={cpu: .inf, memory_gib: .inf} -> cpu=inf[^\n]*\n.*memory_gib=inf
+kubeflow .resources.Trainer.timeout_minutes=.inf -> timeout_minutes=inf.*35791394
+vertex .resources.Trainer.cpu=97 -> cpu=97.*96 cores
+vertex .resources.Trainer.memory_gib=600 -> memory_gib=600.*581 GiB
+vertex .beam={engine: multi_processing, workers: 8} | .resources.Transform.cpu=4
+  -> beam.workers=8 exceeds.*Transform gets 4 cores
+kubeflow .beam={extra_args: [--direct_num_workers=3]} | .resources.default.cpu=2
+  -> beam.extra_args: --direct_num_workers=3 exceeds.*: ArrowExampleGen gets 2 cores
+kubeflow .beam={engine: multi_processing, workers: 1}
+  -> engine=multi_processing: TensorFlow in Beam's workers does not know s3://
+kubeflow .beam={engine: in_memory, extra_args: [--s3_secret_access_key=tell-nobody]}
+  -> s3_secret_access_key: its name.*cluster\.kubeflow\.secrets
+kubeflow beam={engine: flink} -> beam\.job_endpoint=localhost:8099: the node itself
+kubeflow .beam={engine: flink, job_endpoint: '[::1]:8099'} -> \[::1\]:8099.*expected host:port
+vertex .beam={engine: dataflow} -> dataflow needs project, region
+vertex training.strategy=multi_worker -> multi_worker with one worker: give
+kubeflow training.strategy=tpu -> strategy=tpu, and .*has no accelerator: ask
+vertex training.workers=2 | .resources.Trainer.accelerator=NVIDIA_L4
+  -> machine_type=n1-standard-8: has no NVIDIA_L4; use g2-standard-8
+vertex training.workers=2 | .resources.Trainer.cpu=4
+  -> Trainer: cpu and memory_gib are not .*name cluster\.vertex\.machine_type
+vertex .spot=true | .resources.Trainer.cpu=4 -> cpu and memory_gib are not
+vertex .resources.Transform.timeout_minutes=5 -> timeout_minutes=5: .*a Trainer on several
+vertex .boot_disk_gib=50 -> boot_disk_gib=50: .*greater than or equal to 100
+vertex .encryption_key=k -> not a Cloud KMS key; use projects/P/locations/
+vertex .encryption_key=KEY | .region=us-east1
+  -> a key of europe-west4, and cluster\.vertex\.region is us-east1
+vertex .persistent_resource=A -> persistent_resource='A': not the id of
+vertex .persistent_resource=a | .spot=true -> spot=True: the machines of persistent_resource=a
+vertex .restart_on_worker_restart=true -> is for .* training\.workers is 1; remove it
+vertex .resources.Trainer.node_selector={a: b} -> node_selector: only Kubeflow has it; remove it
+vertex .resources.default.ephemeral_storage_gib=50
+  -> default\.ephemeral_storage_gib: only Kubeflow has it.*cluster\.vertex\.boot_disk_gib
+vertex .tolerations=[] -> cluster\.vertex\.tolerations: unknown key
+vertex .network=default -> network=default.*projects/NUMBER/global/networks/
+vertex .network=projects/my-project/global/networks/x -> NUMBER
+vertex .service_account=trainer -> service_account=trainer.*e-mail
+vertex .service_account=me@example.com -> e-mail
+vertex .service_account=trainer@my-project.iam.gserviceaccount.com.evil.com -> e-mail
+vertex .region=europe-west4-a -> region=europe-west4-a.*not a zone
+vertex .region=Europe -> region=Europe
+vertex .project=My Project -> project=My Project.*6 to 30
+vertex .project=mine -> project=mine
+vertex .machine_type=large -> machine_type=large.*n1-standard-8
+kubeflow .service_account=Trainer -> service_account=Trainer.*ServiceAccount
+kubeflow .service_account=trainer@my-project.iam.gserviceaccount.com -> leave out what follows @
+kubeflow .environment={1BAD: x} -> environment: '1BAD'.*no digit first
+kubeflow .environment={A=B: x} -> 'A=B'
+kubeflow .environment={"": x} -> environment: ''
+kubeflow .environment={A: "x\0"} -> environment\.A: .*zero byte
+kubeflow .environment={AWS_SECRET_ACCESS_KEY: tell-nobody}
+  -> \.AWS_SECRET_ACCESS_KEY: .*cluster\.kubeflow\.secrets: \{NAME: \{key: AWS_SECRET_ACCESS_KEY\}\}
+kubeflow .environment={DATABASE: 'postgres://me:tell-nobody@host/db'}
+  -> environment\.DATABASE: .*URL with a password.*secrets
+kubeflow .secrets={My_Secret: {k: A}} -> secrets\.My_Secret: .*lower-case
+kubeflow .secrets={s: {}} -> secrets\.s: names no key
+kubeflow .secrets={s: {a key: A}} -> secrets\.s\.a key: not a key of
+kubeflow .secrets={s: {k: 1A}} -> secrets\.s\.k: '1A'
+kubeflow .secrets={s: {k: A, l: A}} -> variable A is set twice
+kubeflow .environment={A: x} | .secrets={s: {k: A}} -> variable A is set twice
+kubeflow .data_gib=4 | .resources.default.memory_gib=8
+  -> data_gib=4.* keeps in the memory of one container.*ArrowExampleGen gets 8: give
+kubeflow .data_gib=10 -> give .*memory_gib=81\.$
+vertex .data_gib=40 -> 40.*ArrowExampleGen is assumed to get 16
+vertex training.loss=nowhere.loss -> training.loss=nowhere.loss: there is no Python module
+"""
+LONG = {
+    "MANY": ", ".join(f"label{n}: x" for n in range(62)),
+    "LONG": "b" * 64,
+    "=KEY": f"={KEY}",
+}
+ROW = re.compile(r"^(kubeflow|vertex) (.+?)\s+-> (.+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize(("target", "overrides", "pattern"), ROW.findall(REFUSED))
+def test_what_the_target_cannot_do_is_refused_with_its_fix(target, overrides, pattern):
+    for short, text in LONG.items():
+        overrides = overrides.replace(short, text)
+    with pytest.raises(ConfigError, match=pattern) as caught:
+        compiled(target, *overrides.split(" | "))
+    assert "tell-nobody" not in str(caught.value)
+
+
+def test_every_row_of_the_table_is_read():
+    assert len(ROW.findall(REFUSED)) == REFUSED.count(" -> ")
+
+
+ACCEPTED = f"""
+kubeflow .service_account=pipeline-runner.v1
+kubeflow .environment={{AWS_ENDPOINT_URL: 'http://minio:9000', _x.y-z: ''}}
+kubeflow .environment={{AWS_ACCESS_KEY_ID: an-id, TOKENIZERS_PARALLELISM: 'false'}}
+kubeflow .secrets={{minio.v1: {{access-key_1.x: A, secretkey: B}}}}
+kubeflow .resources.default={{cpu: 384, memory_gib: 32768, timeout_minutes: 1000000.0}}
+kubeflow .resources.Trainer={{accelerator: nvidia.com/gpu, accelerator_count: 16}}
+kubeflow .resources.Tuner={{accelerator: aws.amazon.com/neuroncore, accelerator_count: 32}}
+kubeflow .baseline_model=gs://bucket/model
+kubeflow .image=localhost:5000/a__b/c-d.e@sha256:{"0" * 64}
+kubeflow .image=registry.example:5000/ml/x:1.0@sha256:{"a" * 64}
+kubeflow .image=name:latest
+vertex .service_account={TRAINER}
+vertex .service_account=12345-compute@developer.gserviceaccount.com
+vertex .service_account=x@my-project.eu0.iam.gserviceaccount.com
+vertex .network=projects/12345/global/networks/default
+vertex .region=northamerica-northeast1
+vertex .region=us-central1
+vertex .project=example.com:my-project
+vertex .project="123456"
+vertex .machine_type=n1-custom-8-30720
+vertex .resources.Trainer={{cpu: 96, memory_gib: 580}}
+vertex .pipeline_root=gs://my_bucket.example.com/root
+vertex .project=my-project | .region=europe-west4 | .encryption_key={KEY} | .beam.engine=dataflow
+"""
+
+
+@pytest.mark.parametrize("row", ACCEPTED.strip().splitlines())
+def test_valid_values_are_accepted(row):
+    target, overrides = row.split(" ", 1)
+    there, profile = taxi_at_target(target, *overrides.split(" | "))
+    assert refusals(there, there, profile) == []
+
+
+def test_a_job_of_vertex_may_have_61_labels():
+    labels = ", ".join(f"label{n}: x" for n in range(61))
+    assert field_refusals(*taxi_at_target("vertex", f".labels={{{labels}}}")) == []
+
+
+def engine_errors(target, beam):
+    return "\n".join(engine_refusals(*taxi_at_target(target, f".beam={{{beam}}}")))
+
+
+@both_targets
+@pytest.mark.parametrize("engine", ["flink", "spark", "portable"])
+def test_a_job_server_on_the_same_machine_is_refused(target, engine):
+    for host in ("localhost", "LOCALHOST", "127.0.0.1", "127.1", "0.0.0.0", "jobs.localhost"):
+        found = engine_errors(
+            target, f"engine: {engine}, job_endpoint: '{host}:8099', environment: external"
+        )
+        assert f"cluster.{target}.beam.job_endpoint={host}:8099: the node itself" in found
+        assert "flink-job-server.flink.svc:8099" in found
+    if engine != "portable":  # whose default is the job server inside of the node
+        assert "job_endpoint=localhost:8099: the node itself" in engine_errors(
+            target, f"engine: {engine}"
+        )
+
+
+SERVER = "job_endpoint: 'jobs:8099'"
+
+
+@pytest.mark.parametrize(
+    ("beam", "message"),
+    [
+        (f"engine: flink, {SERVER}", "environment=loopback: the Python code runs"),
+        (
+            "engine: portable, environment: external",
+            "worker_pool=localhost:50000: the node itself, where no worker pool runs",
+        ),
+        (
+            f"engine: flink, {SERVER}, environment: external, worker_pool: '0.0.0.0:50000'",
+            "beam.worker_pool=localhost:50000 for a pool beside each",
+        ),
+        (
+            "engine: portable, environment: docker, worker_image: 'x:1'",
+            "environment=docker: the job server in the node starts containers",
+        ),
+        ("engine: in_memory", ""),
+        ("engine: portable", ""),
+        (f"engine: flink, {SERVER}, environment: external", ""),
+        (f"engine: spark, {SERVER}, environment: docker, worker_image: 'x:1'", ""),
+        (f"engine: flink, {SERVER}, environment: external, worker_pool: 'pool:50000'", ""),
+    ],
+)
+def test_engines_whose_workers_nobody_reaches_are_refused(beam, message):
+    found = engine_errors("kubeflow", beam)
+    assert message in found if message else not found
+
+
+@both_targets
+def test_each_fix_for_data_that_exceed_the_memory_compiles(target):
+    large = [".data_gib=10", ".pipeline_root=gs://bucket/root"]
+    large += [".project=my-project", ".region=europe-west4"] if target == "vertex" else []
+    with pytest.raises(ConfigError, match="about 81 GiB") as caught:
+        compiled(target, *large)
+    fixes = re.findall(rf"cluster\.{target}\.[\w.]+=(?:\{{.*?\}}|\d+)", str(caught.value))
+    memory, engine = fixes[-2:]
+    assert memory == f"cluster.{target}.resources.ArrowExampleGen.memory_gib=81"
+    assert compiled(target, *large, memory)
+    spec = spec_of(compiled(target, *large, engine))
+    arguments = executor_of(spec, "ArrowExampleGen")["container"]["args"]
+    runner = {"kubeflow": "PortableRunner", "vertex": "DataflowRunner"}[target]
+    assert f"--runner={runner}" in arguments
+    assert not [each for each in arguments if "localhost:8099" in each or "LOOPBACK" in each]
+
+
+def test_the_size_of_data_on_this_machine_is_seen(tmp_path):
+    """A file with a hole of 20 GiB in it takes no room."""
+    with (tmp_path / "data.csv").open("wb") as stream:
+        stream.truncate(20 * 2**30)
+    here = f"data.path={tmp_path / 'data.csv'}"
+    with pytest.raises(ConfigError, match=r"data\.csv has 20\.0 GiB on this machine, which Beam"):
+        compiled("kubeflow", here)
+    elsewhere = f".beam={{engine: portable, {SERVER}, environment: external}}"
+    assert "jobs:8099" in compiled("kubeflow", here, elsewhere, ".pipeline_root=gs://bucket/root")
+    enough = ".resources.ArrowExampleGen.memory_gib=256"
+    assert "memoryLimit" in compiled("kubeflow", here, enough)
+
+
+SOURCE = """
+from typing import List
+
+from tfx.dsl.component.experimental.annotations import OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.types.standard_artifacts import Integer
+
+
+def derive(inputs):
+    return {}
+
+
+@component
+def Named(value: OutputArtifact[Integer], names: Parameter[List[str]]):
+    value.value = len(names)
+"""
+
+
+@both_targets
+def test_code_that_no_package_holds_and_parameters_of_other_types_are_refused(
+    target, tmp_path, monkeypatch
+):
+    (tmp_path / "my_code.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    monkeypatch.delitem(sys.modules, "my_code", raising=False)
+    derive = "features.derive=my_code.derive"
+    node = "nodes=[{class: my_code.Named, parameters: {names: [a, b]}}]"
+    for override in (derive, node):
+        with pytest.raises(ConfigError) as caught:
+            compile_pipeline(taxi(target, override), target)
+        message = str(caught.value)
+        assert "my_code.py is part of no package" in message
+        assert f"pyproject.toml into {tmp_path} ([project]" in message
+        assert f"--with {tmp_path}" in message
+    assert "nodes.0.class=my_code.Named" in message
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "my_code"\nversion = "1.0"\n')
+    assert "my_code.derive" in compile_pipeline(taxi(target, derive), target)
+    with pytest.raises(ConfigError, match=r"nodes\.0\.parameters\.names: is a list; .*text"):
+        compile_pipeline(taxi(target, node), target)
+
+
+def test_all_reasons_are_reported_at_once():
+    with pytest.raises(ConfigError) as caught:
+        compiled("vertex", ".image=x", ".data_path=rides.csv")
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_without_a_profile_the_message_has_the_lines_to_add():
+    with pytest.raises(ConfigError, match=r"cluster\.vertex: required.*\n  cluster:\n    vertex:"):
+        compile_pipeline(load_config(TAXI), "vertex")
+
+
+def test_a_server_with_a_gpu_needs_the_image_for_it():
+    model = ExportedModel("/m/1", "2.16.2", {}, [])
+    for version, message in (("2.16.1-gpu", None), ("2.16.1", r"2\.16\.1-gpu")):
+        server = f".server={{accelerator: nvidia.com/gpu, version: {version}}}"
+        _, profile = taxi_at_target("kubeflow", server)
+        if message is None:
+            inference_service(model, "s3://b/m", "taxi", profile)
+            continue
+        with pytest.raises(ConfigError, match=message):
+            inference_service(model, "s3://b/m", "taxi", profile)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        *(
+            (name, "x", "name is that of a credential")
+            for name in (
+                *(
+                    "AWS_SECRET_ACCESS_KEY",
+                    "AWS_SESSION_TOKEN",
+                    "HF_TOKEN",
+                    "password",
+                    "DB_PASSWORD",
+                ),
+                *(
+                    "MINIO_SECRET_KEY",
+                    "OPENAI_API_KEY",
+                    "WANDB_API_KEY",
+                    "client.secret",
+                    "GH-TOKEN",
+                ),
+                *(
+                    "PRIVATE_KEY",
+                    "MY_PASSPHRASE",
+                    "AZURE_STORAGE_KEY",
+                    "DB_PASS",
+                    "MINIO_SECRETKEY",
+                ),
+            )
+        ),
+        ("SETTING", "-----BEGIN RSA PRIVATE KEY-----\nMII", "private key"),
+        ("SETTING", '{"private_key": "-----BEGIN PRIVATE KEY-----"}', "private key"),
+        ("SETTING", "x=https://user:pa55@host/", "URL with a password"),
+        ("SETTING", "redis://:pa55@host/0", "URL with a password"),
+        ("PIP_INDEX_URL", "https://ghp_0123456789abcdefghij@host/simple", "URL with a token"),
+        ("PASSWORD", "", None),  # nothing to hide
+        ("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE", None),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/secrets/key.json", None),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/token", None),
+        ("MAX_TOKENS", "512", None),
+        ("NUM_PASSES", "3", None),
+        ("TOKENIZERS_PARALLELISM", "false", None),
+        ("SSH_PUBLIC_KEY", "ssh-ed25519 AAAA", None),
+        ("KEYBOARD", "us", None),
+        ("KEY", "x", None),
+        ("PROXY", "http://user@proxy:8080/a:b@c", None),
+        ("URL", "http://host:80/x@y", None),
+        ("AWS_ENDPOINT_URL", "http://minio:9000", None),
+    ],
+)
+def test_variables_that_hold_credentials_are_recognised(name, value, reason):
+    found = looks_secret(name, value)
+    assert found is None if reason is None else reason in found
