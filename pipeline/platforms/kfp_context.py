@@ -25,9 +25,6 @@ EXAMPLE = f'{{"namespace": "", "{_COOKIE}": "..."}}'
 def check_context_file(path: Path) -> None:
     """Check that KFP's client can use the file; do nothing if it does not exist.
 
-    Args:
-        path: The file that the client reads.
-
     Raises:
         PlatformError: The file cannot be read, a key is missing, or a value cannot be used.
     """

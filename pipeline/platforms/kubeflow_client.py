@@ -13,6 +13,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline.platforms.kubeflow_connection import (
@@ -53,10 +54,6 @@ def submit(submission: Submission, say: Say) -> KubeflowRun:
 
     The name of a version is the digest of the file, so the same file is uploaded once.
 
-    Args:
-        submission: The pipeline, and the options of the run.
-        say: Prints what was done.
-
     Raises:
         PlatformError: There is no server, or it refuses the pipeline.
     """
@@ -65,13 +62,12 @@ def submit(submission: Submission, say: Say) -> KubeflowRun:
     return connection.start_run(submission, pipeline, version, say)
 
 
+@dataclass(frozen=True)
 class KubeflowRun:
     """A run of Kubeflow Pipelines."""
 
-    def __init__(self, connection: KubeflowConnection, run_id: str) -> None:
-        """Set the connection and the run's id."""
-        self._connection = connection
-        self.run_id = run_id
+    connection: KubeflowConnection
+    run_id: str
 
     @property
     def page(self) -> str:
@@ -88,14 +84,12 @@ class KubeflowRun:
     def now(self) -> RunNow:
         """Request the state of the run from the server."""
         with translate_errors("look at the run"):
-            run = self._connection.ask(
-                "look at the run", lambda client: client.get_run(self.run_id)
-            )
+            run = self.connection.ask("look at the run", lambda client: client.get_run(self.run_id))
             details = (run.run_details and run.run_details.task_details) or []
             return RunNow(
                 _RUN_STATES.get(run.state or "", "running"),
                 _tasks(details),
-                _message(run.error) or _last_message(run.state_history),
+                message=_message(run.error) or _last_message(run.state_history),
             )
 
 
@@ -103,11 +97,7 @@ class KubeflowConnection:
     """KFP's client with a connection and translated errors."""
 
     def __init__(self, timeout: float) -> None:
-        """Connect.
-
-        Args:
-            timeout: Time limit of one request in seconds.
-        """
+        """Connect; the timeout in seconds limits each request."""
         self._timeout = timeout
         self._client = connect(self._timeout)
 
@@ -263,7 +253,7 @@ def _tasks(details: list[Any]) -> dict[str, TaskNow]:
             pod = shlex.quote(failed[-1] or "POD")
             message = f"{message}\nIts log: kubectl logs {pod} --container main".strip()
         found[detail.display_name] = TaskNow(
-            status, _seconds(detail.start_time), _seconds(detail.end_time), message
+            status, _seconds(detail.start_time), _seconds(detail.end_time), message=message
         )
     return found
 

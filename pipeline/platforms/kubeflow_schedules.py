@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pipeline.common.errors import ConfigError
 from pipeline.platforms.cron import CronSchedule
 from pipeline.platforms.kubeflow_client import KubeflowConnection, checked_id, page_of
-from pipeline.platforms.platform import Say, Schedule, ScheduleState, Submission
+from pipeline.platforms.platform import Say, Schedule, ScheduleAction, ScheduleState, Submission
 
 _PAGE_SIZE = 100
+_METHODS = {"pause": "disable", "resume": "enable", "delete": "delete"}
 _STATES: Mapping[str, ScheduleState] = {"ENABLED": "active", "DISABLED": "paused"}
 
 
@@ -17,11 +18,7 @@ class KubeflowSchedules:
     """The recurring runs of a namespace."""
 
     def __init__(self, timeout: float) -> None:
-        """Connect.
-
-        Args:
-            timeout: Time limit of one request in seconds.
-        """
+        """Connect; the timeout in seconds limits each request."""
         self._connection = KubeflowConnection(timeout)
 
     def list_all(self) -> list[Schedule]:
@@ -91,29 +88,16 @@ class KubeflowSchedules:
         )
         return page_of(f"recurringrun/details/{schedule_id}")
 
-    def pause(self, schedule: Schedule) -> None:
-        """Disable the recurring run."""
-        self._connection.ask(
-            "pause the schedule",
-            lambda client: client.disable_recurring_run(schedule.schedule_id),
-        )
-
-    def resume(self, schedule: Schedule) -> None:
-        """Enable the recurring run."""
-        self._connection.ask(
-            "resume the schedule",
-            lambda client: client.enable_recurring_run(schedule.schedule_id),
-        )
-
-    def delete(self, schedule: Schedule) -> None:
-        """Delete the recurring run, and its run in progress.
+    def change(self, action: ScheduleAction, schedule: Schedule) -> None:
+        """Pause, resume or delete the recurring run; a delete also ends its run in progress.
 
         The server makes the schedule the owner of a workflow (SetOwnerReferences in KFP's
         resource_manager.go, 2.5 to 2.17), and Kubernetes deletes owned objects.
         """
+        method = f"{_METHODS[action]}_recurring_run"
         self._connection.ask(
-            "delete the schedule",
-            lambda client: client.delete_recurring_run(schedule.schedule_id),
+            f"{action} the schedule",
+            lambda client: getattr(client, method)(schedule.schedule_id),
         )
 
 

@@ -19,9 +19,9 @@ from pipeline.report.progress import Status
 
 RunState = Literal["running", "done", "failed", "stopped"]
 ScheduleState = Literal["active", "paused", "ended"]
+ScheduleAction = Literal["pause", "resume", "delete"]
 Say = Callable[[str], None]
 """Prints what was done, for a person."""
-
 
 _LONGEST_MESSAGE = 10_000
 
@@ -69,8 +69,17 @@ class Submission:
         return hashlib.sha256(self.file.read_bytes()).hexdigest()[:12]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _WithMessage:
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        """Make the message safe to print."""
+        object.__setattr__(self, "message", printable(self.message[:_LONGEST_MESSAGE]))
+
+
 @dataclass(frozen=True)
-class TaskNow:
+class TaskNow(_WithMessage):
     """The current state of a node of a run.
 
     Attributes:
@@ -83,15 +92,10 @@ class TaskNow:
     status: Status
     started: float | None = None
     ended: float | None = None
-    message: str = ""
-
-    def __post_init__(self) -> None:
-        """Make the message safe to print."""
-        object.__setattr__(self, "message", printable(self.message[:_LONGEST_MESSAGE]))
 
 
 @dataclass(frozen=True)
-class RunNow:
+class RunNow(_WithMessage):
     """The current state of a run.
 
     Attributes:
@@ -103,12 +107,7 @@ class RunNow:
 
     state: RunState
     tasks: Mapping[str, TaskNow]
-    message: str = ""
     blessed: bool | None = None
-
-    def __post_init__(self) -> None:
-        """Make the message safe to print."""
-        object.__setattr__(self, "message", printable(self.message[:_LONGEST_MESSAGE]))
 
 
 @dataclass(frozen=True)
@@ -141,16 +140,8 @@ class Scheduler(Protocol):
         """Create a schedule named `submission.run_name`; return the address of its page."""
         ...
 
-    def pause(self, schedule: Schedule) -> None:
-        """Pause the schedule."""
-        ...
-
-    def resume(self, schedule: Schedule) -> None:
-        """Resume the schedule."""
-        ...
-
-    def delete(self, schedule: Schedule) -> None:
-        """Delete the schedule."""
+    def change(self, action: ScheduleAction, schedule: Schedule) -> None:
+        """Pause, resume or delete the schedule."""
         ...
 
 

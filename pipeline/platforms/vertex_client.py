@@ -42,10 +42,6 @@ def submit(submission: Submission, say: Say) -> VertexRun:
 
     Labels, service account, network and pipeline root are those of the file.
 
-    Args:
-        submission: The pipeline, and the options of the run.
-        say: Prints what was done.
-
     Raises:
         PlatformError: There are no credentials, no project or no region, or Vertex refuses the
             job.
@@ -117,13 +113,7 @@ class VertexRun:
     """A PipelineJob."""
 
     def __init__(self, client: Any, name: str, timeout: float) -> None:
-        """Set the client and the job.
-
-        Args:
-            client: A client of the PipelineService.
-            name: `projects/<project>/locations/<region>/pipelineJobs/<id>`.
-            timeout: Time limit of one request in seconds.
-        """
+        """Set the client, and `projects/<project>/locations/<region>/pipelineJobs/<id>`."""
         self._client = client
         self._name = name
         self._timeout = timeout
@@ -151,8 +141,8 @@ class VertexRun:
             return RunNow(
                 _STATES.get(job.state.name, "running"),
                 {detail.task_name: _task(detail) for detail in details},
-                job.error.message,
                 _blessed(details),
+                message=job.error.message,
             )
 
 
@@ -172,7 +162,7 @@ def _task(detail: Any) -> TaskNow:
         _TASK_STATES.get(detail.state.name, "waiting"),
         detail.start_time.timestamp() if detail.start_time else None,
         detail.end_time.timestamp() if detail.end_time else None,
-        message,
+        message=message,
     )
 
 

@@ -72,11 +72,7 @@ class Connection:
     timeout: float
 
     def client(self, service: Any) -> Any:
-        """Return a client whose requests have limits.
-
-        Args:
-            service: The client's class, such as `PipelineServiceClient`.
-        """
+        """Return a client whose requests have limits."""
         client = service(
             credentials=self.credentials,
             # HTTPS passes proxies that block gRPC.
@@ -88,9 +84,6 @@ class Connection:
 
     def get(self, name: str) -> JsonObject:
         """Return a resource, such as an operation, in the API's format.
-
-        Args:
-            name: The resource's name: `projects/...`.
 
         Raises:
             GoogleAPICallError: The API refuses; see `translate_errors`.
@@ -157,15 +150,7 @@ def find_connection(profile: TargetConfig | None, timeout: float) -> Connection:
 
 
 def connect(service: Any, profile: TargetConfig | None, timeout: float) -> tuple[Any, str]:
-    """Return a client of one service, and its place.
-
-    Args:
-        service: The client's class, such as `PipelineServiceClient`.
-        profile: As in `find_connection`.
-        timeout: As in `find_connection`.
-
-    Returns:
-        The client, and `projects/<project>/locations/<region>`.
+    """Return a client of one service, and `projects/<project>/locations/<region>`.
 
     Raises:
         PlatformError: There is no region or no project.

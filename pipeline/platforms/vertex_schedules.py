@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pipeline.config.cluster import TargetConfig
 from pipeline.platforms.cron import CronSchedule
-from pipeline.platforms.platform import Say, Schedule, ScheduleState, Submission
+from pipeline.platforms.platform import Say, Schedule, ScheduleAction, ScheduleState, Submission
 from pipeline.platforms.vertex_client import name_parts, pipeline_job
 from pipeline.platforms.vertex_connection import connect, import_client, translate_errors
 
@@ -17,12 +17,7 @@ class VertexSchedules:
     """The schedules of a project in a region."""
 
     def __init__(self, profile: TargetConfig | None, timeout: float) -> None:
-        """Connect.
-
-        Args:
-            profile: `cluster.vertex`; None: use the project and region of this machine.
-            timeout: Time limit of one request in seconds.
-        """
+        """Connect; the timeout in seconds limits each request."""
         self._aiplatform = import_client()
         self._timeout = timeout
         with translate_errors("connect"):
@@ -74,20 +69,8 @@ class VertexSchedules:
             f"{schedule_id}?project={project}"
         )
 
-    def pause(self, schedule: Schedule) -> None:
-        """Pause the schedule."""
-        with translate_errors("pause the schedule"):
-            self._client.pause_schedule(name=self._name(schedule), timeout=self._timeout)
-
-    def resume(self, schedule: Schedule) -> None:
-        """Resume the schedule."""
-        with translate_errors("resume the schedule"):
-            self._client.resume_schedule(name=self._name(schedule), timeout=self._timeout)
-
-    def delete(self, schedule: Schedule) -> None:
-        """Delete the schedule; Vertex accepts the request and deletes it in the background."""
-        with translate_errors("delete the schedule"):
-            self._client.delete_schedule(name=self._name(schedule), timeout=self._timeout)
-
-    def _name(self, schedule: Schedule) -> str:
-        return f"{self._parent}/schedules/{schedule.schedule_id}"
+    def change(self, action: ScheduleAction, schedule: Schedule) -> None:
+        """Pause, resume or delete the schedule; Vertex deletes it in the background."""
+        name = f"{self._parent}/schedules/{schedule.schedule_id}"
+        with translate_errors(f"{action} the schedule"):
+            getattr(self._client, f"{action}_schedule")(name=name, timeout=self._timeout)

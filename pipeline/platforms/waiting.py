@@ -16,13 +16,7 @@ _TRIES = 10
 
 
 def wait_for(run: SubmittedRun, names: Iterable[str], console: Console, *, poll: float) -> RunNow:
-    """Show the nodes of a run until it ends.
-
-    Args:
-        run: The run.
-        names: The nodes in an execution order.
-        console: The console to print to.
-        poll: Seconds between two requests.
+    """Show the nodes of a run until it ends, with `poll` seconds between two requests.
 
     Returns:
         The final state of the run.

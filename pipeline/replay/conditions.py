@@ -57,9 +57,6 @@ class Condition(NamedTuple):
     def holds(self, executor_input: ExecutorInput) -> bool:
         """Return whether the task should run.
 
-        Args:
-            executor_input: ExecutorInput as JSON; the condition refers to its `inputs`.
-
         Raises:
             ConditionError: The condition refers to a missing value, or compares values of different
                 types.

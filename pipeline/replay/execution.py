@@ -50,14 +50,7 @@ class Host:
 
 
 def output_values(folder: Path, place: str, name: str, component: Component) -> JsonObject:
-    """Return ExecutorInput's outputs, with a place for each.
-
-    Args:
-        folder: The task's folder, for parameters and the executor's output.
-        place: Place of its artifacts, which may be remote.
-        name: Prefix of its artifacts' names.
-        component: The component of the outputs.
-    """
+    """Return ExecutorInput's outputs: artifacts at a place, other files in the task's folder."""
     declared, artifacts = component.get("outputDefinitions", {}), {}
     for key, each in declared.get("artifacts", {}).items():
         artifact = {"name": f"{name}/{key}", "uri": f"{place}/{key}", "type": each["artifactType"]}

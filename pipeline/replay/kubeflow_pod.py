@@ -82,9 +82,6 @@ class Pod:
     def check_output_parameters(self, written: JsonMapping) -> None:
         """Check that every declared output parameter was written.
 
-        Args:
-            written: Parameters by name, from the executor's output or from files.
-
         Raises:
             PodError: A parameter is missing.
         """
@@ -96,12 +93,7 @@ class Pod:
                 )
 
     def arguments(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-        """Return a command line with variables replaced as by the kubelet.
-
-        Args:
-            words: The command and its arguments, with placeholders filled.
-            env: The container's variables.
-        """
+        """Return a command line with variables replaced as by the kubelet."""
 
         def value(found: re.Match[str]) -> str:
             return "$" if found[0] == "$$" else env.get(found[1], found[0])
@@ -147,12 +139,6 @@ def start_pod(
 ) -> Iterator[Pod]:
     """Create a pod's disk with the inputs on it, and remove it at the end.
 
-    Args:
-        executor_input: The task's ExecutorInput.
-        folder: The task's folder, in which the disk is created.
-        store: The store of the artifacts.
-        root: Root of the artifacts in the store.
-
     Raises:
         PodError: The inputs cannot be downloaded.
     """
@@ -178,12 +164,7 @@ def start_pod(
 
 
 def add_executor_logs(outputs: JsonObject, place: str) -> None:
-    """Add the output that Kubeflow's driver adds, in place.
-
-    Args:
-        outputs: The outputs of an ExecutorInput.
-        place: Place of the task's artifacts.
-    """
+    """Add the output that Kubeflow's driver adds to ExecutorInput's outputs, in place."""
     artifact = {
         "name": LOGS,
         "uri": f"{place}/{LOGS}",

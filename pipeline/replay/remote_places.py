@@ -22,9 +22,6 @@ def folders_read(compiled: CompiledSpec) -> list[str]:
 
     A path with wildcards counts as the folder before the first one, a file as its folder.
 
-    Args:
-        compiled: The compiled pipeline.
-
     Returns:
         Sorted folders without a trailing slash; none is below another.
     """

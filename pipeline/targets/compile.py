@@ -63,13 +63,7 @@ def compile_pipeline(config: PipelineConfig, target: Target, *, runner: Any = No
 
 
 def compile_file(config: PipelineConfig, target: Target, output: Path | None) -> Path:
-    """Write the compiled file and return its path.
-
-    Args:
-        config: The checked configuration.
-        target: The target platform.
-        output: The file; None: a file in the current folder, named after the pipeline.
-    """
+    """Write the compiled file and return its path; default: in the current folder."""
     text = compile_pipeline(config, target)
     path = output or Path(file_name(config, target))
     with atomic_write(path) as stream:

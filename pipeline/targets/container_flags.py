@@ -1,4 +1,6 @@
-"""The flags of a node's container, written by the compiler and read by the entry point."""
+"""The flags of a node's container, written by the compiler and read by its programs."""
+
+from __future__ import annotations
 
 INVOCATION = "--json_serialized_invocation_args"
 INPUTS_SPEC = "--json_serialized_inputs_spec_args"
@@ -7,3 +9,13 @@ RUN_TIME_PARAMETERS = "--run_time_parameters"
 """With a packed `NodeParameters`; not there where a node takes no run-time parameter."""
 DRIVER = "--run_driver"
 """Without a value: run TFX's driver of file-based ExampleGens in the executor's place."""
+
+
+def take_option(arguments: list[str], flag: str) -> str | None:
+    """Remove an option from arguments, in place, and return its value; None if it is not there."""
+    if flag not in arguments:
+        return None
+    place = arguments.index(flag)
+    value = arguments[place + 1]
+    del arguments[place : place + 2]
+    return value

@@ -27,12 +27,7 @@ _TIMEOUT_SECONDS = 30.0
 
 @contextlib.contextmanager
 def directory_markers_removed(executor_input: ExecutorInput) -> Iterator[None]:
-    """Run a node, then remove the markers below its output artifacts, also after a failure.
-
-    Args:
-        executor_input: The node's ExecutorInput as JSON. Outputs that are not on `gs://` are not
-            touched.
-    """
+    """Run a node, then remove the markers below its outputs on `gs://`, also after a failure."""
     try:
         yield
     finally:
@@ -52,9 +47,6 @@ def remove_directory_markers(uris: list[str]) -> None:
     Never raises. The node has written all its outputs, and an error would discard them because of
     a permission or a network that only the removal needs. A warning names the remaining objects. A
     platform that downloads no inputs, such as Vertex, never sees the markers.
-
-    Args:
-        uris: Places of artifacts; those of other schemes are skipped.
     """
     places = [uri for uri in uris if uri.startswith(_SCHEME)]
     if not places:

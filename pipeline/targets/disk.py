@@ -22,12 +22,7 @@ def needed_gib(data_gib: float) -> int:
 
 
 def disk_advice(profile: KubeflowConfig, data_gib: float | None) -> str:
-    """Return advice on the disk of nodes for a compiled pipeline; "" if none is needed.
-
-    Args:
-        profile: The target's section of `cluster:`.
-        data_gib: Size of the data in GiB; None if unknown.
-    """
+    """Return advice on the disk of nodes for data of a size in GiB; "" if none is needed."""
     if data_gib is None or data_gib < _SMALL_GIB:
         return ""
     needed = needed_gib(data_gib)

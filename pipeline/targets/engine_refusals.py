@@ -17,10 +17,6 @@ def engine_refusals(there: PipelineConfig, profile: TargetConfig) -> Iterator[st
 
     `worker_pool` may be localhost: the engine's machines connect to it, not the node, and a pool in
     the same pod as a TaskManager has that address.
-
-    Args:
-        there: The configuration at the target.
-        profile: The target's section of `cluster:`.
     """
     engine = there.beam
     if not isinstance(engine, JobServerEngine):
@@ -61,11 +57,7 @@ def engine_refusals(there: PipelineConfig, profile: TargetConfig) -> Iterator[st
 
 
 def engine_for_large_data(profile: TargetConfig) -> str:
-    """Return the setting that moves Beam's shuffle out of the node's memory; "" for none.
-
-    Args:
-        profile: The target's section of `cluster:`.
-    """
+    """Return the setting that moves Beam's shuffle out of the node's memory; "" for none."""
     section = profile.section
     if section.endswith("vertex"):
         missing = [each for each in ("project", "region") if not getattr(profile, each, None)]

@@ -29,6 +29,7 @@ from pipeline.targets.container_flags import (
     INVOCATION,
     OUTPUTS_SPEC,
     RUN_TIME_PARAMETERS,
+    take_option,
 )
 from pipeline.targets.directory_markers import directory_markers_removed
 from pipeline.targets.spec_types import ExecutorInput
@@ -54,10 +55,10 @@ class Invocation(NamedTuple):
     def read(cls, argv: Sequence[str]) -> Invocation:
         """Parse the arguments of a container."""
         arguments = list(argv)
-        outputs = _take(arguments, OUTPUTS_SPEC)
+        outputs = take_option(arguments, OUTPUTS_SPEC)
         inputs = arguments[arguments.index(INPUTS_SPEC) + 1] if INPUTS_SPEC in arguments else None
-        given = json.loads(_take(arguments, INVOCATION) or "{}")
-        if packed := _take(arguments, RUN_TIME_PARAMETERS):
+        given = json.loads(take_option(arguments, INVOCATION) or "{}")
+        if packed := take_option(arguments, RUN_TIME_PARAMETERS):
             from pipeline.targets.run_time_parameters import NodeParameters
 
             given = NodeParameters.unpack(packed).apply(given)
@@ -81,15 +82,6 @@ class Invocation(NamedTuple):
             renamed = executor_input.restore_names(written, self.handed_over)
             if renamed != written:
                 path.write_text(json.dumps(renamed), encoding="utf-8")
-
-
-def _take(arguments: list[str], flag: str) -> str | None:
-    if flag not in arguments:
-        return None
-    place = arguments.index(flag)
-    value = arguments[place + 1]
-    del arguments[place : place + 2]
-    return value
 
 
 def _is_known_type(title: str) -> bool:
@@ -127,16 +119,20 @@ def main(argv: Sequence[str]) -> None:
     app.run(run, argv=[argv[0], *invocation.for_tfx()], flags_parser=tfx_entry._parse_flags)
 
 
-def main_and_exit(argv: Sequence[str]) -> NoReturn:
-    """Run `main` and end this process with its exit code."""
+def exit_code(argv: Sequence[str]) -> object:
+    """Run `main` and return its exit code (as for SystemExit)."""
     try:
         main(argv)
-        code: object = 0
     except SystemExit as end:
-        code = end.code
+        return end.code
     except ConfigError as error:
-        code = str(error)
-    end_process(code)
+        return str(error)
+    return 0
+
+
+def main_and_exit(argv: Sequence[str]) -> NoReturn:
+    """Run `main` and end this process with its exit code."""
+    end_process(exit_code(argv))
 
 
 if __name__ == "__main__":

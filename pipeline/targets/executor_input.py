@@ -23,9 +23,6 @@ def output_names(declared: list[str]) -> dict[str, str]:
 
     Kubeflow's launcher up to 2.16.1 downloads all objects whose names begin with an artifact's
     URI: for `model` it would also download `model_run` next to it.
-
-    Args:
-        declared: The component's names of the outputs.
     """
     return {
         name: _RENAMED * sum(name.startswith(other) for other in declared if other != name) + name
@@ -69,12 +66,7 @@ def prepare(
 
 
 def restore_names(executor_output: JsonMapping, handed_over: Collection[str]) -> JsonObject:
-    """Return an ExecutorOutput of TFX with the names in the compiled file.
-
-    Args:
-        executor_output: The ExecutorOutput that TFX wrote.
-        handed_over: Names of the outputs in the platform's ExecutorInput.
-    """
+    """Return an ExecutorOutput of TFX with the names of the platform's ExecutorInput."""
     artifacts = executor_output.get("artifacts", {})
     names = {
         key: given

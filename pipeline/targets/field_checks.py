@@ -7,7 +7,6 @@ secret.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 
@@ -26,10 +25,6 @@ _NETWORK = re.compile(r"projects/\d+/global/networks/[a-z]([-a-z0-9]{0,61}[a-z0-
 _REGION = re.compile(r"([a-z]+-)+[a-z]+\d+")
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]|\d+")
 _MACHINE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
-_BUCKETS = {
-    "gs": re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])"),
-    "s3": re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])"),
-}
 # Container images: the reference grammar of OCI and Docker, with or without a domain.
 _IMAGE = re.compile(
     r"([A-Za-z0-9.-]+(:\d{1,5})?/)?"
@@ -51,15 +46,9 @@ _VERTEX_BOUNDS = (96.0, 624e9 / 2**30, "the machines that Vertex AI Pipelines ch
 
 
 def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
-    """Return the malformed fields of a profile, one sentence each.
-
-    Args:
-        there: The configuration at the target.
-        profile: The target's section of `cluster:`.
-    """
+    """Return the malformed fields of a profile, one sentence each."""
     found = [
         *_image(profile),
-        *_buckets(there, profile),
         *_resources(profile),
         *_beam_arguments(there, profile),
     ]
@@ -80,69 +69,21 @@ def _image(profile: TargetConfig) -> Iterator[str]:
         )
 
 
-def _buckets(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
-    section = profile.section
-    places = {
-        f"{section}.pipeline_root": profile.pipeline_root,
-        "serving.push_folder": there.serving.push_folder,
-    }
-    for name, own, path in (
-        ("data.path", "data_path", there.data.path),
-        ("data.eval_path", "eval_path", there.data.eval_path),
-        ("schema.path", "schema_path", there.data_schema.path),
-    ):
-        given = getattr(profile, own)
-        places[f"{section}.{own}" if given else name] = given or path
-    if isinstance(profile, KubeflowConfig):
-        places[f"{section}.baseline_model"] = profile.baseline_model
-    for field, path in places.items():
-        scheme, separator, rest = (path or "").partition("://")
-        bucket = rest.partition("/")[0]
-        if not separator or scheme not in _BUCKETS:
-            continue
-        if not bucket:
-            yield f"{field}={path}: names no bucket; use {scheme}://bucket/folder."
-        elif not _is_bucket(scheme, bucket):
-            yield (
-                f"{field}={path}: {bucket.rpartition('@')[2]} is not a bucket name; use 3 "
-                "to 63 lower-case letters, digits and hyphens."
-            )
-
-
-def _is_bucket(scheme: str, bucket: str) -> bool:
-    try:
-        ipaddress.ip_address(bucket)
-        return False
-    except ValueError:
-        pass
-    # With dots, Google's names may have 222 characters, 63 per part.
-    longest = 222 if scheme == "gs" and "." in bucket else 63
-    parts = bucket.split(".")
-    return (
-        bool(_BUCKETS[scheme].fullmatch(bucket))
-        and 3 <= len(bucket) <= longest
-        and all(0 < len(part) <= 63 for part in parts)
-    )
-
-
 def _resources(profile: TargetConfig) -> Iterator[str]:
     is_kubeflow = isinstance(profile, KubeflowConfig)
     most_cores, most_gib, owner = _KUBEFLOW_BOUNDS if is_kubeflow else _VERTEX_BOUNDS
+    limits = {
+        **dict.fromkeys(("cpu", "cpu_request"), (most_cores, "cores", "thousandths", 1000)),
+        **dict.fromkeys(("memory_gib", "memory_request_gib"), (most_gib, "GiB", "MiB", 1024)),
+    }
     for name, node in profile.resources.items():
         field = f"{profile.section}.resources.{name}"
-        for key in ("cpu", "cpu_request"):
-            cores = getattr(node, key)
-            if cores is not None and cores > most_cores:
+        for key, (most, unit, wrong_unit, factor) in limits.items():
+            value = getattr(node, key)
+            if value is not None and value > most:
                 yield (
-                    f"{field}.{key}={cores:g}: the largest of {owner} have {most_cores:g} cores; "
-                    f"give cores, not thousandths of them: {min(most_cores, cores / 1000):g}?"
-                )
-        for key in ("memory_gib", "memory_request_gib"):
-            gib = getattr(node, key)
-            if gib is not None and gib > most_gib:
-                yield (
-                    f"{field}.{key}={gib:g}: the largest of {owner} have {most_gib:.0f} GiB; give "
-                    f"GiB, not MiB: {min(most_gib, gib / 1024):.3g}?"
+                    f"{field}.{key}={value:g}: the largest of {owner} have {int(most)} {unit}; "
+                    f"give {unit}, not {wrong_unit}: {min(most, value / factor):.3g}?"
                 )
         minutes = node.timeout_minutes
         if minutes is not None and 60 * minutes > _MAX_DEADLINE_SECONDS:
@@ -240,35 +181,33 @@ def _no_variable(field: str, name: str) -> str:
     )
 
 
+# Field -> its form, and the fix.
+_GOOGLE_NAMES = {
+    "service_account": (
+        _ACCOUNT,
+        "give the account's e-mail, such as name@my-project.iam.gserviceaccount.com",
+    ),
+    "network": (
+        _NETWORK,
+        "give projects/NUMBER/global/networks/NAME, with the project's number (gcloud projects "
+        "describe PROJECT --format='value(projectNumber)')",
+    ),
+    "region": (_REGION, "give a region, not a zone, such as europe-west4"),
+    "project": (
+        _PROJECT,
+        "give the project's ID (6 to 30 lower-case letters, digits and hyphens) or its number",
+    ),
+    "machine_type": (_MACHINE, "give a machine type of Google Cloud, such as n1-standard-8"),
+}
+
+
 def _google_names(profile: VertexConfig) -> Iterator[str]:
-    section = profile.section
-    for name, value, pattern, fix in (
-        (
-            *("service_account", profile.service_account, _ACCOUNT),
-            "give the account's e-mail, such as name@my-project.iam.gserviceaccount.com",
-        ),
-        (
-            *("network", profile.network, _NETWORK),
-            "give projects/NUMBER/global/networks/NAME, with the project's number (gcloud projects "
-            "describe PROJECT --format='value(projectNumber)')",
-        ),
-        (
-            *("region", profile.region, _REGION),
-            "give a region, not a zone, such as europe-west4",
-        ),
-        (
-            *("project", profile.project, _PROJECT),
-            "give the project's ID (6 to 30 lower-case letters, digits and hyphens) or its number",
-        ),
-        (
-            *("machine_type", profile.machine_type, _MACHINE),
-            "give a machine type of Google Cloud, such as n1-standard-8",
-        ),
-    ):
+    for name, (pattern, fix) in _GOOGLE_NAMES.items():
+        value = getattr(profile, name)
         if value is not None and not pattern.fullmatch(value):
-            yield f"{section}.{name}={value}: not valid; {fix}."
+            yield f"{profile.section}.{name}={value}: not valid; {fix}."
     if len(profile.labels) > _MAX_LABELS - _TFX_LABELS:
         yield (
-            f"{section}.labels: {len(profile.labels)} labels; a job may have "
+            f"{profile.section}.labels: {len(profile.labels)} labels; a job may have "
             f"{_MAX_LABELS - _TFX_LABELS} and those of TFX."
         )

@@ -18,12 +18,7 @@ class StructureChanged(Exception):
 
 
 def build_job(config: PipelineConfig, graph: Mapping[str, str | None]) -> JsonObject:
-    """Return the compiled graph of a configuration, for any machines.
-
-    Args:
-        config: The configuration at its target.
-        graph: Further arguments of `create_pipeline`.
-    """
+    """Return the compiled graph of a configuration at its target, for any machines."""
     from pipeline.graph.build import create_pipeline
     from pipeline.targets.spec import job_of
 
@@ -32,10 +27,6 @@ def build_job(config: PipelineConfig, graph: Mapping[str, str | None]) -> JsonOb
 
 def changed_properties(before: JsonMapping, after: JsonMapping) -> dict[str, JsonObject]:
     """Return node -> execution properties that differ, with their values in `after`.
-
-    Args:
-        before: A compiled graph, from `build_job`.
-        after: The compiled graph of another configuration.
 
     Raises:
         StructureChanged: The graphs differ in something else.

@@ -14,9 +14,10 @@ import yaml
 from pipeline.common.errors import ConfigError
 from pipeline.common.json_values import JsonObject
 from pipeline.config.cluster import KubeflowConfig
-from pipeline.config.config import PipelineConfig, is_remote
+from pipeline.config.config import PipelineConfig
 from pipeline.config.kubernetes import LABEL_KEY, LABEL_VALUE
 from pipeline.graph.table import NODES
+from pipeline.targets.places import places
 from pipeline.targets.pod_spec import executor_config, pod_refusals, reserve_disk
 from pipeline.targets.spec import each_container, executors, job_of, rename_outputs, tasks
 from pipeline.targets.spec_sizes import find_oversized
@@ -47,11 +48,6 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
                 f"cluster.kubeflow.labels.{key}={value}: not a Kubernetes label; use letters, "
                 "digits, and - _ . between them, 63 at most."
             )
-    if target.baseline_model and not is_remote(target.baseline_model):
-        found.append(
-            f"cluster.kubeflow.baseline_model={target.baseline_model}: a folder of this machine, "
-            "which no pod has; copy the model to a remote place."
-        )
     for name, node in target.resources.items():
         kind = node.accelerator
         if kind is not None and "/" not in kind:
@@ -59,20 +55,13 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
                 f"cluster.kubeflow.resources.{name}.accelerator={kind}: Kubernetes names a device "
                 "by its plugin; use nvidia.com/gpu."
             )
-    for field, place in (
-        ("cluster.kubeflow.pipeline_root", target.pipeline_root),
-        ("cluster.kubeflow.baseline_model", target.baseline_model),
-        ("data.path", config.data.path),
-        ("data.eval_path", config.data.eval_path),
-        ("schema.path", config.data_schema.path),
-        ("serving.push_folder", config.serving.push_folder),
-    ):
-        if (place or "").startswith("minio://"):
-            found.append(
-                f"{field}={place}: no TensorFlow has a file system for minio://; write s3://, give "
-                "MinIO's address as cluster.kubeflow.environment.AWS_ENDPOINT_URL, and see "
-                "docs/kubeflow.md for its secret."
-            )
+    found += [
+        f"{field}={path}: no TensorFlow has a file system for minio://; write s3://, give MinIO's "
+        "address as cluster.kubeflow.environment.AWS_ENDPOINT_URL, and see docs/kubeflow.md for "
+        "its secret."
+        for field, path, _ in places(config, target)
+        if path.startswith("minio://")
+    ]
     if target.pipeline_root.startswith("s3://") and config.beam.engine not in (
         "in_memory",
         "dataflow",

@@ -25,9 +25,6 @@ def compress_properties(task: Task) -> None:
     """Compress the constants of a task that would not arrive unchanged, in place.
 
     Kubernetes replaces `$$` and `$(NAME)` in arguments, and all constants are in one argument.
-
-    Args:
-        task: A task of a pipelineSpec, as JSON values.
     """
     for name, source in task.get("inputs", {}).get("parameters", {}).items():
         value = source.get("runtimeValue", {}).get("constant")

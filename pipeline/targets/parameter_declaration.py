@@ -19,10 +19,6 @@ from pipeline.targets.spec_types import PipelineSpec
 def declare_parameters(spec: PipelineSpec, parameters: NodeParameters) -> None:
     """Declare parameters in a pipelineSpec, in place, and pass them to the nodes.
 
-    Args:
-        spec: The pipelineSpec.
-        parameters: The parameters from `ParameterFinder`.
-
     Raises:
         ConfigError: A node has a setting of a parameter's name, or the configuration does not fit
             into an argument of a process.
@@ -71,13 +67,7 @@ def parameter_declaration(
     target: Literal["kubeflow", "vertex"],
     fields: tuple[str, ...],
 ) -> Callable[[JsonObject], None] | None:
-    """Return the function that declares the parameters in a pipelineSpec; None without fields.
-
-    Args:
-        config: The configuration at the target.
-        graph: Further arguments of `create_pipeline`.
-        target: The platform that runs the pipeline.
-        fields: Fields of the YAML.
+    """Return the function that declares fields as parameters in a pipelineSpec; None without any.
 
     Raises:
         ConfigError: Some fields cannot be parameters.

@@ -53,12 +53,7 @@ class ParameterFinder:
         graph: Mapping[str, str | None],
         target: Literal["kubeflow", "vertex"],
     ) -> None:
-        """Build the graph of the configuration.
-
-        Args:
-            config: The configuration at the target.
-            graph: Further arguments of `create_pipeline`.
-            target: The platform that runs the pipeline.
+        """Build the graph of the configuration at the target.
 
         Raises:
             ConfigError: The configuration changes when it is written as JSON.
@@ -80,9 +75,6 @@ class ParameterFinder:
 
     def find(self, fields: tuple[str, ...]) -> NodeParameters:
         """Return the parameters, not yet assigned to a node.
-
-        Args:
-            fields: Fields of the YAML.
 
         Raises:
             ConfigError: Some fields cannot be parameters. Names all of them with the reasons.

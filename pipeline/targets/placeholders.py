@@ -42,9 +42,6 @@ class Placeholders:
     def fill(self, text: str) -> str:
         """Return the text with each placeholder replaced.
 
-        Args:
-            text: A part of a command line, or of a resolver's query.
-
         Raises:
             ValueError: A placeholder refers to a missing value, or has an unknown form.
         """

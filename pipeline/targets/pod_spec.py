@@ -27,12 +27,7 @@ _MIB_PER_GIB = 1024
 
 
 def executor_config(profile: KubeflowConfig, node: str) -> JsonObject:
-    """Return a node's KubernetesExecutorConfig as JSON values; {} if it has no settings.
-
-    Args:
-        profile: The target's section of `cluster:`.
-        node: Name of the node.
-    """
+    """Return a node's KubernetesExecutorConfig as JSON values; {} if it has no settings."""
     config = {
         **_metadata(profile, node),
         **_scheduling(profile, node),
@@ -62,10 +57,6 @@ def reserve_disk(container: Container, gib: float) -> None:
     KFP has no field for it. Its driver copies type and count of the accelerator to the container's
     limits, for any resource type (initPodSpecPatch in backend/src/v2/driver), and Kubernetes uses
     a limit as the request.
-
-    Args:
-        container: A container of the pipelineSpec; changed in place.
-        gib: Size in GiB.
     """
     accelerator = {"type": _EPHEMERAL_STORAGE, "count": str(round(gib * _GIB))}
     container.setdefault("resources", {})["accelerator"] = accelerator

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from components.arrow_example_gen.spans import check_pattern, has_placeholders
 from pipeline.common.errors import ConfigError
 from pipeline.config.cluster import DEFAULT_NODE, TargetConfig
-from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
+from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.data.data_sources import files
 from pipeline.graph.node_names import NodeName
 from pipeline.image.image_labels import has_no_cuda
 from pipeline.targets.engine_refusals import engine_for_large_data, engine_refusals
 from pipeline.targets.field_checks import field_refusals
+from pipeline.targets.places import place_refusals
 from trainer_module.common.code_fingerprint import is_installed
 
 _TAGGED = re.compile(
@@ -47,8 +47,7 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         *_image(profile),
         *field_refusals(there, profile),
         *_gpu_image(profile),
-        *_places(there, profile),
-        *_spans(there, profile),
+        *place_refusals(there, profile),
         *_functions(there),
         *_workers(there, profile),
         *engine_refusals(there, profile),
@@ -116,44 +115,6 @@ def _gpu_image(profile: TargetConfig) -> Iterator[str]:
             f"{profile.image} on this machine has no CUDA libraries, so TensorFlow would not use "
             "the GPU; build it with `python -m pipeline image build --cuda --tag "
             f"{profile.image}`, or leave the accelerator out."
-        )
-
-
-def _places(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
-    section = profile.section
-    if not is_remote(profile.pipeline_root):
-        yield (
-            f"{section}.pipeline_root={profile.pipeline_root}: a folder of this machine, which no "
-            "pod has; use gs://, s3:// or another place that tf.io.gfile knows."
-        )
-    for field, path, own in (
-        ("data.path", there.data.path, f"{section}.data_path"),
-        ("data.eval_path", there.data.eval_path, f"{section}.eval_path"),
-        ("schema.path", there.data_schema.path, f"{section}.schema_path"),
-        ("serving.push_folder", there.serving.push_folder, None),
-    ):
-        fix = f"name a remote place as {own}" if own else "name a remote folder"
-        if path and path.startswith(PACKAGE_SCHEME):
-            yield (
-                f"{field}={path}: a file inside a Python package of this machine; copy it to a "
-                f"place that the cluster reads and {fix}."
-            )
-        elif path and not is_remote(path):
-            yield f"{field}={path}: a path of this machine, which no pod has; {fix}."
-        try:
-            check_pattern(path or "")
-        except ValueError as error:
-            yield f"{field}={error}."
-
-
-def _spans(there: PipelineConfig, profile: TargetConfig) -> Iterator[str]:
-    """Compare the paths again: the YAML's were compared at load time, a profile may replace one."""
-    data = there.data
-    if data.eval_path and has_placeholders(data.path) != has_placeholders(data.eval_path):
-        yield (
-            f"{profile.section}: data.path={data.path} and data.eval_path={data.eval_path} there: "
-            "{SPAN} or a date is in one of them alone; put it into both, as "
-            f"{profile.section}.data_path and {profile.section}.eval_path."
         )
 
 
@@ -231,10 +192,6 @@ def _data_in_memory(
 
 def data_gib(config: PipelineConfig, profile: TargetConfig) -> float | None:
     """Return the size of the data in GiB from the profile, or else on this machine.
-
-    Args:
-        config: The configuration on this machine.
-        profile: The target's section of `cluster:`.
 
     Returns:
         The size in GiB; None if unknown.

@@ -228,10 +228,6 @@ def rename_as_declared(texts: Mapping[str, str], declared: JsonMapping) -> dict[
 def check_values(spec: PipelineSpec, values: JsonMapping) -> None:
     """Check the parameters of a run with the checks that the containers will run.
 
-    Args:
-        spec: The pipelineSpec.
-        values: Parameter -> value.
-
     Raises:
         ConfigError: A value is wrong.
     """

@@ -5,12 +5,19 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
 from pipeline.platforms.cron import CronSchedule
-from pipeline.platforms.platform import PlatformError, Say, Schedule, Scheduler, Submission
+from pipeline.platforms.platform import (
+    PlatformError,
+    Say,
+    Schedule,
+    ScheduleAction,
+    Scheduler,
+    Submission,
+)
 from pipeline.platforms.server_text import one_line, printable
 
 if TYPE_CHECKING:
@@ -19,24 +26,13 @@ if TYPE_CHECKING:
     from pipeline.targets.compile import Target
 
 _T = TypeVar("_T")
-Action = Literal["pause", "resume", "delete"]
 _DONE = {"pause": "Paused", "resume": "Resumed", "delete": "Deleted"}
 
 
 def create(
     scheduler: Scheduler, target: Target, submission: Submission, cron: CronSchedule, say: Say
 ) -> int:
-    """Create a schedule of a compiled pipeline.
-
-    Args:
-        scheduler: The platform's schedules.
-        target: The platform.
-        submission: The pipeline; its `run_name` is the name of the schedule.
-        cron: When runs start.
-        say: Prints what was done.
-
-    Returns:
-        The exit code.
+    """Create a schedule of a compiled pipeline, named `submission.run_name`; return the exit code.
 
     Raises:
         ConfigError: A schedule of this name exists.
@@ -95,7 +91,7 @@ def show(target: Target, config: PipelineConfig | None, timeout: float) -> int:
 
 
 def change(
-    action: Action, name: str, target: Target, config: PipelineConfig | None, timeout: float
+    action: ScheduleAction, name: str, target: Target, config: PipelineConfig | None, timeout: float
 ) -> int:
     """Pause, resume or delete a schedule; return the exit code.
 
@@ -113,9 +109,7 @@ def change(
     def act() -> Schedule:
         scheduler = scheduler_of(target, _profile(config, target), timeout)
         schedule = _only(scheduler.list_all(), name, target)
-        {"pause": scheduler.pause, "resume": scheduler.resume, "delete": scheduler.delete}[action](
-            schedule
-        )
+        scheduler.change(action, schedule)
         return schedule
 
     schedule = _asked(target, act)

@@ -19,12 +19,7 @@ _FIX = (
 
 
 def find_oversized(spec: PipelineSpec, target: str) -> list[str]:
-    """Return the parts of a pipelineSpec that are too large, one sentence each.
-
-    Args:
-        spec: The pipelineSpec as JSON values.
-        target: "kubeflow" or "vertex".
-    """
+    """Return the parts of a pipelineSpec that are too large, one sentence each."""
     found = [*_properties(spec)]
     if target == "kubeflow":
         found += [*_arguments_of_driver(spec), *_workflow(spec)]

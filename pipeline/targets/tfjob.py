@@ -45,13 +45,7 @@ _SECONDS_KEPT = 3600
 
 
 def launch_workers(spec: PipelineSpec, platform: JsonObject, pools: Sequence[int]) -> None:
-    """Make the Trainer of a pipelineSpec a launcher of a TFJob, in place.
-
-    Args:
-        spec: The pipelineSpec as JSON values.
-        platform: The platform spec of the same file, or {}.
-        pools: Numbers of chiefs, workers and parameter servers.
-    """
+    """Make the Trainer of a pipelineSpec a launcher of a TFJob, in place; `pools` as in vertex."""
     label = spec["components"][NodeName.TRAINER]["executorLabel"]
     container = spec["deploymentSpec"]["executors"][label]["container"]
     parts = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
@@ -71,14 +65,7 @@ def launch_workers(spec: PipelineSpec, platform: JsonObject, pools: Sequence[int
 def tfjob_manifest(
     pipeline: str, container: Container, config: JsonObject, pools: Sequence[int]
 ) -> JsonObject:
-    """Return the TFJob of a node, without its name and its containers' arguments.
-
-    Args:
-        pipeline: Name of the pipeline.
-        container: The node's container in the pipelineSpec.
-        config: The node's KubernetesExecutorConfig.
-        pools: Numbers of chiefs, workers and parameter servers.
-    """
+    """Return the TFJob of a node, without its name and its containers' arguments."""
     template = pod_template(container, config, list(WORKER))
     policy: JsonObject = {
         # The launcher reads the logs of pods that have ended, then deletes the job.

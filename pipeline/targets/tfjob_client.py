@@ -85,13 +85,7 @@ class JobClient:
     def __init__(
         self, cluster: Cluster, *, interval: float = 5.0, say: Callable[[str], None] = print
     ) -> None:
-        """Create a client without sending a request.
-
-        Args:
-            cluster: The cluster.
-            interval: Seconds between two requests for the job's status.
-            say: Receives each line of output.
-        """
+        """Create a client without sending a request."""
         from kubernetes import client
 
         self._cluster, self._interval, self._say = cluster, interval, say
@@ -261,13 +255,7 @@ class LauncherWatch(threading.Thread):
     def __init__(
         self, cluster: Cluster, on_gone: Callable[[str], None], *, interval: float = 30.0
     ) -> None:
-        """Create a thread that is not started.
-
-        Args:
-            cluster: The cluster of the launcher's pod.
-            on_gone: Receives the reason.
-            interval: Seconds between two requests.
-        """
+        """Create a thread that is not started."""
         from kubernetes import client
 
         super().__init__(daemon=True)

@@ -24,7 +24,7 @@ from pipeline.common.json_values import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.process_end import end_process
 from pipeline.run.interrupts import terminated_by_signal
-from pipeline.targets.entry_point import INVOCATION
+from pipeline.targets.container_flags import INVOCATION, take_option
 from pipeline.targets.spec_types import Manifest
 from pipeline.targets.tfjob import MANIFEST, WORKER, pools_of
 from pipeline.targets.tfjob_client import TASK_LABEL, Cluster, JobClient, JobError, Result
@@ -55,9 +55,7 @@ class Node(NamedTuple):
     def read(cls, argv: Sequence[str]) -> Node:
         """Parse the arguments of the container."""
         arguments = list(argv)
-        at = arguments.index(MANIFEST)
-        manifest = json.loads(arguments[at + 1])
-        del arguments[at : at + 2]
+        manifest = json.loads(take_option(arguments, MANIFEST) or "")
         outputs = json.loads(arguments[arguments.index(INVOCATION) + 1])["outputs"]
         uris = [a["uri"] for each in outputs["artifacts"].values() for a in each["artifacts"]]
         folder = min(uris).rstrip("/").rpartition("/")[0]
@@ -92,10 +90,6 @@ class Node(NamedTuple):
 
 def run_on_cluster(node: Node, client: JobClient) -> Result:
     """Run the node as a TFJob.
-
-    Args:
-        node: The arguments of the container.
-        client: A client of the cluster.
 
     Raises:
         JobError: The cluster refuses the job; the message says what to do.

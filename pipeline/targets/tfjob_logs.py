@@ -15,15 +15,7 @@ class PodLog:
     def __init__(
         self, core: Any, namespace: str, pod: str, on_line: Callable[[str], None], *, pause: float
     ) -> None:
-        """Create a reader that is not started.
-
-        Args:
-            core: A `kubernetes.client.CoreV1Api`.
-            namespace: Namespace of the pod.
-            pod: Name of the pod.
-            on_line: Receives each line.
-            pause: Seconds between two connections.
-        """
+        """Create a reader that is not started; `pause` is in seconds, between two connections."""
         self._core, self._namespace, self._pod = core, namespace, pod
         self._on_line, self._pause = on_line, pause
         self._ended = threading.Event()
@@ -35,11 +27,7 @@ class PodLog:
         self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Wait for the rest of the log of a pod that has ended, and stop.
-
-        Args:
-            seconds: Time limit in seconds.
-        """
+        """Wait up to some seconds for the rest of the log of a pod that has ended, and stop."""
         self._ended.set()
         self._thread.join(seconds)
 

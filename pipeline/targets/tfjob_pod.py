@@ -7,11 +7,11 @@ the same parts of a pod, so that workers run where and how the node would run.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
 
 from pipeline.common.json_values import Json, JsonMapping, JsonObject
-from pipeline.targets.spec_types import Container
+from pipeline.targets.spec_types import Container, PodSpec
 
 CONTAINER = "tensorflow"
 """The name that the Training Operator requires of a TFJob's container."""
@@ -85,20 +85,12 @@ def container_resources(given: JsonMapping) -> dict[str, dict[str, str]]:
     return found
 
 
-def _metadata(pod: JsonObject, main: JsonObject, value: Json) -> None:
+def _metadata(pod: PodSpec, main: Container, value: Json) -> None:
     for part in ("labels", "annotations"):
         pod["metadata"][part].update(value.get(part, {}))
 
 
-def _secrets(pod: JsonObject, main: JsonObject, value: Json) -> None:
-    _variables(main, value, "secret", "secretKeyRef")
-
-
-def _config_maps(pod: JsonObject, main: JsonObject, value: Json) -> None:
-    _variables(main, value, "configMap", "configMapKeyRef")
-
-
-def _variables(main: JsonObject, value: Json, kind: str, reference: str) -> None:
+def _variables(pod: PodSpec, main: Container, value: Json, *, kind: str, reference: str) -> None:
     for each in value:
         for key in each["keyToEnv"]:
             source: JsonObject = {"name": _name(each, kind), "key": key[f"{kind}Key"]}
@@ -107,26 +99,20 @@ def _variables(main: JsonObject, value: Json, kind: str, reference: str) -> None
             main["env"].append({"name": key["envVar"], "valueFrom": {reference: source}})
 
 
-def _fields_of_the_pod(pod: JsonObject, main: JsonObject, value: Json) -> None:
+def _fields_of_the_pod(pod: PodSpec, main: Container, value: Json) -> None:
     for each in value:
         source = {"fieldRef": {"fieldPath": each["fieldPath"]}}
         main["env"].append({"name": each["name"], "valueFrom": source})
 
 
-def _selector(pod: JsonObject, main: JsonObject, value: Json) -> None:
-    pod["spec"]["nodeSelector"] = dict(value["labels"])
-
-
-def _tolerations(pod: JsonObject, main: JsonObject, value: Json) -> None:
+def _tolerations(pod: PodSpec, main: Container, value: Json) -> None:
+    seconds = "tolerationSeconds"
     pod["spec"]["tolerations"] = [
-        {**each, "tolerationSeconds": int(each["tolerationSeconds"])}
-        if "tolerationSeconds" in each
-        else dict(each)
-        for each in value
+        {**each, seconds: int(each[seconds])} if seconds in each else dict(each) for each in value
     ]
 
 
-def _node_affinity(pod: JsonObject, main: JsonObject, value: Json) -> None:
+def _node_affinity(pod: PodSpec, main: Container, value: Json) -> None:
     required, preferred = [], []
     for each in value:
         term = {key: each[key] for key in ("matchExpressions", "matchFields") if key in each}
@@ -143,28 +129,20 @@ def _node_affinity(pod: JsonObject, main: JsonObject, value: Json) -> None:
     pod["spec"]["affinity"] = {"nodeAffinity": affinity}
 
 
-def _pull_secrets(pod: JsonObject, main: JsonObject, value: Json) -> None:
-    pod["spec"]["imagePullSecrets"] = [{"name": _name(each, "secret")} for each in value]
-
-
-def _pull_policy(pod: JsonObject, main: JsonObject, value: Json) -> None:
-    main["imagePullPolicy"] = value
-
-
-def _empty_dirs(pod: JsonObject, main: JsonObject, value: Json) -> None:
+def _empty_dirs(pod: PodSpec, main: Container, value: Json) -> None:
     for each in value:
         source = {key: each[key] for key in ("medium", "sizeLimit") if key in each}
         _mount(pod, main, each["volumeName"], each["mountPath"], {"emptyDir": source})
 
 
-def _claims(pod: JsonObject, main: JsonObject, value: Json) -> None:
+def _claims(pod: PodSpec, main: Container, value: Json) -> None:
     for each in value:
         claim = each.get("constant") or _constant(each["pvcNameParameter"])
         volume = {"persistentVolumeClaim": {"claimName": claim}}
         _mount(pod, main, claim, each["mountPath"], volume, each.get("subPath"))
 
 
-def _ephemeral_volumes(pod: JsonObject, main: JsonObject, value: Json) -> None:
+def _ephemeral_volumes(pod: PodSpec, main: Container, value: Json) -> None:
     for each in value:
         claim: JsonObject = {
             "accessModes": each["accessModes"],
@@ -199,16 +177,22 @@ def _constant(parameter: JsonMapping) -> str:
     return parameter["runtimeValue"]["constant"]
 
 
-_FIELDS: dict[str, Callable[[JsonObject, JsonObject, Any], None]] = {
+def _in_spec(pod: PodSpec, name: str, value: Json) -> None:
+    pod["spec"][name] = value
+
+
+_FIELDS: dict[str, Callable[[PodSpec, Container, Json], None]] = {
     "podMetadata": _metadata,
-    "secretAsEnv": _secrets,
-    "configMapAsEnv": _config_maps,
+    "secretAsEnv": functools.partial(_variables, kind="secret", reference="secretKeyRef"),
+    "configMapAsEnv": functools.partial(_variables, kind="configMap", reference="configMapKeyRef"),
     "fieldPathAsEnv": _fields_of_the_pod,
-    "nodeSelector": _selector,
+    "nodeSelector": lambda pod, main, value: _in_spec(pod, "nodeSelector", dict(value["labels"])),
     "tolerations": _tolerations,
     "nodeAffinity": _node_affinity,
-    "imagePullSecret": _pull_secrets,
-    "imagePullPolicy": _pull_policy,
+    "imagePullSecret": lambda pod, main, value: _in_spec(
+        pod, "imagePullSecrets", [{"name": _name(each, "secret")} for each in value]
+    ),
+    "imagePullPolicy": lambda pod, main, value: main.update(imagePullPolicy=value),
     "emptyDirMounts": _empty_dirs,
     "pvcMount": _claims,
     "genericEphemeralVolume": _ephemeral_volumes,

@@ -18,10 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from pipeline.common.errors import ConfigError
 from pipeline.common.process_end import end_process
 from pipeline.targets import entry_point
-from pipeline.targets.entry_point import INVOCATION
+from pipeline.targets.container_flags import INVOCATION, take_option
 from pipeline.targets.tfjob_client import Cluster, LauncherWatch
 from trainer_module.devices.cluster import cluster_of_environment
 
@@ -33,35 +32,27 @@ LAUNCHER_POD = "TFJOB_LAUNCHER_POD"
 def main(argv: Sequence[str]) -> object:
     """Run the entry point as one task of the job.
 
-    Args:
-        argv: The program, `--result`, a place, and the entry point's arguments.
-
     Returns:
         The exit code (as for SystemExit).
     """
     arguments = list(argv)
-    place = arguments.index(RESULT)
-    result = arguments[place + 1]
-    del arguments[place : place + 2]
+    result = take_option(arguments, RESULT) or ""
     at = arguments.index(INVOCATION) + 1
     executor_input = json.loads(arguments[at])
     with tempfile.TemporaryDirectory(prefix="tfjob-") as folder:
         output = Path(folder) / "executor_output.json"
         executor_input["outputs"]["outputFile"] = str(output)
         arguments[at] = json.dumps(executor_input)
-        code: object = 0
         cluster = cluster_of_environment()
         is_chief = cluster is None or cluster.role == "chief"
-        try:
-            if is_chief and (here := Cluster.of_this_pod(os.environ, LAUNCHER_POD)):
-                LauncherWatch(here, _end).start()
-            entry_point.main(arguments)
-        except SystemExit as end:
-            code = end.code
-        except ConfigError as error:
-            code = str(error)
+        if is_chief and (here := Cluster.of_this_pod(os.environ, LAUNCHER_POD)):
+            LauncherWatch(here, _end).start()
+        code = entry_point.exit_code(arguments)
         if not code and is_chief:
-            _write(result, output.read_text(encoding="utf-8"))
+            from tensorflow.io import gfile
+
+            with gfile.GFile(result, "w") as stream:
+                stream.write(output.read_text(encoding="utf-8"))
     return code
 
 
@@ -69,13 +60,6 @@ def _end(reason: str) -> None:
     """End this process with SIGTERM, so that training saves a checkpoint."""
     print(f"{reason}: this job ends", flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _write(place: str, text: str) -> None:
-    from tensorflow.io import gfile
-
-    with gfile.GFile(place, "w") as stream:
-        stream.write(text)
 
 
 def main_and_exit(argv: Sequence[str]) -> NoReturn:

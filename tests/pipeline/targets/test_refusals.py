@@ -29,27 +29,28 @@ kubeflow .image=registry.example:5000/ml/x -> no tag
 kubeflow .image=x:1@sha256:ab -> no tag
 kubeflow .image=registry.example/Team/name:1.0 -> image=.*lower-case
 kubeflow .image=user:password@registry.example/name:1.0 -> not an image reference
-vertex .pipeline_root=/tmp/x -> folder of this machine
+vertex .pipeline_root=/tmp/x -> path of this machine
 vertex .pipeline_root=s3://bucket/x -> Cloud Storage alone; use gs://
 vertex .pipeline_root=gs:// -> pipeline_root=gs://: names no bucket
 vertex .pipeline_root=gs:///root -> names no bucket; use gs://bucket/folder
 kubeflow .pipeline_root=minio://mlpipeline/root -> minio://; write s3://
-kubeflow .data_path=minio://bucket/data.csv -> data\.path=minio://bucket/data\.csv.*write s3://
+kubeflow .data_path=minio://bucket/data.csv -> data_path=minio://bucket/data\.csv.*write s3://
 kubeflow .pipeline_root=s3://key:hush@bucket_/x -> root=s3://bucket_/x: bucket_ is not a bucket
 kubeflow .pipeline_root=s3://10.0.0.1/x -> 10\.0\.0\.1 is not a bucket name
 kubeflow .pipeline_root=s3://my_bucket/x -> my_bucket is not
 kubeflow .pipeline_root=s3://a..b/x -> a\.\.b is not
 kubeflow .baseline_model=s3:///x -> baseline_model=s3:///x: names no bucket
-kubeflow .baseline_model=/models/1 -> baseline_model=/models/1: a folder of this machine
+kubeflow .baseline_model=/models/1 -> baseline_model=/models/1: a path of this machine
 vertex .data_path=gs://Bucket/x -> data_path=gs://Bucket/x: Bucket is not
 vertex .eval_path=gs://b/x -> eval_path=gs://b/x: b is not a bucket name
 vertex .schema_path=gs://LONG/x -> schema_path=.*3 to 63
 vertex .data_path=rides.csv -> path of this machine, which no pod
 kubeflow .data_path=package://tfx/x.csv
-  -> data.path=package://tfx/x.csv: a file inside a Python package.*kubeflow\.data_path
+  -> data_path=package://tfx/x.csv: a file inside a Python package.*kubeflow\.data_path
 kubeflow serving.push_folder=/models -> serving.push_folder=/models: a path of
 kubeflow .data_path=s3://bucket/{YYYY}/x.csv -> x\.csv: a date needs .*add \{MM\}, \{DD\}
-kubeflow .data_path=s3://bucket/{VERSION}/x.csv -> ^data.path=s3://.*add \{SPAN\} or a date
+kubeflow .data_path=s3://bucket/{VERSION}/x.csv
+  -> ^cluster\.kubeflow\.data_path=s3://.*add \{SPAN\} or a date
 kubeflow data.spans=7 -> data.spans=7: data.path=s3:.* has no \{SPAN\}
 kubeflow .data_path=s3://bucket/{SPAN}/x | data.eval_path=x.csv | .eval_path=s3://bucket/eval.csv
   -> one of them alone
