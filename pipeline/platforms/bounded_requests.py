@@ -11,8 +11,10 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
+Response: TypeAlias = Any  # of urllib3 or requests
+Send: TypeAlias = Callable[..., Response]
 MAX_RESPONSE_BYTES = 64 * 2**20
 _CHUNK_BYTES = 64 * 2**10
 SOCKET_SLACK = 10.0
@@ -28,8 +30,8 @@ class ResponseTooLarge(Exception):
 
 
 def send_bounded(
-    send: Callable[[], Any], seconds: float, raw: Callable[[Any], Any] = lambda response: response
-) -> tuple[Any, bytes]:
+    send: Send, seconds: float, raw: Send = lambda response: response
+) -> tuple[Response, bytes]:
     """Send a request and read its answer, both within a time limit.
 
     Args:
@@ -45,8 +47,8 @@ def send_bounded(
         ResponseTooLarge: The body exceeds `MAX_RESPONSE_BYTES`.
         Exception: Any exception of `send`.
     """
-    outcome: queue.SimpleQueue[tuple[Any, bytes, BaseException | None]] = queue.SimpleQueue()
-    started: list[Any] = []
+    outcome: queue.SimpleQueue[tuple[Response, bytes, BaseException | None]] = queue.SimpleQueue()
+    started: list[Response] = []
 
     def work() -> None:
         try:
@@ -70,7 +72,7 @@ def send_bounded(
     return response, body
 
 
-def _read(response: Any) -> bytes:
+def _read(response: Response) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while chunk := response.read(_CHUNK_BYTES, decode_content=True):
@@ -86,7 +88,7 @@ def _read(response: Any) -> bytes:
     return b"".join(chunks)
 
 
-def _abort(response: Any) -> None:
+def _abort(response: Response) -> None:
     """Wake the reading thread; urllib3 before 2.3 can only wait for its socket's timeout."""
     if hasattr(response, "shutdown"):
         with contextlib.suppress(OSError, ValueError, RuntimeError):

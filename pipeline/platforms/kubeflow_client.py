@@ -14,7 +14,6 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pipeline.platforms.kubeflow_connection import (
     ENDPOINT,
@@ -22,7 +21,7 @@ from pipeline.platforms.kubeflow_connection import (
     connect,
     translate_errors,
 )
-from pipeline.platforms.platform import PlatformError, RunNow, Say, Submission, TaskNow
+from pipeline.platforms.platform import ApiObject, PlatformError, RunNow, Say, Submission, TaskNow
 from pipeline.platforms.platform import RunState as State
 from pipeline.platforms.server_text import printable
 from pipeline.report.progress import Status
@@ -106,7 +105,7 @@ class KubeflowConnection:
         """The user's namespace on a cluster with several users, or None."""
         return self._client.get_user_namespace() or None
 
-    def ask(self, action: str, call: Callable[[Any], Any]) -> Any:
+    def ask(self, action: str, call: Callable[[ApiObject], ApiObject]) -> ApiObject:
         """Call the client; if its token has expired, call a new one.
 
         Args:
@@ -194,7 +193,7 @@ class KubeflowConnection:
         say(f"Started: run {name!r} in experiment {experiment}")
         return KubeflowRun(self, run_id)
 
-    def _version(self, pipeline: str, name: str | None = None) -> Any:
+    def _version(self, pipeline: str, name: str | None = None) -> ApiObject:
         """Return the version of that name, or the latest one; None if there is none."""
         found = self.ask(
             "look for versions of the pipeline",
@@ -228,7 +227,7 @@ def checked_id(found: object, owner: str) -> str:
     )
 
 
-def _version_id(version: Any) -> str:
+def _version_id(version: ApiObject) -> str:
     return checked_id(version and version.pipeline_version_id, "the pipeline's version")
 
 
@@ -238,7 +237,7 @@ def _named(name: str) -> str:
     )
 
 
-def _tasks(details: list[Any]) -> dict[str, TaskNow]:
+def _tasks(details: list[ApiObject]) -> dict[str, TaskNow]:
     """Return nodes by name, including workflow nodes that are not tasks: drivers, executors."""
     pods = {_number(detail.pod_name): detail for detail in details}
     found = {}
@@ -268,9 +267,9 @@ def _seconds(at: datetime.datetime | None) -> float | None:
     return at.timestamp() if at is not None and at.year > 1970 else None
 
 
-def _message(error: Any) -> str:
+def _message(error: ApiObject) -> str:
     return (error and error.message) or ""
 
 
-def _last_message(history: list[Any] | None) -> str:
+def _last_message(history: list[ApiObject] | None) -> str:
     return next((_message(each.error) for each in reversed(history or []) if each.error), "")

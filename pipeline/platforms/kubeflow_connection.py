@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_values import Json
 from pipeline.platforms.bounded_requests import (
     SOCKET_SLACK,
     RequestTimedOut,
+    Response,
     ResponseTooLarge,
+    Send,
     send_bounded,
 )
 from pipeline.platforms.kfp_context import EXAMPLE, check_context_file
-from pipeline.platforms.platform import PlatformError, without_noise
-from pipeline.platforms.server_text import error_text, html_text, one_line, printable
+from pipeline.platforms.platform import ApiObject, PlatformError, json_object, without_noise
+from pipeline.platforms.server_text import error_text, one_line, printable
 
 ENDPOINT = "KF_PIPELINES_ENDPOINT"
 MINIMUM_VERSION = (2, 5)
@@ -45,7 +45,7 @@ class CredentialsRefused(PlatformError):
     """Credentials are missing, wrong or have expired."""
 
 
-def connect(timeout: float) -> Any:
+def connect(timeout: float) -> ApiObject:
     """Return KFP's client with limited requests; it rejects login pages as answers.
 
     Args:
@@ -69,7 +69,7 @@ def connect(timeout: float) -> Any:
     class Client(kfp.Client):
         """KFP's client, but requests the server's health once, not 5 times in 25 seconds."""
 
-        def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
+        def get_kfp_healthz(self, sleep_duration: int = 0) -> ApiObject:
             api = self._healthz_api
             _limit_requests(api.api_client, timeout)
             # Named get_healthz before kfp-server-api 2.1.
@@ -84,7 +84,7 @@ def connect(timeout: float) -> Any:
     return client
 
 
-def _check_health(client: Any) -> None:
+def _check_health(client: ApiObject) -> None:
     """Check the server's version; an error is ignored, because a gateway may hide the version."""
     import kfp_server_api
 
@@ -109,7 +109,7 @@ def _check_endpoint() -> None:
         )
 
 
-def _limit_requests(api: Any, timeout: float) -> None:
+def _limit_requests(api: ApiObject, timeout: float) -> None:
     """Limit each request of the client, and reject answers that are not a JSON object."""
     rest, settings = api.rest_client, api.configuration
     if hasattr(rest.request, "is_limited"):
@@ -117,7 +117,7 @@ def _limit_requests(api: Any, timeout: float) -> None:
     if (refresh := settings.refresh_api_key_hook) is not None:
         host = settings.host
 
-        def refresh_token(configuration: Any) -> None:
+        def refresh_token(configuration: ApiObject) -> None:
             # If kubectl's configuration has a token, this also resets host and hook: the host
             # to Kubernetes' host, without the path to Kubeflow that KFP's client has added.
             refresh(configuration)
@@ -127,16 +127,11 @@ def _limit_requests(api: Any, timeout: float) -> None:
     rest.pool_manager.request = _bounded(rest.pool_manager.request, timeout)
     send = rest.request
 
-    def request(method: str, url: str, **options: Any) -> Any:
+    def request(method: str, url: str, **options: Json) -> Response:
         options["_request_timeout"] = options.get("_request_timeout") or (timeout, timeout)
         answer = send(method, url, **options)
-        found = _json_object(answer.data or b"{}")
-        if found is None:
-            raise PlatformError(
-                f"{url.partition('?')[0]} answers with no JSON object but "
-                f"{html_text(answer.data[:2000].decode(errors='replace'))[:80]!r}: a login page, "
-                f"or not Kubeflow Pipelines 2. {_host_hint()} {_CREDENTIALS}"
-            )
+        hint = f"not Kubeflow Pipelines 2. {_host_hint()} {_CREDENTIALS}"
+        found = json_object(url, answer.data or b"", hint)
         if urlsplit(url).path.endswith("/healthz"):
             _check_version(found.get("tag_name"))
         return answer
@@ -145,11 +140,11 @@ def _limit_requests(api: Any, timeout: float) -> None:
     rest.request = request
 
 
-def _bounded(send: Any, timeout: float) -> Any:
+def _bounded(send: Send, timeout: float) -> Send:
     """Return `PoolManager.request` with limits for the time and the size of an answer."""
     import urllib3
 
-    def request(method: str, url: str, **options: Any) -> Any:
+    def request(method: str, url: str, **options: Json) -> Response:
         # A redirection leads to a login page, or would send the upload to another address.
         options.update(preload_content=False, redirect=False, timeout=timeout + SOCKET_SLACK)
         response, body = send_bounded(lambda: send(method, url, **options), timeout)
@@ -161,14 +156,6 @@ def _bounded(send: Any, timeout: float) -> Any:
         )
 
     return request
-
-
-def _json_object(body: bytes) -> JsonObject | None:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _check_version(tag: object) -> None:
@@ -222,11 +209,11 @@ def translate_errors(action: str) -> Iterator[None]:
         ) from None
 
 
-def _refusal(action: str, error: Any) -> PlatformError:
+def _refusal(action: str, error: ApiObject) -> PlatformError:
     """Return the error for an HTTP status."""
-    status, said = int(error.status or 0), error_text(error.body).rstrip(".")
+    status, message = int(error.status or 0), error_text(error.body).rstrip(".")
     text = f"cannot {action}: {status} {one_line(error.reason or '')}".rstrip()
-    text += f": {said}" if said else ""
+    text += f": {message}" if message else ""
     if 300 <= status < 400:
         location = (error.headers or {}).get("Location") or "another address"
         return CredentialsRefused(
@@ -238,28 +225,30 @@ def _refusal(action: str, error: Any) -> PlatformError:
             f"{text}. Kubeflow does not accept your credentials, or they do not allow this. "
             f"{_CREDENTIALS}"
         )
-    if status == 404:
-        return PlatformError(
-            f"{text}. {_host_hint()} Give the address of Kubeflow Pipelines 2, "
-            "whose API answers at /apis/v2beta1/healthz below it."
+    is_transient = status >= 500 or status == 429
+    if is_transient:
+        fix = (
+            "The server's own failure: try again, and look into its log (kubectl logs -n kubeflow "
+            "deployment/ml-pipeline)."
         )
-    if status == 409:
-        return PlatformError(
-            f"{text}. The name is taken, perhaps in another namespace or by somebody at the same "
-            "time: submit again, or give the pipeline another name."
+    elif status == 404:
+        fix = (
+            f"{_host_hint()} Give the address of Kubeflow Pipelines 2, whose API answers at "
+            "/apis/v2beta1/healthz below it."
         )
-    if status >= 500 or status == 429:
-        return PlatformError(
-            f"{text}. The server's own failure: try again, and look into its log "
-            "(kubectl logs -n kubeflow deployment/ml-pipeline).",
-            is_transient=True,
+    elif status == 409:
+        fix = (
+            "The name is taken, perhaps in another namespace or by somebody at the same time: "
+            "submit again, or give the pipeline another name."
         )
-    if "namespace" in said.lower():
-        text += (
-            ". On a cluster with several users, ~/.config/kfp/context.json has to name your "
-            'namespace: {"namespace": ...}'
+    elif "namespace" in message.lower():
+        fix = (
+            "On a cluster with several users, ~/.config/kfp/context.json has to name your "
+            'namespace: {"namespace": ...}.'
         )
-    return PlatformError(f"{text}.")
+    else:
+        fix = ""
+    return PlatformError(f"{text}. {fix}".rstrip(), is_transient=is_transient)
 
 
 def _endpoint_is_known() -> bool:

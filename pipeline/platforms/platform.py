@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
-from pipeline.common.json_values import JsonMapping
+from pipeline.common.json_values import JsonMapping, JsonObject
 from pipeline.config.cluster import TargetConfig
 from pipeline.platforms.cron import CronSchedule
-from pipeline.platforms.server_text import printable
+from pipeline.platforms.server_text import html_text, printable
 from pipeline.report.progress import Status
 
 RunState = Literal["running", "done", "failed", "stopped"]
 ScheduleState = Literal["active", "paused", "ended"]
 ScheduleAction = Literal["pause", "resume", "delete"]
+ApiObject: TypeAlias = Any  # of KFP's or Google's client, which have no types
 Say = Callable[[str], None]
 """Prints what was done, for a person."""
 
@@ -165,6 +167,24 @@ class SubmittedRun(Protocol):
             PlatformError: The platform does not report it.
         """
         ...
+
+
+def json_object(url: str, body: bytes, hint: str) -> JsonObject:
+    """Return the JSON object that a server answers with.
+
+    Raises:
+        PlatformError: The body is something else, such as a login page; ends with the hint.
+    """
+    try:
+        found = json.loads(body or b"{}")
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    raise PlatformError(
+        f"{url.partition('?')[0]} answers with no JSON object but "
+        f"{html_text(body[:2000].decode(errors='replace'))[:80]!r}: a login page, or {hint}"
+    )
 
 
 @contextlib.contextmanager

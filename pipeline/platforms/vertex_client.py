@@ -11,10 +11,9 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from pipeline.graph.node_names import NodeName
-from pipeline.platforms.platform import PlatformError, RunNow, Say, Submission, TaskNow
+from pipeline.platforms.platform import ApiObject, PlatformError, RunNow, Say, Submission, TaskNow
 from pipeline.platforms.platform import RunState as State
 from pipeline.platforms.server_text import one_line
 from pipeline.platforms.vertex_connection import connect, import_client, translate_errors
@@ -63,7 +62,7 @@ def submit(submission: Submission, say: Say) -> VertexRun:
     return run
 
 
-def pipeline_job(aiplatform: Any, submission: Submission) -> Any:
+def pipeline_job(aiplatform: ApiObject, submission: Submission) -> ApiObject:
     """Return the compiled file as a PipelineJob, with the run's name and parameters.
 
     Raises:
@@ -112,7 +111,7 @@ def name_parts(name: str) -> tuple[str, str, str]:
 class VertexRun:
     """A PipelineJob."""
 
-    def __init__(self, client: Any, name: str, timeout: float) -> None:
+    def __init__(self, client: ApiObject, name: str, timeout: float) -> None:
         """Set the client, and `projects/<project>/locations/<region>/pipelineJobs/<id>`."""
         self._client = client
         self._name = name
@@ -151,7 +150,7 @@ def _job_id(name: str) -> str:
     return f"{re.sub('[^-0-9a-z]+', '-', name.lower()).strip('-')}-{time.strftime('%Y%m%d%H%M%S')}"
 
 
-def _task(detail: Any) -> TaskNow:
+def _task(detail: ApiObject) -> TaskNow:
     message = detail.error.message
     main = detail.executor_detail.container_detail.main_job
     main = main or detail.executor_detail.custom_job_detail.job
@@ -166,7 +165,7 @@ def _task(detail: Any) -> TaskNow:
     )
 
 
-def _blessed(details: list[Any]) -> bool | None:
+def _blessed(details: list[ApiObject]) -> bool | None:
     """Return the Evaluator's decision from its artifact, or None."""
     for detail in details:
         if detail.task_name == NodeName.EVALUATOR and "blessing" in detail.outputs:

@@ -12,18 +12,19 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_values import Json, JsonObject
 from pipeline.config.cluster import TargetConfig, VertexConfig
 from pipeline.platforms.bounded_requests import (
     SOCKET_SLACK,
     RequestTimedOut,
+    Response,
     ResponseTooLarge,
+    Send,
     send_bounded,
 )
-from pipeline.platforms.platform import PlatformError, without_noise
-from pipeline.platforms.server_text import error_text, html_text, one_line
+from pipeline.platforms.platform import ApiObject, PlatformError, json_object, without_noise
+from pipeline.platforms.server_text import error_text, one_line
 
 ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"
 """gcloud's own variable for an API that is reached elsewhere, by a private endpoint for example."""
@@ -33,13 +34,21 @@ _LOGIN = (
     "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=key.json, gives this "
     "machine credentials."
 )
+_FIXES = {
+    401: _LOGIN,
+    403: "You need roles/aiplatform.user in the project, and roles/iam.serviceAccountUser on the "
+    "service account that runs it; the API aiplatform.googleapis.com must be enabled.",
+    404: "Look at cluster.vertex.project and cluster.vertex.region, and whether what the message "
+    "names is there.",
+    409: "Something of this name was just created, or is being changed: try again.",
+}
 _REPLAY_FIX = (
     "`python -m pipeline replay` executes the compiled file here; machine and accelerator names "
     "are those of cluster.vertex.resources."
 )
 
 
-def import_client() -> Any:
+def import_client() -> ApiObject:
     """Return the module of Google's client.
 
     Raises:
@@ -68,10 +77,10 @@ class Connection:
 
     place: str
     address: str
-    credentials: Any
+    credentials: ApiObject
     timeout: float
 
-    def client(self, service: Any) -> Any:
+    def client(self, service: ApiObject) -> ApiObject:
         """Return a client whose requests have limits."""
         client = service(
             credentials=self.credentials,
@@ -99,7 +108,7 @@ class Connection:
             raise exceptions.from_http_response(response)
         return response.json()
 
-    def _limit(self, session: Any) -> None:
+    def _limit(self, session: ApiObject) -> None:
         _limit_requests(session, self.timeout, _checked_answer)
         # Tokens are requested in another session, from servers whose answers are not all JSON.
         if (tokens := getattr(session, "_auth_request_session", None)) is not None:
@@ -149,7 +158,9 @@ def find_connection(profile: TargetConfig | None, timeout: float) -> Connection:
     )
 
 
-def connect(service: Any, profile: TargetConfig | None, timeout: float) -> tuple[Any, str]:
+def connect(
+    service: ApiObject, profile: TargetConfig | None, timeout: float
+) -> tuple[ApiObject, str]:
     """Return a client of one service, and `projects/<project>/locations/<region>`.
 
     Raises:
@@ -159,14 +170,14 @@ def connect(service: Any, profile: TargetConfig | None, timeout: float) -> tuple
     return connection.client(service), connection.place
 
 
-def _limit_requests(session: Any, timeout: float, check: Callable[[Any], None]) -> None:
+def _limit_requests(session: ApiObject, timeout: float, check: Callable[[Response], None]) -> None:
     """Limit each request of a session, and check each answer."""
     for adapter in session.adapters.values():
         adapter.send = _bounded(adapter.send, timeout, check)
 
 
-def _bounded(send: Any, timeout: float, check: Callable[[Any], None]) -> Any:
-    def limited(request: Any, **options: Any) -> Any:
+def _bounded(send: Send, timeout: float, check: Callable[[Response], None]) -> Send:
+    def limited(request: ApiObject, **options: Json) -> Response:
         options.update(stream=True, timeout=timeout + SOCKET_SLACK)
         response, body = send_bounded(
             lambda: send(request, **options), timeout, lambda response: response.raw
@@ -178,23 +189,15 @@ def _bounded(send: Any, timeout: float, check: Callable[[Any], None]) -> Any:
     return limited
 
 
-def _checked_answer(response: Any) -> None:
+def _checked_answer(response: Response) -> None:
     """Reject an answer that is not a JSON object; convert errors for Google's client.
 
     The client expects `{"error": {...}}` and fails with AttributeError on other forms.
     """
     status, body = response.status_code, response.content
     if 200 <= status < 300:
-        try:
-            is_object = isinstance(json.loads(body or b"{}"), dict)
-        except (ValueError, RecursionError):
-            is_object = False
-        if not is_object:
-            raise PlatformError(
-                f"{response.url.partition('?')[0]} answers with no JSON object but "
-                f"{html_text(body[:2000].decode(errors='replace'))[:80]!r}: a login page, or a "
-                f"proxy between this machine and Vertex. {_endpoint_hint()}"
-            )
+        hint = f"a proxy between this machine and Vertex. {_endpoint_hint()}"
+        json_object(response.url, body, hint)
     elif status >= 400:
         message = error_text(body) or one_line(response.reason or "")
         response._content = json.dumps({"error": {"code": status, "message": message}}).encode()
@@ -254,30 +257,13 @@ def translate_errors(action: str, refusal_fix: str = _REPLAY_FIX) -> Iterator[No
         ) from None
 
 
-def _refusal(action: str, error: Any, fix: str) -> PlatformError:
+def _refusal(action: str, error: ApiObject, fix: str) -> PlatformError:
     """Return the error for an error of the API."""
     message = re.sub(r"^[A-Z]+ \S+: ", "", error.message)
     code = int(error.code or 0)
     text = f"cannot {action}: {code} {one_line(message)}".rstrip(". ")
-    if code == 401:
-        return PlatformError(f"{text}. {_LOGIN}")
-    if code == 403:
-        return PlatformError(
-            f"{text}. You need roles/aiplatform.user in the project, and "
-            "roles/iam.serviceAccountUser on the service account that runs it; the API "
-            "aiplatform.googleapis.com must be enabled."
-        )
-    if code == 404:
-        return PlatformError(
-            f"{text}. Look at cluster.vertex.project and cluster.vertex.region, and whether what "
-            "the message names is there."
-        )
-    if code == 409:
-        return PlatformError(
-            f"{text}. Something of this name was just created, or is being changed: try again."
-        )
     if code >= 500 or code == 429:
         return PlatformError(
             f"{text}. Vertex' own failure, or its quota: try again.", is_transient=True
         )
-    return PlatformError(f"{text}. Vertex refuses what was sent: {fix}")
+    return PlatformError(f"{text}. {_FIXES.get(code) or f'Vertex refuses what was sent: {fix}'}")
