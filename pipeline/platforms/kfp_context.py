@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.json_values import Json
+from pipeline.common.json_types import JsonValue
 from pipeline.platforms.platform import PlatformError
 from pipeline.platforms.server_text import one_line
 
@@ -65,7 +65,7 @@ def _read(path: Path) -> Any:
         ) from None
 
 
-def _check_value(path: Path, key: str, value: Json) -> None:
+def _check_value(path: Path, key: str, value: JsonValue) -> None:
     if value is None and key != "namespace":
         return
     # latin-1: the characters that an HTTP header can contain.

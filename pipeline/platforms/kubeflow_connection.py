@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pipeline.common.json_values import Json
+from pipeline.common.json_types import JsonValue
 from pipeline.platforms.bounded_requests import (
     SOCKET_SLACK,
     RequestTimedOut,
@@ -127,7 +127,7 @@ def _limit_requests(api: ApiObject, timeout: float) -> None:
     rest.pool_manager.request = _bounded(rest.pool_manager.request, timeout)
     send = rest.request
 
-    def request(method: str, url: str, **options: Json) -> Response:
+    def request(method: str, url: str, **options: JsonValue) -> Response:
         options["_request_timeout"] = options.get("_request_timeout") or (timeout, timeout)
         answer = send(method, url, **options)
         hint = f"not Kubeflow Pipelines 2. {_host_hint()} {_CREDENTIALS}"
@@ -144,7 +144,7 @@ def _bounded(send: Send, timeout: float) -> Send:
     """Return `PoolManager.request` with limits for the time and the size of an answer."""
     import urllib3
 
-    def request(method: str, url: str, **options: Json) -> Response:
+    def request(method: str, url: str, **options: JsonValue) -> Response:
         # A redirection leads to a login page, or would send the upload to another address.
         options.update(preload_content=False, redirect=False, timeout=timeout + SOCKET_SLACK)
         response, body = send_bounded(lambda: send(method, url, **options), timeout)

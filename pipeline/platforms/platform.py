@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from pipeline.common.json_values import JsonMapping, JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.cluster import TargetConfig
 from pipeline.platforms.cron import CronSchedule
 from pipeline.platforms.server_text import html_text, printable
@@ -59,7 +59,7 @@ class Submission:
     file: Path
     name: str
     pipeline_root: str = ""
-    parameters: JsonMapping = field(default_factory=dict)
+    parameters: Mapping[str, JsonValue] = field(default_factory=dict)
     profile: TargetConfig | None = None
     run_name: str | None = None
     experiment: str | None = None

@@ -6,7 +6,7 @@ import html
 import json
 import re
 
-from pipeline.common.json_values import Json
+from pipeline.common.json_types import JsonValue
 
 _LONGEST_MESSAGE = 600
 _MESSAGE_KEYS = ("message", "error_message", "error_description", "error", "detail", "errors")
@@ -54,7 +54,7 @@ def html_text(text: str) -> str:
     return one_line(html.unescape(re.sub(r"<[^<>]*>", " ", text)))
 
 
-def _find_message(found: Json, depth: int = 0) -> str:
+def _find_message(found: JsonValue, depth: int = 0) -> str:
     if isinstance(found, str):
         return found
     if depth == 5:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pipeline.common.json_values import Json, JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.cluster import TargetConfig, VertexConfig
 from pipeline.platforms.bounded_requests import (
     SOCKET_SLACK,
@@ -177,7 +177,7 @@ def _limit_requests(session: ApiObject, timeout: float, check: Callable[[Respons
 
 
 def _bounded(send: Send, timeout: float, check: Callable[[Response], None]) -> Send:
-    def limited(request: ApiObject, **options: Json) -> Response:
+    def limited(request: ApiObject, **options: JsonValue) -> Response:
         options.update(stream=True, timeout=timeout + SOCKET_SLACK)
         response, body = send_bounded(
             lambda: send(request, **options), timeout, lambda response: response.raw

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.common.json_values import Json, JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.targets.spec_types import Artifact
 
 _CONDITION = re.compile(r'^(?P<path>[\w.]+)=(?P<value>"[^"]*"|[\w.]+)$')
@@ -63,12 +63,12 @@ def _condition(text: str) -> tuple[str, Any]:
     return found["path"], json.loads(found["value"]) if found["value"] != "LIVE" else "LIVE"
 
 
-def _is(artifact: Artifact, path: str, value: Json) -> bool:
+def _is(artifact: Artifact, path: str, value: JsonValue) -> bool:
     if path == "state":
         return value == "LIVE"
     if path == "schema_title":
         return title_of(artifact) == value
-    node: Json = artifact
+    node: JsonValue = artifact
     for step in path.split("."):
         if step in ("number_value", "string_value"):
             break

@@ -16,14 +16,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pipeline.common.json_values import Json, JsonMapping
-from pipeline.targets.spec_types import ExecutorInput
+from pipeline.common.json_types import JsonValue
+from pipeline.targets.spec_types import ExecutorInput, JsonMapping
 
 _TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 # Texts and != stay. What only Python knows becomes `?`, which neither language can read here.
 _TOKEN = re.compile(rf"{_TEXT}|!=|&&|\|\||!|[~#]|\b(?:and|or|not)\b")
 _SIGNS = {"&&": " and ", "||": " or ", "!": "~", "!=": "!="}
-_OPERATORS: dict[type, Callable[[Json, Json], Json]] = {
+_OPERATORS: dict[type, Callable[[JsonValue, JsonValue], JsonValue]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.LtE: operator.le,
@@ -40,7 +40,7 @@ class ConditionError(ValueError):
     """The condition has an unknown form, or does not fit the values."""
 
 
-Evaluate = Callable[[JsonMapping], Json]
+Evaluate = Callable[[JsonMapping], JsonValue]
 
 
 class Condition(NamedTuple):
@@ -124,11 +124,11 @@ class _Compiler(NamedTuple):
         raise self._unknown(node)
 
     def _binary(
-        self, combine: Callable[[Json, Json], Json], left: ast.expr, right: ast.expr
+        self, combine: Callable[[JsonValue, JsonValue], JsonValue], left: ast.expr, right: ast.expr
     ) -> Evaluate:
         first, second = self.compile(left), self.compile(right)
 
-        def evaluate(inputs: JsonMapping) -> Json:
+        def evaluate(inputs: JsonMapping) -> JsonValue:
             one, two = first(inputs), second(inputs)
             if type(one) is not type(two):
                 raise ConditionError(
@@ -150,7 +150,7 @@ class _Compiler(NamedTuple):
                 return [*self._steps(inner), step]
         raise self._unknown(node)
 
-    def _lookup(self, steps: list[str | int], node: Json) -> Json:
+    def _lookup(self, steps: list[str | int], node: JsonValue) -> JsonValue:
         if steps[1] in ("parameters", "parameter_values"):
             steps = ["inputs", "parameterValues", *steps[2:]]
             if steps[-1] in _VALUE_FIELDS:
@@ -167,12 +167,12 @@ class _Compiler(NamedTuple):
         # JSON does not distinguish 1 and 1.0, and the platforms' CEL reads both as doubles.
         return float(node) if isinstance(node, int) and not isinstance(node, bool) else node
 
-    def _truth(self, value: Json) -> bool:
+    def _truth(self, value: JsonValue) -> bool:
         if not isinstance(value, bool):
             raise ConditionError(f"the condition {self.text!r} uses {value!r} as true or false.")
         return value
 
-    def _number(self, value: Json) -> float:
+    def _number(self, value: JsonValue) -> float:
         try:
             return float(value)
         except (TypeError, ValueError):

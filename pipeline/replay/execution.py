@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.common.json_values import Json, JsonMapping, JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.replay import kubeflow_rules as rules
 from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.kubeflow_pod import LOGS, Pod, PodError, start_pod
@@ -17,7 +17,7 @@ from pipeline.replay.node_environment import NO_CREDENTIALS, Credentials, pod_en
 from pipeline.replay.object_stores import ObjectStore
 from pipeline.replay.scope import Values
 from pipeline.targets.placeholders import Placeholders, as_json
-from pipeline.targets.spec_types import Component, Container, Executor, ExecutorInput
+from pipeline.targets.spec_types import Component, Container, Executor, ExecutorInput, JsonMapping
 
 _LISTS = ("LIST", "STRUCT")
 # From Go's strconv.ParseBool; any other text is an error.
@@ -222,7 +222,7 @@ def _made(component: Component, outputs: JsonMapping) -> Values:
     return Values(artifacts, parameters)
 
 
-def _typed(text: str, kind: str) -> Json:
+def _typed(text: str, kind: str) -> JsonValue:
     if kind in ("NUMBER_INTEGER", "NUMBER_DOUBLE"):
         return float(text) if kind == "NUMBER_DOUBLE" else int(text)
     if kind == "BOOLEAN":

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.common.json_values import Json, JsonMapping, JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.replay import kubeflow_rules as rules
 from pipeline.replay.object_stores import ObjectStore, object_store
-from pipeline.targets.spec_types import Artifact, ExecutorInput
+from pipeline.targets.spec_types import Artifact, ExecutorInput, JsonMapping
 
 LOGS = "executor-logs"
 _VARIABLE = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -189,7 +189,7 @@ def as_input(artifact: Artifact) -> JsonObject:
     }
 
 
-def _as_stored(value: Json) -> Json:
+def _as_stored(value: JsonValue) -> JsonValue:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, list):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import Json
+from pipeline.common.json_types import JsonValue
 from pipeline.targets.compiled_spec import CompiledSpec, names_place
 from pipeline.targets.long_values import expand
 from pipeline.targets.run_parameters import name_and_value
@@ -115,7 +115,7 @@ def _folder(path: str) -> str:
     return f"{scheme}://{'/'.join(parts[: max(plain, 1)])}"
 
 
-def _constants(node: Json) -> Iterator[str]:
+def _constants(node: JsonValue) -> Iterator[str]:
     """Yield the texts of constant parameters: the places that nodes read and write."""
     if isinstance(node, dict):
         for key, each in node.items():

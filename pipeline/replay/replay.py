@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import Json, JsonMapping
+from pipeline.common.json_types import JsonValue
 from pipeline.replay import execution
 from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.conditions import Condition, ConditionError, parsed
@@ -24,7 +24,7 @@ from pipeline.replay.scope import Scope, Values
 from pipeline.targets.compiled_spec import CompiledSpec, in_order, is_exit_handler, needed
 from pipeline.targets.run_parameters import values_of
 from pipeline.targets.spec_sizes import find_oversized
-from pipeline.targets.spec_types import Component, ExecutorInput, Task
+from pipeline.targets.spec_types import Component, ExecutorInput, JsonMapping, Task
 
 _TAIL_LINES = 25
 _ROOT = "root"
@@ -68,7 +68,7 @@ class Node(NamedTuple):
     name: str
     state: Literal["done", "skipped"]
     seconds: float = 0.0
-    artifacts: Mapping[str, Json] = {}
+    artifacts: Mapping[str, JsonValue] = {}
     log: Path | None = None
     attempts: int = 1
     why: str = ""

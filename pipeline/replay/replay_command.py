@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.common import exit_codes
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.graph.node_names import NodeName
 from pipeline.replay.execution import Host

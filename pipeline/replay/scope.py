@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pipeline.common.json_values import Json, JsonMapping, JsonObject
-from pipeline.targets.spec_types import Component, Task
+from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.targets.spec_types import Component, JsonMapping, Task
 
 State = Literal["SUCCEEDED", "FAILED", "SKIPPED"]
 
@@ -82,7 +82,7 @@ class Scope:
                     parameters[key] = made.parameters.get(selector["outputParameterKey"])
         return Values(artifacts, parameters)
 
-    def _parameter(self, source: JsonMapping, *, as_struct: bool) -> Json:
+    def _parameter(self, source: JsonMapping, *, as_struct: bool) -> JsonValue:
         if "runtimeValue" in source:
             return source["runtimeValue"]["constant"]
         if "componentInputParameter" in source:

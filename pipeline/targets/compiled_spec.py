@@ -14,10 +14,10 @@ from typing import Literal
 import yaml
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import JsonMapping, JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.targets.long_values import change_compressed
-from pipeline.targets.spec_types import Component, PipelineSpec, Task
+from pipeline.targets.spec_types import Component, JsonMapping, PipelineSpec, Task
 
 _NAME = re.compile(r"^\w([\w. -]*\w)?$")
 

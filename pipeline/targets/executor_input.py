@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 
-from pipeline.common.json_values import JsonMapping, JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.targets.long_values import expand_properties
-from pipeline.targets.spec_types import ExecutorInput
+from pipeline.targets.spec_types import ExecutorInput, JsonMapping
 
 _TYPE_FIELDS = ("instanceSchema", "schemaTitle")
 _RENAMED = "output_"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 
-from pipeline.common.json_values import Json, JsonMapping, JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.cluster import TargetConfig
 from pipeline.config.config import PipelineConfig
+from pipeline.targets.spec_types import JsonMapping
 
 # The machines in a compiled pipeline are not settings of nodes, and equal in all builds.
 _ANY_TARGET = TargetConfig(image="any:1", pipeline_root="any")
@@ -54,7 +55,9 @@ def _split_properties(job: JsonMapping) -> tuple[dict[str, JsonObject], JsonObje
     return properties, rest
 
 
-def _first_difference(old: Json, new: Json, place: str = "the compiled pipeline") -> str | None:
+def _first_difference(
+    old: JsonValue, new: JsonValue, place: str = "the compiled pipeline"
+) -> str | None:
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         found = (_first_difference(old[key], new[key], f"{place}.{key}") for key in sorted(old))
         return next((each for each in found if each), None)

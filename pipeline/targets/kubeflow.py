@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.config.kubernetes import LABEL_KEY, LABEL_VALUE

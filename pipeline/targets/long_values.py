@@ -11,8 +11,8 @@ import base64
 import lzma
 from collections.abc import Callable
 
-from pipeline.common.json_values import Json, JsonMapping, JsonObject
-from pipeline.targets.spec_types import Task
+from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.targets.spec_types import JsonMapping, Task
 
 _PREFIX = "lzma+base64:"
 _LONG = 4096
@@ -41,7 +41,7 @@ def expand_properties(values: JsonMapping) -> JsonObject:
     }
 
 
-def change_compressed(node: Json, change: Callable[[str], str]) -> Json:
+def change_compressed(node: JsonValue, change: Callable[[str], str]) -> JsonValue:
     """Return JSON values with each compressed text changed, and all others unchanged.
 
     Args:

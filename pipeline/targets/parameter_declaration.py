@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
 from pipeline.targets.argument_length import LONGEST_ARGUMENT, as_size
 from pipeline.targets.container_flags import DRIVER, RUN_TIME_PARAMETERS

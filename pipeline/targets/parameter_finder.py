@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import pydantic
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import Json, JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.targets.graph_changes import StructureChanged, build_job, changed_properties
 from pipeline.targets.run_time_parameters import (
@@ -119,7 +119,7 @@ class ParameterFinder:
         for start, reason in _OF_THE_FILE.items():
             if field == start or field.startswith(f"{start}."):
                 raise ConfigError(f"a run cannot set it: {reason}. Leave it out.")
-        node: Json = self._values
+        node: JsonValue = self._values
         for key in field.split("."):
             if isinstance(node, list):
                 node = dict(zip(map(str, itertools.count()), node, strict=False))
@@ -222,7 +222,7 @@ class ParameterFinder:
         ]
 
 
-def _fields(node: Json, above: str = "") -> Iterator[str]:
+def _fields(node: JsonValue, above: str = "") -> Iterator[str]:
     """Yield the paths of the scalars below a section or a list."""
     items = node.items() if isinstance(node, dict) else enumerate(node)
     for key, each in items:

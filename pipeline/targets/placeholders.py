@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from pipeline.common.json_values import Json
+from pipeline.common.json_types import JsonValue
 from pipeline.targets.spec_types import ExecutorInput
 
 _PLACEHOLDER = re.compile(r"\{\{\$(.*?)\}\}")
@@ -71,7 +71,7 @@ class Placeholders:
         values = self.executor_input.get("inputs", {}).get("parameterValues", {})
         return as_text(values[found[1]]) if found[1] in values else found[0]
 
-    def _expand(self, node: Json) -> list[str]:
+    def _expand(self, node: JsonValue) -> list[str]:
         if isinstance(node, str):
             return [self.fill(node)]
         if isinstance(node, list):
@@ -87,7 +87,7 @@ class Placeholders:
     def _value(self, path: str) -> str:
         if not path:
             return as_json(self.executor_input)
-        node: Json = self.executor_input
+        node: JsonValue = self.executor_input
         steps = [_NAMES.get(plain, plain) or quoted for plain, quoted in _STEP.findall(path)]
         if steps[:2] == ["inputs", "parameters"]:
             steps[1] = "parameterValues"
@@ -112,7 +112,7 @@ class Placeholders:
         return as_text(node)
 
 
-def as_text(value: Json) -> str:
+def as_text(value: JsonValue) -> str:
     """Return a parameter's value as the platform writes it into an argument.
 
     A number has no `.0` and no exponent, as in Kubeflow's launcher_v2.go (`FormatFloat(x, 'f')`).
@@ -125,12 +125,12 @@ def as_text(value: Json) -> str:
     return as_json(value)
 
 
-def as_json(value: Json) -> str:
+def as_json(value: JsonValue) -> str:
     """Return JSON in the platforms' format: compact, 2.0 as 2."""
     return json.dumps(_with_integers(value), separators=(",", ":"), ensure_ascii=False)
 
 
-def _with_integers(value: Json) -> Json:
+def _with_integers(value: JsonValue) -> JsonValue:
     if isinstance(value, Mapping):
         return {key: _with_integers(each) for key, each in value.items()}
     if isinstance(value, list):

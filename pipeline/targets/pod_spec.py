@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import DEFAULT_NODE, KubeflowConfig
 from pipeline.config.kubernetes import SHARED_MEMORY_PATH, NodeAffinityTerm, Requirement
 from pipeline.targets.spec_types import Container

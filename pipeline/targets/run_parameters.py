@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.targets.compiled_spec import CompiledSpec
 from pipeline.targets.run_time_parameters import check_values, rename_as_declared
 

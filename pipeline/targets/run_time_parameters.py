@@ -19,14 +19,14 @@ from pydantic import BaseModel, ConfigDict
 
 from components.arrow_example_gen.spans import has_placeholders
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import Json, JsonMapping, JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig, is_remote
 from pipeline.config.config_errors import error_text
 from pipeline.config.config_file import PATH_FIELDS, set_value
 from pipeline.targets.container_flags import RUN_TIME_PARAMETERS
 from pipeline.targets.graph_changes import StructureChanged, build_job, changed_properties
 from pipeline.targets.long_values import compress, expand
-from pipeline.targets.spec_types import ExecutorInput, PipelineSpec
+from pipeline.targets.spec_types import ExecutorInput, JsonMapping, PipelineSpec
 
 Scalar = bool | int | float | str
 Kind = Literal["BOOLEAN", "NUMBER_INTEGER", "NUMBER_DOUBLE", "STRING"]
@@ -63,7 +63,7 @@ class Parameter(BaseModel):
         """The name in the compiled pipeline."""
         return parameter_name(self.field)
 
-    def typed(self, value: Json) -> Scalar:
+    def typed(self, value: JsonValue) -> Scalar:
         """Return a platform's value as a value of the declared type.
 
         Args:
@@ -236,7 +236,7 @@ def check_values(spec: PipelineSpec, values: JsonMapping) -> None:
         return  # all have the same configuration and parameters
 
 
-def _packed(node: Json) -> Iterator[tuple[list[str], int]]:
+def _packed(node: JsonValue) -> Iterator[tuple[list[str], int]]:
     """Yield packed parameters: the arguments of a container or driver, and the index in them."""
     if isinstance(node, dict):
         args = node.get("args")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
-from pipeline.common.json_values import JsonMapping, JsonObject
+from pipeline.common.json_types import JsonObject, JsonValue
 
 PipelineSpec: TypeAlias = JsonObject
+JsonMapping: TypeAlias = Mapping[str, JsonValue]  # only read
 Component: TypeAlias = JsonMapping
 Container: TypeAlias = JsonObject
 Executor: TypeAlias = JsonMapping

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.platforms.cron import CronSchedule
 from pipeline.platforms.platform import PlatformError, RunNow, Submission, SubmittedRun
 from pipeline.platforms.server_text import printable

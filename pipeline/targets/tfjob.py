@@ -13,7 +13,7 @@ import copy
 import json
 from collections.abc import Sequence
 
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.graph.node_names import NodeName
 from pipeline.targets.spec_types import Container, Manifest, PipelineSpec
 from pipeline.targets.tfjob_pod import pod_template

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.targets.spec_types import Manifest
 from pipeline.targets.tfjob import API_GROUP, API_VERSION, PLURAL
 from pipeline.targets.tfjob_logs import PodLog

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.common.object_stores import register_file_systems
 from pipeline.common.process_end import end_process
 from pipeline.run.interrupts import terminated_by_signal

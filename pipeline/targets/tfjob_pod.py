@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from pipeline.common.json_values import Json, JsonMapping, JsonObject
-from pipeline.targets.spec_types import Container, PodSpec
+from pipeline.common.json_types import JsonObject, JsonValue
+from pipeline.targets.spec_types import Container, JsonMapping, PodSpec
 
 CONTAINER = "tensorflow"
 """The name that the Training Operator requires of a TFJob's container."""
@@ -85,12 +85,14 @@ def container_resources(given: JsonMapping) -> dict[str, dict[str, str]]:
     return found
 
 
-def _metadata(pod: PodSpec, main: Container, value: Json) -> None:
+def _metadata(pod: PodSpec, main: Container, value: JsonValue) -> None:
     for part in ("labels", "annotations"):
         pod["metadata"][part].update(value.get(part, {}))
 
 
-def _variables(pod: PodSpec, main: Container, value: Json, *, kind: str, reference: str) -> None:
+def _variables(
+    pod: PodSpec, main: Container, value: JsonValue, *, kind: str, reference: str
+) -> None:
     for each in value:
         for key in each["keyToEnv"]:
             source: JsonObject = {"name": _name(each, kind), "key": key[f"{kind}Key"]}
@@ -99,20 +101,20 @@ def _variables(pod: PodSpec, main: Container, value: Json, *, kind: str, referen
             main["env"].append({"name": key["envVar"], "valueFrom": {reference: source}})
 
 
-def _fields_of_the_pod(pod: PodSpec, main: Container, value: Json) -> None:
+def _fields_of_the_pod(pod: PodSpec, main: Container, value: JsonValue) -> None:
     for each in value:
         source = {"fieldRef": {"fieldPath": each["fieldPath"]}}
         main["env"].append({"name": each["name"], "valueFrom": source})
 
 
-def _tolerations(pod: PodSpec, main: Container, value: Json) -> None:
+def _tolerations(pod: PodSpec, main: Container, value: JsonValue) -> None:
     seconds = "tolerationSeconds"
     pod["spec"]["tolerations"] = [
         {**each, seconds: int(each[seconds])} if seconds in each else dict(each) for each in value
     ]
 
 
-def _node_affinity(pod: PodSpec, main: Container, value: Json) -> None:
+def _node_affinity(pod: PodSpec, main: Container, value: JsonValue) -> None:
     required, preferred = [], []
     for each in value:
         term = {key: each[key] for key in ("matchExpressions", "matchFields") if key in each}
@@ -129,20 +131,20 @@ def _node_affinity(pod: PodSpec, main: Container, value: Json) -> None:
     pod["spec"]["affinity"] = {"nodeAffinity": affinity}
 
 
-def _empty_dirs(pod: PodSpec, main: Container, value: Json) -> None:
+def _empty_dirs(pod: PodSpec, main: Container, value: JsonValue) -> None:
     for each in value:
         source = {key: each[key] for key in ("medium", "sizeLimit") if key in each}
         _mount(pod, main, each["volumeName"], each["mountPath"], {"emptyDir": source})
 
 
-def _claims(pod: PodSpec, main: Container, value: Json) -> None:
+def _claims(pod: PodSpec, main: Container, value: JsonValue) -> None:
     for each in value:
         claim = each.get("constant") or _constant(each["pvcNameParameter"])
         volume = {"persistentVolumeClaim": {"claimName": claim}}
         _mount(pod, main, claim, each["mountPath"], volume, each.get("subPath"))
 
 
-def _ephemeral_volumes(pod: PodSpec, main: Container, value: Json) -> None:
+def _ephemeral_volumes(pod: PodSpec, main: Container, value: JsonValue) -> None:
     for each in value:
         claim: JsonObject = {
             "accessModes": each["accessModes"],
@@ -177,11 +179,11 @@ def _constant(parameter: JsonMapping) -> str:
     return parameter["runtimeValue"]["constant"]
 
 
-def _in_spec(pod: PodSpec, name: str, value: Json) -> None:
+def _in_spec(pod: PodSpec, name: str, value: JsonValue) -> None:
     pod["spec"][name] = value
 
 
-_FIELDS: dict[str, Callable[[PodSpec, Container, Json], None]] = {
+_FIELDS: dict[str, Callable[[PodSpec, Container, JsonValue], None]] = {
     "podMetadata": _metadata,
     "secretAsEnv": functools.partial(_variables, kind="secret", reference="secretKeyRef"),
     "configMapAsEnv": functools.partial(_variables, kind="configMap", reference="configMapKeyRef"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.json_values import JsonObject
+from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.config.kubernetes import POD_FIELDS

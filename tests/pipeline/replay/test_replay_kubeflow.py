@@ -78,12 +78,6 @@ def given(nodes):
 PATH = "{{$.outputs.artifacts['out'].path}}"
 
 
-def test_numbers_are_written_without_a_point(tmp_path):
-    words = ("{{$.inputs.parameters['n']}}", "{{$.inputs.parameters['rate']}}")
-    spec = spec_of(PATH, *words, parameters={"n": 2.0, "rate": 0.5})
-    assert given(replay(tmp_path, spec))["words"] == ["2", "0.5"]
-
-
 def test_outputs_are_written_to_the_pods_disk_and_uploaded_after_the_end(tmp_path):
     nodes = replay(tmp_path, spec_of(PATH))
     assert given(nodes)["words"] == []

@@ -14,9 +14,9 @@ from pipeline.replay.kubeflow_pod import Pod
 from pipeline.replay.node_command import NodeCommand, on_this_machine
 from pipeline.replay.node_environment import pod_environment
 from pipeline.replay.object_stores import Folder
-from pipeline.targets.executor_input import output_names, restore_names
 from pipeline.targets.long_values import compress_properties, expand
 from pipeline.targets.spec_sizes import find_oversized
+from trainer_module.devices.gpu_check import REPLAY, check_gpu_visible
 
 ARTIFACT = {"schemaTitle": "system.Artifact"}
 OUT = "{{$.outputs.artifacts['out'].path}}"
@@ -72,13 +72,12 @@ def reader(key, command):
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        (spec_of(["true"], of={"parameters": {"score": "STRING"}}), "its output parameter score"),
         (spec_of(["true"], ["--a", "{{$}}{{$}}"], {"a": "y" * 90_000}), "its argument --a has"),
         (spec_of(["/app/train"]), "cannot start /app/train: No such file"),
         (spec_of([], []), "neither command nor args"),
         (spec_of(["true"], ["{{$}}"] * 40, {"a": "y" * 90_000}), "Argument list too long"),
     ],
-    ids=["output parameter", "argument", "program", "no command", "arguments together"],
+    ids=["argument", "program", "no command", "arguments together"],
 )
 def test_a_node_that_cannot_start_or_is_refused_says_why(tmp_path, capsys, spec, why):
     assert replay(tmp_path, spec) == 1
@@ -102,15 +101,34 @@ def test_pip_of_a_node_is_that_of_a_throwaway_environment(tmp_path, command):
     assert (spec_home / "python" / "bin" / "pip").read_text() == "mine"
 
 
-def test_secrets_of_the_cluster_reach_a_container_but_no_command_line(tmp_path, monkeypatch):
+COMMAND = NodeCommand("Trainer", "image:1", ("python", "-m", "anything"), {}, {"HOME": "/nowhere"})
+
+
+@pytest.fixture
+def docker(tmp_path, monkeypatch):
+    """A program that stands for docker."""
+    program = tmp_path / "docker"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+def test_a_replay_trains_without_the_gpu_of_the_platform(tmp_path, monkeypatch, caplog, docker):
+    started = runner_in_image("image:1", builder="docker", root=tmp_path)(COMMAND)
+    assert f"--env={REPLAY}" in started.words
+    assert started.env[REPLAY] == "1"
+    monkeypatch.setenv(REPLAY, on_this_machine(COMMAND).env[REPLAY])
+    check_gpu_visible()
+    assert "this replay trains on the CPU" in caplog.text
+
+
+def test_secrets_of_the_cluster_reach_a_container_but_no_command_line(
+    tmp_path, monkeypatch, docker
+):
     from pipeline.replay.execution import Attempt, Host, _command
     from pipeline.replay.kubeflow_pod import start_pod
 
     monkeypatch.setenv("MY_TOKEN", "of-this-machine")
-    docker = tmp_path / "docker"
-    docker.write_text("#!/bin/sh\n")
-    docker.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     nothing = {"artifacts": {}, "parameters": {}, "parameterValues": {}}
     given = {"inputs": nothing, "outputs": nothing}
     host = Host(runner_in_image("x:1", builder="docker", root=tmp_path), store=Folder())
@@ -140,14 +158,6 @@ def test_an_output_that_is_called_log_is_none_of_the_replays(tmp_path):
     )
 
 
-def test_no_name_of_an_output_begins_with_anothers():
-    names = output_names(["model", "model_run", "model_run_logs"])
-    found = list(names.values())
-    assert not [a for a in found for b in found if a != b and a.startswith(b)]
-    written = {"artifacts": {name: {} for name in names}}
-    assert list(restore_names(written, found)["artifacts"]) == found
-
-
 def test_the_component_of_a_graph_is_one_argument_of_its_driver():
     spec = spec_of(["true"], inputs={"a": "y" * 60_000})
     tasks = spec["root"]["dag"]["tasks"]
@@ -175,10 +185,10 @@ def test_placeholders_in_constants_are_filled(tmp_path):
 
 
 def test_values_are_written_as_go_writes_them(tmp_path):
-    args = [OUT, "{{$.inputs.parameters['n']}}", "{{$.inputs.parameters['l']}}"]
-    inputs = {"n": 2**53 + 1, "l": ["é", 2.0]}
+    inputs = {"whole": 2.0, "rate": 0.5, "n": 2**53 + 1, "l": ["é", 2.0]}
+    args = [OUT, *(f"{{{{$.inputs.parameters['{name}']}}}}" for name in inputs)]
     assert replay(tmp_path, spec_of(["sh", "-c", WRITE], args, inputs)) == 0
-    assert words(tmp_path) == [str(2**53), '["é",2]']
+    assert words(tmp_path) == ["2", "0.5", str(2**53), '["é",2]']
 
 
 @pytest.mark.parametrize(

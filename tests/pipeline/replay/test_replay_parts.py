@@ -12,7 +12,7 @@ from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.replay import NodeFailed, Replay
 from pipeline.targets.compiled_spec import CompiledSpec, in_order
 from pipeline.targets.entry_point import Invocation
-from pipeline.targets.executor_input import output_names
+from pipeline.targets.executor_input import output_names, restore_names
 from pipeline.targets.long_values import compress, expand
 from pipeline.targets.placeholders import Placeholders
 
@@ -157,10 +157,11 @@ def test_an_unknown_type_becomes_the_base_artifact_of_tfx(kind):
 
 def test_outputs_whose_names_begin_with_another_are_renamed_and_named_back(tmp_path):
     outputs = declared(model=MODEL, model_run=MODEL)
-    assert output_names(["model", "model_run"]) == {
-        "model": "model",
-        "model_run": "output_model_run",
-    }
+    names = output_names(["model", "model_run", "model_run_logs"])
+    assert names["model_run"] == "output_model_run"
+    found = list(names.values())
+    assert not [a for a in found for b in found if a != b and a.startswith(b)]
+    assert list(restore_names({"artifacts": dict.fromkeys(names, {})}, found)["artifacts"]) == found
     given = {
         "inputs": {},
         "outputs": {

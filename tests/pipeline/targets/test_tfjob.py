@@ -12,7 +12,6 @@ import time
 import jsonschema
 import kubernetes
 import pytest
-import yaml
 from compiled_taxi import GOLDEN, compiled, documents_of
 from kubernetes_server import JOBS, LAUNCHER, NAMESPACE, SCHEMA, KubernetesServer
 from loopback import Answer
@@ -87,9 +86,8 @@ def test_parameter_servers_are_replicas_of_their_own():
     assert counts == {"Chief": 1, "Worker": 2, "PS": 1}
 
 
-# As kfp-kubernetes writes each setting.
-POD_CONFIG = {
-    "podMetadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+# Settings that the golden file lacks, as kfp-kubernetes writes them.
+VARIABLES = {
     "secretAsEnv": [{"secretName": "s", "keyToEnv": [{"secretKey": "k", "envVar": "K"}]}],
     "configMapAsEnv": [
         {
@@ -98,68 +96,67 @@ POD_CONFIG = {
             "optional": True,
         }
     ],
-    "fieldPathAsEnv": [{"name": "NODE", "fieldPath": "spec.nodeName"}],
-    "nodeSelector": {"labels": {"pool": "gpu"}},
-    "tolerations": [{"key": "gpu", "operator": "Exists", "tolerationSeconds": "60"}],
-    "nodeAffinity": [
-        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]},
-        {"matchExpressions": [{"key": "spot", "operator": "Exists"}], "weight": 3},
-    ],
-    "imagePullSecret": [{"secretName": "registry"}],
-    "imagePullPolicy": "Always",
-    "emptyDirMounts": [
-        {"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory", "sizeLimit": "2Gi"}
-    ],
-    "pvcMount": [
-        {
-            "pvcNameParameter": {"runtimeValue": {"constant": "claim"}},
-            "mountPath": "/mnt",
-            "subPath": "x",
-        }
-    ],
-    "genericEphemeralVolume": [
-        {
-            "volumeName": "scratch",
-            "mountPath": "/s3",
-            "accessModes": ["ReadWriteOnce"],
-            "size": "10Gi",
-            "defaultStorageClass": True,
-        }
-    ],
-    "activeDeadlineSeconds": "60",
 }
 
 
 def test_every_setting_of_a_nodes_pod_is_one_of_the_workers_pods():
-    container = {"image": "x:1", "resources": {"cpuLimit": 0.5, "memoryRequest": 2.5}}
-    manifest = tfjob_manifest("taxi", container, POD_CONFIG, (1, 1))
-    jsonschema.validate(manifest, SCHEMA)
-    pod = manifest["spec"]["tfReplicaSpecs"]["Worker"]["template"]
-    spec, (main,) = pod["spec"], pod["spec"]["containers"]
-    assert main["resources"] == {"limits": {"cpu": "0.5"}, "requests": {"memory": "2.5G"}}
-    assert [each["name"] for each in main["env"]] == ["PYTHONUNBUFFERED", "K", "M", "NODE"]
-    assert {mount["mountPath"] for mount in main["volumeMounts"]} == {"/dev/shm", "/mnt", "/s3"}
-    assert [volume["name"] for volume in spec["volumes"]] == ["shm", "claim", "scratch"]
-    assert spec["nodeSelector"] == {"pool": "gpu"}
-    assert spec["tolerations"][0]["tolerationSeconds"] == 60
-    assert len(spec["affinity"]["nodeAffinity"]) == 2
-    assert main["imagePullPolicy"] == "Always"
-    with pytest.raises(ValueError, match=r"initContainers: a setting .* do not get; known are"):
-        pod_template(container, {"initContainers": []}, [])
-
-
-def test_what_kfp_kubernetes_writes_becomes_a_pod():
-    spec, document = yaml.safe_load_all((GOLDEN / "kfp-kubernetes.yaml").read_text())
+    spec, document = documents_of((GOLDEN / "kfp-kubernetes.yaml").read_text())
     ((label, config),) = document["platforms"]["kubernetes"]["deploymentSpec"]["executors"].items()
     container = spec["deploymentSpec"]["executors"][label]["container"]
-    manifest = tfjob_manifest("taxi", container, config, (1, 1))
+    manifest = tfjob_manifest("taxi", container, {**config, **VARIABLES}, (1, 1))
     jsonschema.validate(manifest, SCHEMA)
-    (main,) = manifest["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"]
+    pod = manifest["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    labels = {"sidecar.istio.io/inject": "false", "team": "taxi"}
+    assert pod["metadata"] == {
+        "labels": labels,
+        "annotations": {"sidecar.istio.io/inject": "false"},
+    }
+    spec, (main,) = pod["spec"], pod["spec"]["containers"]
     assert main["resources"] == {
         "limits": {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"},
         "requests": {"cpu": "0.5", "memory": "1536Mi"},
     }
-    assert len(main["volumeMounts"]) > 1
+    variables = {each.pop("name"): each for each in main["env"]}
+    assert variables == {
+        "PYTHONUNBUFFERED": {"value": "1"},
+        "NODE": {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        "POD": {"valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        "K": {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        "M": {"valueFrom": {"configMapKeyRef": {"name": "m", "key": "k", "optional": True}}},
+    }
+    assert main["imagePullPolicy"] == "Always"
+    assert main["volumeMounts"] == [
+        {"name": "tfx-largebatch-shm", "mountPath": "/dev/shm"},
+        {"name": "tfx-largebatch-scratch", "mountPath": "/s3"},
+        {"name": "vocabularies", "mountPath": "/mnt/words", "subPath": "en"},
+        {"name": "cache", "mountPath": "/mnt/cache"},
+    ]
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1536Mi"}},
+        "storageClassName": "fast",
+    }
+    assert spec["volumes"] == [
+        {"name": "tfx-largebatch-shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
+        {
+            "name": "tfx-largebatch-scratch",
+            "ephemeral": {"volumeClaimTemplate": {"spec": claim}},
+        },
+        {"name": "vocabularies", "persistentVolumeClaim": {"claimName": "vocabularies"}},
+        {"name": "cache", "persistentVolumeClaim": {"claimName": "cache"}},
+    ]
+    assert spec["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-l4"}
+    assert spec["tolerations"][1]["tolerationSeconds"] == 60
+    assert len(spec["affinity"]["nodeAffinity"]) == 2
+    assert spec["imagePullSecrets"] == [{"name": "registry"}, {"name": "other"}]
+    with pytest.raises(ValueError, match=r"initContainers: a setting .* do not get; known are"):
+        pod_template(container, {"initContainers": []}, [])
+
+
+def test_resources_of_older_specs_are_numbers():
+    container = {"image": "x:1", "resources": {"cpuLimit": 0.5, "memoryRequest": 2.5}}
+    (main,) = pod_template(container, {}, [])["spec"]["containers"]
+    assert main["resources"] == {"limits": {"cpu": "0.5"}, "requests": {"memory": "2.5G"}}
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import yaml
 from pipeline.config.cluster import TargetConfig
 from pipeline.config.config import PipelineConfig
 from pipeline.config.config_file import load_config
-from pipeline.targets.compile import at_target, compile_pipeline, profile_of
 
 ROOT = Path(__file__).resolve().parents[4]
 TAXI = ROOT / "examples" / "taxi" / "pipeline.yaml"
@@ -38,6 +37,8 @@ def taxi(target: str, *overrides: str) -> PipelineConfig:
 
 def taxi_at_target(target: str, *overrides: str) -> tuple[PipelineConfig, TargetConfig]:
     """Return the configuration at the target, and the target's profile."""
+    from pipeline.targets.compile import at_target, profile_of  # imports TFX: seconds
+
     config = taxi(target, *overrides)
     profile = profile_of(config, target)
     return at_target(config, profile), profile
@@ -46,6 +47,8 @@ def taxi_at_target(target: str, *overrides: str) -> tuple[PipelineConfig, Target
 @functools.cache
 def compiled(target: str, *overrides: str) -> str:
     """Return the compiled file; the same settings are compiled once per process."""
+    from pipeline.targets.compile import compile_pipeline
+
     return compile_pipeline(taxi(target, *overrides), target)
 
 
