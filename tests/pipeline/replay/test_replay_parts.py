@@ -161,7 +161,8 @@ def test_outputs_whose_names_begin_with_another_are_renamed_and_named_back(tmp_p
     assert names["model_run"] == "output_model_run"
     found = list(names.values())
     assert not [a for a in found for b in found if a != b and a.startswith(b)]
-    assert list(restore_names({"artifacts": dict.fromkeys(names, {})}, found)["artifacts"]) == found
+    made = {"artifacts": {name: {} for name in names}}
+    assert list(restore_names(made, found)["artifacts"]) == found
     given = {
         "inputs": {},
         "outputs": {
