@@ -17,14 +17,14 @@ from pipeline.common.json_types import JsonValue
 from pipeline.replay import execution
 from pipeline.replay.artifact_records import ArtifactRecords
 from pipeline.replay.conditions import Condition, ConditionError, parsed
-from pipeline.replay.execution import Host
+from pipeline.replay.execution import Attempt, Host
 from pipeline.replay.kubeflow_pod import add_executor_logs, as_input
 from pipeline.replay.object_stores import Folder
 from pipeline.replay.scope import Scope, Values
 from pipeline.targets.compiled_spec import CompiledSpec, in_order, is_exit_handler, needed
 from pipeline.targets.run_parameters import values_of
 from pipeline.targets.spec_sizes import find_oversized
-from pipeline.targets.spec_types import Component, ExecutorInput, JsonMapping, Task
+from pipeline.targets.spec_types import Component, JsonMapping, Task
 
 _TAIL_LINES = 25
 _ROOT = "root"
@@ -219,19 +219,15 @@ class Replay:
         if "dag" in component:
             made = self._run_graph(component["dag"], given, folder, nodes)
         else:
-            node, made = self._execute(name, task, component, inputs, folder)
+            node, made = self._execute(task, component, inputs, folder)
             nodes.append(node)
             self._on_end(node)
         scope.made[name], scope.states[name] = made, "SUCCEEDED"
 
     def _execute(
-        self,
-        name: str,
-        task: Task,
-        component: Component,
-        inputs: JsonMapping,
-        folder: Path,
+        self, task: Task, component: Component, inputs: JsonMapping, folder: Path
     ) -> tuple[Node, Values]:
+        name, log = folder.name, folder / "log.txt"
         self._on_start(name)
         started, attempts = time.monotonic(), 1
         folder.mkdir(parents=True)
@@ -241,7 +237,6 @@ class Replay:
         if "container" in executor and self._has_launcher:
             add_executor_logs(outputs, place)
         executor_input = {"inputs": inputs, "outputs": outputs}
-        log = folder / "log.txt"
         if "resolver" in executor:
             made = execution.resolved(
                 executor["resolver"], component, executor_input, self._records
@@ -249,7 +244,11 @@ class Replay:
         elif "importer" in executor:
             made = execution.imported(executor["importer"], component, executor_input)
         else:
-            attempts, made = self._attempted(name, task, component, executor_input, log)
+            timeout = self._compiled.timeout(component)
+            secrets = tuple(self._compiled.cluster_variables(component))
+            attempt = Attempt(name, executor, component, executor_input, log, timeout, secrets)
+            retries = int(task.get("retryPolicy", {}).get("maxRetryCount", 0))
+            attempts, made = self._run_container(attempt, retries)
         for found in made.artifacts.values():
             for artifact in found["artifacts"]:
                 self._records.add(artifact)
@@ -257,35 +256,18 @@ class Replay:
         wrote = log if log.exists() else None
         return Node(name, "done", seconds, made.artifacts, wrote, attempts), made
 
-    def _attempted(
-        self,
-        name: str,
-        task: Task,
-        component: Component,
-        executor_input: ExecutorInput,
-        log: Path,
-    ) -> tuple[int, Values]:
-        """Run a container until it succeeds, as often as the spec allows, without its pauses."""
-        most = 1 + int(task.get("retryPolicy", {}).get("maxRetryCount", 0))
-        attempt = execution.Attempt(
-            name,
-            self._compiled.executor(component),
-            component,
-            executor_input,
-            log,
-            self._compiled.timeout(component),
-            tuple(self._compiled.cluster_variables(component)),
-        )
-        for number in range(1, most + 1):
+    def _run_container(self, attempt: Attempt, retries: int) -> tuple[int, Values]:
+        """Run a container until it succeeds, without the platform's pauses between attempts."""
+        for number in range(1, retries + 2):
             try:
                 return number, execution.run_container(attempt, self._host)
             except execution.CommandFailed as error:
-                if number == most:
-                    again = f" {most} times" if most > 1 else ""
-                    wrote = log if log.exists() else None  # there is no log if nothing was started
-                    raise NodeFailed(name, f"{error}{again}", wrote) from None
-                self._on_retry(name, str(error))
-        raise AssertionError(most)
+                if number > retries:
+                    again = f" {number} times" if retries else ""
+                    wrote = attempt.log if attempt.log.exists() else None  # nothing was started
+                    raise NodeFailed(attempt.name, f"{error}{again}", wrote) from None
+                self._on_retry(attempt.name, str(error))
+        raise AssertionError(retries)
 
     def _skip(self, name: str, why: str, scope: Scope, nodes: list[Node]) -> None:
         scope.states[name] = "SKIPPED"

@@ -61,11 +61,18 @@ def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
 
 def _image(profile: TargetConfig) -> Iterator[str]:
     image = profile.image
-    has_version = ":" in image.rpartition("/")[2]  # no version: `refusals` reports it
-    if has_version and not _IMAGE.fullmatch(image):
+    if _IMAGE.fullmatch(image):
+        return
+    if ":" not in image.rpartition("/")[2]:
+        yield (
+            f"{profile.section}.image={image}: no tag, so another run may get another image; use "
+            "name:1.0, or name@sha256:..."
+        )
+    else:
         yield (
             f"{profile.section}.image={image}: not an image reference; use lower-case letters, "
-            "digits, and . _ - between them, as in registry.example/team/name:1.0."
+            "digits, and . _ - between them, as in registry.example/team/name:1.0, or a digest of "
+            "64 digits, as in name@sha256:..."
         )
 
 

@@ -20,9 +20,6 @@ from pipeline.targets.field_checks import field_refusals
 from pipeline.targets.places import place_refusals
 from trainer_module.common.code_fingerprint import is_installed
 
-_TAGGED = re.compile(
-    r"^[^\s:@]+(:\d+/[^\s:@]+)?(:\w[\w.-]*(@sha256:[0-9a-f]{64})?|@sha256:[0-9a-f]{64})$"
-)
 _PROCESSES = "--direct_num_workers="
 _BUILD_FILES = ("pyproject.toml", "setup.py")
 _GIB = 2**30
@@ -44,7 +41,6 @@ def refusals(config: PipelineConfig, there: PipelineConfig, profile: TargetConfi
         profile: The target's section of `cluster:`.
     """
     return [
-        *_image(profile),
         *field_refusals(there, profile),
         *_gpu_image(profile),
         *place_refusals(there, profile),
@@ -95,14 +91,6 @@ def _unsupported_parameters(there: PipelineConfig, graph: Any) -> Iterator[str]:
                     f"{key}: is a {what}; Kubeflow and Vertex hand over numbers and texts alone. "
                     "Take a text in the component, and decode it there."
                 )
-
-
-def _image(profile: TargetConfig) -> Iterator[str]:
-    if not _TAGGED.match(profile.image):
-        yield (
-            f"{profile.section}.image={profile.image}: no tag, so another run may get another "
-            "image; use name:1.0, or name@sha256:..."
-        )
 
 
 def _gpu_image(profile: TargetConfig) -> Iterator[str]:

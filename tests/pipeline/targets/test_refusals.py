@@ -26,7 +26,7 @@ KEY = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
 REFUSED = r"""
 kubeflow .image=registry.example/x -> image=.*no tag.*name:1\.0
 kubeflow .image=registry.example:5000/ml/x -> no tag
-kubeflow .image=x:1@sha256:ab -> no tag
+kubeflow .image=x:1@sha256:ab -> not an image reference
 kubeflow .image=registry.example/Team/name:1.0 -> image=.*lower-case
 kubeflow .image=user:password@registry.example/name:1.0 -> not an image reference
 vertex .pipeline_root=/tmp/x -> path of this machine
