@@ -104,10 +104,13 @@ def _resources(profile: TargetConfig) -> Iterator[str]:
 
 def _kubernetes_device(field: str, node: NodeResources) -> Iterator[str]:
     kind, count = node.accelerator, node.accelerator_count
-    if kind is None or "/" not in kind:
-        return  # reported by the target
+    if kind is None:
+        return
     if not _DEVICE.fullmatch(kind):
-        yield f"{field}.accelerator={kind}: not a Kubernetes resource; use nvidia.com/gpu."
+        yield (
+            f"{field}.accelerator={kind}: not a Kubernetes resource, which is named by its device "
+            "plugin; use nvidia.com/gpu."
+        )
     elif kind in _WHOLE_GPUS and count > _MAX_GPUS:
         yield (
             f"{field}.accelerator_count={count}: no machine has more than {_MAX_GPUS} of {kind}; "

@@ -48,13 +48,6 @@ def refusals(config: PipelineConfig, target: KubeflowConfig) -> list[str]:
                 f"cluster.kubeflow.labels.{key}={value}: not a Kubernetes label; use letters, "
                 "digits, and - _ . between them, 63 at most."
             )
-    for name, node in target.resources.items():
-        kind = node.accelerator
-        if kind is not None and "/" not in kind:
-            found.append(
-                f"cluster.kubeflow.resources.{name}.accelerator={kind}: Kubernetes names a device "
-                "by its plugin; use nvidia.com/gpu."
-            )
     found += [
         f"{field}={path}: no TensorFlow has a file system for minio://; write s3://, give MinIO's "
         "address as cluster.kubeflow.environment.AWS_ENDPOINT_URL, and see docs/kubeflow.md for "
