@@ -30,9 +30,7 @@ class KubeflowSchedules:
             page = self._connection.ask(
                 "list the schedules",
                 lambda client, token=token: client.list_recurring_runs(
-                    page_token=token,
-                    page_size=_PAGE_SIZE,
-                    namespace=self._connection.namespace,
+                    page_token=token, page_size=_PAGE_SIZE, namespace=self._connection.namespace
                 ),
             )
             for each in page.recurring_runs or []:
@@ -96,8 +94,7 @@ class KubeflowSchedules:
         """
         method = f"{_METHODS[action]}_recurring_run"
         self._connection.ask(
-            f"{action} the schedule",
-            lambda client: getattr(client, method)(schedule.schedule_id),
+            f"{action} the schedule", lambda client: getattr(client, method)(schedule.schedule_id)
         )
 
 

@@ -80,10 +80,7 @@ def pipeline_job(aiplatform: ApiObject, submission: Submission) -> ApiObject:
     fields["displayName"] = submission.run_name or fields.get("displayName", submission.name)
     if submission.parameters:
         runtime = fields.setdefault("runtimeConfig", {})
-        runtime["parameterValues"] = {
-            **runtime.get("parameterValues", {}),
-            **submission.parameters,
-        }
+        runtime["parameterValues"] = {**runtime.get("parameterValues", {}), **submission.parameters}
     job = aiplatform.PipelineJob()
     try:
         json_format.ParseDict(fields, aiplatform.PipelineJob.pb(job))

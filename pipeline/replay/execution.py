@@ -128,11 +128,7 @@ def _run_commands(attempt: Attempt, host: Host, pod: Pod | None) -> None:
 
 
 def _command(
-    attempt: Attempt,
-    host: Host,
-    pod: Pod | None,
-    container: Container,
-    part: JsonMapping,
+    attempt: Attempt, host: Host, pod: Pod | None, container: Container, part: JsonMapping
 ) -> NodeCommand:
     """Return the command of a container, or of its driver."""
     parts = [*part.get("command", []), *part.get("args", [])]

@@ -60,9 +60,7 @@ UPLOAD = Rule(
     "all",
 )
 OUTPUT_PARAMETERS = Rule(
-    "Fails a node that did not write a declared output parameter",
-    _LAUNCHER,
-    "all",
+    "Fails a node that did not write a declared output parameter", _LAUNCHER, "all"
 )
 NUMBERS = Rule("Writes the number 2 as `2`, not as `2.0`", _LAUNCHER, "all")
 VARIABLES = Rule(

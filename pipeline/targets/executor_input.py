@@ -94,10 +94,7 @@ def _only(values: JsonMapping, spec: JsonMapping | None, kind: str) -> JsonObjec
 
 
 def _with_types(
-    key: str,
-    found: JsonMapping,
-    spec: JsonMapping | None,
-    is_known: Callable[[str], bool],
+    key: str, found: JsonMapping, spec: JsonMapping | None, is_known: Callable[[str], bool]
 ) -> JsonObject:
     declared = (spec or {}).get("artifacts", {}).get(key, {}).get("artifactType", {})
     artifacts = []

@@ -47,11 +47,7 @@ _VERTEX_BOUNDS = (96.0, 624e9 / 2**30, "the machines that Vertex AI Pipelines ch
 
 def field_refusals(there: PipelineConfig, profile: TargetConfig) -> list[str]:
     """Return the malformed fields of a profile, one sentence each."""
-    found = [
-        *_image(profile),
-        *_resources(profile),
-        *_beam_arguments(there, profile),
-    ]
+    found = [*_image(profile), *_resources(profile), *_beam_arguments(there, profile)]
     if isinstance(profile, KubeflowConfig):
         found += [*_kubernetes_names(profile), *_environment(profile)]
     if isinstance(profile, VertexConfig):

@@ -120,9 +120,7 @@ def _affinity(term: NodeAffinityTerm) -> JsonObject:
 
 def _requirement(requirement: Requirement) -> JsonObject:
     return _given(
-        key=requirement.key,
-        operator=requirement.operator,
-        values=list(requirement.values) or None,
+        key=requirement.key, operator=requirement.operator, values=list(requirement.values) or None
     )
 
 

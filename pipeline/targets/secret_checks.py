@@ -11,7 +11,7 @@ _SECRET_WORDS = {
 }
 # A name with this ending says where a credential is, not what it is.
 _PLACES = {
-    *("FILE", "PATH", "DIR", "FOLDER", "NAME", "ID", "URL", "URI", "ENDPOINT", "HOST", "TYPE"),
+    *("FILE", "PATH", "DIR", "FOLDER", "NAME", "ID", "URL", "URI", "ENDPOINT", "HOST", "TYPE")
 }
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _URL_WITH_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@:]*:[^/?#\s]+@")

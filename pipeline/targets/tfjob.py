@@ -31,13 +31,7 @@ _LAUNCHER_RESOURCES = {"cpuLimit": 1.0, "memoryLimit": 2.0}
 # A profile's disk is passed as an accelerator: KFP has no field for it.
 _DISK = "ephemeral-storage"
 # Placement of the workers only: the launcher does not need a GPU node.
-_OF_THE_WORKERS = (
-    "nodeSelector",
-    "tolerations",
-    "nodeAffinity",
-    "emptyDirMounts",
-    "pvcMount",
-)
+_OF_THE_WORKERS = ("nodeSelector", "tolerations", "nodeAffinity", "emptyDirMounts", "pvcMount")
 # The launcher's pod stores the artifacts that Kubeflow downloads; workers read the bucket.
 _OF_THE_LAUNCHER = ("genericEphemeralVolume",)
 # A job whose launcher was killed is removed this many seconds after it ends.

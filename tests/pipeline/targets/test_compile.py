@@ -269,12 +269,7 @@ def test_the_command_writes_the_file_and_proposes_disk_and_a_replay(tmp_path, ca
     assert executor_of(spec, "Transform")["container"]["resources"] == {
         "cpuLimit": 1.0,
         "cpuRequest": 0.5,
-        "accelerator": {
-            "type": kind,
-            "count": count,
-            "resourceType": kind,
-            "resourceCount": count,
-        },
+        "accelerator": {"type": kind, "count": count, "resourceType": kind, "resourceCount": count},
     }
     trainer = executor_of(spec, "Trainer")["container"]["resources"]
     assert trainer["accelerator"]["type"] == "nvidia.com/gpu"

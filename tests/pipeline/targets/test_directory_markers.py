@@ -16,10 +16,7 @@ from launcher_download import download_as_launcher
 from pipeline.replay.kubeflow_pod import Pod, PodError
 from pipeline.replay.object_stores import GoogleStorage
 from pipeline.targets.container_flags import INPUTS_SPEC, INVOCATION, OUTPUTS_SPEC
-from pipeline.targets.directory_markers import (
-    directory_markers_removed,
-    remove_directory_markers,
-)
+from pipeline.targets.directory_markers import directory_markers_removed, remove_directory_markers
 
 ROOT = "gs://bucket/root/run/Node"
 
@@ -108,10 +105,7 @@ def test_nothing_but_markers_below_the_outputs_is_removed(gcs):
 
 def test_they_are_removed_after_a_failure_and_the_failure_stays(gcs):
     gcs.put("bucket", "root/run/Node/model/")
-    with (
-        pytest.raises(ZeroDivisionError),
-        directory_markers_removed(writing(f"{ROOT}/model")),
-    ):
+    with pytest.raises(ZeroDivisionError), directory_markers_removed(writing(f"{ROOT}/model")):
         raise ZeroDivisionError
     assert not gcs.objects
 
@@ -120,10 +114,7 @@ def test_they_are_removed_after_a_failure_and_the_failure_stays(gcs):
 def test_a_node_does_not_fail_because_they_cannot_be_removed(gcs, caplog, lacking):
     gcs.failures[lacking] = 403
     gcs.put("bucket", "root/run/Node/model/")
-    with (
-        caplog.at_level(logging.WARNING),
-        directory_markers_removed(writing(f"{ROOT}/model")),
-    ):
+    with caplog.at_level(logging.WARNING), directory_markers_removed(writing(f"{ROOT}/model")):
         pass
     assert list(gcs.objects) == [("bucket", "root/run/Node/model/")]
     (message,) = [r.getMessage() for r in caplog.records if "directory_markers" in r.name]
@@ -134,10 +125,7 @@ def test_a_node_does_not_fail_because_they_cannot_be_removed(gcs, caplog, lackin
 
 def test_without_credentials_a_warning_says_so(gcs, caplog, monkeypatch):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/missing.json")
-    with (
-        caplog.at_level(logging.WARNING),
-        directory_markers_removed(writing(f"{ROOT}/model")),
-    ):
+    with caplog.at_level(logging.WARNING), directory_markers_removed(writing(f"{ROOT}/model")):
         pass
     assert "/missing.json" in caplog.text
 

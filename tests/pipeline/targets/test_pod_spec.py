@@ -147,12 +147,7 @@ def test_the_scratch_volume_is_where_the_launcher_writes():
             r"'/s3/b' is inside /s3.*use another path.*scratch_volume",
         ),
         (
-            {
-                "volumes": [
-                    {"claim": "a", "mount_path": "/a"},
-                    {"claim": "a", "mount_path": "/b"},
-                ]
-            },
+            {"volumes": [{"claim": "a", "mount_path": "/a"}, {"claim": "a", "mount_path": "/b"}]},
             r"claim=a is there twice",
         ),
         ({"field_env": {"1BAD": "metadata.name"}}, r"'1BAD' is not a variable's name"),

@@ -139,11 +139,7 @@ kubeflow .data_gib=10 -> give .*memory_gib=81\.$
 vertex .data_gib=40 -> 40.*ArrowExampleGen is assumed to get 16
 vertex training.loss=nowhere.loss -> training.loss=nowhere.loss: there is no Python module
 """
-LONG = {
-    "MANY": ", ".join(f"label{n}: x" for n in range(62)),
-    "LONG": "b" * 64,
-    "=KEY": f"={KEY}",
-}
+LONG = {"MANY": ", ".join(f"label{n}: x" for n in range(62)), "LONG": "b" * 64, "=KEY": f"={KEY}"}
 ROW = re.compile(r"^(kubeflow|vertex) (.+?)\s+-> (.+)$", re.MULTILINE)
 
 

@@ -11,14 +11,7 @@ import json
 import re
 
 import pytest
-from compiled_taxi import (
-    BUCKETS,
-    compiled,
-    cut_to,
-    executor_of,
-    spec_of,
-    tasks_of,
-)
+from compiled_taxi import BUCKETS, compiled, cut_to, executor_of, spec_of, tasks_of
 from google.protobuf import json_format
 from kfp import components
 from kfp.pipeline_spec import pipeline_spec_pb2

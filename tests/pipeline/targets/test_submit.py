@@ -127,8 +127,7 @@ def test_wait_shows_a_line_per_node_and_ends_with_the_run(kubeflow, capsys):
         run_now("RUNNING", {"ArrowExampleGen": "SUCCEEDED", "StatisticsGen": "PENDING"}),
         run_now("RUNNING", {"ArrowExampleGen": "SUCCEEDED", "StatisticsGen": "RUNNING"}),
         run_now(
-            "SUCCEEDED",
-            {"ArrowExampleGen": "SUCCEEDED", "StatisticsGen": ("SUCCEEDED", "SKIPPED")},
+            "SUCCEEDED", {"ArrowExampleGen": "SUCCEEDED", "StatisticsGen": ("SUCCEEDED", "SKIPPED")}
         ),
     ]
     assert submit("kubeflow", "--wait") == 0

@@ -138,10 +138,7 @@ def test_every_setting_of_a_nodes_pod_is_one_of_the_workers_pods():
     }
     assert spec["volumes"] == [
         {"name": "tfx-largebatch-shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2Gi"}},
-        {
-            "name": "tfx-largebatch-scratch",
-            "ephemeral": {"volumeClaimTemplate": {"spec": claim}},
-        },
+        {"name": "tfx-largebatch-scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}},
         {"name": "vocabularies", "persistentVolumeClaim": {"claimName": "vocabularies"}},
         {"name": "cache", "persistentVolumeClaim": {"claimName": "cache"}},
     ]

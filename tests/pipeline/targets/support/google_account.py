@@ -16,9 +16,7 @@ def write_account_key(file: Path) -> Path:
     """Writes a key file whose tokens the client signs itself."""
     private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     text = private.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     account = {
         "type": "service_account",

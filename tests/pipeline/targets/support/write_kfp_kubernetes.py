@@ -29,12 +29,7 @@ def pipeline():
     k8s.add_node_selector(task, "cloud.google.com/gke-accelerator", "nvidia-l4")
     k8s.add_toleration(task, key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")
     k8s.add_toleration(
-        task,
-        key="team",
-        operator="Equal",
-        value="taxi",
-        effect="NoExecute",
-        toleration_seconds=60,
+        task, key="team", operator="Equal", value="taxi", effect="NoExecute", toleration_seconds=60
     )
     zones = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}
     k8s.add_node_affinity(task, match_expressions=[zones])
