@@ -167,31 +167,15 @@ def test_a_value_gives_the_properties_of_a_compile_with_it(texts, target, given)
 @pytest.mark.parametrize(
     ("node", "given", "message"),
     [
-        (
-            "Trainer",
-            {"training_epochs": 0},
-            r"training\.epochs=0: use a whole number of at least 1",
-        ),
+        ("Trainer", {"training_epochs": 0}, r"epochs=0: use a whole number of at least 1"),
         ("Trainer", {"training_epochs": 2.5}, r"training\.epochs=2\.5: not a NUMBER_INTEGER"),
-        (
-            "Trainer",
-            {"training_epochs": 2.0**60},
-            r"training\.epochs=1.*of at most 9007199254740992",
-        ),
+        ("Trainer", {"training_epochs": 2.0**60}, r"epochs=1.*at most 9007199254740992"),
         ("Trainer", {"training_epochs": "abc"}, r"training\.epochs='abc': not a NUMBER_INTEGER"),
         ("Trainer", {"evaluation_baselines": 1.0}, r"baselines=1\.0: not a BOOLEAN.*default, true"),
-        (
-            "Transform",
-            {"features_groups_1_impute": "x"},
-            r"features\.groups\.1\.impute='x': .*mean",
-        ),
+        ("Transform", {"features_groups_1_impute": "x"}, r"groups\.1\.impute='x': .*mean"),
         ("ArrowExampleGen", {"data_path": "a.csv"}, r"data\.path='a\.csv': a path of the machine"),
         ("ArrowExampleGen", {"data_path": "s3://b/{VERSION}/a"}, r"add \{SPAN\} or a date"),
-        (
-            "ArrowExampleGen",
-            {"data_test_percent": 90},
-            r"eval_percent=33 and test_percent=90 leave",
-        ),
+        ("ArrowExampleGen", {"data_test_percent": 90}, r"=33 and test_percent=90 leave"),
     ],
 )
 def test_a_wrong_value_ends_the_node_with_field_value_and_fix(texts, node, given, message):
@@ -250,10 +234,7 @@ def test_a_replay_maps_the_paths_of_the_configuration_that_nodes_get(tmp_path):
         (["training.optimizer"], r"a section or a list\. Name .*training\.optimizer\.name"),
         (["training.clip_norm"], r"training\.clip_norm: no value in the YAML"),
         (["cluster.kubeflow.retries"], r"retries: a run cannot set it: it is what the file is"),
-        (
-            ["training.workers"],
-            r"workers: a run cannot set it: the compiled file names the machines",
-        ),
+        (["training.workers"], r"workers: a run cannot set it: .*names the machines"),
         (["name"], r"name: the value 'chicago-taxix' changes the compiled pipeline\.displayName"),
         (["metadata.cache"], r"metadata\.cache: the value False changes .*dag\.tasks\."),
         (["metadata.path"], r"no value in the YAML"),
