@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from one_container import ARTIFACT, OUT, spec_of, write_spec
 
 from pipeline.cli.cli import main
 from pipeline.common.errors import ConfigError
@@ -26,7 +27,6 @@ from pipeline.replay.replay import NodeFailed, Replay
 from pipeline.targets.compiled_spec import CompiledSpec
 
 ROOT = Path(__file__).resolve().parents[3]
-ARTIFACT = {"schemaTitle": "system.Artifact"}
 # Writes what it was given beside its first output's local path.
 WRITES = """
 import json, os, pathlib, sys
@@ -36,36 +36,13 @@ place.mkdir(parents=True, exist_ok=True)
 """
 
 
-def spec_of(*words, outputs=("out",), output_parameters=(), parameters=None, env=None, **more):
-    """A pipeline of one container; its pipeline parameters are those of the container."""
-    values = parameters or {}
-    inputs = {key: {"componentInputParameter": key} for key in values}
-    container = {"image": "x:1", "command": ["python", "-c", WRITES], "args": list(words)}
-    container["env"] = [{"name": k, "value": v} for k, v in (env or {}).items()]
-    component = {
-        "executorLabel": "x",
-        "outputDefinitions": {
-            "artifacts": {key: {"artifactType": ARTIFACT} for key in outputs},
-            "parameters": {key: {"parameterType": "STRING"} for key in output_parameters},
-        },
-    }
-    task = {"componentRef": {"name": "write"}, "inputs": {"parameters": inputs}}
-    return {
-        "pipelineInfo": {"name": "one"},
-        "root": {
-            "inputDefinitions": {"parameters": {k: {"defaultValue": v} for k, v in values.items()}},
-            "dag": {"tasks": {"Write": task, **more.get("tasks", {})}},
-        },
-        "components": {"write": component, **more.get("components", {})},
-        "deploymentSpec": {"executors": {"x": {"container": container}}},
-    }
+def writing(*words, **more):
+    return spec_of(["python", "-c", WRITES], words, **more)
 
 
 def replay(folder, spec, *, lenient=False):
-    path = folder / "spec.yaml"
-    path.write_text(json.dumps(spec))
     host = Host() if lenient else None
-    return Replay(CompiledSpec.read(path), folder / "root", host=host).run()
+    return Replay(CompiledSpec.read(write_spec(folder, spec)), folder / "root", host=host).run()
 
 
 def given(nodes):
@@ -75,36 +52,33 @@ def given(nodes):
         return json.load(stream)
 
 
-PATH = "{{$.outputs.artifacts['out'].path}}"
-
-
 def test_outputs_are_written_to_the_pods_disk_and_uploaded_after_the_end(tmp_path):
-    nodes = replay(tmp_path, spec_of(PATH))
+    nodes = replay(tmp_path, writing(OUT))
     assert given(nodes)["words"] == []
     (folder,) = tmp_path.glob("root/one/*/Write")
     assert sorted(path.name for path in folder.iterdir()) == ["executor-logs", "log.txt", "out"]
 
 
 def test_the_driver_adds_an_output_that_no_component_declares(tmp_path):
-    (given_input,) = given(replay(tmp_path, spec_of(PATH, "{{$}}")))["words"]
+    (given_input,) = given(replay(tmp_path, writing(OUT, "{{$}}")))["words"]
     artifacts = json.loads(given_input)["outputs"]["artifacts"]
     assert artifacts["executor-logs"]["artifacts"][0]["type"] == ARTIFACT
     path = "{{$.outputs.artifacts['out'].uri}}"
-    (given_input,) = given(replay(tmp_path, spec_of(path, "{{$}}"), lenient=True))["words"]
+    (given_input,) = given(replay(tmp_path, writing(path, "{{$}}"), lenient=True))["words"]
     assert list(json.loads(given_input)["outputs"]["artifacts"]) == ["out"]
 
 
 def test_a_node_gets_a_pods_environment_and_nothing_of_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("MY_DATABASE", "here")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    env = given(replay(tmp_path, spec_of(PATH, env={"TONE": "calm"})))["env"]
+    env = given(replay(tmp_path, writing(OUT, env={"TONE": "calm"})))["env"]
     assert env["TONE"] == "calm"
     assert "MY_DATABASE" not in env
     assert "AWS_SECRET_ACCESS_KEY" not in env
     assert env["HOME"] != os.environ["HOME"]
     assert env["HOME"].startswith(str(tmp_path))
     path = "{{$.outputs.artifacts['out'].uri}}"
-    env = given(replay(tmp_path, spec_of(path), lenient=True))["env"]
+    env = given(replay(tmp_path, writing(path), lenient=True))["env"]
     assert env["MY_DATABASE"] == "here"
 
 
@@ -114,29 +88,29 @@ def test_variables_of_the_clusters_secrets_are_taken_from_this_machine(tmp_path,
     executors = {"x": {"secretAsEnv": [secret]}}
     platform = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
     path = tmp_path / "spec.yaml"
-    path.write_text(f"{json.dumps(spec_of(PATH))}\n---\n{json.dumps(platform)}")
+    path.write_text(f"{json.dumps(writing(OUT))}\n---\n{json.dumps(platform)}")
     nodes = Replay(CompiledSpec.read(path), tmp_path / "root").run()
     assert given(nodes)["env"]["MY_TOKEN"] == "from here"
 
 
 def test_arguments_go_through_no_shell_and_kubernetes_replaces_variables(tmp_path):
     words = ("a b; echo $HOME `id` *", "$(TONE)-$$(TONE)-$(NO_SUCH)", '{"a": "$x"}')
-    nodes = replay(tmp_path, spec_of(PATH, *words, env={"TONE": "calm"}))
+    nodes = replay(tmp_path, writing(OUT, *words, env={"TONE": "calm"}))
     assert given(nodes)["words"] == [words[0], "calm-$(TONE)-$(NO_SUCH)", words[2]]
 
 
 def test_an_output_parameter_that_is_not_written_fails_the_node(tmp_path):
     with pytest.raises(NodeFailed, match="without writing its output parameter score"):
-        replay(tmp_path, spec_of(PATH, output_parameters=["score"]))
-    assert replay(tmp_path, spec_of(PATH, output_parameters=["score"]), lenient=True)
+        replay(tmp_path, writing(OUT, output_parameters={"score": "STRING"}))
+    assert replay(tmp_path, writing(OUT, output_parameters={"score": "STRING"}), lenient=True)
 
 
 def test_a_part_that_is_no_argument_is_refused_before_anything_runs(tmp_path):
-    spec = spec_of(PATH, "x" * 131_072)
+    spec = writing(OUT, "x" * 131_072)
     with pytest.raises(ConfigError, match=r"x: its container has 128 KiB .*less than 128 KiB"):
         replay(tmp_path, spec)
     assert not (tmp_path / "root").exists()
-    spec = spec_of(PATH)
+    spec = writing(OUT)
     constant = {"runtimeValue": {"constant": "y" * 200_000}}
     spec["root"]["dag"]["tasks"]["Write"]["inputs"]["parameters"]["long"] = constant
     with pytest.raises(
@@ -155,13 +129,13 @@ def test_a_spec_larger_than_a_workflow_is_refused(tmp_path):
         for n in range(16)
     }
     with pytest.raises(ConfigError, match=r"has 1,56\d KiB.*one object"):
-        replay(tmp_path, spec_of(PATH, tasks=tasks))
+        replay(tmp_path, writing(OUT, tasks=tasks))
 
 
 def test_an_argument_that_is_too_long_when_filled_is_named(tmp_path):
     """Without a launcher, too: Linux starts no such process."""
     word = "{{$.inputs.parameters['long']}}"
-    spec = spec_of("/x", "--rows", word, parameters={"long": "y" * 131_072})
+    spec = writing("/x", "--rows", word, parameters={"long": "y" * 131_072})
     with pytest.raises(NodeFailed, match="its argument --rows has 128 KiB"):
         replay(tmp_path, spec, lenient=True)
 
@@ -236,18 +210,17 @@ def test_artifacts_are_handed_over_as_the_metadata_store_keeps_them():
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc", "a/b", ""])
 def test_names_that_leave_the_replays_folder_are_refused(tmp_path, name, capsys):
-    spec = spec_of(PATH)
+    spec = writing(OUT)
     tasks = spec["root"]["dag"]["tasks"]
     tasks[name] = tasks.pop("Write")
-    path = tmp_path / "spec.yaml"
-    path.write_text(json.dumps(spec))
+    path = write_spec(tmp_path, spec)
     assert main(["replay", "--spec", str(path), "--root", str(tmp_path / "root")]) == 2
     assert f"{name!r} is not a valid name of a pipeline, a task" in capsys.readouterr().err
 
 
 def test_an_empty_parameter_value_is_a_value(tmp_path):
     path = tmp_path / "spec.yaml"
-    spec = spec_of(PATH, "{{$.inputs.parameters['word']}}", parameters={"word": "default"})
+    spec = writing(OUT, "{{$.inputs.parameters['word']}}", parameters={"word": "default"})
     path.write_text(json.dumps(spec))
     arguments = ["replay", "--spec", str(path), "--root", str(tmp_path / "root")]
     assert main([*arguments, "--parameter", "word="]) == 0
@@ -268,7 +241,7 @@ def test_what_a_component_installs_stays_out_of_this_environment(tmp_path):
             f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         archive.writestr(f"{about}/RECORD", "")
-    spec = spec_of()
+    spec = writing()
     container = spec["deploymentSpec"]["executors"]["x"]["container"]
     install = f"python3 -m pip install --quiet --no-deps --no-index {wheel}"
     prints = "import throwaway_package as p, numpy; print(p.here)"
@@ -316,10 +289,9 @@ def test_sigterm_to_a_replay_ends_its_node(tmp_path):
         "pathlib.Path(sys.argv[1]).touch()\n"
         "time.sleep(600)\n"
     )
-    spec = spec_of(str(started), str(ended))
+    spec = writing(str(started), str(ended))
     spec["deploymentSpec"]["executors"]["x"]["container"]["command"][2] = waits
-    path = tmp_path / "spec.yaml"
-    path.write_text(json.dumps(spec))
+    path = write_spec(tmp_path, spec)
     command = [sys.executable, "-m", "pipeline", "replay", "--spec", str(path)]
     process = subprocess.Popen([*command, "--root", str(tmp_path / "root")])
     while not started.exists():

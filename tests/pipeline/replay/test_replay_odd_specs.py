@@ -7,6 +7,7 @@ import os
 import shutil
 
 import pytest
+from one_container import ARTIFACT, OUT, spec_of, write_spec
 
 from pipeline.cli.cli import main
 from pipeline.replay.in_image import runner_in_image
@@ -18,38 +19,12 @@ from pipeline.targets.long_values import compress_properties, expand
 from pipeline.targets.spec_sizes import find_oversized
 from trainer_module.devices.gpu_check import REPLAY, check_gpu_visible
 
-ARTIFACT = {"schemaTitle": "system.Artifact"}
-OUT = "{{$.outputs.artifacts['out'].path}}"
 # Writes its other words, a line each, to a file in its first.
 WRITE = 'mkdir -p "$0"; printf "%s\\n" "$@" > "$0/words"'
 
 
-def component(outputs=("out",), parameters=None):
-    return {
-        "executorLabel": "x",
-        "outputDefinitions": {
-            "artifacts": {key: {"artifactType": ARTIFACT} for key in outputs},
-            "parameters": {k: {"parameterType": v} for k, v in (parameters or {}).items()},
-        },
-    }
-
-
-def spec_of(command, args=(OUT,), inputs=None, env=None, **more):
-    variables = [{"name": k, "value": v} for k, v in (env or {}).items()]
-    container = {"image": "x:1", "command": command, "args": list(args), "env": variables}
-    given = {k: {"runtimeValue": {"constant": v}} for k, v in (inputs or {}).items()}
-    task = {"componentRef": {"name": "write"}, "inputs": {"parameters": given}}
-    return {
-        "pipelineInfo": {"name": "one"},
-        "root": {"dag": {"tasks": {"Write": task, **more.get("tasks", {})}}},
-        "components": {"write": component(**more.get("of", {})), **more.get("components", {})},
-        "deploymentSpec": {"executors": {"x": {"container": container}, **more.get("run", {})}},
-    }
-
-
 def replay(folder, spec, *options):
-    path = folder / "spec.yaml"
-    path.write_text(json.dumps(spec))
+    path = write_spec(folder, spec)
     return main(["replay", "--spec", str(path), "--root", str(folder / "root"), *options])
 
 
@@ -65,7 +40,7 @@ def reader(key, command):
     return {
         "tasks": {"Read": {"componentRef": {"name": "r"}, "inputs": {"artifacts": {"a": source}}}},
         "components": {"r": {"executorLabel": "r"}},
-        "run": {"r": {"container": {"image": "x:1", "command": [*command, path]}}},
+        "executors": {"r": {"container": {"image": "x:1", "command": [*command, path]}}},
     }
 
 
@@ -153,9 +128,7 @@ def test_an_imported_artifact_is_on_the_pods_disk(tmp_path):
 def test_an_output_that_is_called_log_is_none_of_the_replays(tmp_path):
     args = ["{{$.outputs.artifacts['log'].path}}"]
     more = reader("log", ["sh", "-c", 'test -f "$0/words"'])
-    assert (
-        replay(tmp_path, spec_of(["sh", "-c", WRITE], args, of={"outputs": ["log"]}, **more)) == 0
-    )
+    assert replay(tmp_path, spec_of(["sh", "-c", WRITE], args, outputs=["log"], **more)) == 0
 
 
 def test_the_component_of_a_graph_is_one_argument_of_its_driver():
@@ -197,7 +170,7 @@ def test_values_are_written_as_go_writes_them(tmp_path):
 )
 def test_output_parameters_are_of_their_type(tmp_path, capsys, kind, text, code):
     args = ["{{$.outputs.parameters['p'].output_file}}"]
-    spec = spec_of(["sh", "-c", f"echo '{text}' > $0"], args, of={"parameters": {"p": kind}})
+    spec = spec_of(["sh", "-c", f"echo '{text}' > $0"], args, output_parameters={"p": kind})
     assert replay(tmp_path, spec) == code
     assert (f"that is not a {kind}" in "".join(capsys.readouterr())) == bool(code)
 
