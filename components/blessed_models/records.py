@@ -9,26 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import Any
 
 from tfx.dsl.io import fileio
+
+from shared_core.atomic_files import atomic_write_text
 
 _SUFFIX = ".json"
 
 
-def write_record(folder: str, model_uri: str, **facts: Any) -> str:
-    """Writes one; returns its path. A file that is not whole has no name that is read."""
-    fileio.makedirs(folder)
+def write_record(folder: str, model_uri: str, **facts: str) -> str:
+    """Write a record at once, so that no reader sees part of it; return its path."""
     digest = hashlib.sha256(model_uri.encode()).hexdigest()[:8]
     path = f"{folder}/{time.time_ns() // 1000:016d}-{digest}{_SUFFIX}"
-    with fileio.open(f"{path}.writing", "w") as stream:
-        stream.write(json.dumps({"version": 1, "model": model_uri, **facts}, indent=1))
-    fileio.rename(f"{path}.writing", path)
+    atomic_write_text(path, json.dumps({"version": 1, "model": model_uri, **facts}, indent=1))
     return path
 
 
 def latest_model(folder: str) -> str | None:
-    """Returns the folder of the latest blessed model that is still there; None where none is.
+    """Return the folder of the latest blessed model that still exists; None without one.
 
     Raises:
         ValueError: a record is damaged.
@@ -43,7 +41,7 @@ def latest_model(folder: str) -> str | None:
                 uri = json.loads(stream.read())["model"]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
-                f"{folder}/{name}: no record of a blessed model ({error}); delete it to compare "
+                f"{folder}/{name}: not a record of a blessed model ({error}); delete it to compare "
                 "with the one before it."
             ) from None
         if has_model(uri):
@@ -52,5 +50,5 @@ def latest_model(folder: str) -> str | None:
 
 
 def has_model(uri: str) -> bool:
-    """Whether there is a model in the artifact's folder, as TFX's Trainer writes it."""
+    """Return whether the artifact's folder holds a model, as TFX's Trainer writes it."""
     return fileio.exists(f"{uri}/Format-Serving/saved_model.pb")

@@ -188,12 +188,12 @@ def test_most_frequent_is_that_of_train(run: Any, assets: Any) -> None:
     expected = [rate if v is None else v for v in BOTH["rate"]]
     np.testing.assert_array_equal(run.column("rate"), np.asarray(expected, np.float32))
     assert run.column("level").tolist() == [level if v is None else v for v in BOTH["level"]]
-    words = assets(run)["payment"]
-    assert words[0] == _top(TRAIN["payment"])
+    listed = assets(run)["payment"]
+    assert listed[0] == _top(TRAIN["payment"])
     ids = run.column("payment")
     for value, id in zip(BOTH["payment"], ids.tolist(), strict=True):
         value = value or _top(TRAIN["payment"])
-        assert id == (words.index(value) if value in words else 2)  # 2: unseen
+        assert id == (listed.index(value) if value in listed else 2)  # 2: unseen
     missing = np.asarray([not v for v in BOTH["street"]])
     top = _top(TRAIN["street"])
     for ending, value in (("=red", "red"), ("=blue", "blue")):
@@ -285,14 +285,14 @@ def test_crosses(run: Any, assets: Any) -> None:
     assert of.pop(None) == {64}
     assert all(len(found) == 1 and max(found) < 64 for found in of.values())
     assert len({min(found) for found in of.values()}) > 8  # both columns count
-    words = assets(run)["payment_area"]
-    assert len(words) == 5
+    listed = assets(run)["payment_area"]
+    assert len(listed) == 5
     assert _size(run, "payment_area") == 5 + 1 + 1
     for payment, area, id in zip(
         BOTH["payment"], BOTH["area"], run.column("payment_area").tolist(), strict=True
     ):
         text = f"{payment}\x1f{area}"
-        known = words.index(text) if text in words else 5
+        known = listed.index(text) if text in listed else 5
         assert id == (known if payment and area else 6)
     by_bucket: dict[Any, set[int]] = {}
     for bucket, area, id in zip(

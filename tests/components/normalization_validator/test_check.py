@@ -86,7 +86,7 @@ def test_gaussian_of_frequent_values_is_not_quite_centred():
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "told"),
+    ("mean", "std", "expected"),
     [
         (5.3, 0.07, ["std 0.07 is below 0.1", "mean 5.3 is 75.7143 standard deviations from 0"]),
         (6.2, 1.0, []),
@@ -94,10 +94,10 @@ def test_gaussian_of_frequent_values_is_not_quite_centred():
         (0.0, 20.0, ["std 20 is above 10"]),
     ],
 )
-def test_a_function_alone_that_leaves_values_far_from_0(mean, std, told):
+def test_a_function_alone_that_leaves_values_far_from_0(mean, std, expected):
     found = _messages(_column(kind="pointwise", mean=mean, std=std))
-    assert len(found) == len(told)
-    for message, part in zip(found, told, strict=True):
+    assert len(found) == len(expected)
+    for message, part in zip(found, expected, strict=True):
         assert part in message
         assert "scale: [log1p, z_score]" in message
 

@@ -30,7 +30,7 @@ BEAM_ARGS = ["--runner=FnApiRunner", "--sdk_container_image=unused"]
 
 
 class Run:
-    """One execution of the node, in a folder of its own."""
+    """Execute the node once, in a new folder."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Limits by themselves: names, globs, and what is refused."""
+"""The limits: names, globs, and rejected values."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_a_column_that_varies_lost_nothing(raw):
     assert _lost(raw, "fare", constant=False) == []
 
 
-def test_large_floats_that_are_constant_in_float32_are_told(raw):
+def test_large_floats_that_are_constant_in_float32_are_reported(raw):
     """1e9 - 1, 1e9 and 1e9 + 1 are one float32: what the file held is not known any more."""
     splits = [
         SplitStatistics(split="train", rows=3, columns=(_column(name, "train"),))

@@ -64,7 +64,7 @@ def test_the_readmes_pipeline_runs_and_a_wrong_scale_stops_it(blocks, tmp_path, 
     assert sum(split.rows for split in report.splits) == 15_002
     assert len(list(node.glob("blessing/*/BLESSED"))) == 1
 
-    # The same pipeline, cached up to the validator, told that fare is z-scored: it is not.
+    # The same pipeline, cached up to the validator, with a wrong kind: fare is not z-scored.
     wrong = blocks[0].replace('"fare": "min_max"', '"fare": "z_score"')
     assert wrong != blocks[0]
     with pytest.raises(NormalizationError) as error:

@@ -59,7 +59,7 @@ def test_a_record_of_more_axes_has_its_columns_last() -> None:
     assert record.high.tolist() == values[1, :, 1].tolist()
 
 
-def test_what_an_older_version_kept_is_refused_in_words():
+def test_numbers_of_an_older_version_are_refused():
     """Records had no names of fields: their first axis was not that of the columns."""
     older = Fitted("statistics", (), ("fare", "miles", "minutes"), np.zeros([2, 3]))
     with pytest.raises(ValueError, match="statistics of 2 columns, not of 3: another version"):

@@ -59,12 +59,12 @@ def test_types_and_sources_come_from_a_trace(named: Any) -> None:
         (lambda inputs: 1 / 0, "failed: ZeroDivisionError"),
     ],
 )
-def test_what_a_function_does_wrong_is_told(named: Any, function: Any, message: str) -> None:
+def test_errors_of_a_function_name_it(named: Any, function: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         derived_columns(named(function), {"fare": tf.constant([1.0])})
 
 
-def test_a_path_that_leads_nowhere_is_told(named: Any) -> None:
+def test_a_wrong_path_is_refused(named: Any) -> None:
     named(len)
     with pytest.raises(ValueError, match="has no function 'g'; it has: f"):
         load(f"{MODULE}.g")

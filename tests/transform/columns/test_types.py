@@ -20,7 +20,7 @@ def _schema() -> schema_pb2.Schema:
     return schema
 
 
-def test_a_schema_tells_types_and_several_values() -> None:
+def test_types_and_several_values_are_read_from_a_schema() -> None:
     types = column_types(_schema())
     assert [types[name] for name in ("f", "i", "s", "one")] == ["float", "int", "string", "float"]
     assert types["list"] == Multivalued("int", "a column of up to 4 values per row", 4)

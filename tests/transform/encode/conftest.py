@@ -37,7 +37,7 @@ def block_of() -> Callable[..., Any]:
             {name: name for name in names},
         )
         (made,) = encoded([resolved], inputs)
-        # What is made is what the layout is told.
+        # The block has the columns that the layout promises.
         assert sorted(made.names) == sorted(column.name for column in output_columns(resolved))
         return made
 

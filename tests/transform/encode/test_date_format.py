@@ -54,7 +54,7 @@ def test_hours_of_a_half_day() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "message"),
     [
         ("%d.%m", "lacks %Y or %y"),
         ("%Y-%m", "lacks %d"),
@@ -66,10 +66,10 @@ def test_hours_of_a_half_day() -> None:
         ("%d %m %Y %", "ends with a percent sign"),
     ],
 )
-def test_a_format_that_is_none_is_refused(form: str, told: str) -> None:
+def test_an_invalid_format_is_refused(form: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"date\.format=") as caught:
         Date(parts=("month",), format=form)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_unit_does_not_go_with_a_format() -> None:

@@ -103,7 +103,7 @@ def test_the_positive_value_is_compared_in_the_columns_own_type() -> None:
     np.testing.assert_array_equal(_binary_of(columns, label, False), [[1.0], [0.0], [np.nan]])
 
 
-def test_layout_tells_label_weight_and_what_serving_lacks(tipped: Any) -> None:
+def test_layout_names_label_weight_and_passthrough(tipped: Any) -> None:
     layout = tipped[0].layout
     assert (layout.label.name, layout.label.kind, layout.label.classes) == ("tipped", "binary", 2)
     assert layout.weight == "importance"

@@ -17,8 +17,8 @@ def test_a_text_has_the_place_of_its_equal() -> None:
     assert all(id in (1000, 1001) for id in ids[3:])
 
 
-def test_each_column_has_a_file_of_its_own() -> None:
-    """Also on a file system that does not tell upper from lower case."""
+def test_each_column_has_its_own_file() -> None:
+    """Also on a file system that ignores case."""
     long = "n" * 300
     files = vocabulary_names(["a b", "a_b", "A_B", "größe", LABEL_VOCABULARY, long, long + "x"])
     assert files["a b"] == "a_b"

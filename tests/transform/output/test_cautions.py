@@ -49,7 +49,7 @@ def _of(found: list[str], column: str) -> str:
     return sentence
 
 
-def test_only_columns_that_lost_something_are_told(found: list[str]) -> None:
+def test_only_columns_that_lost_something_are_reported(found: list[str]) -> None:
     assert len(found) == 5, found
 
 

@@ -186,7 +186,7 @@ def test_a_spec_that_does_not_fit_the_data_is_refused(spec: dict[str, Any], mess
     assert message in str(error.value)
 
 
-def test_several_values_per_row_are_refused_when_the_schema_tells() -> None:
+def test_several_values_per_row_are_refused_from_the_schema() -> None:
     schema = _schema(fare="float", words="string")
     schema.feature[1].value_count.max = 4
     spec = _groups({"name": "g", "columns": "words", "encode": "vocabulary"})

@@ -1,4 +1,4 @@
-"""A cross by itself."""
+"""A cross without data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spec refuses by itself, and in which words; nothing here knows any data."""
+"""Errors of a spec that need no data, and their messages."""
 
 from __future__ import annotations
 
