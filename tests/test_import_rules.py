@@ -37,7 +37,7 @@ FLOORS = {
     ),
     "transform": (
         *("preprocessing", "output", "resolve", "encode", "steps", "columns", "spec"),
-        *("scale", "analyzers", "block", "restarts", "layout", "compat"),
+        *("scale", "analyzers", "block", "restarts", "layout", "compat", "aliases"),
     ),
     "trainer_module": (
         *("tfx", "training", "tuning", "memory", "loop", "baselines", "model", "data"),

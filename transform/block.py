@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class IdCount(NamedTuple):
     """The number of ids of a column; that of a vocabulary is known after the analysis."""
 
-    total: Any  # int, or int64 scalar tensor
+    total: int | tf.Tensor  # int64 scalar: known after the analysis
     vocabulary: str | None = None  # file with one known value per line
     extra_ids: int = 0  # ids beside those of known values: unseen and missing ones
 
@@ -35,7 +35,7 @@ class Block(NamedTuple):
     entries: tuple[Entry | None, ...] | None = None  # None: no column has one
 
 
-def take_columns(stacked: Any, wanted: Sequence[int]) -> tf.Tensor:
+def take_columns(stacked: tf.Tensor, wanted: Sequence[int]) -> tf.Tensor:
     """Return the columns of a matrix at the places `wanted`; all of them: the matrix itself."""
     import tensorflow as tf
 

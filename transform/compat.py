@@ -6,8 +6,6 @@ range of our tensor: TFT's analyzers use these themselves.
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 from tensorflow_transform import analyzer_nodes, analyzers, schema_inference
 
@@ -27,7 +25,7 @@ def combine(combiner: Combiner, *tensors: tf.Tensor, name: str) -> tuple[tf.Tens
         return tuple(analyzer_nodes.wrap_as_tensor(output) for output in outputs)
 
 
-def set_int_domain(tensor: tf.Tensor, size: Any) -> None:
+def set_int_domain(tensor: tf.Tensor, size: int | tf.Tensor) -> None:
     """Declares in the transformed schema that `tensor` holds ids 0..size-1."""
     maximum = tf.cast(tf.convert_to_tensor(size), tf.int64) - 1
     schema_inference.set_tensor_schema_override(tensor, tf.constant(0, tf.int64), maximum)

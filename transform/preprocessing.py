@@ -22,6 +22,7 @@ import tensorflow_transform as tft
 
 from shared_core.feature_layout import ASSET, FeatureLayout, LayoutLabel
 from transform import compat
+from transform.aliases import Columns, ColumnTensor
 from transform.analyzers.present import with_counts
 from transform.block import Block
 from transform.columns.derive import derived_columns, refuse_leaks
@@ -42,7 +43,7 @@ from transform.spec.features import FeatureSpec
 from transform.steps.numbers import scaled
 
 
-def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]) -> dict[str, Any]:
+def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[str, ColumnTensor]:
     """The `preprocessing_fn` of `tfx.components.Transform`.
 
     Args:
@@ -68,7 +69,7 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     return apply_spec(FeatureSpec.model_validate(custom_config["features"]), inputs)
 
 
-def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
     """`preprocessing_fn` for a parsed spec."""
     columns = dict(inputs)
     if spec.derive is not None:
@@ -85,7 +86,7 @@ def apply_spec(spec: FeatureSpec, inputs: Mapping[str, Any]) -> dict[str, Any]:
     blocks = with_counts(_blocks(spec, groups, columns, types), counted=scaled_columns)
     packed = pack(spec, all_output_columns(spec, groups), blocks)
     passed = {name: columns[name] for name in spec.passthrough}
-    outputs: dict[str, Any] = {**packed.outputs, **passed}
+    outputs: dict[str, ColumnTensor] = {**packed.outputs, **passed}
 
     label = None
     if spec.label is not None:
@@ -127,7 +128,7 @@ def _used_columns(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[st
 def _blocks(
     spec: FeatureSpec,
     groups: Sequence[ResolvedGroup],
-    columns: Mapping[str, Any],
+    columns: Columns,
     types: SeenTypes,
 ) -> list[Block]:
     """All output columns, kind by kind."""
@@ -156,7 +157,7 @@ def _with_files(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]
 def _dense(
     spec: FeatureSpec,
     groups: Sequence[ResolvedGroup],
-    columns: Mapping[str, Any],
+    columns: Columns,
     types: SeenTypes,
 ) -> DenseColumns:
     """All single-valued columns of the groups, those of one kind side by side."""

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -26,7 +25,8 @@ from transform.analyzers.fitted import keep
 MOST_FREQUENT = "most_frequent"  # what values are kept as that take the place of missing ones
 COUNTED = 4096  # of a column without many equal values: about 1 MB, and 0.025 % of the rows
 
-_Counters = list[dict[Any, int]]  # one per column: value -> count
+_Counts = dict[bytes | float, int]  # value -> count
+_Counters = list[_Counts]  # one per column
 
 
 def most_frequent(x: tf.Tensor) -> tf.Tensor:
@@ -93,7 +93,7 @@ class MostFrequentCombiner(compat.Combiner):
         """No rows."""
         return [{} for _ in range(self._size)]
 
-    def add_input(self, accumulator: _Counters, batch_values: Any) -> _Counters:
+    def add_input(self, accumulator: _Counters, batch_values: Sequence[np.ndarray]) -> _Counters:
         """Counts the rows of one batch."""
         batch = np.asarray(batch_values[0])
         for column, counts in enumerate(accumulator):
@@ -102,7 +102,7 @@ class MostFrequentCombiner(compat.Combiner):
             self._add(counts, Counter(present.tolist()))
         return accumulator
 
-    def merge_accumulators(self, accumulators: Any) -> _Counters:
+    def merge_accumulators(self, accumulators: Iterable[_Counters]) -> _Counters:
         """Adds the counts of any number of accumulators."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
@@ -119,17 +119,17 @@ class MostFrequentCombiner(compat.Combiner):
         ]
         return [np.asarray(found, object if self._is_text else np.float64)]
 
-    def output_tensor_infos(self) -> list[Any]:
+    def output_tensor_infos(self) -> list[compat.TensorInfo]:
         """One `[n]` tensor."""
         dtype = tf.string if self._is_text else tf.float64
         return [compat.TensorInfo(dtype, [self._size], None)]
 
     @property
-    def accumulator_coder(self) -> Any:
+    def accumulator_coder(self) -> compat.CacheCoder:
         """The counts, as JSON."""
         return _CountersCoder()
 
-    def _add(self, counts: dict[Any, int], more: dict[Any, int]) -> None:
+    def _add(self, counts: _Counts, more: _Counts) -> None:
         for value, count in more.items():
             counts[value] = counts.get(value, 0) + count
         if len(counts) <= 2 * self._counted:
@@ -143,15 +143,15 @@ class MostFrequentCombiner(compat.Combiner):
 class _CountersCoder(compat.CacheCoder):
     """Floats as JSON has them, which keeps every bit; the bytes of a text as Latin-1."""
 
-    def encode_cache(self, cache: Any) -> bytes:
-        def plain(value: Any) -> Any:
+    def encode_cache(self, cache: _Counters) -> bytes:
+        def plain(value: bytes | float) -> str | float:
             return value.decode("latin-1") if isinstance(value, bytes) else value
 
         columns = [[[plain(value), n] for value, n in counts.items()] for counts in cache]
         return json.dumps(columns).encode()
 
     def decode_cache(self, encoded_cache: bytes) -> _Counters:
-        def value_of(plain: Any) -> Any:
+        def value_of(plain: str | float) -> bytes | float:
             return plain.encode("latin-1") if isinstance(plain, str) else plain
 
         columns = json.loads(encoded_cache)

@@ -14,8 +14,8 @@ are taken for one with probability 5e-12.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -105,13 +105,15 @@ class KeyedMomentsCombiner(compat.Combiner):
         """No keys."""
         return _Accumulator(np.zeros([0], np.int64), np.zeros([5, 0, self._size], np.float64))
 
-    def add_input(self, accumulator: _Accumulator, batch_values: Any) -> _Accumulator:
+    def add_input(
+        self, accumulator: _Accumulator, batch_values: Sequence[np.ndarray]
+    ) -> _Accumulator:
         """Merges one batch: its keys `[batch]` and values `[batch, n]`."""
         keys, x = batch_values
         batch = _moments_of_batch(np.asarray(keys, np.int64), np.asarray(x, np.float64))
         return self._merge(accumulator, batch)
 
-    def merge_accumulators(self, accumulators: Any) -> _Accumulator:
+    def merge_accumulators(self, accumulators: Iterable[_Accumulator]) -> _Accumulator:
         """Merges any number of accumulators."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
@@ -124,7 +126,7 @@ class KeyedMomentsCombiner(compat.Combiner):
         keys = np.append(accumulator.keys, _FINGERPRINTS)
         return [keys, np.concatenate([accumulator.moments, of_all], axis=1)]
 
-    def output_tensor_infos(self) -> list[Any]:
+    def output_tensor_infos(self) -> list[compat.TensorInfo]:
         """int64 `[keys + 1]`, float64 `[5, keys + 1, n]`."""
         return [
             compat.TensorInfo(tf.int64, [None], None),
@@ -132,7 +134,7 @@ class KeyedMomentsCombiner(compat.Combiner):
         ]
 
     @property
-    def accumulator_coder(self) -> Any:
+    def accumulator_coder(self) -> compat.CacheCoder:
         """Both arrays."""
         return _AccumulatorCoder()
 
@@ -188,7 +190,7 @@ def _moments_of_batch(keys: np.ndarray, x: np.ndarray) -> _Accumulator:
 
 
 class _AccumulatorCoder(compat.CacheCoder):
-    def encode_cache(self, cache: Any) -> bytes:
+    def encode_cache(self, cache: _Accumulator) -> bytes:
         return to_bytes(keys=cache.keys, moments=cache.moments)
 
     def decode_cache(self, encoded_cache: bytes) -> _Accumulator:

@@ -7,8 +7,7 @@ of its result, and what follows it moves up by one. Its sketch also takes severa
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -76,12 +75,14 @@ class QuantilesCombiner(compat.Combiner):
         """No rows."""
         return QuantileSketch(self._size, capacity_for(min(1.0 / self._buckets, EPSILON)))
 
-    def add_input(self, accumulator: QuantileSketch, batch_values: Any) -> QuantileSketch:
+    def add_input(
+        self, accumulator: QuantileSketch, batch_values: Sequence[np.ndarray]
+    ) -> QuantileSketch:
         """Adds the rows of one batch; the sketch leaves NaN out."""
         accumulator.add(np.asarray(batch_values[0], np.float64))
         return accumulator
 
-    def merge_accumulators(self, accumulators: Any) -> QuantileSketch:
+    def merge_accumulators(self, accumulators: Iterable[QuantileSketch]) -> QuantileSketch:
         """Merges any number of accumulators into a new one."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
@@ -97,12 +98,12 @@ class QuantilesCombiner(compat.Combiner):
         """The boundaries at the levels."""
         return [accumulator.quantiles(self._levels, grid=self._buckets)]
 
-    def output_tensor_infos(self) -> list[Any]:
+    def output_tensor_infos(self) -> list[compat.TensorInfo]:
         """One float64 `[n, levels]` tensor."""
         return [compat.TensorInfo(tf.float64, [self._size, len(self._levels)], None)]
 
     @property
-    def accumulator_coder(self) -> Any:
+    def accumulator_coder(self) -> compat.CacheCoder:
         """The sketch as arrays."""
         return _AccumulatorCoder()
 
@@ -114,7 +115,7 @@ class _AccumulatorCoder(compat.CacheCoder):
     sketches as the fastest level does, for hardly fewer bytes.
     """
 
-    def encode_cache(self, cache: Any) -> bytes:
+    def encode_cache(self, cache: QuantileSketch) -> bytes:
         return zlib.compress(to_bytes(**cache.state()), level=1)
 
     def decode_cache(self, encoded_cache: bytes) -> QuantileSketch:

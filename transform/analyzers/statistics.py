@@ -12,13 +12,14 @@ merged by Chan, Golub and LeVeque's update ("Algorithms for computing the sample
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from transform import compat
+from transform.aliases import Array
 
 STATISTICS = "statistics"  # what `FittedStatistics` are kept as
 LARGEST = 2.0**480  # 3e144: for mean and variance, larger numbers count as this; no sum overflows
@@ -27,11 +28,11 @@ LARGEST = 2.0**480  # 3e144: for mean and variance, larger numbers count as this
 class Moments(NamedTuple):
     """What is merged, of tensors or arrays; an array of these five is `Moments(*array)`."""
 
-    count: Any
-    mean: Any  # 0 where count is 0
-    m2: Any  # sum of squared distances from the mean
-    minimum: Any  # +inf where count is 0
-    maximum: Any  # -inf where count is 0
+    count: Array
+    mean: Array  # 0 where count is 0
+    m2: Array  # sum of squared distances from the mean
+    minimum: Array  # +inf where count is 0
+    maximum: Array  # -inf where count is 0
 
     @classmethod
     def of_no_rows(cls, shape: Sequence[int]) -> np.ndarray:
@@ -135,11 +136,11 @@ class MomentsCombiner(compat.Combiner):
         """No rows: count, mean and M2 are 0."""
         return Moments.of_no_rows([self._size])
 
-    def add_input(self, accumulator: np.ndarray, batch_values: Any) -> np.ndarray:
+    def add_input(self, accumulator: np.ndarray, batch_values: Sequence[np.ndarray]) -> np.ndarray:
         """Merges one batch's moments into the accumulator."""
         return merge_moments(accumulator, np.asarray(batch_values[0], np.float64))
 
-    def merge_accumulators(self, accumulators: Any) -> np.ndarray:
+    def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
         """Merges any number of accumulators."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
@@ -150,12 +151,12 @@ class MomentsCombiner(compat.Combiner):
         """The accumulator itself: it becomes a constant of the graph."""
         return [np.asarray(accumulator, np.float64)]
 
-    def output_tensor_infos(self) -> list[Any]:
+    def output_tensor_infos(self) -> list[compat.TensorInfo]:
         """One float64 `[5, n]` tensor."""
         return [compat.TensorInfo(tf.float64, [5, self._size], None)]
 
     @property
-    def accumulator_coder(self) -> Any:
+    def accumulator_coder(self) -> compat.CacheCoder:
         """JSON keeps every bit of a float64, infinities included."""
         return compat.JsonNumpyCacheCoder(np.float64)
 

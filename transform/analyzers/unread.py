@@ -7,13 +7,14 @@ cautions.py says it at the end of a run.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from transform import compat
+from transform.aliases import Array
 from transform.analyzers.fitted import keep
 from transform.block import Block
 
@@ -24,8 +25,8 @@ EXAMPLES = "date_examples"  # string [n], empty where all are read
 class DateCounts(NamedTuple):
     """Of each column; int64 `[n]` each."""
 
-    given: Any  # values
-    unread: Any  # those of them that are no date
+    given: Array  # values
+    unread: Array  # those of them that are no date
 
 
 def with_unread(
@@ -78,13 +79,15 @@ class UnreadCombiner(compat.Combiner):
         """No rows."""
         return _Accumulator(np.zeros([2, self._size], np.int64), [b""] * self._size)
 
-    def add_input(self, accumulator: _Accumulator, batch_values: Any) -> _Accumulator:
+    def add_input(
+        self, accumulator: _Accumulator, batch_values: Sequence[np.ndarray]
+    ) -> _Accumulator:
         """Adds one batch's counts and examples."""
         counts, examples = batch_values
         batch = _Accumulator(np.asarray(counts, np.int64), np.asarray(examples).tolist())
         return self.merge_accumulators([accumulator, batch])
 
-    def merge_accumulators(self, accumulators: Any) -> _Accumulator:
+    def merge_accumulators(self, accumulators: Iterable[_Accumulator]) -> _Accumulator:
         """Merges any number of accumulators."""
         merged = self.create_accumulator()
         for counts, examples in accumulators:
@@ -97,7 +100,7 @@ class UnreadCombiner(compat.Combiner):
         """Counts and examples."""
         return [accumulator.counts, np.asarray(accumulator.examples, object)]
 
-    def output_tensor_infos(self) -> list[Any]:
+    def output_tensor_infos(self) -> list[compat.TensorInfo]:
         """int64 `[2, n]`, string `[n]`."""
         return [
             compat.TensorInfo(tf.int64, [2, self._size], None),
@@ -105,13 +108,13 @@ class UnreadCombiner(compat.Combiner):
         ]
 
     @property
-    def accumulator_coder(self) -> Any:
+    def accumulator_coder(self) -> compat.CacheCoder:
         """Both as JSON."""
         return _AccumulatorCoder()
 
 
 class _AccumulatorCoder(compat.CacheCoder):
-    def encode_cache(self, cache: Any) -> bytes:
+    def encode_cache(self, cache: _Accumulator) -> bytes:
         texts = [example.decode("latin-1") for example in cache.examples]
         return json.dumps([cache.counts.tolist(), texts]).encode()
 

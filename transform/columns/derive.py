@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import tensorflow as tf
 
+from transform.aliases import Columns, ColumnTensor
 from transform.columns.derive_trace import traced
 from transform.columns.inputs import tensor_type
 from transform.columns.types import SeenType
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
 
-DeriveFunction = Callable[[dict[str, Any]], Mapping[str, Any]]
+DeriveFunction = Callable[[dict[str, ColumnTensor]], Columns]
 
 
 def load(path: str) -> DeriveFunction:
@@ -40,7 +41,7 @@ def load(path: str) -> DeriveFunction:
             f"features.derive={path!r} cannot be imported: {type(error).__name__}: {error}. "
             "Give package.module.function of a module on the Python path."
         ) from error
-    function: Any = getattr(module, name, None)
+    function: object = getattr(module, name, None)
     if not callable(function):
         names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise ValueError(
@@ -50,7 +51,7 @@ def load(path: str) -> DeriveFunction:
     return cast("DeriveFunction", function)
 
 
-def derived_columns(path: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def derived_columns(path: str, inputs: Columns) -> dict[str, ColumnTensor]:
     """Calls the function on all raw columns.
 
     Raises:
@@ -96,11 +97,11 @@ def derive_reads(path: str, schema: schema_pb2.Schema) -> set[str]:
         return raw_sources(derived_columns(path, placeholders).values(), placeholders)
 
 
-def _placeholders(schema: schema_pb2.Schema) -> dict[str, Any]:
+def _placeholders(schema: schema_pb2.Schema) -> dict[str, ColumnTensor]:
     from tensorflow_transform.tf_metadata import schema_utils
 
     spec = schema_utils.schema_as_feature_spec(schema).feature_spec
-    placeholders: dict[str, Any] = {}
+    placeholders: dict[str, ColumnTensor] = {}
     for name, feature in spec.items():
         if isinstance(feature, tf.io.VarLenFeature):
             placeholders[name] = tf.compat.v1.sparse_placeholder(feature.dtype, [None, None])
@@ -109,7 +110,7 @@ def _placeholders(schema: schema_pb2.Schema) -> dict[str, Any]:
     return placeholders
 
 
-def raw_sources(tensors: Iterable[Any], inputs: Mapping[str, Any]) -> set[str]:
+def raw_sources(tensors: Iterable[ColumnTensor], inputs: Columns) -> set[str]:
     """The raw columns that `tensors` are computed from, found by walking the graph."""
     owner = {part.op.name: name for name, t in inputs.items() for part in _parts(t)}
     found: set[str] = set()
@@ -128,7 +129,7 @@ def raw_sources(tensors: Iterable[Any], inputs: Mapping[str, Any]) -> set[str]:
 
 
 def refuse_leaks(
-    names: Iterable[str], columns: Mapping[str, Any], inputs: Mapping[str, Any], sources: set[str]
+    names: Iterable[str], columns: Columns, inputs: Columns, sources: set[str]
 ) -> None:
     """No derived feature may rest on a column that only the label has.
 

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from transform.aliases import Columns, ColumnTensor
 
 SCOPE = "derive"
 _NAMED = 3  # columns in the name of an operation
 
 
-def traced(
-    function: Callable[[dict[str, Any]], Any], inputs: Mapping[str, Any]
-) -> Mapping[str, Any] | Any:
+def traced(function: Callable[[dict[str, ColumnTensor]], object], inputs: Columns) -> object:
     """Calls `function` on `inputs`, in the graph that they are of.
 
     Args:
@@ -44,14 +45,16 @@ def traced(
         return function(dict(inputs))
 
 
-def _is_renamable(outputs: Any) -> bool:
+def _is_renamable(outputs: object) -> bool:
     if not isinstance(outputs, Mapping) or not all(isinstance(name, str) for name in outputs):
         return False
     kinds = (tf.Tensor, tf.SparseTensor, tf.RaggedTensor)
     return all(isinstance(tensor, kinds) for tensor in outputs.values())
 
 
-def _imported(concrete: Any, outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
+def _imported(
+    concrete: tf.types.experimental.ConcreteFunction, outputs: Columns, inputs: Columns
+) -> Columns:
     graph_def = concrete.graph.as_graph_def()
     parts = {name: _parts(tensor) for name, tensor in outputs.items()}
     place = dict(zip((t.name for t in concrete.inputs), _parts(dict(inputs)), strict=True))
@@ -84,7 +87,7 @@ def _imported(concrete: Any, outputs: Mapping[str, Any], inputs: Mapping[str, An
     return result
 
 
-def _scopes(graph_def: Any, parts: Mapping[str, list[tf.Tensor]]) -> dict[str, str]:
+def _scopes(graph_def: graph_pb2.GraphDef, parts: Mapping[str, list[tf.Tensor]]) -> dict[str, str]:
     """For each node, the columns that it is for, as a name scope; empty where none needs it."""
     columns: dict[str, set[str]] = {node.name: set() for node in graph_def.node}
     for name, tensors in parts.items():

@@ -8,18 +8,18 @@ within a list is missing at its position alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import tensorflow as tf
 
+from transform.aliases import Columns, ColumnTensor
 from transform.columns.grouped import ResolvedGroup, positions
 from transform.columns.inputs import batch_size
 
 
 def split_lists(
-    groups: Sequence[ResolvedGroup], columns: Mapping[str, Any]
-) -> tuple[tuple[ResolvedGroup, ...], dict[str, Any]]:
+    groups: Sequence[ResolvedGroup], columns: Columns
+) -> tuple[tuple[ResolvedGroup, ...], dict[str, ColumnTensor]]:
     """Puts columns of single values in the place of the lists.
 
     Args:
@@ -47,7 +47,7 @@ def split_lists(
     return tuple(single), known
 
 
-def _dense(column: Any, name: str, length: int, group: str) -> tf.Tensor:
+def _dense(column: ColumnTensor, name: str, length: int, group: str) -> tf.Tensor:
     """Float64 `[batch, length]`, NaN where missing.
 
     Raises:

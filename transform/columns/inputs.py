@@ -10,17 +10,17 @@ nodes per column that does not depend on what is done with them later:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
+from transform.aliases import Columns, ColumnTensor
 from transform.block import take_columns
 from transform.columns.types import Multivalued, SeenType
 from transform.spec.common import ColumnType
 
 
-def tensor_type(tensor: Any) -> SeenType:
+def tensor_type(tensor: ColumnTensor) -> SeenType:
     """The type of a raw or derived column.
 
     A sparse or ragged one counts as single-valued: its rows show it when they run.
@@ -47,7 +47,7 @@ def _value_type(dtype: tf.DType) -> ColumnType | None:
     return "int" if dtype.is_integer or dtype == tf.bool else None
 
 
-def batch_size(tensor: Any) -> tf.Tensor:
+def batch_size(tensor: ColumnTensor) -> tf.Tensor:
     """Number of rows, an int64 scalar."""
     if isinstance(tensor, tf.SparseTensor):
         return tf.cast(tensor.dense_shape[0], tf.int64)
@@ -56,7 +56,7 @@ def batch_size(tensor: Any) -> tf.Tensor:
     return tf.shape(tensor, out_type=tf.int64)[0]
 
 
-def dense_numbers(column: Any, name: str = "column") -> tf.Tensor:
+def dense_numbers(column: ColumnTensor, name: str = "column") -> tf.Tensor:
     """One float, int or bool column of any storage as a vector; for `derive` functions.
 
     Args:
@@ -69,7 +69,7 @@ def dense_numbers(column: Any, name: str = "column") -> tf.Tensor:
     return tf.squeeze(stack_numbers({name: column}, [name]), axis=1)
 
 
-def dense_texts(column: Any, name: str = "column") -> tf.Tensor:
+def dense_texts(column: ColumnTensor, name: str = "column") -> tf.Tensor:
     """One string or int column of any storage as a vector, empty where missing."""
     return tf.squeeze(stack_texts({name: column}, [name]), axis=1)
 
@@ -80,7 +80,7 @@ def as_text(values: tf.Tensor) -> tf.Tensor:
 
 
 def stack_numbers(
-    columns: Mapping[str, Any], names: Sequence[str], called: Mapping[str, str] | None = None
+    columns: Columns, names: Sequence[str], called: Mapping[str, str] | None = None
 ) -> tf.Tensor:
     """Stacks float, int and bool columns.
 
@@ -101,7 +101,7 @@ def stack_numbers(
 
 
 def stack_texts(
-    columns: Mapping[str, Any], names: Sequence[str], called: Mapping[str, str] | None = None
+    columns: Columns, names: Sequence[str], called: Mapping[str, str] | None = None
 ) -> tf.Tensor:
     """Stacks string and int columns, ints as decimal text; see `stack_numbers`."""
     return _stack(columns, names, as_text, tf.constant(""), called or {})
@@ -116,7 +116,7 @@ class DenseColumns:
 
     def __init__(
         self,
-        columns: Mapping[str, Any],
+        columns: Columns,
         *,
         numbers: Sequence[str],
         texts: Sequence[str],
@@ -145,9 +145,9 @@ class DenseColumns:
 
 
 def _stack(
-    columns: Mapping[str, Any],
+    columns: Columns,
     names: Sequence[str],
-    convert: Any,
+    convert: Callable[[tf.Tensor], tf.Tensor],
     default: tf.Tensor,
     called: Mapping[str, str],
 ) -> tf.Tensor:
@@ -180,7 +180,11 @@ def _stack(
 
 
 def _densify(
-    tensors: Sequence[Any], names: Sequence[str], rows: tf.Tensor, convert: Any, default: tf.Tensor
+    tensors: Sequence[ColumnTensor],
+    names: Sequence[str],
+    rows: tf.Tensor,
+    convert: Callable[[tf.Tensor], tf.Tensor],
+    default: tf.Tensor,
 ) -> tf.Tensor:
     """Scatters all sparse columns into `[rows, n]` at once."""
     sparse = [t.to_sparse() if isinstance(t, tf.RaggedTensor) else t for t in tensors]

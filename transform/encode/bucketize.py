@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared_core.feature_layout import Column
+from transform.aliases import Explanation
 from transform.block import Block, IdCount
 from transform.encode.encoder import Encoder, Inputs, Members, number_of_ids
 from transform.spec.encoders import Bucketize
@@ -69,7 +70,7 @@ def bucket_ids(x: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
     return tf.transpose(ids)
 
 
-def _explain(option: Bucketize, columns: Sequence[Column], fitted: FittedColumn) -> dict[str, Any]:
+def _explain(option: Bucketize, columns: Sequence[Column], fitted: FittedColumn) -> Explanation:
     boundaries = fitted.values.get(BOUNDARIES)
     learned = [] if boundaries is None else boundaries.tolist()
     return {"boundaries": learned, **number_of_ids(option, columns, fitted)}

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from shared_core.feature_layout import Column
+from transform.aliases import Columns, Explanation
 from transform.block import Block, IdCount
 from transform.columns.grouped import ResolvedGroup
 from transform.columns.types import SeenTypes
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
     from transform.analyzers.fitted_column import FittedColumn
     from transform.columns.inputs import DenseColumns
+
+
+# The model in `spec/encoders.py` that has the encoder's name.
+EncoderOptions: TypeAlias = Any
 
 
 class Inputs(NamedTuple):
@@ -41,7 +46,7 @@ class Inputs(NamedTuple):
     """
 
     dense: DenseColumns
-    raw: Mapping[str, Any]
+    raw: Columns
     types: SeenTypes
     files: Mapping[str, str]
 
@@ -58,7 +63,7 @@ class Members:
         return tuple(name for each in self.resolved for name in each.columns)
 
     @property
-    def options(self) -> tuple[Any, ...]:
+    def options(self) -> tuple[EncoderOptions, ...]:
         """The encoder's options for each column."""
         return tuple(option_of(each) for each in self.resolved for _ in each.columns)
 
@@ -70,7 +75,7 @@ class Members:
         ]
 
 
-def option_of(resolved: ResolvedGroup) -> Any:
+def option_of(resolved: ResolvedGroup) -> EncoderOptions:
     """The options of a group's encoder."""
     assert resolved.group.encode is not None
     return resolved.group.encode.option
@@ -90,15 +95,17 @@ class Known(NamedTuple):
     size: int | None = None
 
 
-def _itself(option: Any) -> list[str]:
+def _itself(option: EncoderOptions) -> list[str]:
     return [""]
 
 
-def _nothing_known(option: Any) -> Known:
+def _nothing_known(option: EncoderOptions) -> Known:
     return Known()
 
 
-def number_of_ids(option: Any, columns: Sequence[Column], fitted: FittedColumn) -> dict[str, Any]:
+def number_of_ids(
+    option: EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
+) -> Explanation:
     """Explains an id: how many values a vocabulary has, and how many ids there are."""
     first = columns[0]
     if first.vocabulary_size is None:
@@ -107,7 +114,9 @@ def number_of_ids(option: Any, columns: Sequence[Column], fitted: FittedColumn) 
     return {**learned, "ids": first.vocabulary_size}
 
 
-def nothing_more(option: Any, columns: Sequence[Column], fitted: FittedColumn) -> dict[str, Any]:
+def nothing_more(
+    option: EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
+) -> Explanation:
     """Explains an encoder of which its options say all."""
     return {}
 
@@ -139,11 +148,11 @@ class Encoder:
     takes: Mapping[ColumnType, str]
     reads: Literal["numbers", "texts", "own type", "lists"]
     apply: Callable[[Inputs, Members], list[Block]]
-    endings: Callable[[Any], list[str]] = _itself
-    kind_of: Callable[[Any, str], str] | None = None
+    endings: Callable[[EncoderOptions], list[str]] = _itself
+    kind_of: Callable[[EncoderOptions, str], str] | None = None
     has_indicator: bool = False
     names_file: bool = False
-    of_texts: Callable[[tf.Tensor, Any, str], tuple[tf.Tensor, IdCount]] | None = None
-    known: Callable[[Any], Known] = _nothing_known
-    explain: Callable[[Any, Sequence[Column], FittedColumn], dict[str, Any]] = number_of_ids
+    of_texts: Callable[[tf.Tensor, EncoderOptions, str], tuple[tf.Tensor, IdCount]] | None = None
+    known: Callable[[EncoderOptions], Known] = _nothing_known
+    explain: Callable[[EncoderOptions, Sequence[Column], FittedColumn], Explanation] = number_of_ids
     is_aspect: bool = False

@@ -8,13 +8,14 @@ labels) or -1 (class ids), so that a loss or a metric on it cannot look like a n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from transform import compat
+from transform.aliases import Array, Columns
 from transform.columns.inputs import stack_numbers, stack_texts, tensor_type
 from transform.encode.lookup import LABEL_VOCABULARY, lookup
 from transform.spec.features import Label
@@ -23,22 +24,22 @@ from transform.spec.features import Label
 class Checked(NamedTuple):
     """What is counted of a target; float64 scalars, or `[accumulators]` of each."""
 
-    rows: Any
-    missing: Any
-    invalid: Any
-    example: Any  # the largest invalid value, -inf without one
-    minimum: Any  # of the valid values
-    maximum: Any
+    rows: Array
+    missing: Array
+    invalid: Array
+    example: Array  # the largest invalid value, -inf without one
+    minimum: Array  # of the valid values
+    maximum: Array
 
 
 class LabelOutput(NamedTuple):
     """The label as Transform writes it."""
 
     values: tf.Tensor  # float32 or int64 [batch, 1]
-    classes: Any  # int, int64 scalar known after analysis, or None for regression
+    classes: int | tf.Tensor | None  # int64 scalar: known after the analysis; None: regression
 
 
-def label_output(columns: Mapping[str, Any], label: Label) -> LabelOutput:
+def label_output(columns: Columns, label: Label) -> LabelOutput:
     """Builds and checks the label.
 
     Raises (from Beam, during the analysis):
@@ -70,7 +71,7 @@ def label_output(columns: Mapping[str, Any], label: Label) -> LabelOutput:
     return LabelOutput(values, 2 if label.kind == "binary" else None)
 
 
-def weight_output(columns: Mapping[str, Any], name: str) -> tf.Tensor:
+def weight_output(columns: Columns, name: str) -> tf.Tensor:
     """Example weights, float32 `[batch, 1]`; a missing or negative weight becomes NaN.
 
     Raises (from Beam, during the analysis):
@@ -85,7 +86,7 @@ def weight_output(columns: Mapping[str, Any], name: str) -> tf.Tensor:
     return tf.where(valid, tf.cast(x, tf.float32), np.nan)
 
 
-def _binary_of(columns: Mapping[str, Any], label: Label, is_text: bool) -> tf.Tensor:
+def _binary_of(columns: Columns, label: Label, is_text: bool) -> tf.Tensor:
     """1 where the label is `positive`, 0 elsewhere, NaN where missing; float64 `[batch, 1]`."""
     if is_text:
         text = stack_texts(columns, [label.column])
@@ -100,7 +101,7 @@ def _binary_of(columns: Mapping[str, Any], label: Label, is_text: bool) -> tf.Te
     return tf.where(missing, tf.constant(np.nan, tf.float64), tf.cast(hit, tf.float64))
 
 
-def _named_classes(columns: Mapping[str, Any], label: Label) -> LabelOutput:
+def _named_classes(columns: Columns, label: Label) -> LabelOutput:
     text = stack_texts(columns, [label.column])
     missing = tf.equal(text, "")
     # Only whether all rows agree is asked of this number, in the same pass as the rest.
@@ -169,11 +170,11 @@ class TargetCombiner(compat.Combiner):
         """No rows."""
         return np.asarray(Checked(0, 0, 0, -np.inf, np.inf, -np.inf), np.float64)
 
-    def add_input(self, accumulator: np.ndarray, batch_values: Any) -> np.ndarray:
+    def add_input(self, accumulator: np.ndarray, batch_values: Sequence[np.ndarray]) -> np.ndarray:
         """Merges one batch's counts."""
         return self.merge_accumulators([accumulator, batch_values[0]])
 
-    def merge_accumulators(self, accumulators: Any) -> np.ndarray:
+    def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
         """Adds counts, and takes the smallest and largest value."""
         parts = Checked(*np.stack([self.create_accumulator(), *accumulators], axis=1))
         merged = Checked(
@@ -210,11 +211,11 @@ class TargetCombiner(compat.Combiner):
             )
         return [np.asarray(accumulator, np.float64)]
 
-    def output_tensor_infos(self) -> list[Any]:
+    def output_tensor_infos(self) -> list[compat.TensorInfo]:
         """One float64 `[6]` tensor."""
         return [compat.TensorInfo(tf.float64, [6], None)]
 
     @property
-    def accumulator_coder(self) -> Any:
+    def accumulator_coder(self) -> compat.CacheCoder:
         """JSON keeps every bit of a float64, infinities included."""
         return compat.JsonNumpyCacheCoder(np.float64)

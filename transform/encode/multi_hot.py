@@ -11,9 +11,10 @@ frequent one. `FeatureLayout.from_transform_graph` gives it its name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shared_core.feature_layout import Column
+from transform.aliases import ColumnTensor, Explanation
 from transform.block import Block, Entry
 from transform.columns.grouped import INDICATOR_SUFFIX, OTHER_SUFFIX
 from transform.encode.encoder import Encoder, Inputs, Known, Members
@@ -33,7 +34,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
     ]
 
 
-def _block(column: Any, name: str, option: MultiHot, file: str) -> Block:
+def _block(column: ColumnTensor, name: str, option: MultiHot, file: str) -> Block:
     import tensorflow as tf
 
     from transform.columns.inputs import batch_size
@@ -68,7 +69,7 @@ def _block(column: Any, name: str, option: MultiHot, file: str) -> Block:
     )
 
 
-def _values(column: Any) -> tuple[tf.Tensor, tf.Tensor]:
+def _values(column: ColumnTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """All texts of a column that are not missing, and the row of each; `[values]` both."""
     import tensorflow as tf
 
@@ -93,7 +94,7 @@ def _endings(option: MultiHot) -> list[str]:
     return [*(f"#{rank}" for rank in range(option.top_k or 0)), OTHER_SUFFIX]
 
 
-def _explain(option: MultiHot, columns: Sequence[Column], fitted: FittedColumn) -> dict[str, Any]:
+def _explain(option: MultiHot, columns: Sequence[Column], fitted: FittedColumn) -> Explanation:
     if option.values is not None:
         return {}
     learned = [column for column in columns if column.entry is not None]

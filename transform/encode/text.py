@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shared_core.feature_layout import Column
+from transform.aliases import Explanation
 from transform.block import Block, IdCount
 from transform.encode.encoder import Encoder, Inputs, Members
 from transform.spec.encoders import Text
@@ -110,7 +111,7 @@ def _look_up_terms(
         store_frequency=True,
     )
 
-    def look_up(x: tf.Tensor, path: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    def look_up(x: tf.Tensor, path: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with ExitStack() as stack:
             if tf.inside_function() and not tf.is_symbolic_tensor(path):
                 # As tft.apply_vocabulary: else every call would read the file again.
@@ -138,7 +139,7 @@ def _select_largest(
     """Returns ids and weights `[terms]` as `[rows, n]`, the largest weights first."""
     import tensorflow as tf
 
-    def dense(values: tf.Tensor, default: Any) -> tf.Tensor:
+    def dense(values: tf.Tensor, default: str | int | float) -> tf.Tensor:
         ragged = tf.RaggedTensor.from_value_rowids(values, row, rows, validate=False)
         wide = ragged.to_tensor(default)
         width = tf.maximum(n - tf.shape(wide)[1], 0)
@@ -162,7 +163,7 @@ def _kind_of(option: Text, ending: str) -> str:
     return TERM if ending.startswith(_TERM_ENDING) else WEIGHT
 
 
-def _explain(option: Text, columns: Sequence[Column], fitted: FittedColumn) -> dict[str, Any]:
+def _explain(option: Text, columns: Sequence[Column], fitted: FittedColumn) -> Explanation:
     size = columns[0].vocabulary_size
     return {} if size is None else {"terms": size - columns[0].extra_ids}
 

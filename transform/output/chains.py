@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from transform.aliases import Explanation
 from transform.analyzers.fitted_column import FittedColumn, fitted_columns
 from transform.analyzers.most_frequent import MOST_FREQUENT
 from transform.encode.table import ENCODERS
@@ -27,8 +28,6 @@ from transform.spec.encoders import Encode
 from transform.spec.features import FeatureSpec
 from transform.spec.group import Group
 from transform.steps.impute import FILLING
-
-Numbers = Mapping[str, Any]  # str, int, float, or a list of them
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class ChainStep:
 
     name: str
     kind: str
-    numbers: Numbers = field(default_factory=dict)
+    numbers: Explanation = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

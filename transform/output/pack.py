@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -117,7 +117,7 @@ def _arrange(
     return tf.gather(joined, [index[name] for name in wanted], axis=1)
 
 
-def _one_by_one(values: tf.Tensor, names: Sequence[str], blocks: Sequence[Block]) -> dict[str, Any]:
+def _one_by_one(values: tf.Tensor, names: Sequence[str], blocks: Sequence[Block]) -> dict[str, tf.Tensor]:
     """`[batch, 1]` per column; ids carry their range in the transformed schema."""
     sizes: dict[str, IdCount | None] = {}
     for block in blocks:

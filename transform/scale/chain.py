@@ -6,8 +6,9 @@ The function is applied before anything is learned (steps/numbers.py): what is l
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transform.aliases import Explanation
 from transform.scale.pointwise import Pointwise
 from transform.scale.scaler import ScaledGroup, Scaler
 
@@ -23,7 +24,7 @@ def chain_kind(first: str, last: str) -> str:
 def chained(first: Pointwise, scaler: Scaler) -> Scaler:
     """The scaler of a function's values; its numbers are of these."""
 
-    def explain(group: ScaledGroup, fitted: FittedColumn) -> dict[str, Any]:
+    def explain(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
         return {"of": first, **scaler.explain(group, fitted)}
 
     name = chain_kind(first, scaler.name)

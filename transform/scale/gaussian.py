@@ -13,8 +13,9 @@ one goes to 5.2 whatever the number of rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transform.aliases import Explanation
 from transform.analyzers.statistic import QUANTILE_GRID, QUANTILES
 from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
 
@@ -63,7 +64,7 @@ def normal_scores(x: tf.Tensor, quantiles: tf.Tensor) -> tf.Tensor:
     return tf.transpose(tf.math.ndtri(level))
 
 
-def _explain(fitted: FittedColumn) -> dict[str, Any]:
+def _explain(fitted: FittedColumn) -> Explanation:
     quantiles = fitted.values[QUANTILES.name]
     return {f"quantile_{at / QUANTILE_GRID:g}": quantiles[at] for at in _SHOWN_QUANTILES}
 

@@ -5,8 +5,9 @@ It is scikit-learn's MaxAbsScaler, but a constant column is 0, as under every sc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transform.aliases import Explanation
 from transform.analyzers.statistic import EXTREMES
 from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
 
@@ -26,7 +27,7 @@ def _apply(columns: ToScale) -> tf.Tensor:
     return linear(columns.x, tf.zeros_like(largest), largest, fitted.varies)
 
 
-def _explain(fitted: FittedColumn) -> dict[str, Any]:
+def _explain(fitted: FittedColumn) -> Explanation:
     assert fitted.statistics is not None
     return {"max_abs": max(abs(fitted.statistics.minimum), abs(fitted.statistics.maximum))}
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transform.aliases import Explanation
 from transform.analyzers.statistic import EXTREMES
 from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
 
@@ -22,7 +23,7 @@ def _apply(columns: ToScale) -> tf.Tensor:
     return linear(columns.x * unit, low, high - low, fitted.varies)
 
 
-def _explain(fitted: FittedColumn) -> dict[str, Any]:
+def _explain(fitted: FittedColumn) -> Explanation:
     assert fitted.statistics is not None
     return {"min": fitted.statistics.minimum, "max": fitted.statistics.maximum}
 

@@ -7,8 +7,9 @@ It is scikit-learn's PowerTransformer, but that powers are multiples of 0.04 fro
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transform.aliases import Explanation
 from transform.analyzers.statistic import Statistic
 from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
 
@@ -40,7 +41,7 @@ def _apply(columns: ToScale) -> tf.Tensor:
     return linear(y, fitted.mean, tf.sqrt(fitted.variance), columns.statistics.varies)
 
 
-def _explain(fitted: FittedColumn) -> dict[str, Any]:
+def _explain(fitted: FittedColumn) -> Explanation:
     power = fitted.values[POWER.name]
     return {
         "power": power["power"],

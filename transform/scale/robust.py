@@ -5,8 +5,9 @@ A column whose quartiles are equal though it varies is divided by max - min.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transform.aliases import Explanation
 from transform.analyzers.statistic import QUARTILES
 from transform.scale.scaler import Scaler, ToScale, unless_constant
 
@@ -30,7 +31,7 @@ def _apply(columns: ToScale) -> tf.Tensor:
     return linear(columns.x * unit, order.median * unit, spread, fitted.varies)
 
 
-def _explain(fitted: FittedColumn) -> dict[str, Any]:
+def _explain(fitted: FittedColumn) -> Explanation:
     statistics, order = fitted.statistics, fitted.order
     assert statistics is not None
     assert order is not None

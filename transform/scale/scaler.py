@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from transform.aliases import Explanation
 from transform.analyzers.statistic import Statistic
 from transform.scale.pointwise import Pointwise
 
@@ -89,7 +90,7 @@ class ValidationRule:
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
 
 
-def nothing_to_explain(group: ScaledGroup, fitted: FittedColumn) -> dict[str, Any]:
+def nothing_to_explain(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
     """Explain a scaler that learns nothing."""
     return {}
 
@@ -115,7 +116,7 @@ class Scaler:
     name: str
     apply: Callable[[ToScale], tf.Tensor]
     requires: tuple[Statistic, ...] = ()
-    explain: Callable[[ScaledGroup, FittedColumn], dict[str, Any]] = nothing_to_explain
+    explain: Callable[[ScaledGroup, FittedColumn], Explanation] = nothing_to_explain
     validation_rule: ValidationRule | None = None
     takes: tuple[Literal["float", "int"], ...] = ("float", "int")
     chainable: bool = False
@@ -134,11 +135,11 @@ class Scaler:
 
 
 def unless_constant(
-    explain: Callable[[FittedColumn], dict[str, Any]],
-) -> Callable[[ScaledGroup, FittedColumn], dict[str, Any]]:
+    explain: Callable[[FittedColumn], Explanation],
+) -> Callable[[ScaledGroup, FittedColumn], Explanation]:
     """Explain a column that is constant or empty by a note, and others by `explain`."""
 
-    def explained(group: ScaledGroup, fitted: FittedColumn) -> dict[str, Any]:
+    def explained(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
         assert fitted.statistics is not None
         if fitted.statistics.count == 0:
             return {"note": "no value was there to fit: 0 everywhere"}

@@ -6,8 +6,9 @@ Numbers beyond `statistics.LARGEST` count as that one.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transform.aliases import Explanation
 from transform.analyzers.statistic import MOMENTS
 from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
 
@@ -28,7 +29,7 @@ def _apply(columns: ToScale) -> tf.Tensor:
     return linear(x, fitted.mean, tf.sqrt(fitted.variance), fitted.varies)
 
 
-def _explain(fitted: FittedColumn) -> dict[str, Any]:
+def _explain(fitted: FittedColumn) -> Explanation:
     assert fitted.statistics is not None
     deviation = math.sqrt(fitted.statistics.variance)
     return {"mean": fitted.statistics.mean, "standard_deviation": deviation}

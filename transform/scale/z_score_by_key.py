@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transform.aliases import Explanation
 from transform.analyzers.statistic import MOMENTS
 from transform.scale.scaler import ScaledGroup, Scaler, ToScale, ValidationRule
 
@@ -52,7 +53,7 @@ def _of_one_key(columns: ToScale, key: str, members: list[int]) -> tf.Tensor:
     return z_score(tf.where(missing, moments.mean, take_columns(columns.x, members)), moments)
 
 
-def _explain(group: ScaledGroup, fitted: FittedColumn) -> dict[str, Any]:
+def _explain(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
     moments = fitted.moments_of_keys
     assert moments is not None
     means = moments.mean[:-1][moments.count[:-1] > 0]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from transform.aliases import Array
 from transform.analyzers.most_frequent import most_frequent
 from transform.analyzers.order import OrderStatistics
 from transform.analyzers.statistics import FittedStatistics
@@ -32,7 +32,7 @@ def clip(x: tf.Tensor, bounds: Sequence[Clip | None]) -> tf.Tensor:
     return limit(x, np.asarray(low, np.float64), np.asarray(high, np.float64))
 
 
-def limit(x: tf.Tensor, low: Any, high: Any) -> tf.Tensor:
+def limit(x: tf.Tensor, low: Array, high: Array) -> tf.Tensor:
     """Limits each column of `x`, `[batch, n]`, to `[n]` bounds; NaN stays NaN."""
     return tf.where(tf.math.is_nan(x), x, tf.minimum(tf.maximum(x, low), high))
 
