@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ class _Metadata:
 class ArrowFile:
     """What `parquet.py` uses of a pyarrow.parquet.ParquetFile, of an Arrow IPC file."""
 
-    def __init__(self, stream: Any):
+    def __init__(self, stream: BinaryIO):
         """Opens a file.
 
         Args:

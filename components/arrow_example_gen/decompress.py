@@ -176,14 +176,14 @@ def _open_raw(file: str) -> io.BufferedReader:
     from apache_beam.io.filesystem import CompressionTypes
     from apache_beam.io.filesystems import FileSystems
 
-    opened: Any = FileSystems.open(file, compression_type=CompressionTypes.UNCOMPRESSED)
+    opened: BinaryIO = FileSystems.open(file, compression_type=CompressionTypes.UNCOMPRESSED)
     return opened if isinstance(opened, io.BufferedReader) else io.BufferedReader(_Raw(opened))
 
 
 class _Raw(io.RawIOBase):
     """A source of which only `read` is known; closes it."""
 
-    def __init__(self, source: Any):
+    def __init__(self, source: BinaryIO):
         self._source = source
 
     def readable(self) -> bool:

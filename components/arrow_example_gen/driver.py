@@ -8,25 +8,25 @@ executor calls `resolve_input` itself, so that what is read and what is recorded
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfx.components.example_gen import driver as tfx_driver
 from tfx.components.example_gen.input_processor import InputProcessor
 from tfx.dsl.io import fileio
-from tfx.proto import example_gen_pb2
 from tfx.types import Artifact
 from tfx.utils import io_utils
 
 from components.arrow_example_gen.file_patterns import escape
 from components.arrow_example_gen.spans import SEPARATOR, Span, has_placeholders, latest_spans
 
-_PROTO: Any = example_gen_pb2
+# Of TFX's protos, which ship without types.
+Message: TypeAlias = Any
 
 
 class SpanProcessor(InputProcessor):
     """TFX's interface to a resolved input: span, version, patterns, fingerprint."""
 
-    def __init__(self, folder: str, splits: Iterable[Any], range_config: Any = None):
+    def __init__(self, folder: str, splits: Iterable[Message], range_config: Message = None):
         """Takes the input's description; nothing is listed yet.
 
         Args:
@@ -94,7 +94,10 @@ class Driver(tfx_driver.FileBasedDriver):
     """TFX's driver, with windows of several spans."""
 
     def get_input_processor(
-        self, splits: Iterable[Any], range_config: Any = None, input_base_uri: str | None = None
+        self,
+        splits: Iterable[Message],
+        range_config: Message = None,
+        input_base_uri: str | None = None,
     ) -> InputProcessor:
         """Returns ours in place of FileBasedInputProcessor."""
         return SpanProcessor(input_base_uri or "", splits, range_config)
@@ -130,7 +133,7 @@ class _WithoutStore(Driver):
         pass
 
 
-def _window(range_config: Any) -> dict[str, int]:
+def _window(range_config: Message) -> dict[str, int]:
     """Returns the arguments of `latest_spans`; {}: the latest span."""
     if range_config is None:
         return {}

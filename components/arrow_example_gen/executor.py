@@ -21,6 +21,7 @@ from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenE
 from tfx.dsl.io import fileio
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
+from tfx.types.artifact import Artifact
 from tfx.utils import proto_utils
 
 from components.arrow_example_gen.csv_options import CsvOptions
@@ -48,8 +49,8 @@ class Executor(BaseExampleGenExecutor):
 
     def Do(
         self,
-        input_dict: dict[str, list[Any]],
-        output_dict: dict[str, list[Any]],
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
         """Resolves spans where no driver did, as on Kubeflow, and writes the examples."""
@@ -66,7 +67,7 @@ class Executor(BaseExampleGenExecutor):
             )
         super().Do(input_dict, output_dict, exec_properties)
 
-    def GetInputSourceToExamplePTransform(self) -> Any:
+    def GetInputSourceToExamplePTransform(self) -> type[beam.PTransform]:
         """What reads the files of one input split."""
         return _Rows
 

@@ -290,7 +290,7 @@ def _columns(parquet: pq.ParquetFile | ArrowFile, file: str) -> dict[str, _Colum
     return found
 
 
-def _filled(group: Any) -> set[str]:
+def _filled(group: pq.RowGroupMetaData) -> set[str]:
     """Columns of a row group's metadata that hold a value, or may hold one."""
     filled: set[str] = set()
     for column in map(group.column, range(group.num_columns)):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 import tensorflow as tf
 from absl import logging
 from apache_beam.pvalue import AsSingleton
@@ -76,14 +76,14 @@ class _Read(beam.DoFn):
 
     def process(self, file: str, types: CsvTypes) -> Iterator[tuple[int, tf.train.Example]]:
         kinds: dict[str, Kind | None] = {name: types.kinds[name] for name in self._table.columns}
-        encode: Any = ExampleEncoder(kinds)
+        encode = ExampleEncoder(kinds)
         start = 0
         for block in self._table.blocks(file):
             yield from enumerate(encode(example_lists(block, types), block.num_rows), start)
             start += block.num_rows
 
 
-def example_lists(block: Any, types: CsvTypes) -> list[Any]:
+def example_lists(block: pa.RecordBatch, types: CsvTypes) -> list[pa.ListArray]:
     """The columns of a block that have values, as `as_lists` has them."""
     columns = zip(block.schema.names, block.columns, strict=True)
     kinds = types.kinds

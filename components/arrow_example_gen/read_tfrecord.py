@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import apache_beam as beam
 import tensorflow as tf
@@ -65,7 +64,7 @@ class _Read(beam.DoFn):
     def process(
         self, file: str, kinds: Mapping[str, Kind | None]
     ) -> Iterator[tuple[int, tf.train.Example]]:
-        encode: Any = ExampleEncoder(kinds)
+        encode = ExampleEncoder(kinds)
         for block in blocks(file):
             lists = tfrecord_table.all_columns(block, kinds)
             yield from enumerate(encode(lists, block.rows), block.start)

@@ -14,7 +14,7 @@ import bisect
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import apache_beam as beam
 import pydantic
@@ -28,7 +28,8 @@ _QUANTILES = 1001
 _HASHES = 2**53
 
 Value = bytes | int | float
-_Values = tuple[list[Any], Any]
+Ranked = TypeVar("Ranked", int, Value)
+_Values = tuple[list[Value], Any]
 NumberedRow = tuple[int, tf.train.Example]
 
 
@@ -100,7 +101,7 @@ def hash_cuts(shares: Sequence[int]) -> list[int]:
     return [-(-limit * _HASHES // limits[-1]) - 1 for limit in limits[:-1]]
 
 
-def cuts_of(values: Sequence[Any], shares: Sequence[int]) -> list[Any]:
+def cuts_of(values: Sequence[Ranked], shares: Sequence[int]) -> list[Ranked]:
     """The last value of each split but the last one.
 
     Args:
@@ -212,7 +213,7 @@ def _rank(row: NumberedRow, splitting: Splitting) -> tuple[Value, Value]:
 
 
 def _by_rank(
-    row: NumberedRow, _: int, splitting: Splitting, cuts: Mapping[Value, Sequence[Any]]
+    row: NumberedRow, _: int, splitting: Splitting, cuts: Mapping[Value, Sequence[Value]]
 ) -> int:
     key, rank = _rank(row, splitting)
     return bisect.bisect_left(cuts[key], rank)

@@ -10,6 +10,7 @@ from tfx.dsl.components.base.base_executor import BaseExecutor
 from tfx.dsl.io import fileio
 from tfx.types import artifact_utils
 from tfx.types import standard_component_specs as keys
+from tfx.types.artifact import Artifact
 from tfx.utils import io_utils
 
 from components.blessed_models.records import has_model, latest_model, write_record
@@ -26,8 +27,8 @@ class LatestExecutor(BaseExecutor):
 
     def Do(
         self,
-        input_dict: dict[str, list[Any]],
-        output_dict: dict[str, list[Any]],
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
         """See TFX's BaseExecutor."""
@@ -52,8 +53,8 @@ class RecordExecutor(BaseExecutor):
 
     def Do(
         self,
-        input_dict: dict[str, list[Any]],
-        output_dict: dict[str, list[Any]],
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
         """See TFX's BaseExecutor."""
@@ -71,8 +72,8 @@ class EvaluatorExecutor(evaluator.Executor):
 
     def Do(
         self,
-        input_dict: dict[str, list[Any]],
-        output_dict: dict[str, list[Any]],
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
         """See TFX's Evaluator."""

@@ -21,7 +21,13 @@ import apache_beam as beam
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 
-from components.evaluator_metrics.of_rows import computations_of
+from components.evaluator_metrics.of_rows import (
+    Computation,
+    Inputs,
+    Key,
+    RowOptions,
+    computations_of,
+)
 
 NAME = "better_than_constant"
 AGAINST_CONSTANT = "against_constant"
@@ -33,6 +39,8 @@ _SMALLEST = 1e-7  # probability, as Keras clips it
 
 Value = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 """(labels, predictions, weights), `[rows]` or `[rows, classes]` -> the metric."""
+Prepare = Callable[[np.ndarray], tuple[np.ndarray, Value]]
+"""Predictions -> what is shuffled, one entry per row, and the metric of it."""
 
 
 class Comparison(NamedTuple):
@@ -111,7 +119,7 @@ class Rule(NamedTuple):
 
     higher_is_better: bool
     constant: Callable[[np.ndarray, np.ndarray], float]
-    prepare: Callable[[np.ndarray], tuple[np.ndarray, Value]]
+    prepare: Prepare
     classes: bool = True
 
 
@@ -156,7 +164,7 @@ def _crossentropy(labels: np.ndarray, answers: np.ndarray, weights: np.ndarray) 
     return _mean(-np.log(np.maximum(of_label, _SMALLEST)), weights)
 
 
-def _numbers(value: Value) -> Callable[[np.ndarray], tuple[np.ndarray, Value]]:
+def _numbers(value: Value) -> Prepare:
     return lambda predictions: (predictions[:, 0], value)
 
 
@@ -164,7 +172,7 @@ def _both_classes(predictions: np.ndarray) -> tuple[np.ndarray, Value]:
     return np.hstack([1.0 - predictions, predictions]), _crossentropy
 
 
-def _ranked(value: Callable[[np.ndarray, np.ndarray], float]) -> Callable[..., Any]:
+def _ranked(value: Callable[[np.ndarray, np.ndarray], float]) -> Prepare:
     """Compute a metric of weights of both classes by distinct score, from the lowest."""
 
     def prepare(predictions: np.ndarray) -> tuple[np.ndarray, Value]:
@@ -235,9 +243,9 @@ class BetterThanConstant(metric_types.Metric):
 metric_types.register_metric(BetterThanConstant)
 
 
-def _of_key(metric: str, key: Any, options: dict[str, Any]) -> Any:
+def _of_key(metric: str, key: Key, options: RowOptions) -> Computation:
     combiner = _Combiner(metric, key, key._replace(name=AGAINST_CONSTANT), options)
-    return metric_types.MetricComputation(
+    return Computation(
         keys=[combiner.key, combiner.details_key], preprocessors=None, combiner=combiner
     )
 
@@ -247,7 +255,7 @@ Row = tuple[float, float, np.ndarray, float]
 
 
 class _Combiner(beam.CombineFn):
-    def __init__(self, metric: str, key: Any, details_key: Any, options: dict[str, Any]):
+    def __init__(self, metric: str, key: Key, details_key: Key, options: RowOptions):
         self.metric, self.key, self.details_key = metric, key, details_key
         self._options = options
         self._random: np.random.Generator | None = None  # of a worker: not pickled
@@ -258,7 +266,7 @@ class _Combiner(beam.CombineFn):
     def create_accumulator(self) -> list[Row]:
         return []
 
-    def add_input(self, accumulator: list[Row], element: Any) -> list[Row]:
+    def add_input(self, accumulator: list[Row], element: Inputs) -> list[Row]:
         if self._random is None:
             self._random = np.random.default_rng()
         rows = metric_util.to_label_prediction_example_weight(
@@ -284,7 +292,7 @@ class _Combiner(beam.CombineFn):
     def compact(self, accumulator: list[Row]) -> list[Row]:
         return _sampled(accumulator, slack=1)
 
-    def extract_output(self, accumulator: list[Row]) -> dict[Any, Any]:
+    def extract_output(self, accumulator: list[Row]) -> dict[Key, float | np.ndarray]:
         rows = _sampled(accumulator, slack=1)
         if not rows:
             found = Comparison(math.nan, math.nan, 1.0, 0)

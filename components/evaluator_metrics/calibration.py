@@ -14,13 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apache_beam as beam
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 
-from components.evaluator_metrics.of_rows import computations_of
+from components.evaluator_metrics.of_rows import (
+    Computation,
+    Inputs,
+    Key,
+    RowOptions,
+    computations_of,
+)
 
 NAME = "calibration_error"
 BINS_NAME = "calibration_bins"
@@ -78,21 +84,21 @@ class CalibrationError(metric_types.Metric):
 metric_types.register_metric(CalibrationError)
 
 
-def _computation(key: Any, options: dict[str, Any]) -> Any:
+def _computation(key: Key, options: RowOptions) -> Computation:
     combiner = _Combiner(key, key._replace(name=BINS_NAME), options)
-    return metric_types.MetricComputation(
+    return Computation(
         keys=[combiner.key, combiner.bins_key], preprocessors=None, combiner=combiner
     )
 
 
 class _Combiner(beam.CombineFn):
-    def __init__(self, key: Any, bins_key: Any, options: dict[str, Any]):
+    def __init__(self, key: Key, bins_key: Key, options: RowOptions):
         self.key, self.bins_key, self._options = key, bins_key, options
 
     def create_accumulator(self) -> Bins:
         return Bins(*np.zeros([3, BINS]))
 
-    def add_input(self, accumulator: Bins, element: Any) -> Bins:
+    def add_input(self, accumulator: Bins, element: Inputs) -> Bins:
         rows = metric_util.to_label_prediction_example_weight(
             element, **self._options, flatten=False
         )
@@ -104,7 +110,7 @@ class _Combiner(beam.CombineFn):
     def merge_accumulators(self, accumulators: Iterable[Bins]) -> Bins:
         return _sum([self.create_accumulator(), *accumulators])
 
-    def extract_output(self, accumulator: Bins) -> dict[Any, Any]:
+    def extract_output(self, accumulator: Bins) -> dict[Key, float | np.ndarray]:
         bins = Bins(*accumulator)
         return {self.key: bins.error, self.bins_key: np.stack(bins)}
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensorflow_model_analysis.metrics import metric_types
 
+if TYPE_CHECKING:
+    from tensorflow_model_analysis.proto import config_pb2
 
-def computations_of(name: str, compute: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
+
+Key: TypeAlias = metric_types.MetricKey
+Computation: TypeAlias = metric_types.MetricComputation
+Inputs: TypeAlias = metric_types.StandardMetricInputs
+# How `metric_util.to_label_prediction_example_weight` reads a row.
+RowOptions: TypeAlias = dict[str, Any]
+
+
+def computations_of(
+    name: str, compute: Callable[[Key, RowOptions], Computation]
+) -> Callable[..., list[Computation]]:
     """Returns what `metric_util.merge_per_key_computations` takes.
 
     Args:
@@ -20,14 +32,14 @@ def computations_of(name: str, compute: Callable[[Any, dict[str, Any]], Any]) ->
     # TFMA looks at the names of the arguments.
     def computations(
         name: str = name,
-        eval_config: Any = None,
+        eval_config: config_pb2.EvalConfig | None = None,
         model_name: str = "",
         output_name: str = "",
-        sub_key: Any = None,
-        aggregation_type: Any = None,
+        sub_key: metric_types.SubKey | None = None,
+        aggregation_type: metric_types.AggregationType | None = None,
         class_weights: dict[int, float] | None = None,
         example_weighted: bool = False,
-    ) -> list[Any]:
+    ) -> list[Computation]:
         of_key = {
             "model_name": model_name,
             "output_name": output_name,

@@ -10,13 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apache_beam as beam
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 
-from components.evaluator_metrics.of_rows import computations_of
+from components.evaluator_metrics.of_rows import (
+    Computation,
+    Inputs,
+    Key,
+    RowOptions,
+    computations_of,
+)
 
 NAME = "r2"
 
@@ -29,7 +35,7 @@ class Moments(NamedTuple):
     spread: float = 0.0  # Σ w (y - mean)²
     error: float = 0.0  # Σ w (y - ŷ)²
 
-    def __add__(self, other: tuple[Any, ...]) -> Moments:  # type: ignore[override]
+    def __add__(self, other: tuple[float, ...]) -> Moments:  # type: ignore[override]
         """Those of both."""
         more = Moments(*other)
         weight = self.weight + more.weight
@@ -78,20 +84,18 @@ class RSquared(metric_types.Metric):
 metric_types.register_metric(RSquared)
 
 
-def _computation(key: Any, options: dict[str, Any]) -> Any:
-    return metric_types.MetricComputation(
-        keys=[key], preprocessors=None, combiner=_Combiner(key, options)
-    )
+def _computation(key: Key, options: RowOptions) -> Computation:
+    return Computation(keys=[key], preprocessors=None, combiner=_Combiner(key, options))
 
 
 class _Combiner(beam.CombineFn):
-    def __init__(self, key: Any, options: dict[str, Any]):
+    def __init__(self, key: Key, options: RowOptions):
         self._key, self._options = key, options
 
     def create_accumulator(self) -> Moments:
         return Moments()
 
-    def add_input(self, accumulator: Moments, element: Any) -> Moments:
+    def add_input(self, accumulator: Moments, element: Inputs) -> Moments:
         rows = metric_util.to_label_prediction_example_weight(element, **self._options)
         for label, prediction, weight in rows:
             w = np.broadcast_to(np.ravel(weight), np.ravel(label).shape)
@@ -101,5 +105,5 @@ class _Combiner(beam.CombineFn):
     def merge_accumulators(self, accumulators: Iterable[Moments]) -> Moments:
         return sum(accumulators, Moments())
 
-    def extract_output(self, accumulator: Moments) -> dict[Any, float]:
+    def extract_output(self, accumulator: Moments) -> dict[Key, float]:
         return {self._key: Moments(*accumulator).r_squared}
