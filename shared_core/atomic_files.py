@@ -80,7 +80,7 @@ def atomic_write_text(path: str, text: str) -> None:
 
 
 def is_standard_output(path: Path) -> bool:
-    """Returns whether a path is `-`, or names what this process has as its standard output."""
+    """Return whether a path is `-`, or names what this process has as its standard output."""
     if path == STANDARD_OUTPUT:
         return True
     status = _status(path)
@@ -91,12 +91,12 @@ def is_standard_output(path: Path) -> bool:
 
 
 def message_stream(output: Path) -> TextIO:
-    """Returns where a command prints its messages: not between the rows of standard output."""
+    """Return where a command prints its messages: not between the rows of standard output."""
     return sys.stderr if is_standard_output(output) else sys.stdout
 
 
 def would_replace(path: Path) -> bool:
-    """Returns whether writing to the path replaces a file that is there."""
+    """Return whether writing to the path replaces a file that is there."""
     status = None if is_standard_output(path) else _status(path)
     return status is not None and stat.S_ISREG(status.st_mode)
 

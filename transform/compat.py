@@ -16,7 +16,7 @@ JsonNumpyCacheCoder = analyzer_nodes.JsonNumpyCacheCoder
 
 
 def combine(combiner: Combiner, *tensors: tf.Tensor, name: str) -> tuple[tf.Tensor, ...]:
-    """Applies a combiner over the whole analysis data; its outputs as tensors of the graph.
+    """Apply a combiner over the whole analysis data; return its outputs as tensors of the graph.
 
     `name` is what Beam's stages show; TFT takes it, made unique, from the name scope.
     """
@@ -26,6 +26,6 @@ def combine(combiner: Combiner, *tensors: tf.Tensor, name: str) -> tuple[tf.Tens
 
 
 def set_int_domain(tensor: tf.Tensor, size: int | tf.Tensor) -> None:
-    """Declares in the transformed schema that `tensor` holds ids 0..size-1."""
+    """Declare in the transformed schema that `tensor` holds ids 0..size-1."""
     maximum = tf.cast(tf.convert_to_tensor(size), tf.int64) - 1
     schema_inference.set_tensor_schema_override(tensor, tf.constant(0, tf.int64), maximum)

@@ -44,7 +44,7 @@ from transform.steps.numbers import scaled
 
 
 def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[str, ColumnTensor]:
-    """The `preprocessing_fn` of `tfx.components.Transform`.
+    """Return the outputs of `tfx.components.Transform`.
 
     Args:
         inputs: raw columns, `[batch]` or `[batch, 1]` Tensors, or SparseTensors.
@@ -70,7 +70,7 @@ def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[
 
 
 def apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
-    """`preprocessing_fn` for a parsed spec."""
+    """Return the outputs of a parsed spec; see `preprocessing_fn`."""
     columns = dict(inputs)
     if spec.derive is not None:
         columns.update(derived_columns(spec.derive, inputs))
@@ -118,7 +118,7 @@ def apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
 
 
 def _used_columns(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]:
-    """Columns that any feature is made of, each once."""
+    """Return columns that any feature is made of, each once."""
     names = [name for resolved in groups for name in resolved.columns]
     names += [group.by for group in spec.groups if group.by is not None]
     names += [name for each in spec.crosses for name in each.columns]
@@ -131,7 +131,7 @@ def _blocks(
     columns: Columns,
     types: SeenTypes,
 ) -> list[Block]:
-    """All output columns, kind by kind."""
+    """Return all output columns, kind by kind."""
     dense = _dense(spec, groups, columns, types)
     inputs = Inputs(dense, columns, types, vocabulary_names(_with_files(spec, groups)))
     numbers = scaled([each for each in groups if each.group.encode is None], dense)
@@ -141,7 +141,7 @@ def _blocks(
 
 
 def _with_files(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> list[str]:
-    """Columns and crosses that may have a vocabulary, encoder by encoder."""
+    """Return columns and crosses that may have a vocabulary, encoder by encoder."""
     owners = [
         name
         for encoder in ENCODERS.values()
@@ -160,7 +160,7 @@ def _dense(
     columns: Columns,
     types: SeenTypes,
 ) -> DenseColumns:
-    """All single-valued columns of the groups, those of one kind side by side."""
+    """Return all single-valued columns of the groups, those of one kind side by side."""
     by_kind: dict[str, list[ResolvedGroup]] = {}
     for resolved in groups:
         kind = resolved.group.kind if resolved.group.encode is not None else "scale"
@@ -184,7 +184,7 @@ def _dense(
 
 
 def _write_layout(layout: FeatureLayout, rows: tf.Tensor) -> None:
-    """Writes the layout's JSON among the assets of the transform graph.
+    """Write the layout's JSON among the assets of the transform graph.
 
     As a vocabulary with one entry: the one channel of TFT's public interface through which a
     text reaches the artifact on every Beam runner.

@@ -27,5 +27,5 @@ class _ApplyGraph(impl._RunMetaGraphDoFn):
 
 
 def load_graphs_by_folder() -> None:
-    """Has the steps that TFT builds from now on load another folder's graph when asked for it."""
+    """Make the steps that TFT builds from now on load another folder's graph if asked for it."""
     impl._RunMetaGraphDoFn = _ApplyGraph

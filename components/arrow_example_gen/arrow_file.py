@@ -39,7 +39,7 @@ class ArrowFile:
     """What `parquet.py` uses of a pyarrow.parquet.ParquetFile, of an Arrow IPC file."""
 
     def __init__(self, stream: BinaryIO):
-        """Opens a file.
+        """Open a file.
 
         Args:
             stream: a binary file that can be sought.
@@ -60,7 +60,7 @@ class ArrowFile:
     def iter_batches(
         self, batch_size: int, *, row_groups: Sequence[int], columns: Sequence[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Some columns of record batches, in pieces."""
+        """Yield some columns of record batches, in pieces."""
         places = [self.schema_arrow.get_field_index(name) for name in columns]
         for number in row_groups:
             read = self._reader.get_batch(number)

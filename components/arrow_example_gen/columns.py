@@ -41,7 +41,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def kind_of(column: pa.DataType) -> Kind | None:
-    """What tf.Example makes of a column, None where it cannot hold it.
+    """Return what tf.Example makes of a column, None where it cannot hold it.
 
     A uint64 is an int here: only its values show whether they fit.
     """
@@ -59,7 +59,7 @@ def kind_of(column: pa.DataType) -> Kind | None:
 
 
 def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
-    """The column as `tfx_bsl` encodes it: no missing list, and no missing value in one.
+    """Return the column as `tfx_bsl` encodes it: no missing list, and no missing value in one.
 
     Args:
         column: an array of a type with this kind, or of uint64 for "string", or of nulls.
@@ -90,7 +90,7 @@ def as_lists(column: pa.Array, kind: Kind) -> pa.ListArray:
 
 
 def holes(column: pa.Array) -> np.ndarray:
-    """Rows, by number, with a list of several values of which one is missing.
+    """Return the rows, by number, with a list of several values of which one is missing.
 
     Args:
         column: of a list type.
@@ -105,7 +105,7 @@ def _valid(values: pa.Array) -> np.ndarray:
 
 
 def flat_values(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Where each row's values start, and all of them; a missing list has none."""
+    """Return where each row's values start, and all of them; a missing list has none."""
     if types.is_fixed_size_list(column.type):  # Arrow 10 neither casts nor flattens missing ones
         column = pa.array(column.to_pylist(), pa.list_(column.type.value_type))
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
@@ -117,7 +117,7 @@ def _lists(offsets: np.ndarray, values: pa.Array) -> pa.ListArray:
 
 
 def _converted(values: pa.Array, kind: Kind) -> pa.Array:
-    """Values, none of them missing, in tf.Example's type."""
+    """Return values, none of them missing, in tf.Example's type."""
     if types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kind == "int":

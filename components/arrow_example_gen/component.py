@@ -47,7 +47,7 @@ class ArrowExampleGen(FileBasedExampleGen):
         splitting: Splitting | None = None,
         **arguments: Any,
     ):
-        """Takes the arguments of FileBasedExampleGen, and how the files are written.
+        """Take the arguments of FileBasedExampleGen, and how the files are written.
 
         Args:
             csv: the files are CSV, written so (`CsvOptions()` detects what is not

@@ -66,7 +66,7 @@ class InvalidEncoding(ValueError):
 
 
 def read_header(file: str, options: CsvOptions) -> CsvHeader:
-    """Reads the first line of a file, and finds out how it is written.
+    """Read the first line of a file, and detect how it is written.
 
     Args:
         file: a path on any file system that Beam knows; compressed or not.
@@ -101,7 +101,7 @@ def read_header(file: str, options: CsvOptions) -> CsvHeader:
 
 
 def same_columns(header: CsvHeader, first: CsvHeader, file: str, first_file: str) -> None:
-    """Refuses a file whose columns are not those of the first file, in any order.
+    """Refuse a file whose columns are not those of the first file, in any order.
 
     Raises:
         ValueError: names the columns.
@@ -122,7 +122,7 @@ def blocks(
     *,
     unreadable: list[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file as texts, null where there is no value.
+    """Yield the rows of a file as texts, null where there is no value.
 
     Args:
         file: its path.
@@ -173,7 +173,7 @@ def find(
     options: CsvOptions,
     wanted: Callable[[Mapping[str, str]], bool],
 ) -> Record | None:
-    """The first row, by name -> cell, that `wanted` takes; None where it takes none."""
+    """Return the first row, name -> cell, that `wanted` accepts; None without one."""
     for record in _rows(file, header, options):
         cells = record.cells
         if len(cells) == len(header.names) and wanted(
@@ -184,7 +184,7 @@ def find(
 
 
 def _rows(file: str, header: CsvHeader, options: CsvOptions) -> Iterator[Record]:
-    """The records below the header, if there is one, one by one."""
+    """Yield the records below the header, if there is one."""
     records = CsvRecords(lines(file, header.encoding), header.delimiter, options)
     return islice(records, _header_rows(options), None)
 

@@ -82,7 +82,7 @@ def _kind(cell: str) -> _Kind:
 
 
 def _column_kind(column: Sequence[str]) -> _Kind:
-    """What most cells with a value are."""
+    """Return what most cells with a value are."""
     kinds = [kind for kind in map(_kind, column) if kind != "none"]
     if not kinds:
         return "none"
@@ -110,7 +110,7 @@ def _are_names(cells: Sequence[str], columns: Sequence[Sequence[str]], places: l
 
 
 def _are_years(cells: Sequence[str]) -> bool:
-    """Years in equal steps, up or down."""
+    """Return whether cells are years in equal steps, up or down."""
     years = [_whole(cell) for cell in cells]
     if not all(year is not None and year in _YEARS for year in years):
         return False
@@ -119,7 +119,7 @@ def _are_years(cells: Sequence[str]) -> bool:
 
 
 def _counts(cells: Sequence[str]) -> bool:
-    """0, 1, 2, ... or 1, 2, 3, ..."""
+    """Return whether cells are 0, 1, 2, ... or 1, 2, 3, ..."""
     numbers = [_whole(cell) for cell in cells]
     if not numbers:
         return False

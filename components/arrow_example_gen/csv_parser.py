@@ -26,7 +26,7 @@ class ChunkParser:
         wanted: Sequence[int],
         unreadable: list[str] | None,
     ):
-        """Prepares Arrow's options once: this is slow for thousands of columns.
+        """Prepare Arrow's options once: this is slow for thousands of columns.
 
         Args:
             width: number of cells of a record.

@@ -73,7 +73,7 @@ class CsvRecords:
         self._rows = csv.reader(self._pull(lines), delimiter=delimiter, quotechar=options.quote)
 
     def _pull(self, lines: Iterable[str]) -> Iterator[str]:
-        """The lines that `csv.reader` asks for; within a record only a quoted cell does."""
+        """Yield the lines that `csv.reader` asks for; within a record only a quoted cell does."""
         for text in lines:
             self._line += 1
             start, self.position = self.position, self.position + len(text)
@@ -90,7 +90,7 @@ class CsvRecords:
             )
 
     def __iter__(self) -> Iterator[Record]:
-        """Yields each record.
+        """Yield each record.
 
         Raises:
             BadRecord: it cannot be read; names its line.

@@ -41,16 +41,16 @@ class CsvTable:
         return "; ".join(header.dropped for header in self.headers.values() if header.dropped)
 
     def blocks(self, file: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of one of the files, see `csv_blocks.blocks`."""
+        """Yield the rows of one of the files, see `csv_blocks.blocks`."""
         wanted = self.columns if columns is None else columns
         return csv_blocks.blocks(file, self.headers[file], self.options, wanted)
 
     def count(self, block: pa.RecordBatch) -> Counts:
-        """What the cells of a block look like, by column."""
+        """Count by column what the cells of a block look like."""
         return csv_types.count(block, self.options.formatted)
 
     def types(self, counts: Counts) -> CsvTypes:
-        """What the columns are.
+        """Decide the types of the columns.
 
         Args:
             counts: of all rows, or of as many as were looked at.
@@ -78,7 +78,7 @@ class CsvTable:
 
 
 def open_table(files: Sequence[str], options: CsvOptions) -> CsvTable:
-    """Reads the first line of each file.
+    """Read the first line of each file.
 
     Args:
         files: paths, on any file system that Beam knows.

@@ -45,7 +45,7 @@ class Utf8Stream:
     """Reads a file as UTF-8, whatever its encoding."""
 
     def __init__(self, file: str, encoding: str):
-        """Opens a file.
+        """Open a file.
 
         Args:
             file: its path.
@@ -72,11 +72,11 @@ class Utf8Stream:
         return found
 
     def __enter__(self) -> Utf8Stream:
-        """Returns itself."""
+        """Return the stream."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._source.close()
 
 

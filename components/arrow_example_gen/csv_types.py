@@ -65,7 +65,7 @@ class CellCounts:
         return self.whole + self.whole_with_point + self.points + self.commas + self.texts
 
     def __add__(self, other: CellCounts) -> CellCounts:
-        """Both together, these first."""
+        """Return the counts of both, these first."""
         return CellCounts(
             self.missing + other.missing,
             self.whole + other.whole,
@@ -88,7 +88,7 @@ class MixedColumn(ValueError):
     """A text among numbers."""
 
     def __init__(self, column: str, value: str, message: str):
-        """Says what is wrong.
+        """Say what is wrong.
 
         Args:
             column: its name.
@@ -114,7 +114,7 @@ class CsvTypes:
     formats: Mapping[str, NumberFormat] = field(default_factory=dict)
 
     def converted(self, name: str, cells: pa.Array) -> pa.Array:
-        """The cells of a column as int64, float64 or string, nulls where there is no value."""
+        """Return the cells of a column as int64, float64 or string, null without a value."""
         kind = self.kinds[name]
         if kind == "string":
             return cells
@@ -132,7 +132,7 @@ class CsvTypes:
 
 
 def count(block: pa.RecordBatch, formats: Mapping[str, NumberFormat] | None = None) -> Counts:
-    """What the cells of a block look like, by column.
+    """Count by column what the cells of a block look like.
 
     Args:
         block: of texts.
@@ -146,7 +146,7 @@ def count(block: pa.RecordBatch, formats: Mapping[str, NumberFormat] | None = No
 
 
 def together(counts: Iterable[Counts]) -> Counts:
-    """The counts of several blocks, in their order."""
+    """Return the counts of several blocks, in their order."""
 
     def both(all_: Counts, one: Counts) -> Counts:
         return {name: all_[name] + one[name] for name in all_}
@@ -155,7 +155,7 @@ def together(counts: Iterable[Counts]) -> Counts:
 
 
 def decide(counts: Counts, options: CsvOptions, delimiter: str) -> CsvTypes:
-    """The kind of each column.
+    """Decide the kind of each column.
 
     Args:
         counts: of all cells.
@@ -218,7 +218,7 @@ def _count(cells: pa.Array) -> CellCounts:
 
 
 def count_formatted(cells: pa.Array, form: NumberFormat) -> CellCounts:
-    """What the numbers in a form are, and how many cells have another."""
+    """Count what the numbers in a form are, and the cells in another form."""
     plain = _plain(cells.drop_null())
     written, texts = _split(plain, has_format(plain, form))
     text = texts[0].as_py() if len(texts) else None
@@ -239,13 +239,13 @@ def _any(mask: pa.Array) -> bool:
 
 
 def _beyond(whole: pa.Array) -> str | None:
-    """The first of these whole numbers that int64 does not hold."""
+    """Return the first of these whole numbers that int64 does not hold."""
     beyond = whole.filter(beyond_int64(whole)) if len(whole) else whole
     return beyond[0].as_py() if len(beyond) else None
 
 
 def decimal_of(counts: Counts, options: CsvOptions, delimiter: str) -> str:
-    """The mark in numbers: as the user says, or a comma where nothing speaks against it."""
+    """Return the mark in numbers: the option, or a comma if no column contradicts it."""
     if options.decimal is not None:
         return options.decimal
     if delimiter == ",":

@@ -71,7 +71,7 @@ class DamagedFile(ValueError):
     """A file that cannot be decompressed."""
 
     def __init__(self, file: str, codec: str, reason: object):
-        """Names the file.
+        """Name the file.
 
         Args:
             file: its path.

@@ -27,7 +27,7 @@ class SpanProcessor(InputProcessor):
     """TFX's interface to a resolved input: span, version, patterns, fingerprint."""
 
     def __init__(self, folder: str, splits: Iterable[Message], range_config: Message = None):
-        """Takes the input's description; nothing is listed yet.
+        """Take the input's description; nothing is listed yet.
 
         Args:
             folder: `input_base`.
@@ -42,7 +42,7 @@ class SpanProcessor(InputProcessor):
         self._spans: dict[str, list[Span]] = {}
 
     def resolve_span_and_version(self) -> tuple[int, int | None]:
-        """Lists the files and chooses the spans.
+        """List the files and choose the spans.
 
         Returns:
             The latest span's number and version; (0, None) without placeholders.
@@ -68,18 +68,18 @@ class SpanProcessor(InputProcessor):
         return latest.number, latest.version
 
     def get_pattern_for_span_version(self, pattern: str, span: int, version: int | None) -> str:
-        """Returns the globs of the window's spans, as one text."""
+        """Return the globs of the window's spans, as one text."""
         split = next((name for name, each in self._patterns.items() if each == pattern), None)
         if split is None or not self._spans:
             return pattern
         return SEPARATOR.join(each.pattern for each in self._spans[split])
 
     def get_latest_span(self) -> int:
-        """Returns the latest span's number."""
+        """Return the latest span's number."""
         return self.resolve_span_and_version()[0]
 
     def get_input_fingerprint(self, span: int, version: int | None) -> str:
-        """Returns sizes and times of all files that are read, as TFX's driver writes them."""
+        """Return sizes and times of all files that are read, as TFX's driver writes them."""
         lines = []
         for name, pattern in self._patterns.items():
             patterns = self.get_pattern_for_span_version(pattern, span, version).split(SEPARATOR)
@@ -99,12 +99,12 @@ class Driver(tfx_driver.FileBasedDriver):
         range_config: Message = None,
         input_base_uri: str | None = None,
     ) -> InputProcessor:
-        """Returns ours in place of FileBasedInputProcessor."""
+        """Return ours in place of FileBasedInputProcessor."""
         return SpanProcessor(input_base_uri or "", splits, range_config)
 
 
 def resolve_input(exec_properties: dict[str, Any], examples: Artifact) -> dict[str, Any]:
-    """Does what ExampleGen's driver does, where none ran.
+    """Resolve the input as ExampleGen's driver does, where none ran.
 
     Args:
         exec_properties: of the node, patterns with placeholders.
@@ -134,7 +134,7 @@ class _WithoutStore(Driver):
 
 
 def _window(range_config: Message) -> dict[str, int]:
-    """Returns the arguments of `latest_spans`; {}: the latest span."""
+    """Return the arguments of `latest_spans`; {}: the latest span."""
     if range_config is None:
         return {}
     if range_config.WhichOneof("range") == "static_range":

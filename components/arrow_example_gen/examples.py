@@ -15,7 +15,7 @@ class ExampleEncoder:
     """Writes columns as tf.Examples, row by row."""
 
     def __init__(self, columns: Mapping[str, Kind | None]):
-        """Writes columns of these kinds.
+        """Write columns of these kinds.
 
         Args:
             columns: name -> kind of what is written; a column without one has a feature without
@@ -26,7 +26,7 @@ class ExampleEncoder:
         self._encoder = example_coder.RecordBatchToExamplesEncoder()
 
     def __call__(self, arrays: Sequence[pa.ListArray], rows: int) -> Iterator[tf.train.Example]:
-        """The rows.
+        """Yield the rows.
 
         Args:
             arrays: the columns with a kind, in their order, as `as_lists` has them.

@@ -53,7 +53,7 @@ class Executor(BaseExampleGenExecutor):
         output_dict: dict[str, list[Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Resolves spans where no driver did, as on Kubeflow, and writes the examples."""
+        """Resolve spans where no driver did, as on Kubeflow, and write the examples."""
         if utils.SPAN_PROPERTY_NAME not in exec_properties:
             examples = output_dict[standard_component_specs.EXAMPLES_KEY]
             exec_properties = resolve_input(
@@ -68,13 +68,13 @@ class Executor(BaseExampleGenExecutor):
         super().Do(input_dict, output_dict, exec_properties)
 
     def GetInputSourceToExamplePTransform(self) -> type[beam.PTransform]:
-        """What reads the files of one input split."""
+        """Return the transform that reads the files of one input split."""
         return _Rows
 
     def GenerateExamplesByBeam(
         self, pipeline: beam.Pipeline, exec_properties: dict[str, Any]
     ) -> dict[str, beam.PCollection]:
-        """The rows of each split: split by `splitting`, else as TFX does it."""
+        """Return the rows of each split: split by `splitting`, else as TFX does it."""
         splitting = _options(exec_properties).get(SPLITTING)
         if splitting is None:
             return super().GenerateExamplesByBeam(pipeline, exec_properties)
@@ -111,7 +111,7 @@ class _Rows(beam.PTransform):
 
 
 def _read(exec_properties: Mapping[str, Any], split_pattern: str) -> beam.PTransform:
-    """What reads the files below the node's folder that a pattern matches, as numbered rows.
+    """Return the transform that reads the matching files of the node's folder as numbered rows.
 
     Args:
         exec_properties: of the node; `input_base` is the folder of the patterns.

@@ -34,7 +34,7 @@ class RowGroup(NamedTuple):
 
 
 def first_number(group: RowGroup) -> int:
-    """The number of a row group's first row: one that no other group of its file comes to."""
+    """Return the number of a row group's first row: no other group of its file has it."""
     return group.number << 32
 
 
@@ -60,7 +60,7 @@ class ParquetTable:
 
 
 def open_table(files: Sequence[str], folders: str | Sequence[str]) -> ParquetTable:
-    """Reads the footers; and the uint64 columns whose range no footer has.
+    """Read the footers; and the uint64 columns whose range no footer has.
 
     Args:
         files: paths, on any file system that Beam knows.
@@ -107,7 +107,7 @@ def open_table(files: Sequence[str], folders: str | Sequence[str]) -> ParquetTab
 def batches(
     group: RowGroup, columns: Sequence[str], *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """Reads a row group's columns, those of its folders included, in the order of `columns`.
+    """Read a row group's columns, those of its folders included, in the order of `columns`.
 
     Raises:
         ValueError: it cannot be read: the file is damaged.
@@ -142,7 +142,7 @@ def row_lists(
     rows: Sequence[int],
     whole: Collection[str] = (),
 ) -> list[pa.ListArray]:
-    """The columns of a batch as `as_lists` has them.
+    """Return the columns of a batch as `as_lists` has them.
 
     Args:
         batch: has every column of `kinds`.
@@ -203,7 +203,7 @@ class Hole(NamedTuple):
 
 
 def first_hole(table: ParquetTable, name: str) -> Hole | None:
-    """The first row whose list of the column gets shorter in tf.Example, None where there is none.
+    """Return the first row whose list of the column gets shorter in tf.Example; None without one.
 
     Reads the whole column, where it is one of lists of ints.
     """
@@ -223,12 +223,12 @@ class open_file:
     """`with open_file(path) as parquet`: a file of either format, on any file system of Beam's."""
 
     def __init__(self, path: str):
-        """Opens the file at `path` when entered."""
+        """Open the file at `path` when entered."""
         self._path = path
         self._stream: Any = None
 
     def __enter__(self) -> pq.ParquetFile | ArrowFile:
-        """Opens the file.
+        """Open the file.
 
         Raises:
             ValueError: it is neither a Parquet nor an Arrow file.
@@ -251,7 +251,7 @@ class open_file:
             raise ValueError(f"{self._path} is not a Parquet or Arrow file ({error}).") from None
 
     def __exit__(self, *_: object) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._stream.close()
 
 
@@ -291,7 +291,7 @@ def _columns(parquet: pq.ParquetFile | ArrowFile, file: str) -> dict[str, _Colum
 
 
 def _filled(group: pq.RowGroupMetaData) -> set[str]:
-    """Columns of a row group's metadata that hold a value, or may hold one."""
+    """Return columns of a row group's metadata that hold a value, or may hold one."""
     filled: set[str] = set()
     for column in map(group.column, range(group.num_columns)):
         known = column.is_stats_set and column.statistics.has_null_count

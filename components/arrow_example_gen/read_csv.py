@@ -24,7 +24,7 @@ class ReadCsv(beam.PTransform):
     """CSV files as tf.Examples, each with its number in the file."""
 
     def __init__(self, files: Iterable[str], options: CsvOptions):
-        """Reads the files.
+        """Read the files.
 
         Args:
             files: their paths.
@@ -34,7 +34,7 @@ class ReadCsv(beam.PTransform):
         self._files, self._options = list(files), options
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Reads the first lines now, and the rest on workers."""
+        """Read the first lines now, and the rest on workers."""
         table = open_table(self._files, self._options)
         if table.dropped:
             logging.warning("%s", table.dropped)
@@ -84,7 +84,7 @@ class _Read(beam.DoFn):
 
 
 def example_lists(block: pa.RecordBatch, types: CsvTypes) -> list[pa.ListArray]:
-    """The columns of a block that have values, as `as_lists` has them."""
+    """Return the columns of a block that have values, as `as_lists` has them."""
     columns = zip(block.schema.names, block.columns, strict=True)
     kinds = types.kinds
     return [

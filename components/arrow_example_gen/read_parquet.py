@@ -23,7 +23,7 @@ class ReadParquet(beam.PTransform):
     def __init__(
         self, files: Iterable[str], folders: str | Sequence[str], shorter_lists: Iterable[str]
     ):
-        """Reads the files.
+        """Read the files.
 
         Args:
             files: their paths.
@@ -34,7 +34,7 @@ class ReadParquet(beam.PTransform):
         self._files, self._folders, self._shorter = list(files), folders, list(shorter_lists)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Reads the footers now, and each row group on a worker."""
+        """Read the footers now, and each row group on a worker."""
         table = parquet.open_table(self._files, self._folders)
         if table.left_out:
             logging.warning(
@@ -49,7 +49,7 @@ class ReadParquet(beam.PTransform):
         )
 
     def _whole(self, table: parquet.ParquetTable) -> frozenset[str]:
-        """The columns of lists that must not lose a value."""
+        """Return the columns of lists that must not lose a value."""
         return frozenset(
             name
             for name in table.lists

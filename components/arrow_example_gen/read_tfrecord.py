@@ -23,7 +23,7 @@ class ReadTfrecord(beam.PTransform):
     """TFRecord files as tf.Examples of all columns, each with its number in the file."""
 
     def __init__(self, files: Iterable[str]):
-        """Reads the files.
+        """Read the files.
 
         Args:
             files: their paths.
@@ -32,7 +32,7 @@ class ReadTfrecord(beam.PTransform):
         self._files = list(files)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Reads the files on workers, each of them twice."""
+        """Read the files on workers, each of them twice."""
         files = (
             pipeline
             | "Files" >> beam.Create(self._files, reshuffle=False)

@@ -48,12 +48,12 @@ class SpansMissing(ValueError):
 
 
 def has_placeholders(pattern: str) -> bool:
-    """Returns whether a pattern has {SPAN}, {VERSION} or a part of a date."""
+    """Return whether a pattern has {SPAN}, {VERSION} or a part of a date."""
     return bool(_PLACEHOLDER.search(pattern))
 
 
 def check_pattern(pattern: str) -> None:
-    """Checks the placeholders of a path or pattern, by TFX's rules.
+    """Check the placeholders of a path or pattern, by TFX's rules.
 
     Raises:
         ValueError: They contradict each other; the message says what to write.
@@ -81,7 +81,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def find_spans(folder: str, pattern: str, glob: Glob) -> list[Span]:
-    """Lists the spans that have files, in their latest version each, by number.
+    """List the spans that have files, in their latest version each, by number.
 
     Args:
         folder: without placeholders.
@@ -124,7 +124,7 @@ def latest_spans(
     last: int | None = None,
     first: int = 0,
 ) -> dict[str, list[Span]]:
-    """Chooses the spans of a window: of `count` numbers up to the latest that has files.
+    """Choose the spans of a window: of `count` numbers up to the latest that has files.
 
     As in TFX's RollingRange a number in the window without files is left out.
 
@@ -167,7 +167,7 @@ def latest_spans(
 
 
 def _listing(folder: str, glob: Glob) -> str:
-    """Says what is in a folder where a span was expected."""
+    """Say what is in a folder where a span was expected."""
     below = [str(path) for path in glob(_below(escape(folder), "*"))]
     names = sorted(path.rstrip("/").rpartition("/")[2] for path in below)
     if not names:
@@ -191,7 +191,7 @@ def _span_number(tokens: Mapping[str, str], path: str) -> int:
 
 
 def _to_regex(pattern: str) -> str:
-    """Returns a regular expression for a glob whose placeholders are named groups."""
+    """Return a regular expression for a glob whose placeholders are named groups."""
     result, end = "", 0
     for match in _PLACEHOLDER.finditer(pattern):
         result += _glob_to_regex(pattern[end : match.start()])

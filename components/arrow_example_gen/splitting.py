@@ -57,7 +57,7 @@ class SplitRows(beam.PTransform):
     """Numbered rows -> a tuple of tf.Examples, an item per split."""
 
     def __init__(self, splitting: Splitting, shares: Sequence[int]):
-        """Splits rows.
+        """Split rows.
 
         Args:
             splitting: by what.
@@ -67,7 +67,7 @@ class SplitRows(beam.PTransform):
         self._splitting, self._shares = splitting, list(shares)
 
     def expand(self, rows: Any) -> Any:
-        """Splits them in two passes: the first one finds the cuts between the splits."""
+        """Split them in two passes: the first one finds the cuts between the splits."""
         by_rank: Any = _by_rank
         cuts_of_key = _HashCuts if self._splitting.by == "row" else _Cuts
         cuts = (
@@ -85,7 +85,7 @@ class SplitRows(beam.PTransform):
 
 
 def hash_of(number: int, serialized: bytes) -> int:
-    """An even integer hash below 2^53 of a row and its place.
+    """Return an even integer hash below 2^53 of a row and its place.
 
     Args:
         number: the row's place in its file.
@@ -102,7 +102,7 @@ def hash_cuts(shares: Sequence[int]) -> list[int]:
 
 
 def cuts_of(values: Sequence[Ranked], shares: Sequence[int]) -> list[Ranked]:
-    """The last value of each split but the last one.
+    """Return the last value of each split but the last one.
 
     Args:
         values: sorted: all of them, or their quantiles.
@@ -114,7 +114,7 @@ def cuts_of(values: Sequence[Ranked], shares: Sequence[int]) -> list[Ranked]:
 
 
 def value_of(example: tf.train.Example, column: str) -> Value:
-    """The first value of a column.
+    """Return the first value of a column.
 
     Raises:
         ValueError: the row has none.
@@ -205,7 +205,7 @@ def _hash(row: NumberedRow) -> int:
 
 
 def _rank(row: NumberedRow, splitting: Splitting) -> tuple[Value, Value]:
-    """The rows that are split with this one, and its place among them."""
+    """Return the rows that are split with this one, and its place among them."""
     if splitting.column is None:
         return b"", _hash(row)
     value = value_of(row[1], splitting.column)

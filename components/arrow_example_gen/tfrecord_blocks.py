@@ -45,7 +45,7 @@ class _Record(NamedTuple):
 
 
 def blocks(file: str, *, unreadable: list[str] | None = None) -> Iterator[Block]:
-    """The records of a file.
+    """Yield the records of a file.
 
     Args:
         file: its path, on any file system that Beam knows.
@@ -146,7 +146,7 @@ def _cut_off(file: str, place: int) -> str:
 
 
 def _masked(data: bytes) -> int:
-    """The format's checksum: CRC32C, rotated, plus a constant."""
+    """Return the format's checksum: CRC32C, rotated, plus a constant."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 

@@ -28,7 +28,7 @@ class Seen(NamedTuple):
 
 
 def seen_in(block: Block, file: str) -> dict[str, Seen]:
-    """The features of a block."""
+    """Return the features of a block."""
     found = {}
     for name, column in zip(block.batch.schema.names, block.batch.columns, strict=True):
         kind: Kind | None = None if types.is_null(column.type) else kind_of(column.type)
@@ -43,7 +43,7 @@ def seen_in(block: Block, file: str) -> dict[str, Seen]:
 
 
 def together(parts: Iterable[Mapping[str, Seen]]) -> dict[str, Seen]:
-    """What several blocks or files say of the features; the first of them names the place."""
+    """Merge what several blocks or files say of the features; the first one names the place."""
     found: dict[str, Seen] = {}
     for part in parts:
         for name, seen in part.items():
@@ -56,7 +56,7 @@ def together(parts: Iterable[Mapping[str, Seen]]) -> dict[str, Seen]:
 
 
 def kinds_of(found: Mapping[str, Seen]) -> dict[str, Kind | None]:
-    """Feature -> kind, None where no record has a value.
+    """Return feature -> kind, None where no record has a value.
 
     Raises:
         ValueError: a feature has values of two types: names two records.
@@ -74,7 +74,7 @@ def kinds_of(found: Mapping[str, Seen]) -> dict[str, Kind | None]:
 
 
 def all_columns(block: Block, kinds: Mapping[str, Kind | None]) -> list[pa.ListArray]:
-    """The columns of a block that have a kind, in their order, as `columns.as_lists` has them."""
+    """Return the columns of a block that have a kind, in their order, as lists."""
     places = {name: i for i, name in enumerate(block.batch.schema.names)}
     return [
         as_lists(block.batch[places[name]] if name in places else pa.nulls(block.rows), kind)
@@ -84,14 +84,14 @@ def all_columns(block: Block, kinds: Mapping[str, Kind | None]) -> list[pa.ListA
 
 
 def examined(file: str, read: Iterable[Block]) -> dict[str, Seen]:
-    """The features of a file."""
+    """Return the features of a file."""
     return together(seen_in(block, file) for block in read)
 
 
 def as_batches(
     read: Iterable[Block], kinds: Mapping[str, Kind | None], columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Blocks as record batches of equal columns; those without a value are of texts."""
+    """Yield blocks as record batches of equal columns; those without a value are of texts."""
     names = list(kinds if columns is None else columns)
     wanted: dict[str, Kind | None] = {name: kinds[name] or "string" for name in names}
     for block in read:

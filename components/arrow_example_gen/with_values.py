@@ -16,7 +16,7 @@ class WithValues(beam.PTransform):
     """What another transform reads, without the rows that lack a value of a column."""
 
     def __init__(self, rows: beam.PTransform, required: Sequence[str]):
-        """Reads rows and drops some.
+        """Read rows and drop some.
 
         Args:
             rows: reads numbered tf.Examples.
@@ -26,7 +26,7 @@ class WithValues(beam.PTransform):
         self._rows, self._required = rows, list(required)
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Reads and drops."""
+        """Read the rows and drop those without a required value."""
         rows: Any = pipeline | self._rows
         return rows | "WithValues" >> beam.Filter(
             lambda row, required: has_values(row[1], required), self._required

@@ -34,7 +34,7 @@ class LatestBlessedModel(BaseComponent):
     EXECUTOR_SPEC = ExecutorClassSpec(executor.LatestExecutor)
 
     def __init__(self, folder: str, *, model_uri: str | None = None):
-        """Describes the node; nothing is read here.
+        """Describe the node; nothing is read here.
 
         Args:
             folder: of the records.
@@ -69,7 +69,7 @@ class BlessedModelRecord(BaseComponent):
     EXECUTOR_SPEC = ExecutorClassSpec(executor.RecordExecutor)
 
     def __init__(self, model: BaseChannel, blessing: BaseChannel, *, folder: str):
-        """Describes the node; nothing is written here.
+        """Describe the node; nothing is written here.
 
         Args:
             model: Channel of Model: `trainer.outputs["model"]`.

@@ -49,7 +49,7 @@ class Bins(NamedTuple):
 
 
 def bins_of(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> Bins:
-    """Those of some rows.
+    """Return the bins of some rows.
 
     Args:
         labels: `[rows]`, 0 or 1, or a class. One that is missing (NaN) makes its bin NaN.
@@ -76,7 +76,7 @@ class CalibrationError(metric_types.Metric):
     """
 
     def __init__(self, name: str = NAME):
-        """Is called `name` in TFMA's results."""
+        """Create the metric `name` of TFMA's results."""
         computations = computations_of(NAME, _computation)
         super().__init__(metric_util.merge_per_key_computations(computations), name=name)
 

@@ -21,7 +21,7 @@ RowOptions: TypeAlias = dict[str, Any]
 def computations_of(
     name: str, compute: Callable[[Key, RowOptions], Computation]
 ) -> Callable[..., list[Computation]]:
-    """Returns what `metric_util.merge_per_key_computations` takes.
+    """Return what `metric_util.merge_per_key_computations` takes.
 
     Args:
         name: of the metric, where TFMA gives none.

@@ -36,7 +36,7 @@ class Moments(NamedTuple):
     error: float = 0.0  # Σ w (y - ŷ)²
 
     def __add__(self, other: tuple[float, ...]) -> Moments:  # type: ignore[override]
-        """Those of both."""
+        """Return the moments of the rows of both."""
         more = Moments(*other)
         weight = self.weight + more.weight
         if not weight > 0.0:
@@ -57,7 +57,7 @@ class Moments(NamedTuple):
 
 
 def moments(labels: np.ndarray, predictions: np.ndarray, weights: np.ndarray) -> Moments:
-    """Those of some rows.
+    """Return the moments of some rows.
 
     Args:
         labels: `[rows]`.
@@ -76,7 +76,7 @@ class RSquared(metric_types.Metric):
     """R² of a regression."""
 
     def __init__(self, name: str = NAME):
-        """Is called `name` in TFMA's results."""
+        """Create the metric `name` of TFMA's results."""
         computations = computations_of(NAME, _computation)
         super().__init__(metric_util.merge_per_key_computations(computations), name=name)
 

@@ -14,7 +14,7 @@ from components.normalization_validator.shift import by_chance
 def find_violations(
     statistics: Mapping[str, Sequence[ColumnStatistics]], limits: NormalizationLimits
 ) -> list[Violation]:
-    """Compares statistics with limits.
+    """Compare statistics with limits.
 
     Args:
         statistics: per split, the statistics of each column, in the same order in every split.
@@ -98,7 +98,7 @@ def _z_score_by_key(column: ColumnStatistics, limits: NormalizationLimits) -> It
 def _standard(
     column: ColumnStatistics, limits: NormalizationLimits, *, least_std: float
 ) -> Iterable[Violation]:
-    """Mean 0 and std 1; a std below `least_std` is not checked."""
+    """Check mean 0 and std 1; a std below `least_std` is not checked."""
     z = limits.z_score
     if z is None:
         return

@@ -66,7 +66,7 @@ class FeatureSet(NamedTuple):
     schema: schema_pb2.Schema
 
     def column_names(self) -> list[str]:
-        """Every column's name, feature by feature."""
+        """Return every column's name, feature by feature."""
         return [column.name for feature in self.features for column in feature.columns]
 
 
@@ -90,7 +90,7 @@ class Batch(NamedTuple):
 
 
 def read_feature_set(transform_graph_uri: str) -> FeatureSet:
-    """Reads layout and schema of a transform graph.
+    """Read layout and schema of a transform graph.
 
     Raises:
         ValueError: layout and schema contradict each other, or there is nothing to validate.
@@ -188,12 +188,12 @@ class BatchReader:
     """Turns a record batch of tf.Examples into arrays; picklable, so that Beam can ship it."""
 
     def __init__(self, feature_set: FeatureSet):
-        """Reads what `feature_set` names."""
+        """Read what `feature_set` names."""
         self._features = feature_set.features
         self._mask = feature_set.mask
 
     def __call__(self, batch: pa.RecordBatch) -> Batch:
-        """The values of one record batch.
+        """Return the values of one record batch.
 
         Raises:
             ValueError: a row holds another number of values than the schema says.
@@ -221,7 +221,7 @@ class BatchReader:
 def _matrix(
     batch: pa.RecordBatch, name: str, size: int | None, dtype: type
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The values of a feature as [rows that have some, size], and which rows those are."""
+    """Return the values of a feature as [rows that have some, size], and which rows those are."""
     index = batch.schema.get_field_index(name)
     if index < 0 or pa.types.is_null(batch.schema.field(index).type):
         present = np.zeros(batch.num_rows, dtype=bool)
@@ -242,7 +242,7 @@ def _matrix(
 
 
 def _unpack(words: np.ndarray, columns: Iterable[Column]) -> np.ndarray:
-    """Bits of the missing mask: bool [rows, columns] from int64 [rows, words]."""
+    """Unpack the missing mask: bool [rows, columns] from int64 [rows, words]."""
     bits = [column.mask_bit for column in columns]
     imputed = np.zeros([words.shape[0], len(bits)], dtype=bool)
     known = [i for i, bit in enumerate(bits) if bit is not None]

@@ -58,7 +58,7 @@ class NormalizationValidator(BaseBeamComponent):
         limits: NormalizationLimits | Mapping[str, Any] | None = None,
         on_failure: Literal["fail", "warn"] = "fail",
     ):
-        """Describes the node; nothing is read here.
+        """Describe the node; nothing is read here.
 
         Args:
             examples: Channel of Examples: `transform.outputs["transformed_examples"]`.

@@ -52,7 +52,7 @@ class Executor(BaseBeamExecutor):
         output_dict: dict[str, list[Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Computes, compares, writes.
+        """Compute the statistics, compare them with the limits, write report and blessing.
 
         Raises:
             NormalizationError: limits are violated and on_failure is "fail". The report is then
@@ -130,7 +130,7 @@ class Executor(BaseBeamExecutor):
         limits: NormalizationLimits,
         uri: str,
     ) -> list[SplitStatistics]:
-        """Statistics of every split, train first. They come back from Beam's workers as files."""
+        """Compute statistics of every split, train first; Beam's workers return them as files."""
         names = artifact_utils.decode_split_names(examples.split_names)
         splits = sorted(names, key=lambda name: (name != limits.train_split, name))
         limits.check_splits(splits)
@@ -181,7 +181,7 @@ def _write_statistics(measured: Measured, folder: str) -> None:
 
 
 def write_report(report: Report, folder: str) -> None:
-    """Writes report.json and report.html into a folder, local or remote."""
+    """Write report.json and report.html into a folder, local or remote."""
     atomic_write_text(os.path.join(folder, artifacts.REPORT_JSON), report.to_json())
     atomic_write_text(os.path.join(folder, artifacts.REPORT_HTML), render(report))
 

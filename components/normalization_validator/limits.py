@@ -152,7 +152,7 @@ class NormalizationLimits(_Frozen):
 
     @classmethod
     def of(cls, limits: NormalizationLimits | Mapping[str, Any] | None) -> NormalizationLimits:
-        """Limits from a model, a mapping or None; fields that a subclass adds are left out."""
+        """Return limits from a model, a mapping or None, without fields that a subclass adds."""
         if limits is None:
             return cls()
         if isinstance(limits, NormalizationLimits):
@@ -161,14 +161,14 @@ class NormalizationLimits(_Frozen):
         return cls.model_validate(limits)
 
     def to_json(self) -> str:
-        """The same text for the same limits: it is part of TFX's cache key.
+        """Return the same text for the same limits: it is part of TFX's cache key.
 
         Keys are not sorted: the order of `kinds` has a meaning.
         """
         return self.model_dump_json()
 
     def kind_of(self, column: str) -> str | None:
-        """The kind that `kinds` gives a column, or None."""
+        """Return the kind that `kinds` gives a column, or None."""
         return next((kind for glob, kind in self.kinds.items() if _matches(column, glob)), None)
 
     def ignores(self, column: str) -> bool:
@@ -176,7 +176,7 @@ class NormalizationLimits(_Frozen):
         return any(_matches(column, glob) for glob in self.ignore)
 
     def check_splits(self, splits: Sequence[str]) -> None:
-        """Refuses a train split that the examples do not have.
+        """Refuse a train split that the examples do not have.
 
         Raises:
             ValueError: naming the splits that there are.
@@ -188,7 +188,7 @@ class NormalizationLimits(_Frozen):
             )
 
     def check_names(self, columns: Sequence[str]) -> None:
-        """Refuses a name or glob in `kinds` or `ignore` that matches no column.
+        """Refuse a name or glob in `kinds` or `ignore` that matches no column.
 
         Raises:
             ValueError: naming the field, the glob, and the nearest columns.

@@ -41,7 +41,7 @@ class Window(NamedTuple):
 
 
 def common_window(histograms: Sequence[Histogram]) -> Window | None:
-    """At most 48 bars that show all but a thousandth of the values at either end, in each split."""
+    """Return at most 48 bars that show all but 0.1 % of the values at either end, per split."""
     if not histograms:
         return None
     exponent = max(h.exponent for h in histograms)
@@ -60,7 +60,7 @@ def common_window(histograms: Sequence[Histogram]) -> Window | None:
 
 
 def _bars(histogram: Histogram, window: Window) -> tuple[np.ndarray, int, int]:
-    """Counts [2, bars] on the window, and how many values lie below and above it."""
+    """Count [2, bars] on the window, and how many values lie below and above it."""
     counts = np.array([histogram.observed, histogram.imputed], dtype=np.int64)
     bins = (histogram.first_bin + np.arange(counts.shape[1])) >> (
         window.exponent - histogram.exponent
@@ -76,7 +76,7 @@ def _bars(histogram: Histogram, window: Window) -> tuple[np.ndarray, int, int]:
 
 
 def histogram_plot(column: ColumnStatistics, window: Window | None) -> str:
-    """The values of a transformed column in a split, on the bars of its window."""
+    """Draw the values of a transformed column in a split, on the bars of its window."""
     if column.histogram is None or window is None:
         return NONE
     bars, below, above = _bars(column.histogram, window)
@@ -109,7 +109,7 @@ def histogram_plot(column: ColumnStatistics, window: Window | None) -> str:
 
 
 def raw_plot(column: RawColumn) -> str:
-    """A bar for each interval of a number, or for each of the most frequent texts."""
+    """Draw a bar for each interval of a number, or for each of the most frequent texts."""
     top = max(column.bars)
     slot = _WIDTH / max(len(column.bars), 10)
     paths = []

@@ -60,7 +60,7 @@ class RawStatistics(NamedTuple):
 
 
 def read(artifact: Artifact, splits: Sequence[str]) -> RawStatistics:
-    """Reads the statistics of some splits. Splits without statistics have none.
+    """Read the statistics of some splits. Splits without statistics have none.
 
     Args:
         artifact: ExampleStatistics, of StatisticsGen.
@@ -89,7 +89,7 @@ def read(artifact: Artifact, splits: Sequence[str]) -> RawStatistics:
 
 
 def _span(feature: statistics_pb2.FeatureNameStatistics) -> Span | None:
-    """None where it is not known: no value at all, or infinite ones, which Transform drops."""
+    """Return the range of a column; None without a value, or with infinite ones."""
     kind = feature.WhichOneof("stats")
     if kind == "num_stats":
         numbers = feature.num_stats
@@ -113,7 +113,7 @@ def lost_columns(
     feature_set: FeatureSet,
     limits: NormalizationLimits,
 ) -> list[Violation]:
-    """Columns that are constant on train where their raw column is not, one violation for each.
+    """Return a violation for each column that is constant on train where its raw column is not.
 
     Raw columns that differ between splits alone (one value in train, another in eval) count: then
     the transformed column is one value everywhere.
@@ -169,7 +169,7 @@ def suspects(
     raw: Mapping[str, Mapping[str, Span]],
     feature_set: FeatureSet,
 ) -> list[str]:
-    """A sentence for each constant column that may have been made so by tf.Example's float32."""
+    """Return a sentence for each constant column that tf.Example's float32 may have made so."""
     sources = {c.name: c.source for f in feature_set.features for c in f.columns}
     found = []
     for column in splits[0].columns:

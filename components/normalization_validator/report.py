@@ -171,14 +171,14 @@ class Report(_Frozen):
     raw: tuple[RawColumn, ...] = ()
 
     def to_json(self) -> str:
-        """The text of report.json."""
+        """Return the text of report.json."""
         return (
             json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, allow_nan=False)
             + "\n"
         )
 
     def split(self, name: str) -> SplitStatistics:
-        """The statistics of one split.
+        """Return the statistics of one split.
 
         Raises:
             KeyError: there is no such split.
@@ -190,6 +190,6 @@ class Report(_Frozen):
 
 
 def summary(violations: Sequence[Violation]) -> str:
-    """One line per violation, behind a line that counts them."""
+    """Return one line per violation, behind a line that counts them."""
     limits = "1 limit is" if len(violations) == 1 else f"{len(violations)} limits are"
     return "\n".join([f"{limits} violated:", *(f"  - {v.message}" for v in violations)])

@@ -36,7 +36,7 @@ class Counts(BaseModel):
 
     @classmethod
     def of(cls, counts: np.ndarray) -> Counts:
-        """From int `[bins]`."""
+        """Create it from int `[bins]`."""
         used = np.flatnonzero(counts)
         return cls(bins=tuple(used.tolist()), counts=tuple(counts[used].tolist()))
 
@@ -59,7 +59,7 @@ class ColumnCounts(BaseModel):
 def shift(
     column: ColumnStatistics, counts: ColumnCounts, train: ColumnStatistics, reference: ColumnCounts
 ) -> Shift | None:
-    """How far a column of a split is from the same column of train; None without a value."""
+    """Return how far a column of a split is from the same column of train; None without a value."""
     if not column.count or not train.count:
         return None
     largest = max(_by_float(counts, reference), _linear(counts, reference), key=lambda m: m.moved)
@@ -84,7 +84,7 @@ def _by_float(counts: ColumnCounts, reference: ColumnCounts) -> _Moved:
 
 
 def _linear(counts: ColumnCounts, reference: ColumnCounts) -> _Moved:
-    """On the coarser one of both grids."""
+    """Return both histograms on the coarser one of their grids."""
     exponent = max(counts.exponent, reference.exponent)
     mine, theirs = _at(counts, exponent), _at(reference, exponent)
     used = np.union1d(mine, theirs)
@@ -131,7 +131,7 @@ def _finite(edge: float) -> float | None:
 
 
 def mean_shift(column: ColumnStatistics, train: ColumnStatistics) -> float | None:
-    """(mean - train mean) / train std.
+    """Return (mean - train mean) / train std.
 
     Where train is constant, its standard deviation is no unit: the split's own is taken, and where
     that is 0 too, equal means are no shift, and other means have no distance: None.
@@ -146,7 +146,7 @@ def mean_shift(column: ColumnStatistics, train: ColumnStatistics) -> float | Non
 
 
 def _mean_errors(column: ColumnStatistics, train: ColumnStatistics) -> float | None:
-    """|mean - train mean| in standard errors."""
+    """Return |mean - train mean| in standard errors."""
     if column.mean is None or train.mean is None or column.std is None or train.std is None:
         return None
     alike = train.std * math.sqrt(1 / column.count + 1 / train.count)
@@ -159,7 +159,7 @@ def _mean_errors(column: ColumnStatistics, train: ColumnStatistics) -> float | N
 
 
 def by_chance(false_alarm: float, count: int, train_count: int) -> float:
-    """The V that two samples of one distribution exceed with this probability, at most.
+    """Return the V that two samples of one distribution exceed with this probability, at most.
 
     Kuiper's distribution with Stephens' correction for small samples (Stephens 1970, as in
     Numerical Recipes, section 14.3). Above 1 where so few values cannot show any shift.

@@ -53,7 +53,7 @@ class DoubleDouble(NamedTuple):
     low: np.ndarray
 
     def __add__(self, other: DoubleDouble) -> DoubleDouble:  # pyright: ignore
-        """The sum, to 106 bits."""
+        """Return the sum, to 106 bits."""
         high, error = _two_sum(self.high, other.high)
         low, error_of_low = _two_sum(self.low, other.low)
         high, error = _fast_two_sum(high, error + low)
@@ -97,7 +97,7 @@ class FeatureState:
     """
 
     def __init__(self, columns: int):
-        """No rows of `columns` columns."""
+        """Create a state of `columns` columns without rows."""
         zero = np.zeros([2, columns])
         self.values = 0
         self.absent = 0
@@ -114,7 +114,7 @@ class FeatureState:
         self.by_float = np.zeros([columns, value_grid.BINS], np.int64)  # observed
 
     def add(self, batch: Values) -> None:
-        """Takes in one batch of [rows, columns]."""
+        """Add one batch of [rows, columns]."""
         self.absent += batch.absent
         x = batch.values
         if x.shape[0] == 0:
@@ -147,7 +147,7 @@ class FeatureState:
         self.by_float += _count(index, groups[OBSERVED], value_grid.BINS)
 
     def merge(self, other: FeatureState) -> None:
-        """Takes in what another state has seen."""
+        """Add what another state has seen."""
         self.values += other.values
         self.absent += other.absent
         self.non_finite += other.non_finite
@@ -170,7 +170,7 @@ class FeatureState:
 
 
 def _count(index: np.ndarray, chosen: np.ndarray, bins: int) -> np.ndarray:
-    """How often each index occurs among the chosen ones, per column: [columns, bins]."""
+    """Count how often each index occurs among the chosen ones, per column: [columns, bins]."""
     columns = index.shape[1]
     flat = (index + np.arange(columns) * bins)[chosen].astype(np.int64)
     return np.bincount(flat, minlength=columns * bins).reshape(columns, bins)
@@ -184,7 +184,7 @@ def _stack(sums: list[DoubleDouble], none: np.ndarray) -> DoubleDouble:
 
 
 def _grid(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The finest grid of 256 bins over [low, high], per column: exponent and index of first bin.
+    """Return the finest grid of 256 bins over [low, high], per column: exponent and first bin.
 
     A wider range never has a finer grid, so grids of parts can be brought to the grid of the whole.
     """
@@ -205,7 +205,7 @@ def _grid(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _coarsen(state: FeatureState, exponent: np.ndarray, first_bin: np.ndarray) -> np.ndarray:
-    """The bins of `state` on another grid that covers the range of `state`."""
+    """Return the bins of `state` on another grid that covers the range of `state`."""
     shift = np.clip(exponent - state.exponent, 0, 62)
     index = (state.first_bin[:, None] + np.arange(BINS)) >> shift[:, None]
     index = np.clip(index - first_bin[:, None], 0, BINS - 1)  # bins out of the range are empty
@@ -236,24 +236,24 @@ class ComputeStatistics(beam.CombineFn):
     """Batches of one split -> Measured."""
 
     def __init__(self, feature_set: FeatureSet, split: str):
-        """Measures the columns of `feature_set` in one split."""
+        """Measure the columns of `feature_set` in one split."""
         self._features = feature_set.features
         self._split = split
 
     def create_accumulator(self) -> SplitState:
-        """No rows."""
+        """Return a state without rows."""
         features = tuple(FeatureState(len(feature.columns)) for feature in self._features)
         return SplitState(np.zeros(1, np.int64), features)
 
     def add_input(self, mutable_accumulator: SplitState, element: Batch) -> SplitState:
-        """Takes in one batch, in place."""
+        """Add one batch, in place."""
         mutable_accumulator.rows[0] += element.rows
         for state, values in zip(mutable_accumulator.features, element.features, strict=True):
             state.add(values)
         return mutable_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[SplitState]) -> SplitState:
-        """Merges any number of states into a new one."""
+        """Merge any number of states into a new one."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
             merged.rows[0] += accumulator.rows[0]
@@ -262,7 +262,7 @@ class ComputeStatistics(beam.CombineFn):
         return merged
 
     def extract_output(self, accumulator: SplitState) -> Measured:
-        """The statistics of every column, and the counts to compare splits by."""
+        """Return the statistics of every column, and the counts to compare splits by."""
         columns, counts = [], []
         for feature, state in zip(self._features, accumulator.features, strict=True):
             for i, column in enumerate(feature.columns):
@@ -284,7 +284,7 @@ def _counts(state: FeatureState, i: int) -> ColumnCounts:
 
 
 def with_shifts(split: Measured, train: Measured) -> SplitStatistics:
-    """The statistics of a split, each column with its shift against train."""
+    """Return the statistics of a split, each column with its shift against train."""
     if split is train:
         return split.statistics
     columns = []

@@ -21,7 +21,7 @@ BINS = 2 * _SIDE + 3
 
 
 def bin_of(x: np.ndarray) -> np.ndarray:
-    """The bin of each finite value, from 0 to `BINS - 1`, in order of the values."""
+    """Return the bin of each finite value, from 0 to `BINS - 1`, in order of the values."""
     bits = np.clip(x, -1e30, 1e30).astype(np.float32).view(np.int32)
     magnitude = ((bits & 0x7FFFFFFF) >> _DROPPED) - _FIRST + 1
     magnitude = np.clip(magnitude, 0, _SIDE + 1)
@@ -30,7 +30,7 @@ def bin_of(x: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def edges() -> np.ndarray:
-    """float64 `[BINS + 1]`: bin i holds the values between edges i and i + 1."""
+    """Return float64 `[BINS + 1]`: bin i holds the values between edges i and i + 1."""
     bits = ((np.arange(_SIDE + 1) + _FIRST) << _DROPPED).astype(np.int32)
     positive = bits.view(np.float32).astype(np.float64)
     return np.concatenate([[-np.inf], -positive[::-1], positive, [np.inf]])

@@ -28,7 +28,7 @@ def create_trainer(
     code: str = "",
     baselines: str | None = None,
 ) -> Trainer:
-    """TFX's Trainer that runs `trainer_module.run_fn`.
+    """Return TFX's Trainer that runs `trainer_module.run_fn`.
 
     Args:
         examples: channel of transformed Examples with the splits `train` and `eval`.

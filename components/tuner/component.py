@@ -28,7 +28,7 @@ def create_tuner(
     config: TunerConfig | Mapping[str, Any],
     code: str = "",
 ) -> Tuner:
-    """TFX's Tuner that runs `trainer_module.tuner_fn`.
+    """Return TFX's Tuner that runs `trainer_module.tuner_fn`.
 
     Args:
         examples: channel of transformed Examples with the splits `train` and `eval`.

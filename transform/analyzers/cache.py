@@ -13,14 +13,14 @@ import numpy as np
 
 
 def to_bytes(**arrays: np.ndarray) -> bytes:
-    """NumPy's npz format, every bit kept; not compressed, as TFT compresses the cache's files."""
+    """Return arrays in NumPy's npz format, every bit kept; TFT compresses the cache's files."""
     stream = io.BytesIO()
     np.savez(stream, **arrays)
     return stream.getvalue()
 
 
 def from_bytes(encoded: bytes) -> Mapping[str, np.ndarray]:
-    """What `to_bytes` wrote.
+    """Return the arrays that `to_bytes` wrote.
 
     Raises:
         ValueError: the bytes are something else, a pickle among others.

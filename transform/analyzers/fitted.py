@@ -38,7 +38,7 @@ class Fitted(NamedTuple):
     values: np.ndarray
 
     def by_column(self) -> dict[str, np.ndarray]:
-        """Column -> its values; of a record `[fields, ...]`.
+        """Return column -> its values; of a record `[fields, ...]`.
 
         Raises:
             ValueError: values and columns differ in number: another version wrote the graph.
@@ -52,7 +52,7 @@ class Fitted(NamedTuple):
         return dict(zip(self.columns, along, strict=True))
 
     def record(self, kind: type[Record], values: np.ndarray) -> Record:
-        """Values whose first axis is `fields`, by these names.
+        """Return values whose first axis is `fields`, by these names.
 
         Raises:
             ValueError: the record has other fields: another version wrote the graph.
@@ -68,7 +68,7 @@ class Fitted(NamedTuple):
 def keep(
     values: tf.Tensor, what: str, columns: Sequence[str], *, fields: Sequence[str] = ()
 ) -> tf.Tensor:
-    """`values` themselves; the outputs have to be computed from what this returns.
+    """Return `values` as a kept tensor, from which the outputs have to be computed.
 
     Args:
         values: any tensor that depends on no row of the data.
@@ -84,13 +84,13 @@ def keep(
 
 
 def keep_record(record: Record, what: str, columns: Sequence[str]) -> Record:
-    """A record of tensors `[..., n]`, kept under the names of its fields; see `keep`."""
+    """Keep a record of tensors `[..., n]` under the names of its fields; see `keep`."""
     stacked = keep(tf.stack(record), what, columns, fields=record._fields)
     return type(record)._make(tf.unstack(stacked, len(record)))
 
 
 def fitted_numbers(uri: str) -> list[Fitted]:
-    """Reads what `keep` kept.
+    """Read what `keep` kept.
 
     Args:
         uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.

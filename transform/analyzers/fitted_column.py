@@ -45,7 +45,7 @@ class FittedColumn:
 
 
 def fitted_columns(uri: str) -> dict[str, FittedColumn]:
-    """Column -> what was found of it.
+    """Return column -> what was found of it.
 
     Args:
         uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.

@@ -30,7 +30,7 @@ _Counters = list[_Counts]  # one per column
 
 
 def most_frequent(x: tf.Tensor) -> tf.Tensor:
-    """Analyzes the most frequent value of every column over the whole analysis data.
+    """Analyze the most frequent value of every column over the whole analysis data.
 
     Args:
         x: float64 `[batch, n]`, NaN where a value is missing; or string `[batch, n]`, empty where
@@ -46,12 +46,12 @@ def most_frequent(x: tf.Tensor) -> tf.Tensor:
 
 
 def filled_texts(texts: tf.Tensor, wanted: list[bool], names: Sequence[str]) -> tf.Tensor:
-    """Each column's most frequent text in place of empty ones, where `wanted` says so."""
+    """Return each column's most frequent text in place of empty ones, where `wanted` says so."""
     return _filled(texts, tf.equal(texts, ""), wanted, names)
 
 
 def filled_numbers(x: tf.Tensor, wanted: list[bool], names: Sequence[str]) -> tf.Tensor:
-    """Each column's most frequent number in place of NaN, where `wanted` says so."""
+    """Return each column's most frequent number in place of NaN, where `wanted` says so."""
     return _filled(x, tf.math.is_nan(x), wanted, names)
 
 
@@ -73,7 +73,7 @@ class MostFrequentCombiner(compat.Combiner):
     """Counts values; an accumulator is one dict of counts per column."""
 
     def __init__(self, size: int, *, is_text: bool, counted: int = COUNTED):
-        """Counts the values of `size` columns.
+        """Count the values of `size` columns.
 
         Args:
             size: n, the number of columns.
@@ -83,18 +83,18 @@ class MostFrequentCombiner(compat.Combiner):
         self._size, self._is_text, self._counted = size, is_text, counted
 
     def __repr__(self) -> str:
-        """Part of the key of TFT's analyzer cache."""
+        """Return the part of the key of TFT's analyzer cache."""
         return (
             f"<MostFrequentCombiner v1 size={self._size} is_text={self._is_text} "
             f"counted={self._counted}>"
         )
 
     def create_accumulator(self) -> _Counters:
-        """No rows."""
+        """Return `n` empty dicts."""
         return [{} for _ in range(self._size)]
 
     def add_input(self, accumulator: _Counters, batch_values: Sequence[np.ndarray]) -> _Counters:
-        """Counts the rows of one batch."""
+        """Count the rows of one batch."""
         batch = np.asarray(batch_values[0])
         for column, counts in enumerate(accumulator):
             values = batch[:, column]
@@ -103,7 +103,7 @@ class MostFrequentCombiner(compat.Combiner):
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[_Counters]) -> _Counters:
-        """Adds the counts of any number of accumulators."""
+        """Add the counts of any number of accumulators."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
             for counts, more in zip(merged, accumulator, strict=True):
@@ -111,7 +111,7 @@ class MostFrequentCombiner(compat.Combiner):
         return merged
 
     def extract_output(self, accumulator: _Counters) -> list[np.ndarray]:
-        """The value with the largest count, the smallest of those with equal counts."""
+        """Return the value with the largest count, the smallest of those with equal counts."""
         nothing = b"" if self._is_text else np.nan
         found = [
             min(counts, key=lambda value: (-counts[value], value)) if counts else nothing
@@ -120,7 +120,7 @@ class MostFrequentCombiner(compat.Combiner):
         return [np.asarray(found, object if self._is_text else np.float64)]
 
     def output_tensor_infos(self) -> list[compat.TensorInfo]:
-        """One `[n]` tensor."""
+        """Describe one `[n]` tensor, float64 or string."""
         dtype = tf.string if self._is_text else tf.float64
         return [compat.TensorInfo(dtype, [self._size], None)]
 

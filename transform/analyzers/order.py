@@ -55,7 +55,7 @@ class Order(NamedTuple):
 
 
 def order_statistics(x: tf.Tensor, wanted: Sequence[Wanted]) -> Order:
-    """Analyzes the columns that want something; without such a column, nothing.
+    """Analyze the columns that want something, if there are any.
 
     Args:
         x: float64 `[batch, n]`, NaN where a value is missing.

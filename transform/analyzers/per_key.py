@@ -37,14 +37,14 @@ class KeyedMoments(NamedTuple):
 
 
 def fingerprint(keys: tf.Tensor) -> tf.Tensor:
-    """int64 `[batch]` of texts `[batch]`; the same on every machine."""
+    """Return int64 `[batch]` of texts `[batch]`; the same on every machine."""
     return tf.strings.to_hash_bucket_fast(keys, int(_FINGERPRINTS))
 
 
 def moments_of_keys(
     x: tf.Tensor, keys: tf.Tensor, *, max_keys: int, where: str, names: Sequence[str]
 ) -> KeyedMoments:
-    """Analyzes every column of `x` per key, and looks up each row's.
+    """Analyze every column of `x` per key, and look up each row's.
 
     Args:
         x: float64 `[batch, n]`, NaN where a value is missing.
@@ -72,7 +72,7 @@ def moments_of_keys(
 
 
 def z_score(x: tf.Tensor, moments: KeyedMoments) -> tf.Tensor:
-    """The formula above; float64 `[batch, n]`, finite for finite `x`."""
+    """Return the formula above; float64 `[batch, n]`, finite for finite `x`."""
     varies = moments.spread > 0
     divisor = tf.where(varies, moments.spread, 1.0)
     x = tf.clip_by_value(x, -LARGEST, LARGEST)
@@ -88,7 +88,7 @@ class KeyedMomentsCombiner(compat.Combiner):
     """Count, mean, M2, minimum and maximum of every key and column."""
 
     def __init__(self, size: int, max_keys: int, where: str):
-        """Merges moments of `size` columns per key.
+        """Merge moments of `size` columns per key.
 
         Args:
             size: n, the number of columns.
@@ -98,36 +98,36 @@ class KeyedMomentsCombiner(compat.Combiner):
         self._size, self._max_keys, self._where = size, max_keys, where
 
     def __repr__(self) -> str:
-        """Part of the key of TFT's analyzer cache."""
+        """Return the part of the key of TFT's analyzer cache."""
         return f"<KeyedMomentsCombiner v1 size={self._size} max_keys={self._max_keys}>"
 
     def create_accumulator(self) -> _Accumulator:
-        """No keys."""
+        """Return int64 `[0]` and float64 `[5, 0, n]`."""
         return _Accumulator(np.zeros([0], np.int64), np.zeros([5, 0, self._size], np.float64))
 
     def add_input(
         self, accumulator: _Accumulator, batch_values: Sequence[np.ndarray]
     ) -> _Accumulator:
-        """Merges one batch: its keys `[batch]` and values `[batch, n]`."""
+        """Merge one batch: its keys `[batch]` and values `[batch, n]`."""
         keys, x = batch_values
         batch = _moments_of_batch(np.asarray(keys, np.int64), np.asarray(x, np.float64))
         return self._merge(accumulator, batch)
 
     def merge_accumulators(self, accumulators: Iterable[_Accumulator]) -> _Accumulator:
-        """Merges any number of accumulators."""
+        """Merge any number of accumulators."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
             merged = self._merge(merged, _Accumulator(*accumulator))
         return merged
 
     def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
-        """Keys `[keys + 1]` and moments `[5, keys + 1, n]`; the last are those of all rows."""
+        """Return keys `[keys + 1]`, moments `[5, keys + 1, n]`; the last are those of all rows."""
         of_all = _merged_keys(accumulator.moments)
         keys = np.append(accumulator.keys, _FINGERPRINTS)
         return [keys, np.concatenate([accumulator.moments, of_all], axis=1)]
 
     def output_tensor_infos(self) -> list[compat.TensorInfo]:
-        """int64 `[keys + 1]`, float64 `[5, keys + 1, n]`."""
+        """Describe int64 `[keys + 1]` and float64 `[5, keys + 1, n]`."""
         return [
             compat.TensorInfo(tf.int64, [None], None),
             compat.TensorInfo(tf.float64, [5, None, self._size], None),
@@ -154,7 +154,7 @@ class KeyedMomentsCombiner(compat.Combiner):
 
 
 def _merged_keys(moments: np.ndarray) -> np.ndarray:
-    """The moments of all keys' rows together, `[5, 1, n]`: half of the keys with the other half."""
+    """Return `[5, 1, n]` of all keys' rows: merge half of the keys with the other half."""
     while moments.shape[1] > 1:
         half = moments.shape[1] // 2
         odd = moments[:, 2 * half :]
@@ -164,7 +164,7 @@ def _merged_keys(moments: np.ndarray) -> np.ndarray:
 
 
 def _moments_of_batch(keys: np.ndarray, x: np.ndarray) -> _Accumulator:
-    """As `statistics.batch_moments`, for the rows of each key."""
+    """Return `statistics.batch_moments` of the rows of each key."""
     unique, inverse = np.unique(keys, return_inverse=True)
     if not unique.size:
         return _Accumulator(unique, Moments.of_no_rows([0, x.shape[1]]))

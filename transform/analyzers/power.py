@@ -46,7 +46,7 @@ class Powers(NamedTuple):
 
 
 def yeo_johnson(x: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
-    """The function above, finite for all finite x.
+    """Return the function above, finite for all finite x.
 
     Args:
         x: float64, NaN stays NaN.
@@ -66,7 +66,7 @@ def yeo_johnson(x: tf.Tensor, power: tf.Tensor) -> tf.Tensor:
 
 
 def fitted_powers(x: tf.Tensor, statistics: FittedStatistics) -> Powers:
-    """Analyzes every column of `x` over the whole analysis data.
+    """Analyze every column of `x` over the whole analysis data.
 
     Args:
         x: float64 `[batch, n]`, NaN where a value is missing, never infinite.
@@ -95,7 +95,7 @@ def fitted_powers(x: tf.Tensor, statistics: FittedStatistics) -> Powers:
 
 
 def _batch(x: tf.Tensor) -> tf.Tensor:
-    """Moments of one batch for each power, and of the signed logarithms: `[powers + 1, 5, n]`.
+    """Return `[powers + 1, 5, n]`: moments for each power, and of the signed logarithms.
 
     What is the same for each power is computed once, and extremes, which are those of x, are not.
     """
@@ -134,7 +134,7 @@ def _not_zero(exponent: tf.Tensor) -> tf.Tensor:
 
 
 def _expm1(x: tf.Tensor) -> tf.Tensor:
-    """To 1e-14, several times as fast as TensorFlow's, which is not vectorised."""
+    """Return exp(x) - 1 to 1e-14, much faster than TensorFlow's, which is not vectorised."""
     near = tf.constant(1.0, tf.float64)
     small = tf.clip_by_value(x, -_NEAR, _NEAR)
     for term in range(8, 1, -1):
@@ -143,7 +143,7 @@ def _expm1(x: tf.Tensor) -> tf.Tensor:
 
 
 def _likelihood(variance: tf.Tensor, largest: tf.Tensor, logs: tf.Tensor) -> tf.Tensor:
-    """float64 `[powers, n]`; -inf where a power takes values for equal, or beyond `LARGEST`."""
+    """Return float64 `[powers, n]`; -inf where a power merges values or exceeds `LARGEST`."""
     deviation = tf.sqrt(variance)
     # psi stops at LARGEST / exponent: all that is farther out would be one value.
     usable = tf.logical_and(deviation > _TOO_CLOSE * largest, largest < LARGEST / 8.0)

@@ -18,7 +18,7 @@ PRESENT = "present"
 
 
 def with_counts(blocks: Sequence[Block], counted: Collection[str]) -> list[Block]:
-    """The blocks, with the counts of their sources kept in the graph.
+    """Return the blocks, with the counts of their sources kept in the graph.
 
     Args:
         blocks: of all output columns.

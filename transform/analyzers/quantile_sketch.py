@@ -27,7 +27,7 @@ _MOST_VALUES = 2**32  # up to here the error is guaranteed
 
 
 def capacity_for(epsilon: float) -> int:
-    """Values of a level, even: what keeps the error of a rank within `epsilon` of the values."""
+    """Return the even number of values of a level that keeps the error of a rank in `epsilon`."""
     levels = 1
     while math.ceil(levels / epsilon) * 2**levels < _MOST_VALUES:
         levels += 1
@@ -41,7 +41,7 @@ class QuantileSketch:
     """
 
     def __init__(self, columns: int, capacity: int):
-        """A sketch without values.
+        """Create a sketch without values.
 
         Args:
             columns: n.
@@ -61,7 +61,7 @@ class QuantileSketch:
         return sum(array.nbytes for array in arrays)
 
     def add(self, x: np.ndarray) -> None:
-        """Adds rows, float64 `[rows, n]`."""
+        """Add rows, float64 `[rows, n]`."""
         rows = np.array(x.T, np.float64, order="C")
         self._low = np.fmin(self._low, np.fmin.reduce(rows, axis=1, initial=np.inf))
         self._high = np.fmax(self._high, np.fmax.reduce(rows, axis=1, initial=-np.inf))
@@ -70,7 +70,7 @@ class QuantileSketch:
             self.compact()
 
     def merge(self, other: QuantileSketch) -> None:
-        """Adds the values of another sketch of as many columns and the same capacity."""
+        """Add the values of another sketch of as many columns and the same capacity."""
         self._low = np.minimum(self._low, other._low)
         self._high = np.maximum(self._high, other._high)
         for level, columns in enumerate(other._levels):
@@ -83,7 +83,7 @@ class QuantileSketch:
             self._carry()
 
     def compact(self) -> None:
-        """Sorts the rows that came last into the levels."""
+        """Sort the rows that came last into the levels."""
         if self._rows:
             taken, self._rows = self._rows, []
             columns = []
@@ -94,10 +94,10 @@ class QuantileSketch:
         self._carry()
 
     def quantiles(self, levels: Sequence[int], *, grid: int) -> np.ndarray:
-        """Values of each column at the ranks `level / grid`; 0 and `grid` are its extremes.
+        """Return the values of each column at the ranks `level / grid`.
 
         Args:
-            levels: integers 0..grid.
+            levels: integers 0..grid; 0 and `grid` are the extremes of the column.
             grid: what they are shares of.
 
         Returns:
@@ -122,7 +122,7 @@ class QuantileSketch:
         return found
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything as arrays, for `of_state`."""
+        """Return everything as arrays, for `of_state`."""
         self.compact()
         values = [column for level in self._levels for column in level]
         lengths = np.asarray([len(column) for column in values], np.int64)
@@ -136,7 +136,7 @@ class QuantileSketch:
 
     @classmethod
     def of_state(cls, state: Mapping[str, np.ndarray]) -> QuantileSketch:
-        """The sketch that `state` was made of."""
+        """Return the sketch that `state` was made of."""
         lengths = state["lengths"]
         sketch = cls(lengths.shape[1], int(state["capacity"]))
         columns = np.split(state["values"], np.cumsum(lengths.ravel()))[:-1]
@@ -165,7 +165,7 @@ class QuantileSketch:
             held[j] = _merged(held[j], values)
 
     def _step(self, level: int) -> None:
-        """Moves every other value up where a column's level is full."""
+        """Move every other value up where a column's level is full."""
         full = [j for j, held in enumerate(self._levels[level]) if len(held) >= self._capacity]
         if not full:
             return
@@ -180,7 +180,7 @@ class QuantileSketch:
 
 
 def _merged(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Two sorted arrays as one, which is no view of either."""
+    """Return two sorted arrays as one, which is not a view of either."""
     if not len(a) or not len(b):
         return np.array(b if not len(a) else a)
     both = np.concatenate([a, b])

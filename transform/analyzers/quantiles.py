@@ -20,7 +20,7 @@ EPSILON = 0.01  # as tft.bucketize: error of a boundary's rank, as a share of al
 
 
 def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
-    """Analyzes the inner quantiles of every column over the whole analysis data.
+    """Analyze the inner quantiles of every column over the whole analysis data.
 
     Args:
         x: float64 `[batch, n]`, NaN where a value is missing.
@@ -35,7 +35,7 @@ def quantile_boundaries(x: tf.Tensor, buckets: int) -> tf.Tensor:
 
 
 def quantiles_at(x: tf.Tensor, levels: Sequence[int], *, grid: int) -> tf.Tensor:
-    """Analyzes some quantiles of every column over the whole analysis data.
+    """Analyze some quantiles of every column over the whole analysis data.
 
     Args:
         x: float64 `[batch, n]`, NaN where a value is missing.
@@ -54,7 +54,7 @@ class QuantilesCombiner(compat.Combiner):
     """Feeds batches into a sketch of all columns."""
 
     def __init__(self, size: int, buckets: int, levels: Sequence[int] | None = None):
-        """Sketches `size` columns.
+        """Sketch `size` columns.
 
         Args:
             size: n, the number of columns.
@@ -65,41 +65,41 @@ class QuantilesCombiner(compat.Combiner):
         self._levels = list(range(1, buckets) if levels is None else levels)
 
     def __repr__(self) -> str:
-        """Part of the key of TFT's analyzer cache."""
+        """Return the part of the key of TFT's analyzer cache."""
         return (
             f"<QuantilesCombiner v4 size={self._size} buckets={self._buckets} "
             f"levels={self._levels}>"
         )
 
     def create_accumulator(self) -> QuantileSketch:
-        """No rows."""
+        """Return a sketch without values."""
         return QuantileSketch(self._size, capacity_for(min(1.0 / self._buckets, EPSILON)))
 
     def add_input(
         self, accumulator: QuantileSketch, batch_values: Sequence[np.ndarray]
     ) -> QuantileSketch:
-        """Adds the rows of one batch; the sketch leaves NaN out."""
+        """Add the rows of one batch; the sketch leaves NaN out."""
         accumulator.add(np.asarray(batch_values[0], np.float64))
         return accumulator
 
     def merge_accumulators(self, accumulators: Iterable[QuantileSketch]) -> QuantileSketch:
-        """Merges any number of accumulators into a new one."""
+        """Merge any number of accumulators into a new one."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
             merged.merge(accumulator)
         return merged
 
     def compact(self, accumulator: QuantileSketch) -> QuantileSketch:
-        """Shrinks the sketch before it is sent elsewhere."""
+        """Shrink the sketch before it is sent elsewhere."""
         accumulator.compact()
         return accumulator
 
     def extract_output(self, accumulator: QuantileSketch) -> list[np.ndarray]:
-        """The boundaries at the levels."""
+        """Return the boundaries at the levels."""
         return [accumulator.quantiles(self._levels, grid=self._buckets)]
 
     def output_tensor_infos(self) -> list[compat.TensorInfo]:
-        """One float64 `[n, levels]` tensor."""
+        """Describe one float64 `[n, levels]` tensor."""
         return [compat.TensorInfo(tf.float64, [self._size, len(self._levels)], None)]
 
     @property

@@ -36,7 +36,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of_no_rows(cls, shape: Sequence[int]) -> np.ndarray:
-        """Float64 `[5, *shape]`."""
+        """Return float64 `[5, *shape]` without rows."""
         stacked = np.zeros([len(cls._fields), *shape], np.float64)
         moments = cls(*stacked)  # views of it
         moments.minimum[...], moments.maximum[...] = np.inf, -np.inf
@@ -58,7 +58,7 @@ class FittedStatistics(NamedTuple):
         return self.maximum > self.minimum
 
     def limited(self, low: tf.Tensor, high: tf.Tensor) -> FittedStatistics:
-        """With minimum and maximum of the values clipped to `low` and `high`, `[n]`.
+        """Return the statistics with minimum and maximum clipped to `low` and `high`, `[n]`.
 
         Mean and variance stay those of the values before: whoever clips by learned bounds cannot
         use them.
@@ -72,7 +72,7 @@ class FittedStatistics(NamedTuple):
 
 
 def column_statistics(x: tf.Tensor, *, name: str = "column_statistics") -> FittedStatistics:
-    """Analyzes every column of `x` over the whole analysis data.
+    """Analyze every column of `x` over the whole analysis data.
 
     Args:
         x: float64 `[batch, n]`, NaN where a value is missing, never infinite.
@@ -93,7 +93,7 @@ def column_statistics(x: tf.Tensor, *, name: str = "column_statistics") -> Fitte
 
 
 def batch_moments(x: tf.Tensor) -> tf.Tensor:
-    """The moments of one batch.
+    """Return the moments of one batch.
 
     Args:
         x: float64 `[batch, n]`, NaN where missing.
@@ -125,34 +125,34 @@ class MomentsCombiner(compat.Combiner):
     """Merges `batch_moments`; an accumulator is a float64 `[5, n]` array."""
 
     def __init__(self, size: int):
-        """Merges those of `size` columns."""
+        """Merge those of `size` columns."""
         self._size = size
 
     def __repr__(self) -> str:
-        """Part of the key of TFT's analyzer cache."""
+        """Return the part of the key of TFT's analyzer cache."""
         return f"<MomentsCombiner v1 size={self._size}>"
 
     def create_accumulator(self) -> np.ndarray:
-        """No rows: count, mean and M2 are 0."""
+        """Return float64 `[5, n]` without rows: count, mean and M2 are 0."""
         return Moments.of_no_rows([self._size])
 
     def add_input(self, accumulator: np.ndarray, batch_values: Sequence[np.ndarray]) -> np.ndarray:
-        """Merges one batch's moments into the accumulator."""
+        """Merge one batch's moments, float64 `[5, n]`, into the accumulator."""
         return merge_moments(accumulator, np.asarray(batch_values[0], np.float64))
 
     def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
-        """Merges any number of accumulators."""
+        """Merge any number of accumulators."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
             merged = merge_moments(merged, np.asarray(accumulator, np.float64))
         return merged
 
     def extract_output(self, accumulator: np.ndarray) -> list[np.ndarray]:
-        """The accumulator itself: it becomes a constant of the graph."""
+        """Return the accumulator, which becomes a constant of the graph."""
         return [np.asarray(accumulator, np.float64)]
 
     def output_tensor_infos(self) -> list[compat.TensorInfo]:
-        """One float64 `[5, n]` tensor."""
+        """Describe one float64 `[5, n]` tensor."""
         return [compat.TensorInfo(tf.float64, [5, self._size], None)]
 
     @property
@@ -162,7 +162,7 @@ class MomentsCombiner(compat.Combiner):
 
 
 def merge_moments(stacked_a: np.ndarray, stacked_b: np.ndarray) -> np.ndarray:
-    """The update of the module's docstring, for all columns at once; float64 `[5, ...]`."""
+    """Return the update of the module's docstring, for all columns; float64 `[5, ...]`."""
     a, b = Moments(*stacked_a), Moments(*stacked_b)
     count = a.count + b.count
     share = b.count / np.maximum(count, 1.0)

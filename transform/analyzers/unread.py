@@ -32,7 +32,7 @@ class DateCounts(NamedTuple):
 def with_unread(
     block: Block, raw: tf.Tensor, given: tf.Tensor, missing: tf.Tensor, names: Sequence[str]
 ) -> Block:
-    """`block`, with counts and examples kept in the graph.
+    """Return `block`, with counts and examples kept in the graph.
 
     Args:
         block: made of the dates.
@@ -68,27 +68,27 @@ class UnreadCombiner(compat.Combiner):
     """Adds counts; of the examples, the first in byte order is kept, whatever the shards."""
 
     def __init__(self, size: int):
-        """Merges those of `size` columns."""
+        """Merge those of `size` columns."""
         self._size = size
 
     def __repr__(self) -> str:
-        """Part of the key of TFT's analyzer cache."""
+        """Return the part of the key of TFT's analyzer cache."""
         return f"<UnreadCombiner v1 size={self._size}>"
 
     def create_accumulator(self) -> _Accumulator:
-        """No rows."""
+        """Return counts of 0 and empty examples."""
         return _Accumulator(np.zeros([2, self._size], np.int64), [b""] * self._size)
 
     def add_input(
         self, accumulator: _Accumulator, batch_values: Sequence[np.ndarray]
     ) -> _Accumulator:
-        """Adds one batch's counts and examples."""
+        """Add one batch's counts and examples."""
         counts, examples = batch_values
         batch = _Accumulator(np.asarray(counts, np.int64), np.asarray(examples).tolist())
         return self.merge_accumulators([accumulator, batch])
 
     def merge_accumulators(self, accumulators: Iterable[_Accumulator]) -> _Accumulator:
-        """Merges any number of accumulators."""
+        """Merge any number of accumulators."""
         merged = self.create_accumulator()
         for counts, examples in accumulators:
             pairs = zip(merged.examples, examples, strict=True)
@@ -97,11 +97,11 @@ class UnreadCombiner(compat.Combiner):
         return merged
 
     def extract_output(self, accumulator: _Accumulator) -> list[np.ndarray]:
-        """Counts and examples."""
+        """Return int64 `[2, n]` and string `[n]`."""
         return [accumulator.counts, np.asarray(accumulator.examples, object)]
 
     def output_tensor_infos(self) -> list[compat.TensorInfo]:
-        """int64 `[2, n]`, string `[n]`."""
+        """Describe int64 `[2, n]` and string `[n]`."""
         return [
             compat.TensorInfo(tf.int64, [2, self._size], None),
             compat.TensorInfo(tf.string, [self._size], None),

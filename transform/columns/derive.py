@@ -28,7 +28,7 @@ DeriveFunction = Callable[[dict[str, ColumnTensor]], Columns]
 
 
 def load(path: str) -> DeriveFunction:
-    """Imports `package.module.function`.
+    """Import `package.module.function`.
 
     Raises:
         ValueError: the module cannot be imported, or has no such function.
@@ -52,7 +52,7 @@ def load(path: str) -> DeriveFunction:
 
 
 def derived_columns(path: str, inputs: Columns) -> dict[str, ColumnTensor]:
-    """Calls the function on all raw columns.
+    """Call the function on all raw columns.
 
     Raises:
         ValueError: it fails, returns no dict, or returns a column that the data already has.
@@ -91,7 +91,7 @@ def derived_types(path: str, schema: schema_pb2.Schema) -> dict[str, SeenType]:
 
 
 def derive_reads(path: str, schema: schema_pb2.Schema) -> set[str]:
-    """The raw columns that any derived column is computed from, by tracing as well."""
+    """Return the raw columns that any derived column is computed from, by tracing as well."""
     with tf.Graph().as_default():
         placeholders = _placeholders(schema)
         return raw_sources(derived_columns(path, placeholders).values(), placeholders)
@@ -111,7 +111,7 @@ def _placeholders(schema: schema_pb2.Schema) -> dict[str, ColumnTensor]:
 
 
 def raw_sources(tensors: Iterable[ColumnTensor], inputs: Columns) -> set[str]:
-    """The raw columns that `tensors` are computed from, found by walking the graph."""
+    """Return the raw columns that `tensors` are computed from, found by walking the graph."""
     owner = {part.op.name: name for name, t in inputs.items() for part in _parts(t)}
     found: set[str] = set()
     seen: set[str] = set()
@@ -131,7 +131,7 @@ def raw_sources(tensors: Iterable[ColumnTensor], inputs: Columns) -> set[str]:
 def refuse_leaks(
     names: Iterable[str], columns: Columns, inputs: Columns, sources: set[str]
 ) -> None:
-    """No derived feature may rest on a column that only the label has.
+    """Reject a derived feature that rests on a column that only the label has.
 
     Raises:
         ValueError: one does: it would be absent at serving, and reveal the label in training.

@@ -24,7 +24,7 @@ _NAMED = 3  # columns in the name of an operation
 
 
 def traced(function: Callable[[dict[str, ColumnTensor]], object], inputs: Columns) -> object:
-    """Calls `function` on `inputs`, in the graph that they are of.
+    """Call `function` on `inputs`, in the graph that they are of.
 
     Args:
         function: dict of columns -> dict of new columns.
@@ -88,7 +88,7 @@ def _imported(
 
 
 def _scopes(graph_def: graph_pb2.GraphDef, parts: Mapping[str, list[tf.Tensor]]) -> dict[str, str]:
-    """For each node, the columns that it is for, as a name scope; empty where none needs it."""
+    """Return the columns that each node is for, as a name scope; empty where none needs it."""
     columns: dict[str, set[str]] = {node.name: set() for node in graph_def.node}
     for name, tensors in parts.items():
         for tensor in tensors:
@@ -108,7 +108,7 @@ def _scope(columns: list[str]) -> str:
 
 
 def _split(source: str) -> tuple[str, str, str]:
-    """`^name` or `name:1` -> (`^` or empty, name, `:1` or empty)."""
+    """Split `^name` or `name:1` into (`^` or empty, name, `:1` or empty)."""
     control = "^" if source.startswith("^") else ""
     name, colon, output = source.removeprefix("^").partition(":")
     return control, name, colon + output

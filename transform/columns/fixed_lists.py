@@ -20,7 +20,7 @@ from transform.columns.inputs import batch_size
 def split_lists(
     groups: Sequence[ResolvedGroup], columns: Columns
 ) -> tuple[tuple[ResolvedGroup, ...], dict[str, ColumnTensor]]:
-    """Puts columns of single values in the place of the lists.
+    """Replace each list by columns of single values.
 
     Args:
         groups: those with a `length` have columns of lists.
@@ -48,7 +48,7 @@ def split_lists(
 
 
 def _dense(column: ColumnTensor, name: str, length: int, group: str) -> tf.Tensor:
-    """Float64 `[batch, length]`, NaN where missing.
+    """Return float64 `[batch, length]`, NaN where missing.
 
     Raises:
         ValueError: all rows hold another number of values.

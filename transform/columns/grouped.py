@@ -19,5 +19,5 @@ class ResolvedGroup:
 
 
 def positions(name: str, length: int) -> tuple[str, ...]:
-    """The columns that a list of fixed length becomes: `vector_0`, `vector_1`, ..."""
+    """Return the columns that a list of fixed length becomes: `vector_0`, `vector_1`, ..."""
     return tuple(f"{name}_{i}" for i in range(length))

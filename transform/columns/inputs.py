@@ -21,7 +21,7 @@ from transform.spec.common import ColumnType
 
 
 def tensor_type(tensor: ColumnTensor) -> SeenType:
-    """The type of a raw or derived column.
+    """Return the type of a raw or derived column.
 
     A sparse or ragged one counts as single-valued: its rows show it when they run.
     """
@@ -48,7 +48,7 @@ def _value_type(dtype: tf.DType) -> ColumnType | None:
 
 
 def batch_size(tensor: ColumnTensor) -> tf.Tensor:
-    """Number of rows, an int64 scalar."""
+    """Return the number of rows, an int64 scalar."""
     if isinstance(tensor, tf.SparseTensor):
         return tf.cast(tensor.dense_shape[0], tf.int64)
     if isinstance(tensor, tf.RaggedTensor):
@@ -57,7 +57,7 @@ def batch_size(tensor: ColumnTensor) -> tf.Tensor:
 
 
 def dense_numbers(column: ColumnTensor, name: str = "column") -> tf.Tensor:
-    """One float, int or bool column of any storage as a vector; for `derive` functions.
+    """Return one float, int or bool column of any storage as a vector; for `derive` functions.
 
     Args:
         column: Tensor `[batch]` or `[batch, 1]`, SparseTensor or RaggedTensor.
@@ -70,19 +70,19 @@ def dense_numbers(column: ColumnTensor, name: str = "column") -> tf.Tensor:
 
 
 def dense_texts(column: ColumnTensor, name: str = "column") -> tf.Tensor:
-    """One string or int column of any storage as a vector, empty where missing."""
+    """Return one string or int column of any storage as a vector, empty where missing."""
     return tf.squeeze(stack_texts({name: column}, [name]), axis=1)
 
 
 def as_text(values: tf.Tensor) -> tf.Tensor:
-    """String values as they are, ints as decimal text."""
+    """Return string values as they are, ints as decimal text."""
     return values if values.dtype == tf.string else tf.strings.as_string(values)
 
 
 def stack_numbers(
     columns: Columns, names: Sequence[str], called: Mapping[str, str] | None = None
 ) -> tf.Tensor:
-    """Stacks float, int and bool columns.
+    """Stack float, int and bool columns.
 
     Args:
         columns: name -> Tensor, SparseTensor or RaggedTensor.
@@ -103,7 +103,7 @@ def stack_numbers(
 def stack_texts(
     columns: Columns, names: Sequence[str], called: Mapping[str, str] | None = None
 ) -> tf.Tensor:
-    """Stacks string and int columns, ints as decimal text; see `stack_numbers`."""
+    """Stack string and int columns, ints as decimal text; see `stack_numbers`."""
     return _stack(columns, names, as_text, tf.constant(""), called or {})
 
 
@@ -122,7 +122,7 @@ class DenseColumns:
         texts: Sequence[str],
         called: Mapping[str, str] | None = None,
     ):
-        """Makes all columns dense.
+        """Make all columns dense.
 
         Args:
             columns: name -> Tensor, SparseTensor or RaggedTensor.
@@ -136,11 +136,11 @@ class DenseColumns:
         self._texts = stack_texts(columns, texts, called) if texts else None
 
     def numbers(self, names: Sequence[str]) -> tf.Tensor:
-        """Float64 `[batch, len(names)]`, NaN where missing."""
+        """Return float64 `[batch, len(names)]`, NaN where missing."""
         return take_columns(self._numbers, [self._numbers_at[name] for name in names])
 
     def texts(self, names: Sequence[str]) -> tf.Tensor:
-        """String `[batch, len(names)]`, empty where missing."""
+        """Return string `[batch, len(names)]`, empty where missing."""
         return take_columns(self._texts, [self._texts_at[name] for name in names])
 
 
@@ -151,7 +151,7 @@ def _stack(
     default: tf.Tensor,
     called: Mapping[str, str],
 ) -> tf.Tensor:
-    """One matrix from columns of mixed storage: one concat and one conversion per storage."""
+    """Stack columns of mixed storage, with one concat and one conversion per storage."""
     rows = batch_size(columns[names[0]])
     groups: dict[tuple[str, tf.DType], list[str]] = {}
     for name in names:
@@ -186,7 +186,7 @@ def _densify(
     convert: Callable[[tf.Tensor], tf.Tensor],
     default: tf.Tensor,
 ) -> tf.Tensor:
-    """Scatters all sparse columns into `[rows, n]` at once."""
+    """Scatter all sparse columns into `[rows, n]` at once."""
     sparse = [t.to_sparse() if isinstance(t, tf.RaggedTensor) else t for t in tensors]
     indices = tf.concat([t.indices for t in sparse], axis=0)  # [values, 2]
     row, place = tf.unstack(indices, num=2, axis=1)
@@ -199,8 +199,9 @@ def _densify(
 
 
 def _column_of_each_value(sparse: Sequence[tf.SparseTensor]) -> tf.Tensor:
-    """tf.repeat(tf.range(n), counts), which has 100 nodes and takes as long to trace as the rest.
+    """Return int64 `[values]`: the column of each value.
 
+    tf.repeat(tf.range(n), counts) has 100 nodes and takes as long to trace as the rest.
     The end of a column is the number of values up to and with it, so the column of the k-th value
     is the number of ends <= k.
     """
@@ -212,7 +213,7 @@ def _column_of_each_value(sparse: Sequence[tf.SparseTensor]) -> tf.Tensor:
 
 
 def _refuse_multivalued(second: tf.Tensor, column: tf.Tensor, names: Sequence[str]) -> tf.Operation:
-    """Fails in the graph where any of `second`, bool `[values]`, is true, and names its column."""
+    """Fail in the graph where any of `second`, bool `[values]`, is true, and name its column."""
     ids, _ = tf.unique(tf.gather(column, tf.squeeze(tf.where(second), axis=1)))
     found = tf.strings.reduce_join(tf.gather(tf.constant(list(names)), ids), separator=", ")
     # The bare operation: tf.debugging.Assert wraps it in a tf.cond, which is slow to trace.

@@ -27,14 +27,14 @@ SeenTypes = Mapping[str, SeenType]
 
 
 def describe(seen: SeenType) -> str:
-    """The type as a message says it."""
+    """Return the type as a message says it."""
     if isinstance(seen, Multivalued):
         return f"{seen.description} ({seen.type})"
     return f"of type {seen}" if seen in ("float", "int", "string") else seen
 
 
 def column_types(schema: schema_pb2.Schema) -> dict[str, SeenType]:
-    """Column name -> type in a TFDV schema."""
+    """Return column name -> type in a TFDV schema."""
     from tensorflow_metadata.proto.v0 import schema_pb2 as pb
 
     names: dict[int, ColumnType] = {pb.BYTES: "string", pb.INT: "int", pb.FLOAT: "float"}

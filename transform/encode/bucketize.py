@@ -54,7 +54,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
 
 
 def bucket_ids(x: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
-    """Bucket of every value: the number of its column's boundaries that are <= it.
+    """Return the bucket of every value: the number of its column's boundaries that are <= it.
 
     Args:
         x: float64 `[batch, n]`.

@@ -64,7 +64,7 @@ class Calendar(NamedTuple):
 
 
 def of_epoch(seconds: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
-    """The date of float64 seconds since 1970; missing where NaN, or beyond the year 9999."""
+    """Return the date of float64 seconds since 1970; missing where NaN, or beyond the year 9999."""
     if time_zone is not None:
         seconds = local_seconds(seconds, time_zone)
     # Not `not (x <= last)`: Grappler makes x > last of it, which differs for NaN.
@@ -90,7 +90,7 @@ def of_epoch(seconds: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
 
 
 def of_text(texts: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
-    """The date that an ISO 8601 text shows, or that it is in a time zone; missing where it is none.
+    """Return the date of an ISO 8601 text, as it is shown or in a time zone; missing if invalid.
 
     Args:
         texts: string `[...]`.
@@ -108,7 +108,7 @@ def of_text(texts: tf.Tensor, *, time_zone: str | None = None) -> Calendar:
 
 
 def _shift(texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Seconds that a text's time is ahead of UTC, and whether it says so."""
+    """Return the seconds that a text's time is ahead of UTC, and whether it says so."""
     shifted = tf.strings.regex_full_match(texts, r".*:.*[+-]\d{2}:?\d{2}")
     digits = tf.strings.regex_replace(texts, r"^.*[+-](\d{2}):?(\d{2})$", r"\1\2")
     number = tf.strings.to_number(tf.where(shifted, digits, tf.constant("0000")), tf.int64)
@@ -139,7 +139,7 @@ def _shown(texts: tf.Tensor) -> Calendar:
 
 
 def part_of(date: Calendar, part: DatePart) -> tf.Tensor:
-    """The id of the module's table; int64, any value where the date is missing."""
+    """Return the id of the module's table; int64, any value where the date is missing."""
     if part == "minute":
         return date.minute
     if part == "hour":
@@ -161,7 +161,7 @@ def part_of(date: Calendar, part: DatePart) -> tf.Tensor:
 
 
 def days_of(date: Calendar) -> tf.Tensor:
-    """Days since 1970-01-01 with the time as a fraction; float64, any value where missing."""
+    """Return days since 1970-01-01 and a fraction; float64, any value where missing."""
     whole = tf.cast(_days(date.year, date.month, date.day), tf.float64)
     return whole + tf.cast(date.hour * 60 + date.minute, tf.float64) / (24 * 60)
 
@@ -171,7 +171,7 @@ def _weekday(date: Calendar) -> tf.Tensor:
 
 
 def _week(date: Calendar, day_of_year: tf.Tensor) -> tf.Tensor:
-    """ISO 8601's week, from 0: that of the week's Thursday, which may be in another year."""
+    """Return ISO 8601's week, from 0: that of the week's Thursday, which may be in another year."""
     thursday = day_of_year - _weekday(date) + 3
     years = [date.year + shift for shift in (-1, 0)]
     before, own = (_days(year + 1, 1, 1) - _days(year, 1, 1) for year in years)
@@ -182,7 +182,7 @@ def _week(date: Calendar, day_of_year: tf.Tensor) -> tf.Tensor:
 
 
 def _days(year: tf.Tensor, month: tf.Tensor | int, day: tf.Tensor | int) -> tf.Tensor:
-    """Days since 1970-01-01."""
+    """Return days since 1970-01-01."""
     month = tf.cast(month, tf.int64)
     year = year - tf.cast(month <= 2, tf.int64)
     era = tf.math.floordiv(year, 400)

@@ -30,7 +30,7 @@ class Bucketized(NamedTuple):
 def float_buckets(
     crosses: Sequence[Cross], types: Mapping[str, object], blocks: Sequence[Block]
 ) -> dict[str, Bucketized]:
-    """The buckets of the float columns of the crosses, out of the encoded blocks."""
+    """Return the buckets of the float columns of the crosses, out of the encoded blocks."""
     floats = {name for each in crosses for name in each.columns if types[name] == "float"}
     return {
         name: Bucketized(block.values[:, i], block.missing[:, i])
@@ -41,7 +41,7 @@ def float_buckets(
 
 
 def cross_texts(crosses: Sequence[Cross], types: Mapping[str, object]) -> list[str]:
-    """The columns that take part as texts; a float takes part with its bucket."""
+    """Return the columns that take part as texts; a float takes part with its bucket."""
     names = [n for cross in crosses for n in cross.columns if types[n] != "float"]
     return list(dict.fromkeys(names))
 
@@ -49,7 +49,7 @@ def cross_texts(crosses: Sequence[Cross], types: Mapping[str, object]) -> list[s
 def cross(
     inputs: Inputs, crosses: Sequence[Cross], buckets: Mapping[str, Bucketized]
 ) -> list[Block]:
-    """Encodes all crosses.
+    """Encode all crosses.
 
     Args:
         inputs: texts of all columns but the floats, and the crosses' vocabulary files.

@@ -26,7 +26,7 @@ _ELAPSED = "_elapsed"
 
 
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
-    """Encodes each group by its own options: one block for its texts, one for its ints."""
+    """Encode each group by its own options: one block for its texts, one for its ints."""
     import tensorflow as tf
 
     from transform.encode.calendar import of_epoch, of_text
@@ -57,7 +57,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
 def _count_unread(
     blocks: list[Block], raw: tf.Tensor, given: tf.Tensor, date: Calendar, names: tuple[str, ...]
 ) -> list[Block]:
-    """The blocks, the first of which counts the values that were no date."""
+    """Return the blocks, the first of which counts the values that were no date."""
     from transform.analyzers.unread import with_unread
 
     return [with_unread(blocks[0], raw, given, date.missing, names), *blocks[1:]]
@@ -69,7 +69,7 @@ def _blocks(names: tuple[str, ...], date: Calendar, option: Date) -> list[Block]
 
 
 def _elapsed(names: tuple[str, ...], date: Calendar) -> Block:
-    """The time of `[batch, columns]` dates as a number."""
+    """Return the time of `[batch, columns]` dates as a number."""
     import tensorflow as tf
 
     from transform.analyzers.statistics import column_statistics
@@ -90,7 +90,7 @@ def _elapsed(names: tuple[str, ...], date: Calendar) -> Block:
 
 
 def _digits(numbers: tf.Tensor) -> tf.Tensor:
-    """20130506.0 as "20130506", NaN as ""."""
+    """Return 20130506.0 as "20130506", NaN as ""."""
     import tensorflow as tf
 
     missing = tf.math.is_nan(numbers)
@@ -99,7 +99,7 @@ def _digits(numbers: tf.Tensor) -> tf.Tensor:
 
 
 def _parts(names: tuple[str, ...], date: Calendar, option: Date) -> Block:
-    """The parts of `[batch, columns]` dates, part by part."""
+    """Return the parts of `[batch, columns]` dates, part by part."""
     import tensorflow as tf
 
     from transform.encode.calendar import PERIODS, part_of
@@ -131,7 +131,7 @@ def _parts(names: tuple[str, ...], date: Calendar, option: Date) -> Block:
 
 
 def _endings(option: Date) -> list[str]:
-    """`_hour`, or `_hour_sin` and `_hour_cos`; then `_elapsed`."""
+    """Return `_hour`, or `_hour_sin` and `_hour_cos`; then `_elapsed`."""
     suffixes = _CYCLIC_SUFFIXES if option.cyclic else ("",)
     parts = [f"_{part}{suffix}" for part in option.parts for suffix in suffixes]
     return [*parts, _ELAPSED] if option.elapsed else parts

@@ -38,7 +38,7 @@ assert set(_PATTERNS) == set(DIRECTIVES)
 
 
 def to_iso(texts: tf.Tensor, form: str) -> tf.Tensor:
-    """`2013-05-06T17:30` for each text in the format, "" for the others.
+    """Return `2013-05-06T17:30` for each text in the format, "" for the others.
 
     Whether the date exists is not asked: `calendar.of_text` does.
 

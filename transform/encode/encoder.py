@@ -76,7 +76,7 @@ class Members:
 
 
 def option_of(resolved: ResolvedGroup) -> EncoderOptions:
-    """The options of a group's encoder."""
+    """Return the options of a group's encoder."""
     assert resolved.group.encode is not None
     return resolved.group.encode.option
 
@@ -106,7 +106,7 @@ def _nothing_known(option: EncoderOptions) -> Known:
 def number_of_ids(
     option: EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
 ) -> Explanation:
-    """Explains an id: how many values a vocabulary has, and how many ids there are."""
+    """Explain an id: how many values a vocabulary has, and how many ids there are."""
     first = columns[0]
     if first.vocabulary_size is None:
         return {}
@@ -117,7 +117,7 @@ def number_of_ids(
 def nothing_more(
     option: EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
 ) -> Explanation:
-    """Explains an encoder of which its options say all."""
+    """Return {}: the options of the encoder say all."""
     return {}
 
 

@@ -28,7 +28,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
 
 
 def hash_ids(texts: tf.Tensor, buckets: np.ndarray) -> tf.Tensor:
-    """One hash for all columns, folded to each column's size; stable across processes.
+    """Return one hash for all columns, folded to each column's size; stable across processes.
 
     Args:
         texts: string `[..., n]`.

@@ -32,7 +32,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
 
 
 def _refuse_fractions(x: tf.Tensor, names: Sequence[str]) -> tf.Operation:
-    """Fails in the graph where a value of x, float64 `[batch, n]`, is no whole number."""
+    """Fail in the graph where a value of x, float64 `[batch, n]`, is no whole number."""
     import tensorflow as tf
 
     # NaN, which is missing, is not equal to itself: neither larger nor smaller than its floor.

@@ -40,7 +40,7 @@ class LabelOutput(NamedTuple):
 
 
 def label_output(columns: Columns, label: Label) -> LabelOutput:
-    """Builds and checks the label.
+    """Build and check the label.
 
     Raises (from Beam, during the analysis):
         ValueError: the label is missing in a row, not 0 or 1 (binary), no class id (multiclass),
@@ -72,7 +72,7 @@ def label_output(columns: Columns, label: Label) -> LabelOutput:
 
 
 def weight_output(columns: Columns, name: str) -> tf.Tensor:
-    """Example weights, float32 `[batch, 1]`; a missing or negative weight becomes NaN.
+    """Return example weights, float32 `[batch, 1]`; a missing or negative weight becomes NaN.
 
     Raises (from Beam, during the analysis):
         ValueError: a weight is missing or negative.
@@ -87,7 +87,7 @@ def weight_output(columns: Columns, name: str) -> tf.Tensor:
 
 
 def _binary_of(columns: Columns, label: Label, is_text: bool) -> tf.Tensor:
-    """1 where the label is `positive`, 0 elsewhere, NaN where missing; float64 `[batch, 1]`."""
+    """Return 1 where the label is `positive`, else 0, NaN where missing; float64 `[batch, 1]`."""
     if is_text:
         text = stack_texts(columns, [label.column])
         missing, hit = tf.equal(text, ""), tf.equal(text, str(label.positive))
@@ -151,7 +151,7 @@ class TargetCombiner(compat.Combiner):
     def __init__(
         self, what: str, complaint: str, *, constant_fails: bool = True, named: bool = False
     ):
-        """Checks one column.
+        """Check one column.
 
         Args:
             what: the column, as the message names it.
@@ -163,19 +163,19 @@ class TargetCombiner(compat.Combiner):
         self._constant_fails, self._named = constant_fails, named
 
     def __repr__(self) -> str:
-        """Part of the key of TFT's analyzer cache."""
+        """Return the part of the key of TFT's analyzer cache."""
         return f"<TargetCombiner v1 {self._what} {self._constant_fails} {self._named}>"
 
     def create_accumulator(self) -> np.ndarray:
-        """No rows."""
+        """Return float64 `[6]` without rows."""
         return np.asarray(Checked(0, 0, 0, -np.inf, np.inf, -np.inf), np.float64)
 
     def add_input(self, accumulator: np.ndarray, batch_values: Sequence[np.ndarray]) -> np.ndarray:
-        """Merges one batch's counts."""
+        """Merge one batch's counts."""
         return self.merge_accumulators([accumulator, batch_values[0]])
 
     def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
-        """Adds counts, and takes the smallest and largest value."""
+        """Add counts, and take the smallest and largest value."""
         parts = Checked(*np.stack([self.create_accumulator(), *accumulators], axis=1))
         merged = Checked(
             rows=parts.rows.sum(),
@@ -188,7 +188,7 @@ class TargetCombiner(compat.Combiner):
         return np.asarray(merged, np.float64)
 
     def extract_output(self, accumulator: np.ndarray) -> list[np.ndarray]:
-        """The accumulator, unless it shows a target that cannot be trained on."""
+        """Return the accumulator, unless it shows a target that cannot be trained on."""
         found = Checked(*np.asarray(accumulator, np.float64).tolist())
         rows, missing, invalid = int(found.rows), int(found.missing), int(found.invalid)
         if rows and missing == rows:
@@ -212,7 +212,7 @@ class TargetCombiner(compat.Combiner):
         return [np.asarray(accumulator, np.float64)]
 
     def output_tensor_infos(self) -> list[compat.TensorInfo]:
-        """One float64 `[6]` tensor."""
+        """Describe one float64 `[6]` tensor."""
         return [compat.TensorInfo(tf.float64, [6], None)]
 
     @property

@@ -13,7 +13,7 @@ _ESCAPES = ((r"\\", r"\\\\"), ("\n", r"\\n"), ("\r", r"\\r"))  # RE2: pattern, r
 
 
 def one_line(texts: tf.Tensor) -> tf.Tensor:
-    """Strings of any shape as they are in vocabulary files; one to one."""
+    """Return strings of any shape as they are in vocabulary files; one to one."""
     for pattern, rewrite in _ESCAPES:
         texts = tf.strings.regex_replace(texts, pattern, rewrite)
     return texts

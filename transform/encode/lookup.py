@@ -17,7 +17,7 @@ _LONGEST_FILE = 100  # characters; many file systems take 255 bytes
 
 
 def listed_ids(texts: tf.Tensor, values: Sequence[str], *, oov_buckets: int) -> tf.Tensor:
-    """Ids of texts by their place in a list, then by hash.
+    """Return ids of texts by their place in a list, then by hash.
 
     By binary search among the values' hashes, which takes no table: a graph with one cannot be
     traced on its own, and comparing with each value would take values x rows.
@@ -50,7 +50,7 @@ def lookup(
     min_count: int | None = None,
     texts: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ids of a text column by its vocabulary over the analysis data.
+    """Return ids of a text column by its vocabulary over the analysis data.
 
     Args:
         text: string `[n]`, analyzed.
@@ -79,7 +79,7 @@ def lookup(
 
 
 def vocabulary_names(names: Sequence[str]) -> dict[str, str]:
-    """A vocabulary's file name for each column: its name where it is one, and unique.
+    """Return a unique file name for each column's vocabulary: the column's name if it is valid.
 
     TFT makes a name scope of it, which takes ASCII alone.
     """

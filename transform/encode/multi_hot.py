@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
-    """One block per column: float32 0 and 1, `[batch, values + 2]`."""
+    """Return one block per column: float32 0 and 1, `[batch, values + 2]`."""
     return [
         _block(inputs.raw[name], name, option, inputs.files.get(name, ""))
         for name, option in zip(members.names, members.options, strict=True)
@@ -70,7 +70,7 @@ def _block(column: ColumnTensor, name: str, option: MultiHot, file: str) -> Bloc
 
 
 def _values(column: ColumnTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """All texts of a column that are not missing, and the row of each; `[values]` both."""
+    """Return all texts of a column that are not missing, and the row of each; `[values]` both."""
     import tensorflow as tf
 
     from transform.columns.inputs import as_text
@@ -88,7 +88,7 @@ def _values(column: ColumnTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _endings(option: MultiHot) -> list[str]:
-    """A listed value as `=value`; a learned one as `#rank`, until the layout knows the value."""
+    """Return `=value` of a listed value, `#rank` of a learned one, which the layout names later."""
     if option.values is not None:
         return [*(f"={value}" for value in option.values), OTHER_SUFFIX]
     return [*(f"#{rank}" for rank in range(option.top_k or 0)), OTHER_SUFFIX]

@@ -16,7 +16,7 @@ ENCODERS: dict[str, Encoder] = {
 
 
 def encoded(groups: Sequence[ResolvedGroup], inputs: Inputs) -> list[Block]:
-    """Encodes the columns of all groups with `encode`, those of one encoder together."""
+    """Encode the columns of all groups with `encode`, those of one encoder together."""
     members: dict[str, list[ResolvedGroup]] = {}
     for each in groups:
         if each.group.encode is not None:

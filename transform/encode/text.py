@@ -46,7 +46,7 @@ class _Bag(NamedTuple):
 
 
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
-    """Returns two blocks per column: ids and weights."""
+    """Return two blocks per column: ids and weights."""
     import tensorflow as tf
     import tensorflow_transform as tft
 
@@ -95,7 +95,7 @@ def _idf(in_rows: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
 def _look_up_terms(
     terms: tf.Tensor, option: Text, file: str
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns ids of terms (-1: not known), the rows that hold each, and the number of known terms.
+    """Return ids of terms (-1: not known), the rows that hold each, and the number of known terms.
 
     The vocabulary's file has lines as `12 good_day`: one analyzer learns both, and the graph reads
     both from it.
@@ -136,7 +136,7 @@ def _look_up_terms(
 def _select_largest(
     ids: tf.Tensor, weights: tf.Tensor, row: tf.Tensor, rows: tf.Tensor, none: tf.Tensor, n: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns ids and weights `[terms]` as `[rows, n]`, the largest weights first."""
+    """Return ids and weights `[terms]` as `[rows, n]`, the largest weights first."""
     import tensorflow as tf
 
     def dense(values: tf.Tensor, default: str | int | float) -> tf.Tensor:

@@ -39,7 +39,7 @@ class Clock(NamedTuple):
 
 @functools.lru_cache
 def clock(name: str) -> Clock:
-    """The offsets of a zone from 1900 to 2100, two changes within a day taken for one."""
+    """Return the offsets of a zone from 1900 to 2100, two changes within a day taken for one."""
     zone = zoneinfo.ZoneInfo(name)
 
     def offset(second: int) -> int:
@@ -64,7 +64,7 @@ def clock(name: str) -> Clock:
 
 
 def local_seconds(seconds: tf.Tensor, name: str) -> tf.Tensor:
-    """UTC as the zone's clock shows it; float64 `[...]` seconds since 1970, NaN stays NaN."""
+    """Convert UTC to the zone's clock; float64 `[...]` seconds since 1970, NaN stays NaN."""
     import tensorflow as tf
 
     changes, offsets = clock(name)

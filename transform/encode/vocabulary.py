@@ -36,7 +36,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
 def _ids(
     analyzed: tf.Tensor, texts: tf.Tensor, option: Vocabulary, file: str
 ) -> tuple[tf.Tensor, IdCount]:
-    """Ids of `texts`, `[batch]`, by the vocabulary of `analyzed`, and their number.
+    """Return ids of `texts`, `[batch]`, by the vocabulary of `analyzed`, and their number.
 
     The two differ where missing texts are imputed: with what this same analysis finds.
     """

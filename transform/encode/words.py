@@ -38,7 +38,7 @@ class TermCounts(NamedTuple):
 
 
 def words(texts: tf.Tensor) -> tf.RaggedTensor:
-    """Words of texts `[batch]`; string `[batch, (words)]`."""
+    """Return words of texts `[batch]`; string `[batch, (words)]`."""
     # ICU lower-cases I and U+0130 by the locale's language. ASCII is done without it, and U+0130
     # becomes what ICU makes of it everywhere but in Turkish and Azerbaijani.
     lower = tf.strings.regex_replace(tf.strings.lower(texts), "\u0130", "i\u0307")
@@ -50,7 +50,7 @@ def words(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def term_counts(texts: tf.Tensor, *, ngrams: int) -> TermCounts:
-    """Counts the terms of each row.
+    """Count the terms of each row.
 
     Args:
         texts: string `[batch]`.

@@ -25,7 +25,7 @@ ONE_BUCKET = 0.5  # share of equal boundaries from which a caution is written
 
 
 def column_cautions(uri: str) -> list[str]:
-    """One sentence per column that lost what its data may have held.
+    """Return a sentence for each column that lost what its data may have held.
 
     Args:
         uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.
@@ -119,7 +119,7 @@ def _coarse_floats(kept: Fitted, kinds: dict[str, str], floats: frozenset[str]) 
 
 
 def _raw_floats(uri: str) -> frozenset[str]:
-    """Raw columns that tf.Example holds as float32."""
+    """Return raw columns that tf.Example holds as float32."""
     import tensorflow as tf
     import tensorflow_transform as tft
 

@@ -66,7 +66,7 @@ class Chain:
 
 
 def column_chains(uri: str) -> list[Chain]:
-    """The chain of each column, in the order of the spec.
+    """Return the chain of each column, in the order of the spec.
 
     Args:
         uri: of the `transform_graph` artifact, or `TFTransformOutput`'s folder.
@@ -140,7 +140,7 @@ def _impute_step(group: Group, fitted: FittedColumn) -> ChainStep:
 
 
 def _own_unit(value: Any, group: Group) -> Any:
-    """What was learned of a chain's function, as a value of the column."""
+    """Return what was learned of a chain's function, as a value of the column."""
     plain = _plain(value)
     if group.first is None or plain is None:
         return plain
@@ -162,7 +162,7 @@ def _cross_steps(
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and texts of Python; None for NaN and infinities, which JSON lacks."""
+    """Return numbers and texts of Python; None for NaN and infinities, which JSON lacks."""
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, bytes):

@@ -32,7 +32,7 @@ class _Named(NamedTuple):
 
 
 def pack(spec: FeatureSpec, wanted: Sequence[OutputColumn], blocks: Sequence[Block]) -> Packed:
-    """Brings the columns into the order of `wanted` and packs them, one output per dtype."""
+    """Pack the columns in the order of `wanted`, one output per dtype."""
     order = {column.name: column for column in wanted}
     outputs: dict[str, tf.Tensor] = {}
     placed: dict[str, Column] = {}
@@ -62,7 +62,7 @@ def pack(spec: FeatureSpec, wanted: Sequence[OutputColumn], blocks: Sequence[Blo
 
 
 def pack_bits(bits: tf.Tensor) -> tf.Tensor:
-    """bool `[batch, p]` -> int64 `[batch, ceil(p / 32)]`; bit `i % 32` of word `i // 32`."""
+    """Pack bool `[batch, p]` as int64 `[batch, ceil(p / 32)]`: bit `i % 32` of word `i // 32`."""
     p = bits.shape[1]
     words = -(-p // MISSING_BITS)
     padded = tf.pad(tf.cast(bits, tf.int64), [[0, 0], [0, words * MISSING_BITS - p]])
@@ -77,7 +77,7 @@ def _columns(
     order: Mapping[str, OutputColumn],
     output: str | None,
 ) -> dict[str, Column]:
-    """The layout's entries; `output` None: each column is a separate output."""
+    """Return the layout's entries; `output` None: each column is a separate output."""
     named: dict[str, _Named] = {}
     for block in blocks:
         entries = block.entries or (None,) * len(block.names)
@@ -109,7 +109,7 @@ def _columns(
 def _arrange(
     tensors: Sequence[tf.Tensor], names: Sequence[str], wanted: Sequence[str]
 ) -> tf.Tensor:
-    """Concatenates columns called `names` and brings them into the order `wanted`."""
+    """Concatenate columns called `names` and bring them into the order `wanted`."""
     joined = tensors[0] if len(tensors) == 1 else tf.concat(tensors, axis=1)
     if list(names) == list(wanted):
         return joined
@@ -118,7 +118,7 @@ def _arrange(
 
 
 def _one_by_one(values: tf.Tensor, names: Sequence[str], blocks: Sequence[Block]) -> dict[str, tf.Tensor]:
-    """`[batch, 1]` per column; ids carry their range in the transformed schema."""
+    """Return `[batch, 1]` per column; ids carry their range in the transformed schema."""
     sizes: dict[str, IdCount | None] = {}
     for block in blocks:
         sizes |= dict(zip(block.names, block.sizes, strict=True))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_spec(spec: FeatureSpec, schema: schema_pb2.Schema) -> tuple[ResolvedGroup, ...]:
-    """Raises ValueError unless the spec fits data of this TFDV schema.
+    """Raise ValueError unless the spec fits data of this TFDV schema.
 
     With `derive`, the function is traced on placeholders (this imports TensorFlow) to learn which
     columns it makes.

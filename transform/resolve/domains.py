@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_domains(groups: Sequence[ResolvedGroup], schema: schema_pb2.Schema) -> None:
-    """Refuses an encoder that is larger than its column's domain, or lists a value outside it.
+    """Refuse an encoder that is larger than its column's domain, or lists a value outside it.
 
     A domain that need not hold all values (`distribution_constraints.min_domain_mass` below 1)
     is no domain in this sense.

@@ -12,7 +12,7 @@ _NUMBERS: tuple[ColumnType, ...] = ("float", "int")
 
 
 def check_type(group: Group, name: str, seen: SeenType) -> None:
-    """Raises ValueError unless the group takes columns of this type."""
+    """Raise ValueError unless the group takes columns of this type."""
     if group.length is not None:
         _check_list(group, name, seen)
         return
@@ -41,7 +41,7 @@ def reads_texts(group: Group, seen: SeenType) -> bool:
 
 
 def step_of(group: Group) -> str:
-    """The group's main step as its YAML has it."""
+    """Return the group's main step as its YAML has it."""
     if group.encode is not None:
         return f"encode: {group.kind}"
     return f"scale: z_score by {group.by!r}" if group.by is not None else f"scale: {group.kind}"
@@ -54,7 +54,7 @@ def _taken_by(group: Group) -> tuple[ColumnType, ...]:
 
 
 def _check_list(group: Group, name: str, seen: SeenType) -> None:
-    """A list whose storage does not show its length is checked when its rows come."""
+    """Check a list whose length is known; that of another one is checked when its rows come."""
     where = f"group {group.name!r}: column {name!r} is {describe(seen)}, and length: {group.length}"
     single = seen.type if isinstance(seen, Multivalued) else seen
     if single not in _NUMBERS:
@@ -67,7 +67,7 @@ def _check_list(group: Group, name: str, seen: SeenType) -> None:
 
 
 def _fits(seen: SeenType) -> str:
-    """What a column of this type can be put into."""
+    """Say what a column of this type can be put into."""
     single = "one value per row; derive columns from it, or leave it out"
     if isinstance(seen, Multivalued):
         encoders = _encoders_for(seen.type, lists=True)

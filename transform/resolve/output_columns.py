@@ -35,7 +35,7 @@ class OutputColumn:
 
 
 def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
-    """What the group's columns become, in order; missing indicators come last."""
+    """Return the group's output columns, in order; missing indicators come last."""
     group = resolved.group
     sources = resolved.columns
     if group.length is not None:
@@ -66,20 +66,20 @@ def output_columns(resolved: ResolvedGroup) -> tuple[OutputColumn, ...]:
 
 
 def cross_column(cross: Cross) -> OutputColumn:
-    """The ids of a cross."""
+    """Return the ids of a cross."""
     return OutputColumn(cross.name, cross.source, cross.encode.kind, cross.name)
 
 
 def all_output_columns(
     spec: FeatureSpec, groups: Sequence[ResolvedGroup]
 ) -> tuple[OutputColumn, ...]:
-    """Those of every group, then the crosses: the order of the packed outputs."""
+    """Return those of every group, then the crosses: the order of the packed outputs."""
     columns = [column for resolved in groups for column in output_columns(resolved)]
     return (*columns, *map(cross_column, spec.crosses))
 
 
 def check_output_names(spec: FeatureSpec, groups: Sequence[ResolvedGroup]) -> None:
-    """Raises ValueError where two of columns, packed outputs, label and weight have one name."""
+    """Raise ValueError where two of columns, packed outputs, label and weight have one name."""
     packed = (PACKED_FLOAT, PACKED_INT, PACKED_MISSING) if spec.packed else ()
     owner: dict[str, str] = dict.fromkeys(packed, "an output of this spec")
     targets = [(spec.label.column, "the label")] if spec.label is not None else []

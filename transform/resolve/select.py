@@ -22,7 +22,7 @@ from transform.spec.group import Group
 
 
 def resolve(spec: FeatureSpec, types: SeenTypes) -> tuple[ResolvedGroup, ...]:
-    """The columns of each group: names first, then globs, then `dtype`, then `others`.
+    """Return the columns of each group: names first, then globs, then `dtype`, then `others`.
 
     What is a column's name is no glob, whatever its characters: `v[0]` takes `v[0]`, and `v0` only
     where no column has that name. `v[[]0]` is a glob for the first alone (as `fnmatch` has it).
@@ -72,7 +72,7 @@ def _is_pattern(entry: str, types: SeenTypes) -> bool:
 
 
 def _named(group: Group, types: SeenTypes) -> tuple[str, ...]:
-    """The entries of `columns` that are names."""
+    """Return the entries of `columns` that are names."""
     return tuple(n for n in group.columns if n != OTHERS and not _is_pattern(n, types))
 
 
@@ -142,7 +142,7 @@ def _by_others(
 
 
 def _kept(group: Group, names: Iterable[str], types: SeenTypes) -> list[str]:
-    """`names` less the group's `exclude`, and of its `dtype` where it has one."""
+    """Return `names` without the `exclude` of the group, and of its `dtype` if it has one."""
 
     def of_dtype(name: str) -> bool:
         seen = types[name]

@@ -8,7 +8,7 @@ from transform.spec.features import FeatureSpec, Label
 
 
 def check_targets(spec: FeatureSpec, types: SeenTypes) -> None:
-    """Raises ValueError where one is not in the data, or cannot be used."""
+    """Raise ValueError where one is not in the data, or cannot be used."""
     wanted: list[tuple[str, str]] = []
     if spec.label is not None:
         wanted.append(("label.column", spec.label.column))
@@ -57,7 +57,7 @@ def _check_label_type(label: Label, kind: SeenType) -> None:
 
 
 def reserved_columns(spec: FeatureSpec) -> frozenset[str]:
-    """Columns that no pattern may take: targets and passthrough."""
+    """Return columns that no pattern may take: targets and passthrough."""
     names = set(spec.passthrough)
     if spec.label is not None:
         names |= {spec.label.column, *spec.label.sources}

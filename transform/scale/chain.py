@@ -22,7 +22,7 @@ def chain_kind(first: str, last: str) -> str:
 
 
 def chained(first: Pointwise, scaler: Scaler) -> Scaler:
-    """The scaler of a function's values; its numbers are of these."""
+    """Return the scaler of a function's values; its numbers are of these."""
 
     def explain(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
         return {"of": first, **scaler.explain(group, fitted)}

@@ -39,7 +39,7 @@ def _apply(columns: ToScale) -> tf.Tensor:
 
 
 def normal_scores(x: tf.Tensor, quantiles: tf.Tensor) -> tf.Tensor:
-    """The formula above, every column by its own quantiles.
+    """Return the formula above, every column by its own quantiles.
 
     Args:
         x: float64 `[batch, n]`, finite.

@@ -12,7 +12,7 @@ from transform.analyzers.statistics import FittedStatistics
 
 
 def linear(x: tf.Tensor, center: tf.Tensor, spread: tf.Tensor, varies: tf.Tensor) -> tf.Tensor:
-    """The formula above, every column by its own numbers.
+    """Return the formula above, every column by its own numbers.
 
     Args:
         x: float64 `[batch, n]`, finite.
@@ -30,7 +30,7 @@ def linear(x: tf.Tensor, center: tf.Tensor, spread: tf.Tensor, varies: tf.Tensor
 
 
 def unit_of(statistics: FittedStatistics) -> tf.Tensor:
-    """What to multiply a column by, so that its range does not overflow; float64 `[n]`."""
+    """Return the factor, float64 `[n]`, that keeps the range of a column from overflowing."""
     reach = tf.maximum(tf.abs(statistics.minimum), tf.abs(statistics.maximum))
     far = tf.logical_and(statistics.varies, reach > 2.0**1000)
     # A power of two: nothing is rounded.

@@ -18,7 +18,7 @@ def is_glob(pattern: str) -> bool:
 
 
 def as_list(value: Any) -> Any:
-    """A YAML scalar where a list is meant: `columns: fare` is `columns: [fare]`."""
+    """Return a list of one entry for a YAML scalar: `columns: fare` is `columns: [fare]`."""
     return [value] if isinstance(value, str) else value
 
 

@@ -15,12 +15,12 @@ _AT_MOST_ONE_OF = (("H", "I"),)
 
 
 def directives(form: str) -> list[str]:
-    """The letters behind the percent signs, in order, without `%%`."""
+    """Return the letters behind the percent signs, in order, without `%%`."""
     return [part for part in re.findall(r"%(.)", form) if part != "%"]
 
 
 def check_format(form: str) -> None:
-    """Refuses a format that is none, or that does not give a day.
+    """Reject a format that is invalid, or that does not give a day.
 
     Raises:
         ValueError: names the directive and the fix.

@@ -301,7 +301,7 @@ _WITHOUT_OPTIONS = ("vocabulary", "text")  # encoders whose name alone is enough
 
 
 def _allow_names(schema: dict[str, Any]) -> None:
-    """Lets the JSON Schema take what `_short_form` takes."""
+    """Let the JSON Schema take what `_short_form` takes."""
     options = dict(schema)
     schema.clear()
     schema["anyOf"] = [{"enum": list(_WITHOUT_OPTIONS)}, options]

@@ -142,7 +142,7 @@ class FeatureSpec(Model):
                 )
 
     def raw_columns(self) -> tuple[str, ...]:
-        """Columns mentioned by name (globs, `dtype` and `others` name none), in spec order.
+        """Return the columns mentioned by name (not by glob, `dtype` or `others`), in spec order.
 
         With `derive`, some of them may be derived columns: only the data shows which.
         """

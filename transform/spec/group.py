@@ -109,7 +109,7 @@ class Group(Model):
             )
 
     def _refuse_two_passes(self, where: str) -> None:
-        """Statistics of values clipped at bounds that the same pass only finds."""
+        """Reject statistics of values clipped at bounds that the same pass finds."""
         learns = not self._scaler.follows_learned_bounds
         if learns or self.impute == "mean":
             scale = "z_score" if self.by is not None else self._scaler.name.rpartition("+")[2]

@@ -19,7 +19,7 @@ FILLING = "filling"  # what each column's value of a missing number is kept as
 
 
 def clip(x: tf.Tensor, bounds: Sequence[Clip | None]) -> tf.Tensor:
-    """Limits each column to its absolute bounds; NaN stays NaN.
+    """Limit each column to its absolute bounds; NaN stays NaN.
 
     Args:
         x: float64 `[batch, n]`.
@@ -33,14 +33,14 @@ def clip(x: tf.Tensor, bounds: Sequence[Clip | None]) -> tf.Tensor:
 
 
 def limit(x: tf.Tensor, low: Array, high: Array) -> tf.Tensor:
-    """Limits each column of `x`, `[batch, n]`, to `[n]` bounds; NaN stays NaN."""
+    """Limit each column of `x`, `[batch, n]`, to `[n]` bounds; NaN stays NaN."""
     return tf.where(tf.math.is_nan(x), x, tf.minimum(tf.maximum(x, low), high))
 
 
 def fill_values(
     x: tf.Tensor, groups: Sequence[Group], statistics: FittedStatistics, order: OrderStatistics
 ) -> tf.Tensor:
-    """What takes the place of a missing number: a constant, or mean, median or most frequent value.
+    """Return what replaces a missing number: a constant, mean, median or most frequent value.
 
     The most frequent value is clipped by learned bounds after it was found: among clipped values,
     a bound would often be it.
@@ -71,7 +71,7 @@ def fill_values(
 
 
 def _constant(group: Group) -> float:
-    """The value that is given, of a chain its function's; NaN where it is learned."""
+    """Return the given value, of a chain its function's; NaN where it is learned."""
     value = group.filling
     if not isinstance(value, float):
         return np.nan

@@ -29,7 +29,7 @@ from transform.steps.impute import FILLING, clip, fill_values, limit
 
 
 def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
-    """Scaled columns, and after them the missing indicators of the groups that want them."""
+    """Return scaled columns, and after them the missing indicators of the groups that want them."""
     if not groups:
         return []
     names = tuple(name for resolved in groups for name in resolved.columns)
@@ -76,7 +76,7 @@ def scaled(groups: Sequence[ResolvedGroup], dense: DenseColumns) -> list[Block]:
 
 
 def _functions_of(x: tf.Tensor, owners: Sequence[Group]) -> tf.Tensor:
-    """The columns of a chain by the function that it begins with, the others as they are."""
+    """Return the columns of a chain by its first function, the others as they are."""
     for name, function in FUNCTIONS.items():
         by_it = np.asarray([group.first == name for group in owners])
         if by_it.all():
@@ -117,7 +117,7 @@ def _members(statistic: Statistic, owners: Sequence[ScaledGroup]) -> list[int]:
 
 
 def wanted_of(group: Group) -> Wanted:
-    """What of a column's order its group has use for."""
+    """Return which order statistics the group of a column uses."""
     requires = SCALERS[group.kind].requires
     return Wanted(
         bounds=group.clip.quantiles if group.clip is not None else None,
@@ -127,7 +127,7 @@ def wanted_of(group: Group) -> Wanted:
 
 
 def _by_scaler(columns: ToScale) -> tf.Tensor:
-    """Every column by its own scaler, those of one scaler together."""
+    """Scale every column by its scaler, those of one scaler together."""
     by_scaler: dict[str, list[int]] = {}
     for i, group in enumerate(columns.groups):
         by_scaler.setdefault(group.kind, []).append(i)
@@ -138,7 +138,7 @@ def _by_scaler(columns: ToScale) -> tf.Tensor:
 
 
 def _part(columns: ToScale, kind: str, members: list[int]) -> ToScale:
-    """The columns of one scaler, with what it requires."""
+    """Return the columns of one scaler, with what it requires."""
     requires = SCALERS[kind].requires
     statistics, order, quantiles = columns.statistics, None, None
     if QUARTILES in requires or QUANTILES in requires:
@@ -176,6 +176,6 @@ def _taken(record: Record, members: list[int]) -> Record:
 
 
 def to_float32(x: tf.Tensor) -> tf.Tensor:
-    """float64 -> float32; what float32 cannot hold becomes its largest value, never infinite."""
+    """Convert float64 to float32; what float32 cannot hold becomes its largest value."""
     largest = np.finfo(np.float32).max.astype(np.float64)
     return tf.cast(tf.clip_by_value(x, -largest, largest), tf.float32)
