@@ -1,9 +1,8 @@
-"""R² against NumPy in float64, and within TFMA's own evaluation."""
+"""R² against NumPy in float64, merged in any parts; within TFMA: test_contract.py."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,35 +37,3 @@ def test_it_is_not_defined_of_equal_labels_or_of_no_rows() -> None:
     assert math.isnan(moments(one, one * 2, one).r_squared)
     assert math.isnan(moments(one, one, one * 0).r_squared)
     assert math.isnan(Moments().r_squared)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_tfma_computes_it(weighted: bool) -> None:
-    """Reference: as above; TFMA's own pipeline over a frame of labels and answers, to 1e-6."""
-    import pandas as pd
-    import tensorflow_model_analysis as tfma
-
-    from pipeline.config.evaluation import METRICS
-
-    labels, answers, weights = rows()
-    frame: dict[str, Any] = {"label": labels, "prediction": answers, "weight": weights}
-    metric = METRICS["r2"]
-    config = tfma.EvalConfig(
-        model_specs=[
-            tfma.ModelSpec(
-                label_key="label",
-                prediction_key="prediction",
-                example_weight_key="weight" if weighted else "",
-            )
-        ],
-        metrics_specs=[
-            tfma.MetricsSpec(
-                metrics=[tfma.MetricConfig(class_name=metric.class_name, module=metric.module)]
-            )
-        ],
-        slicing_specs=[tfma.SlicingSpec()],
-    )
-    result = tfma.analyze_raw_data(pd.DataFrame(frame), config)
-    ((_, metrics),) = result.slicing_metrics
-    expected = by_hand(labels, answers, weights if weighted else np.ones_like(weights))
-    assert metrics[""][""]["r2"]["doubleValue"] == pytest.approx(expected, abs=1e-6)

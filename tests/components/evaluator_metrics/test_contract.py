@@ -1,0 +1,237 @@
+"""What holds for every metric of the YAML, over one run of TFMA for each kind of label.
+
+Reference: scikit-learn in float64 on the float32 predictions. Tolerance: 1e-6 relative; for areas
+under curves, which TFMA integrates over 10,000 thresholds, see `REFERENCES`.
+A new metric needs its reference there.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sklearn import metrics as reference
+
+from components.evaluator_metrics.better_than_constant import RULES
+from pipeline.config.evaluation import METRICS, WHERE_UNDEFINED, EvaluationConfig
+from pipeline.report import calibration, slices
+
+pytestmark = pytest.mark.slow
+ROWS = 240
+PARTS = ("noise", "good", "alike")  # slices: without and with a signal, and of equal labels
+Value = Callable[..., float]
+
+
+class Reference(NamedTuple):
+    """A metric of labels `[rows]`, predictions `[rows, outputs]` and weights `[rows]`."""
+
+    value: Value
+    relative: float = 1e-6
+
+
+def _of_number(value: Value) -> Value:
+    return lambda y, p, w: value(y, p[:, 0], sample_weight=w)
+
+
+def _of_class(value: Value, **options: Any) -> Value:
+    return lambda y, p, w: value(y, p[:, 0] > 0.5, sample_weight=w, **options)
+
+
+def _log_loss(y: np.ndarray, p: np.ndarray, w: np.ndarray) -> float:
+    p = p if p.shape[1] > 1 else np.hstack([1 - p, p])
+    return reference.log_loss(y, p, sample_weight=w, labels=range(p.shape[1]))
+
+
+def _calibration(y: np.ndarray, p: np.ndarray, w: np.ndarray) -> float:
+    return _by_hand(y, p, w)[1]
+
+
+def _by_hand(y: np.ndarray, p: np.ndarray, w: np.ndarray) -> tuple[Any, float, float]:
+    """Bins (range, weight, mean probability, share), their error and mean predicted / observed."""
+    came, top = (y if p.shape[1] == 1 else y == p.argmax(1)), p.max(1)
+    found, error = [], 0.0
+    for i in range(10):
+        inside = (top * 10 >= i) & ((top * 10 < i + 1) | (i == 9)) & (w > 0)
+        if inside.any():
+            weights = w[inside]
+            mean, share = (np.average(v[inside], weights=weights) for v in (top, came))
+            found.append((i / 10, (i + 1) / 10, weights.sum(), mean, share))
+            error += weights.sum() / w.sum() * abs(mean - share)
+    observed = np.average(came, weights=w)
+    return found, error, np.average(top, weights=w) / observed if observed else math.nan
+
+
+REFERENCES = {
+    "auc": Reference(_of_number(reference.roc_auc_score), 1e-4),
+    "auc_precision_recall": Reference(_of_number(reference.average_precision_score), 5e-2),
+    "binary_accuracy": Reference(_of_class(reference.accuracy_score)),
+    "binary_crossentropy": Reference(_log_loss),
+    "precision": Reference(_of_class(reference.precision_score)),
+    "recall": Reference(_of_class(reference.recall_score)),
+    "sparse_categorical_accuracy": Reference(
+        lambda y, p, w: reference.accuracy_score(y, p.argmax(1), sample_weight=w)
+    ),
+    "sparse_categorical_crossentropy": Reference(_log_loss),
+    "calibration_error": Reference(_calibration),
+    "mean_absolute_error": Reference(_of_number(reference.mean_absolute_error)),
+    "mean_squared_error": Reference(_of_number(reference.mean_squared_error)),
+    "root_mean_squared_error": Reference(
+        lambda y, p, w: math.sqrt(reference.mean_squared_error(y, p[:, 0], sample_weight=w))
+    ),
+    "r2": Reference(_of_number(reference.r2_score)),
+}
+
+
+class Run(NamedTuple):
+    """Rows, and what TFMA found of them and of each of `PARTS`."""
+
+    labels: np.ndarray
+    predictions: np.ndarray
+    weights: np.ndarray
+    parts: np.ndarray
+    metrics: dict[str, Any]  # slice, "" of all rows -> metric -> value
+    folder: str
+
+
+def _rows(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels `[rows]` and predictions `[rows, outputs]`, part by part."""
+    random = np.random.default_rng(7)
+    signal = np.repeat([0.0, 2.0, 0.0], ROWS // 3)
+    alike = np.repeat([False, False, True], ROWS // 3)
+    if kind == "regression":
+        y = np.where(alike, 3.0, random.normal(size=ROWS) + 10.0)
+        p = (signal * (y - 10.0) / 2 + 10.0 * ~alike + random.normal(size=ROWS) / 2)[:, None]
+    elif kind == "binary":
+        y = np.where(alike, 0.0, random.uniform(size=ROWS) < 0.4)
+        score = signal * (2 * y - 1) + random.normal(size=ROWS)
+        p = 1 / (1 + np.exp(-np.where(alike, -1.0 - np.abs(score), score)))[:, None]
+    else:
+        y = np.where(alike, 0.0, random.integers(0, 3, ROWS))
+        p = random.dirichlet([0.5, 1.0, 2.0], ROWS)
+        p = p + signal[:, None] * np.eye(3)[y.astype(int)]
+        p /= p.sum(axis=1, keepdims=True)
+    y, p = (values.astype(np.float32).astype(float) for values in (y, p))
+    return y, p
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """`runs(kind)`: every metric of this kind of label; of several classes without weights."""
+    import pandas as pd
+    import tensorflow_model_analysis as tfma
+
+    found: dict[str, Run] = {}
+
+    def run(kind: Any) -> Run:
+        if kind in found:
+            return found[kind]
+        y, p = _rows(kind)
+        is_weighted = kind != "multiclass"
+        w = np.random.default_rng(8).integers(0, 3, ROWS) if is_weighted else np.ones(ROWS)
+        parts = np.repeat(PARTS, ROWS // 3)
+        names = tuple(name for name, metric in METRICS.items() if kind in metric.kinds)
+        of_classes = {"calibration_error": {"upper_bound": 0.001}}
+        evaluation = EvaluationConfig.model_validate(
+            {
+                "metrics": names,
+                "slices": ["part"],
+                "thresholds": {} if kind == "regression" else of_classes,
+                "require_better_than_constant": False,
+            }
+        )
+        config = evaluation.eval_config(label="y", kind=kind, weight="w" if is_weighted else None)
+        config.model_specs[0].prediction_key = "p"
+        config.model_specs[0].signature_name = ""
+        del config.model_specs[0].preprocessing_function_names[:]
+        if kind == "binary":
+            config.metrics_specs[0].metrics.append(tfma.MetricConfig(class_name="Calibration"))
+        config.metrics_specs[1].metrics.extend(
+            tfma.MetricConfig(
+                class_name=METRICS[name].class_name,
+                module=METRICS[name].module,
+                config=f'"name": "unweighted {name}"',
+            )
+            for name in names
+            if is_weighted and name != "calibration_error"  # its bins would replace the others
+        )
+        frame = pd.DataFrame(
+            {
+                "y": y.astype(int) if kind == "multiclass" else y,
+                "p": list(p) if kind == "multiclass" else p[:, 0],
+                "w": w.astype(float),
+                "part": parts,
+            }
+        )
+        folder = str(tmp_path_factory.mktemp(kind))
+        result = tfma.analyze_raw_data(frame, config, output_path=folder)
+        metrics = {
+            key[0][1] if key else "": values[""][""] for key, values in result.slicing_metrics
+        }
+        found[kind] = Run(y, p, w, parts, metrics, folder)
+        return found[kind]
+
+    return run
+
+
+def check_metric_contract(name: str, run: Run) -> None:
+    """Check a metric's values over all rows and each slice, its direction and where it is NaN."""
+    for prefix, weights in (("", run.weights), ("unweighted ", np.ones(ROWS))):
+        if prefix + name not in run.metrics[""]:
+            continue
+        values = {
+            part: metrics[prefix + name]["doubleValue"] for part, metrics in run.metrics.items()
+        }
+        for part in ("", *PARTS[:2]):
+            rows = np.isin(run.parts, PARTS if part == "" else part)
+            expected = REFERENCES[name].value(
+                run.labels[rows], run.predictions[rows], weights[rows]
+            )
+            assert values[part] == pytest.approx(expected, rel=REFERENCES[name].relative), part
+        if name != "calibration_error":  # a constant prediction of the share has none
+            assert (values["good"] > values["noise"]) == METRICS[name].higher_is_better
+        undefined = name in WHERE_UNDEFINED and name != "calibration_error"
+        assert math.isnan(float(values["alike"])) == undefined
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, metric in METRICS.items() for kind in metric.kinds]
+)
+def test_metric_contract(name: str, kind: str, runs: Callable[[str], Run]) -> None:
+    check_metric_contract(name, runs(kind))
+    if name in RULES:
+        assert RULES[name].higher_is_better == METRICS[name].higher_is_better
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass"])
+def test_the_summary_shows_the_calibration(kind: str, runs: Callable[[str], Run]) -> None:
+    """Reference: NumPy, and TFMA's own `Calibration`, to 1e-6."""
+    import tensorflow_model_analysis as tfma
+
+    run = runs(kind)
+    metrics = dict(slices.named_slices(run.folder))
+    of_all = next(iter(metrics.values()))
+    expected, error, ratio = _by_hand(run.labels, run.predictions, run.weights)
+    if kind == "binary":
+        assert ratio == pytest.approx(of_all["calibration"]["doubleValue"], rel=1e-6)
+    found = calibration.bins_of(of_all)
+    assert np.asarray(found) == pytest.approx(np.asarray(expected), abs=1e-6)
+    assert calibration.sentence(found) == (
+        f"calibration (mean predicted / observed) {ratio:.4f}, expected calibration error "
+        f"{error:.4f}"
+    )
+    out = io.StringIO()
+    console = Console(width=200, file=out)
+    console.print(calibration.table_of(found, counted="rows"))
+    assert [line.split() for line in out.getvalue().splitlines()] == [
+        ["predicted", *(f"{each[3]:.3f}" for each in expected)],
+        ["observed", *(f"{each[4]:.3f}" for each in expected)],
+        ["rows", *(f"{each[2]:g}" for each in expected)],
+    ]
+    verdict = tfma.load_validation_result(run.folder)
+    (failure,) = [f for s in verdict.metric_validations_per_slice for f in s.failures]
+    assert failure.metric_key.name == "calibration_error"
