@@ -44,7 +44,7 @@ from transform.steps.numbers import scaled
 
 
 def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[str, ColumnTensor]:
-    """Return the outputs of `tfx.components.Transform`.
+    """Return the columns that `tfx.components.Transform` writes.
 
     Args:
         inputs: raw columns, `[batch]` or `[batch, 1]` Tensors, or SparseTensors.
@@ -70,7 +70,7 @@ def preprocessing_fn(inputs: Columns, custom_config: Mapping[str, Any]) -> dict[
 
 
 def apply_spec(spec: FeatureSpec, inputs: Columns) -> dict[str, ColumnTensor]:
-    """Return the outputs of a parsed spec; see `preprocessing_fn`."""
+    """Return the columns of a parsed spec; see `preprocessing_fn`."""
     columns = dict(inputs)
     if spec.derive is not None:
         columns.update(derived_columns(spec.derive, inputs))

@@ -121,7 +121,7 @@ def open_decompressed(
         ValueError: the compression is not supported, or it holds not exactly one file.
         DamagedFile: here or from a later read.
     """
-    source = _open_raw(file)
+    source = open_raw(file)
     try:
         codec = _codec(file, source, is_plain)
         if codec is None:
@@ -170,7 +170,8 @@ def _by_first_bytes(head: bytes) -> str | None:
     return codec
 
 
-def _open_raw(file: str) -> io.BufferedReader:
+def open_raw(file: str) -> io.BufferedReader:
+    """Open a file on any file system that Beam knows, as it is stored."""
     if "://" not in file:
         return io.BufferedReader(open(file, "rb", buffering=0), _BUFFER)
     from apache_beam.io.filesystem import CompressionTypes

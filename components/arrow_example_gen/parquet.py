@@ -6,10 +6,11 @@ and pandas write them.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ import pyarrow.types as types
 
 from components.arrow_example_gen.arrow_file import MAGIC, ArrowFile
 from components.arrow_example_gen.columns import Kind, as_lists, holes, is_list, kind_of
+from components.arrow_example_gen.decompress import open_raw
 from components.arrow_example_gen.key_folders import FolderKeys, folder_keys
 from components.arrow_example_gen.value_text import check_time_zone
 
@@ -219,40 +221,21 @@ def first_hole(table: ParquetTable, name: str) -> Hole | None:
     return None
 
 
-class open_file:
-    """`with open_file(path) as parquet`: a file of either format, on any file system of Beam's."""
+@contextlib.contextmanager
+def open_file(path: str) -> Iterator[pq.ParquetFile | ArrowFile]:
+    """Open a file of either format, on any file system that Beam knows.
 
-    def __init__(self, path: str):
-        """Open the file at `path` when entered."""
-        self._path = path
-        self._stream: Any = None
-
-    def __enter__(self) -> pq.ParquetFile | ArrowFile:
-        """Open the file.
-
-        Raises:
-            ValueError: it is neither a Parquet nor an Arrow file.
-        """
-        if "://" in self._path:
-            from apache_beam.io.filesystem import CompressionTypes
-            from apache_beam.io.filesystems import FileSystems
-
-            self._stream = FileSystems.open(
-                self._path, compression_type=CompressionTypes.UNCOMPRESSED
-            )
-        else:
-            self._stream = open(self._path, "rb")
+    Raises:
+        ValueError: it is neither a Parquet nor an Arrow file.
+    """
+    with open_raw(path) as stream:
         try:
-            is_arrow = self._stream.read(len(MAGIC)) == MAGIC
-            self._stream.seek(0)
-            return ArrowFile(self._stream) if is_arrow else pq.ParquetFile(self._stream)
+            is_arrow = stream.read(len(MAGIC)) == MAGIC
+            stream.seek(0)
+            opened = ArrowFile(stream) if is_arrow else pq.ParquetFile(stream)
         except pa.ArrowInvalid as error:
-            self._stream.close()
-            raise ValueError(f"{self._path} is not a Parquet or Arrow file ({error}).") from None
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self._stream.close()
+            raise ValueError(f"{path} is not a Parquet or Arrow file ({error}).") from None
+        yield opened
 
 
 class _Column(NamedTuple):

@@ -21,12 +21,12 @@ import apache_beam as beam
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 
-from components.evaluator_metrics.of_rows import (
+from components.evaluator_metrics.row_computations import (
     Computation,
     Inputs,
     Key,
     RowOptions,
-    computations_of,
+    row_computations,
 )
 
 NAME = "better_than_constant"
@@ -236,7 +236,7 @@ class BetterThanConstant(metric_types.Metric):
 
     def __init__(self, metric: str, name: str = NAME):
         """Compare by `metric`, a key of `RULES`; be called `name` in TFMA's results."""
-        computations = computations_of(NAME, lambda key, options: _of_key(metric, key, options))
+        computations = row_computations(NAME, lambda key, options: _of_key(metric, key, options))
         super().__init__(metric_util.merge_per_key_computations(computations), name=name)
 
 

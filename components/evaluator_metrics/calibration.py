@@ -20,12 +20,12 @@ import apache_beam as beam
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types, metric_util
 
-from components.evaluator_metrics.of_rows import (
+from components.evaluator_metrics.row_computations import (
     Computation,
     Inputs,
     Key,
     RowOptions,
-    computations_of,
+    row_computations,
 )
 
 NAME = "calibration_error"
@@ -77,7 +77,7 @@ class CalibrationError(metric_types.Metric):
 
     def __init__(self, name: str = NAME):
         """Create the metric `name` of TFMA's results."""
-        computations = computations_of(NAME, _computation)
+        computations = row_computations(NAME, _computation)
         super().__init__(metric_util.merge_per_key_computations(computations), name=name)
 
 

@@ -102,14 +102,7 @@ def _standard(
     z = limits.z_score
     if z is None:
         return
-    if column.mean is not None and abs(column.mean) > z.max_abs_mean:
-        yield _violation(
-            column,
-            "mean",
-            column.mean,
-            "z_score.max_abs_mean",
-            f"mean {_number(column.mean)} is outside ±{_number(z.max_abs_mean)}",
-        )
+    yield from _far_mean(column, "z_score.max_abs_mean", z.max_abs_mean)
     if (
         column.std is not None
         and not column.constant
@@ -125,18 +118,17 @@ def _standard(
         )
 
 
+def _far_mean(column: ColumnStatistics, limit: str, most: float) -> Iterable[Violation]:
+    if column.mean is not None and abs(column.mean) > most:
+        message = f"mean {_number(column.mean)} is outside ±{_number(most)}"
+        yield _violation(column, "mean", column.mean, limit, message)
+
+
 def _gaussian(column: ColumnStatistics, limits: NormalizationLimits) -> Iterable[Violation]:
     g = limits.gaussian
     if g is None:
         return
-    if column.mean is not None and abs(column.mean) > g.max_abs_mean:
-        yield _violation(
-            column,
-            "mean",
-            column.mean,
-            "gaussian.max_abs_mean",
-            f"mean {_number(column.mean)} is outside ±{_number(g.max_abs_mean)}",
-        )
+    yield from _far_mean(column, "gaussian.max_abs_mean", g.max_abs_mean)
     if column.std is not None and column.std > g.max_std:
         yield _violation(
             column,

@@ -46,6 +46,24 @@ class Transformed:
         (column,) = (c for c in self.layout.columns if c.name == name)
         return self.written[column.output][:, column.position]
 
+    def check_serving(self, alone: Sequence[int] = ()) -> None:
+        """Check that requests get what Beam wrote: all rows in one batch, and some one by one."""
+        self.check_bits(self.output.transform_raw_features(self.raw()))
+        for row in alone:
+            one = self.output.transform_raw_features(self.raw([self.records[row]]))
+            self.check_bits(one, slice(row, row + 1))
+
+    def check_bits(self, found: Mapping[str, Any], rows: slice = slice(None)) -> None:
+        """Check that tensors are what Beam wrote of these rows, bit for bit."""
+        assert set(found) == set(self.written)
+        for name, tensor in found.items():
+            values = (tensor.values if hasattr(tensor, "values") else tensor).numpy()
+            expected = self.written[name][rows].reshape(values.shape)
+            if values.dtype == object:  # texts
+                assert values.tolist() == expected.tolist(), name
+            else:
+                assert values.tobytes() == expected.tobytes(), name
+
 
 def example(row: Mapping[str, Any]) -> bytes:
     """A tf.Example; None is absent, a list holds several values."""

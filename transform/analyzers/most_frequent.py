@@ -45,19 +45,17 @@ def most_frequent(x: tf.Tensor) -> tf.Tensor:
     return values
 
 
-def filled_texts(texts: tf.Tensor, wanted: list[bool], names: Sequence[str]) -> tf.Tensor:
+def fill_texts(texts: tf.Tensor, wanted: list[bool], names: Sequence[str]) -> tf.Tensor:
     """Return each column's most frequent text in place of empty ones, where `wanted` says so."""
-    return _filled(texts, tf.equal(texts, ""), wanted, names)
+    return _fill(texts, tf.equal(texts, ""), wanted, names)
 
 
-def filled_numbers(x: tf.Tensor, wanted: list[bool], names: Sequence[str]) -> tf.Tensor:
+def fill_numbers(x: tf.Tensor, wanted: list[bool], names: Sequence[str]) -> tf.Tensor:
     """Return each column's most frequent number in place of NaN, where `wanted` says so."""
-    return _filled(x, tf.math.is_nan(x), wanted, names)
+    return _fill(x, tf.math.is_nan(x), wanted, names)
 
 
-def _filled(
-    x: tf.Tensor, missing: tf.Tensor, wanted: list[bool], names: Sequence[str]
-) -> tf.Tensor:
+def _fill(x: tf.Tensor, missing: tf.Tensor, wanted: list[bool], names: Sequence[str]) -> tf.Tensor:
     members = np.flatnonzero(wanted)
     if not members.size:
         return x

@@ -147,7 +147,7 @@ class KeyedMomentsCombiner(compat.Combiner):
             )
         wide = []
         for part in (a, b):
-            moments = Moments.of_no_rows([keys.size, self._size])
+            moments = Moments.empty([keys.size, self._size])
             moments[:, np.searchsorted(keys, part.keys)] = part.moments
             wide.append(moments)
         return _Accumulator(keys, merge_moments(*wide))
@@ -160,14 +160,14 @@ def _merged_keys(moments: np.ndarray) -> np.ndarray:
         odd = moments[:, 2 * half :]
         merged = merge_moments(moments[:, :half], moments[:, half : 2 * half])
         moments = np.concatenate([merged, odd], axis=1)
-    return moments if moments.shape[1] else Moments.of_no_rows([1, moments.shape[2]])
+    return moments if moments.shape[1] else Moments.empty([1, moments.shape[2]])
 
 
 def _moments_of_batch(keys: np.ndarray, x: np.ndarray) -> _Accumulator:
     """Return `statistics.batch_moments` of the rows of each key."""
     unique, inverse = np.unique(keys, return_inverse=True)
     if not unique.size:
-        return _Accumulator(unique, Moments.of_no_rows([0, x.shape[1]]))
+        return _Accumulator(unique, Moments.empty([0, x.shape[1]]))
     order = np.argsort(inverse, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(inverse[order]) > 0])
     x, row = x[order], inverse[order]

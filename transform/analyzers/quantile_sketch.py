@@ -122,7 +122,7 @@ class QuantileSketch:
         return found
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return everything as arrays, for `of_state`."""
+        """Return everything as arrays, for `from_state`."""
         self.compact()
         values = [column for level in self._levels for column in level]
         lengths = np.asarray([len(column) for column in values], np.int64)
@@ -135,7 +135,7 @@ class QuantileSketch:
         }
 
     @classmethod
-    def of_state(cls, state: Mapping[str, np.ndarray]) -> QuantileSketch:
+    def from_state(cls, state: Mapping[str, np.ndarray]) -> QuantileSketch:
         """Return the sketch that `state` was made of."""
         lengths = state["lengths"]
         sketch = cls(lengths.shape[1], int(state["capacity"]))

@@ -119,4 +119,4 @@ class _AccumulatorCoder(compat.CacheCoder):
         return zlib.compress(to_bytes(**cache.state()), level=1)
 
     def decode_cache(self, encoded_cache: bytes) -> QuantileSketch:
-        return QuantileSketch.of_state(from_bytes(zlib.decompress(encoded_cache)))
+        return QuantileSketch.from_state(from_bytes(zlib.decompress(encoded_cache)))

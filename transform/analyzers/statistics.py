@@ -35,7 +35,7 @@ class Moments(NamedTuple):
     maximum: Array  # -inf where count is 0
 
     @classmethod
-    def of_no_rows(cls, shape: Sequence[int]) -> np.ndarray:
+    def empty(cls, shape: Sequence[int]) -> np.ndarray:
         """Return float64 `[5, *shape]` without rows."""
         stacked = np.zeros([len(cls._fields), *shape], np.float64)
         moments = cls(*stacked)  # views of it
@@ -134,7 +134,7 @@ class MomentsCombiner(compat.Combiner):
 
     def create_accumulator(self) -> np.ndarray:
         """Return float64 `[5, n]` without rows: count, mean and M2 are 0."""
-        return Moments.of_no_rows([self._size])
+        return Moments.empty([self._size])
 
     def add_input(self, accumulator: np.ndarray, batch_values: Sequence[np.ndarray]) -> np.ndarray:
         """Merge one batch's moments, float64 `[5, n]`, into the accumulator."""

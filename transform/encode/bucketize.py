@@ -26,7 +26,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
     import tensorflow as tf
 
     from transform.analyzers.fitted import keep
-    from transform.analyzers.most_frequent import filled_numbers
+    from transform.analyzers.most_frequent import fill_numbers
     from transform.analyzers.quantiles import quantile_boundaries
     from transform.block import take_columns
     from transform.steps.impute import clip
@@ -34,7 +34,7 @@ def _apply(inputs: Inputs, members: Members) -> list[Block]:
     names, options = members.names, members.options
     bounds = [each.group.clip for each in members.resolved for _ in each.columns]
     raw = clip(inputs.dense.numbers(names), bounds)
-    filled = filled_numbers(raw, members.imputed, names)
+    filled = fill_numbers(raw, members.imputed, names)
     counts = np.asarray([option.count for option in options], np.int64)
     parts, order = [], []
     for option in dict.fromkeys(options):  # one analyzer per number of buckets

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transform.block import Block, IdCount
-from transform.encode.encoder import Encoder, Inputs, Members, nothing_more, option_of
+from transform.encode.encoder import Encoder, Inputs, Members, explain_nothing, option_of
 from transform.spec.encoders import Date
 
 if TYPE_CHECKING:
@@ -150,6 +150,6 @@ ENCODER = Encoder(
     apply=_apply,
     endings=_endings,
     kind_of=_kind_of,
-    explain=nothing_more,
+    explain=explain_nothing,
     is_aspect=True,
 )

@@ -95,11 +95,11 @@ class Known(NamedTuple):
     size: int | None = None
 
 
-def _itself(option: EncoderOptions) -> list[str]:
+def _one_output(option: EncoderOptions) -> list[str]:
     return [""]
 
 
-def _nothing_known(option: EncoderOptions) -> Known:
+def _no_known_values(option: EncoderOptions) -> Known:
     return Known()
 
 
@@ -114,7 +114,7 @@ def number_of_ids(
     return {**learned, "ids": first.vocabulary_size}
 
 
-def nothing_more(
+def explain_nothing(
     option: EncoderOptions, columns: Sequence[Column], fitted: FittedColumn
 ) -> Explanation:
     """Return {}: the options of the encoder say all."""
@@ -148,11 +148,11 @@ class Encoder:
     takes: Mapping[ColumnType, str]
     reads: Literal["numbers", "texts", "own type", "lists"]
     apply: Callable[[Inputs, Members], list[Block]]
-    endings: Callable[[EncoderOptions], list[str]] = _itself
+    endings: Callable[[EncoderOptions], list[str]] = _one_output
     kind_of: Callable[[EncoderOptions, str], str] | None = None
     has_indicator: bool = False
     names_file: bool = False
     of_texts: Callable[[tf.Tensor, EncoderOptions, str], tuple[tf.Tensor, IdCount]] | None = None
-    known: Callable[[EncoderOptions], Known] = _nothing_known
+    known: Callable[[EncoderOptions], Known] = _no_known_values
     explain: Callable[[EncoderOptions, Sequence[Column], FittedColumn], Explanation] = number_of_ids
     is_aspect: bool = False

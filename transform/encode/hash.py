@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
     import tensorflow as tf
 
-    from transform.analyzers.most_frequent import filled_texts
+    from transform.analyzers.most_frequent import fill_texts
 
     raw = inputs.dense.texts(members.names)
-    texts = filled_texts(raw, members.imputed, members.names)
+    texts = fill_texts(raw, members.imputed, members.names)
     buckets = np.asarray([option.buckets for option in members.options], np.int64)
     sizes = tuple(IdCount(int(n) + 1) for n in buckets)
     ids = hash_ids(texts, buckets)

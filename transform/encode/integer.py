@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
     import tensorflow as tf
 
-    from transform.analyzers.most_frequent import filled_numbers
+    from transform.analyzers.most_frequent import fill_numbers
 
     raw = inputs.dense.numbers(members.names)
-    x = filled_numbers(raw, members.imputed, members.names)
+    x = fill_numbers(raw, members.imputed, members.names)
     sizes = np.asarray([option.size for option in members.options], np.int64)
     # Compared as float64: a value that int64 cannot hold is out of range, not wrapped around.
     with tf.control_dependencies([_refuse_fractions(raw, members.names)]):

@@ -13,21 +13,21 @@ import numpy as np
 
 from transform.block import Block
 from transform.columns.grouped import INDICATOR_SUFFIX, OTHER_SUFFIX
-from transform.encode.encoder import Encoder, Inputs, Known, Members, nothing_more
+from transform.encode.encoder import Encoder, Inputs, Known, Members, explain_nothing
 from transform.spec.encoders import OneHot
 
 
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
     import tensorflow as tf
 
-    from transform.analyzers.most_frequent import filled_texts
+    from transform.analyzers.most_frequent import fill_texts
 
     names = members.names
     pairs = [(i, value) for i, option in enumerate(members.options) for value in option.values]
     owner = np.asarray([i for i, _ in pairs])
     raw = inputs.dense.texts(names)
     missing = tf.equal(raw, "")
-    texts = filled_texts(raw, members.imputed, names)
+    texts = fill_texts(raw, members.imputed, names)
     wanted = tf.constant([value for _, value in pairs])
     hit = tf.cast(tf.equal(tf.gather(texts, owner, axis=1), wanted), tf.float32)
     owned = owner[:, np.newaxis] == np.arange(len(names))  # [values, columns]
@@ -59,6 +59,6 @@ ENCODER = Encoder(
     endings=_endings,
     has_indicator=True,
     known=lambda option: Known(values=option.values),
-    explain=nothing_more,
+    explain=explain_nothing,
     is_aspect=True,
 )

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def _apply(inputs: Inputs, members: Members) -> list[Block]:
     import tensorflow as tf
 
-    from transform.analyzers.most_frequent import filled_texts
+    from transform.analyzers.most_frequent import fill_texts
 
     names = members.names
     raw = inputs.dense.texts(names)
-    texts = filled_texts(raw, members.imputed, names)
+    texts = fill_texts(raw, members.imputed, names)
     ids, sizes = [], []
     for i, (name, option) in enumerate(zip(names, members.options, strict=True)):
         column_ids, size = _ids(raw[:, i], texts[:, i], option, inputs.files[name])

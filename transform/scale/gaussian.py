@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from transform.aliases import Explanation
 from transform.analyzers.statistic import QUANTILE_GRID, QUANTILES
-from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
+from transform.scale.scaler import Scaler, ToScale, ValidationRule, explain_unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -73,6 +73,6 @@ SCALER = Scaler(
     name="gaussian",
     apply=_apply,
     requires=(QUANTILES,),
-    explain=unless_constant(_explain),
+    explain=explain_unless_constant(_explain),
     validation_rule=ValidationRule("gaussian"),
 )

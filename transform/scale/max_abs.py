@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from transform.aliases import Explanation
 from transform.analyzers.statistic import EXTREMES
-from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
+from transform.scale.scaler import Scaler, ToScale, ValidationRule, explain_unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -36,7 +36,7 @@ SCALER = Scaler(
     name="max_abs",
     apply=_apply,
     requires=(EXTREMES,),
-    explain=unless_constant(_explain),
+    explain=explain_unless_constant(_explain),
     validation_rule=ValidationRule("max_abs", {"min": (-1.0, None), "max": (None, 1.0)}),
     chainable=True,
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from transform.aliases import Explanation
 from transform.analyzers.statistic import EXTREMES
-from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
+from transform.scale.scaler import Scaler, ToScale, ValidationRule, explain_unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -32,7 +32,7 @@ SCALER = Scaler(
     name="min_max",
     apply=_apply,
     requires=(EXTREMES,),
-    explain=unless_constant(_explain),
+    explain=explain_unless_constant(_explain),
     validation_rule=ValidationRule("min_max"),
     chainable=True,
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from transform.aliases import Explanation
 from transform.analyzers.statistic import Statistic
-from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
+from transform.scale.scaler import Scaler, ToScale, ValidationRule, explain_unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -54,6 +54,6 @@ SCALER = Scaler(
     name="power",
     apply=_apply,
     requires=(POWER,),
-    explain=unless_constant(_explain),
+    explain=explain_unless_constant(_explain),
     validation_rule=ValidationRule("z_score"),
 )

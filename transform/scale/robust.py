@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from transform.aliases import Explanation
 from transform.analyzers.statistic import QUARTILES
-from transform.scale.scaler import Scaler, ToScale, unless_constant
+from transform.scale.scaler import Scaler, ToScale, explain_unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -50,6 +50,6 @@ SCALER = Scaler(
     name="robust",
     apply=_apply,
     requires=(QUARTILES,),
-    explain=unless_constant(_explain),
+    explain=explain_unless_constant(_explain),
     chainable=True,
 )

@@ -90,7 +90,7 @@ class ValidationRule:
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
 
 
-def nothing_to_explain(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
+def explain_nothing(group: ScaledGroup, fitted: FittedColumn) -> Explanation:
     """Explain a scaler that learns nothing."""
     return {}
 
@@ -116,7 +116,7 @@ class Scaler:
     name: str
     apply: Callable[[ToScale], tf.Tensor]
     requires: tuple[Statistic, ...] = ()
-    explain: Callable[[ScaledGroup, FittedColumn], Explanation] = nothing_to_explain
+    explain: Callable[[ScaledGroup, FittedColumn], Explanation] = explain_nothing
     validation_rule: ValidationRule | None = None
     takes: tuple[Literal["float", "int"], ...] = ("float", "int")
     chainable: bool = False
@@ -134,7 +134,7 @@ class Scaler:
         return any(statistic.imputes_median for statistic in self.requires)
 
 
-def unless_constant(
+def explain_unless_constant(
     explain: Callable[[FittedColumn], Explanation],
 ) -> Callable[[ScaledGroup, FittedColumn], Explanation]:
     """Explain a column that is constant or empty by a note, and others by `explain`."""

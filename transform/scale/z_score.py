@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from transform.aliases import Explanation
 from transform.analyzers.statistic import MOMENTS
-from transform.scale.scaler import Scaler, ToScale, ValidationRule, unless_constant
+from transform.scale.scaler import Scaler, ToScale, ValidationRule, explain_unless_constant
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -39,7 +39,7 @@ SCALER = Scaler(
     name="z_score",
     apply=_apply,
     requires=(MOMENTS,),
-    explain=unless_constant(_explain),
+    explain=explain_unless_constant(_explain),
     validation_rule=ValidationRule("z_score"),
     chainable=True,
 )

@@ -208,14 +208,7 @@ def test_the_order_of_rows_does_not_matter(name: str, result: Any, backwards: An
 
 
 def test_serving_computes_what_was_written_bit_for_bit(result: Any) -> None:
-    again = result.output.transform_raw_features(result.raw())
-    assert set(again) == set(result.written)
-    for name, tensor in again.items():
-        assert tensor.numpy().tobytes() == result.written[name].tobytes(), name
-    for row in (0, 7, ROWS + 1):
-        one = result.output.transform_raw_features(result.raw([result.records[row]]))
-        for name, tensor in one.items():
-            assert tensor.numpy()[0].tobytes() == result.written[name][row].tobytes(), name
+    result.check_serving(alone=(0, 7, ROWS + 1))
 
 
 def test_every_encoder_is_explained(result: Any) -> None:

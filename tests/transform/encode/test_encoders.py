@@ -80,14 +80,6 @@ def result(run_transform: Any) -> Any:
     return run_transform(SPEC, COLUMNS, dense=("hour",), batch_size=64)
 
 
-@pytest.fixture(scope="module")
-def unpacked(run_transform: Any) -> Any:
-    kept = ("hours", "money", "deciles", "streets")
-    words = {**SPEC["groups"][1], "columns": ["company"]}
-    groups = [words, *(group for group in SPEC["groups"] if group["name"] in kept)]
-    return run_transform({"groups": groups, "packed": False}, COLUMNS, dense=("hour",))
-
-
 def _size(result: Any, name: str) -> int:
     (column,) = (c for c in result.layout.columns if c.name == name)
     return column.vocabulary_size
@@ -179,25 +171,6 @@ def test_columns_are_packed_in_the_order_of_the_spec(result: Any) -> None:
     assert [c.name for c in result.layout.columns][3:6] == ["never", "fare", "day"]
 
 
-def test_unpacked_has_the_same_values_under_the_columns_names(result: Any, unpacked: Any) -> None:
-    assert unpacked.layout.missing is None
-    names = {column.name for column in unpacked.layout.columns}
-    assert set(unpacked.written) == names == {"company", "hour", "fare", "latitude", "street"}
-    for column in unpacked.layout.columns:
-        assert (column.output, column.position) == (column.name, 0)
-        values = unpacked.written[column.name]
-        assert values.shape == (ROWS, 1)
-        np.testing.assert_array_equal(values[:, 0], result.column(column.name))
-
-
-def test_unpacked_ids_carry_their_range_in_the_schema(unpacked: Any) -> None:
-    schema = unpacked.output.transformed_metadata.schema
-    domains = {f.name: f.int_domain for f in schema.feature if f.HasField("int_domain")}
-    sizes = {c.name: c.vocabulary_size for c in unpacked.layout.columns if c.vocabulary_size}
-    assert {name: domain.max + 1 for name, domain in domains.items()} == sizes
-    assert all(domain.min == 0 for domain in domains.values())
-
-
 def test_several_values_in_a_row_are_refused_by_name(result: Any) -> None:
     import tensorflow as tf
 
@@ -209,26 +182,3 @@ def test_several_values_in_a_row_are_refused_by_name(result: Any) -> None:
         match=r"in a row of column company \(group words, encode: vocabulary\)",
     ):
         result.output.transform_raw_features(raw)
-
-
-def test_whole_floats_are_their_own_ids() -> None:
-    """What pandas writes for ints beside a missing value; the reference is the value itself."""
-    import tensorflow as tf
-
-    from transform import Group
-    from transform.columns.grouped import ResolvedGroup
-    from transform.columns.inputs import DenseColumns
-    from transform.encode.encoder import Inputs
-    from transform.encode.table import encoded
-
-    group = Group.model_validate({"name": "g", "columns": "a", "encode": {"integer": {"size": 50}}})
-
-    def ids(*values: float) -> list[int]:
-        column = tf.constant([[value] for value in values], tf.float32)
-        columns = DenseColumns({"a": column}, numbers=["a"], texts=[])
-        (block,) = encoded([ResolvedGroup(group, ("a",))], Inputs(columns, {}, {}, {}))
-        return block.values[:, 0].numpy().tolist()
-
-    assert ids(12.0, 0.0, -0.0, 60.0, float("nan")) == [12, 0, 0, 50, 51]
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"no whole number in column a: 12\.5"):
-        ids(12.0, 12.5)

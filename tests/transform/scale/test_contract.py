@@ -176,7 +176,9 @@ def _by_key(x: np.ndarray, train: np.ndarray) -> np.ndarray:
 def check_scaler_contract(kind: str, result: Any, explained: dict[str, Any]) -> None:
     """Check a scaler's values, explanation and validation rule on what one Transform wrote."""
     scaler = SCALERS[kind]
+    kinds = {column.name: column.kind for column in result.layout.columns}
     for name in TRAIN:
+        assert kinds[f"{kind} {name}"] == kind
         column, numbers = f"{kind} {name}", dict(explained[f"{kind} {name}"].steps[-1].numbers)
         found = result.column(column).astype(np.float64)
         expected = _expected(kind, name, numbers)
@@ -258,16 +260,7 @@ def test_scaler_contract(kind: str, result: Any, explained: dict[str, Any]) -> N
 
 
 def test_serving_computes_what_was_written_bit_for_bit(result: Any) -> None:
-    """Train rows and unseen ones, in one batch and one by one."""
-    again = result.output.transform_raw_features(result.raw())
-    assert set(again) == set(result.written)
-    for name, tensor in again.items():
-        assert tensor.numpy().tobytes() == result.written[name].tobytes(), name
-    for row in (0, 7, ROWS + 1):
-        one = result.output.transform_raw_features(result.raw([result.records[row]]))
-        assert one["packed_float"].numpy()[0].tobytes() == (
-            result.written["packed_float"][row].tobytes()
-        )
+    result.check_serving(alone=(0, 7, ROWS + 1))
 
 
 @pytest.mark.parametrize("kind", SCALERS)

@@ -1,4 +1,4 @@
-"""Every scaler and imputer on columns that are hard for one of them, over 1, 2 and 50 shards.
+"""Scalers and every filling of the spec on hard columns, over 1, 2 and 50 shards.
 
 Reference: NumPy in float64 (`np.longdouble` where it sums) on the values that float64 holds.
 Tolerance: 1e-6 relative, and 1e-6 of the output's unit near 0 (outputs are float32). Where the
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from transform.analyzers.statistics import column_statistics  # noqa: E402
 from transform.columns.grouped import ResolvedGroup  # noqa: E402
 from transform.columns.inputs import DenseColumns  # noqa: E402
 from transform.spec.group import Group  # noqa: E402
+from transform.spec.scalers import Filling  # noqa: E402
 from transform.steps.impute import clip, fill_values  # noqa: E402
 from transform.steps.numbers import scaled, wanted_of  # noqa: E402
 
@@ -47,7 +48,7 @@ CHAINS: dict[str, dict[str, Any]] = {
     f"{scale}, {impute}": {"scale": scale, "impute": impute}
     for scale, impute in itertools.product(
         ["z_score", "min_max", "max_abs", "robust", "gaussian", "log1p", "asinh", "none"],
-        ["mean", "median", "most_frequent", {"constant": 2.0}],
+        [*get_args(Filling), {"constant": 2.0}],
     )
 }
 CHAINS |= {
@@ -55,6 +56,7 @@ CHAINS |= {
     "min_max, clipped": {"scale": "min_max", "clip": {"quantiles": [0.1, 0.8]}},
     "max_abs, clipped": {"scale": "max_abs", "clip": {"quantiles": [0.1, 0.8]}},
     "robust, clipped": {"scale": "robust", "clip": {"quantiles": [0.05, 0.95]}},
+    "robust, bounded": {"scale": "robust", "clip": {"min": -1.0, "max": 3.0}},
     "gaussian, clipped": {"scale": "gaussian", "clip": {"quantiles": [0.05, 0.95]}},
     "none, clipped": {
         "scale": "none",
@@ -173,7 +175,7 @@ def test_every_chain_equals_numpy(
         if group.clip is not None and not group.clips_by_quantiles:
             x = np.clip(x, group.clip.min, group.clip.max)
         present = x[~np.isnan(x)]
-        filling = _checked_filling(group, i, present, order, fillings[i])
+        filling = check_filling_contract(group, i, present, order, fillings[i])
         expected = _expected(x, group, i, order, filling)
         largest = np.finfo(np.float32).max
         expected = np.clip(expected, -largest, largest)
@@ -193,10 +195,10 @@ def _unit(group: Group, present: np.ndarray) -> float:
     return 1e-6
 
 
-def _checked_filling(
+def check_filling_contract(
     group: Group, i: int, present: np.ndarray, order: Any, filling: float
 ) -> float:
-    """The imputed value by NumPy; a median after its rank was compared."""
+    """Return the imputed value by NumPy; a median after its rank was compared."""
     if present.size == 0:
         return group.filling if isinstance(group.filling, float) else 0.0
     low, high = order.statistics.low.numpy()[i], order.statistics.high.numpy()[i]

@@ -18,7 +18,7 @@ Inputs: TypeAlias = metric_types.StandardMetricInputs
 RowOptions: TypeAlias = dict[str, Any]
 
 
-def computations_of(
+def row_computations(
     name: str, compute: Callable[[Key, RowOptions], Computation]
 ) -> Callable[..., list[Computation]]:
     """Return what `metric_util.merge_per_key_computations` takes.
