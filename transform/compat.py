@@ -9,7 +9,7 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow_transform import analyzer_nodes, analyzers, schema_inference
 
-Combiner = analyzer_nodes.Combiner
+Combiner = analyzer_nodes.Combiner  # its repr is part of the key of TFT's analyzer cache
 TensorInfo = analyzer_nodes.TensorInfo
 CacheCoder = analyzer_nodes.CacheCoder
 JsonNumpyCacheCoder = analyzer_nodes.JsonNumpyCacheCoder

@@ -29,15 +29,9 @@ class Record(NamedTuple):
 
 
 class BadRecord(ValueError):
-    """A record that cannot be read."""
+    """A record that cannot be read; `line` is the number of its first line, from 1."""
 
     def __init__(self, line: int, reason: str):
-        """Says where.
-
-        Args:
-            line: number of the record's first line, from 1.
-            reason: a sentence.
-        """
         super().__init__(reason)
         self.line = line
 
@@ -57,7 +51,7 @@ class CsvRecords:
     def __init__(
         self, lines: Iterable[str], delimiter: str, options: CsvOptions, *, may_be_cut: bool = False
     ):
-        """Reads lines, each with its end.
+        """Read lines, each with its end.
 
         Args:
             lines: split at LF, CRLF and CR.

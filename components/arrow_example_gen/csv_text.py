@@ -45,12 +45,6 @@ class Utf8Stream:
     """Reads a file as UTF-8, whatever its encoding."""
 
     def __init__(self, file: str, encoding: str):
-        """Open a file.
-
-        Args:
-            file: its path.
-            encoding: of it.
-        """
         self._source: Any = open_decompressed(file)
         self._is_utf8 = codecs.lookup(encoding).name == "utf-8"
         if not self._is_utf8:
@@ -72,11 +66,9 @@ class Utf8Stream:
         return found
 
     def __enter__(self) -> Utf8Stream:
-        """Return the stream."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self._source.close()
 
 

@@ -85,16 +85,9 @@ Counts = Mapping[str, CellCounts]
 
 
 class MixedColumn(ValueError):
-    """A text among numbers."""
+    """The text `value` among the numbers of `column`."""
 
     def __init__(self, column: str, value: str, message: str):
-        """Say what is wrong.
-
-        Args:
-            column: its name.
-            value: the text.
-            message: the whole sentence.
-        """
         super().__init__(message)
         self.column, self.value = column, value
 

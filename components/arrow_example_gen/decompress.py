@@ -68,16 +68,9 @@ _DAMAGE = (
 
 
 class DamagedFile(ValueError):
-    """A file that cannot be decompressed."""
+    """A file that cannot be decompressed; `reason` is what the decompressor says."""
 
     def __init__(self, file: str, codec: str, reason: object):
-        """Name the file.
-
-        Args:
-            file: its path.
-            codec: the compression that its first bytes or its name promise.
-            reason: what the decompressor says.
-        """
         super().__init__(
             f"{file} cannot be decompressed as {codec} ({reason}). It is damaged, not whole or of "
             "another format: write or copy it again."

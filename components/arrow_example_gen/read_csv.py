@@ -24,12 +24,6 @@ class ReadCsv(beam.PTransform):
     """CSV files as tf.Examples, each with its number in the file."""
 
     def __init__(self, files: Iterable[str], options: CsvOptions):
-        """Read the files.
-
-        Args:
-            files: their paths.
-            options: how they are written.
-        """
         super().__init__()
         self._files, self._options = list(files), options
 

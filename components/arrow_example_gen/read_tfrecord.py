@@ -23,11 +23,6 @@ class ReadTfrecord(beam.PTransform):
     """TFRecord files as tf.Examples of all columns, each with its number in the file."""
 
     def __init__(self, files: Iterable[str]):
-        """Read the files.
-
-        Args:
-            files: their paths.
-        """
         super().__init__()
         self._files = list(files)
 

@@ -236,8 +236,9 @@ class BetterThanConstant(metric_types.Metric):
 
     def __init__(self, metric: str, name: str = NAME):
         """Compare by `metric`, a key of `RULES`; be called `name` in TFMA's results."""
-        computations = row_computations(NAME, lambda key, options: _of_key(metric, key, options))
-        super().__init__(metric_util.merge_per_key_computations(computations), name=name)
+        super().__init__(
+            row_computations(NAME, lambda key, options: _of_key(metric, key, options)), name=name
+        )
 
 
 metric_types.register_metric(BetterThanConstant)

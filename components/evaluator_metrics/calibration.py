@@ -76,9 +76,7 @@ class CalibrationError(metric_types.Metric):
     """
 
     def __init__(self, name: str = NAME):
-        """Create the metric `name` of TFMA's results."""
-        computations = row_computations(NAME, _computation)
-        super().__init__(metric_util.merge_per_key_computations(computations), name=name)
+        super().__init__(row_computations(NAME, _computation), name=name)
 
 
 metric_types.register_metric(CalibrationError)

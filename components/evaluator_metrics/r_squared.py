@@ -36,7 +36,6 @@ class Moments(NamedTuple):
     error: float = 0.0  # Σ w (y - ŷ)²
 
     def __add__(self, other: tuple[float, ...]) -> Moments:  # type: ignore[override]
-        """Return the moments of the rows of both."""
         more = Moments(*other)
         weight = self.weight + more.weight
         if not weight > 0.0:
@@ -76,9 +75,7 @@ class RSquared(metric_types.Metric):
     """R² of a regression."""
 
     def __init__(self, name: str = NAME):
-        """Create the metric `name` of TFMA's results."""
-        computations = row_computations(NAME, _computation)
-        super().__init__(metric_util.merge_per_key_computations(computations), name=name)
+        super().__init__(row_computations(NAME, _computation), name=name)
 
 
 metric_types.register_metric(RSquared)

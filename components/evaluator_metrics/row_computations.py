@@ -1,11 +1,11 @@
-"""What TFMA asks of a metric that is computed of rows: its key, and how a row's values are read."""
+"""How TFMA creates a metric of rows: by its key, and how the values of a row are read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tensorflow_model_analysis.metrics import metric_types
+from tensorflow_model_analysis.metrics import metric_types, metric_util
 
 if TYPE_CHECKING:
     from tensorflow_model_analysis.proto import config_pb2
@@ -21,7 +21,7 @@ RowOptions: TypeAlias = dict[str, Any]
 def row_computations(
     name: str, compute: Callable[[Key, RowOptions], Computation]
 ) -> Callable[..., list[Computation]]:
-    """Return what `metric_util.merge_per_key_computations` takes.
+    """Return the computations of a metric, one for each key, as `metric_types.Metric` takes them.
 
     Args:
         name: of the metric, where TFMA gives none.
@@ -52,6 +52,6 @@ def row_computations(
             "aggregation_type": aggregation_type,
             "class_weights": class_weights,
         }
-        return [compute(metric_types.MetricKey(name=name, **of_key), options)]
+        return [compute(Key(name=name, **of_key), options)]
 
-    return computations
+    return metric_util.merge_per_key_computations(computations)

@@ -188,7 +188,6 @@ class BatchReader:
     """Turns a record batch of tf.Examples into arrays; picklable, so that Beam can ship it."""
 
     def __init__(self, feature_set: FeatureSet):
-        """Read what `feature_set` names."""
         self._features = feature_set.features
         self._mask = feature_set.mask
 

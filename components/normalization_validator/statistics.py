@@ -97,7 +97,6 @@ class FeatureState:
     """
 
     def __init__(self, columns: int):
-        """Create a state of `columns` columns without rows."""
         zero = np.zeros([2, columns])
         self.values = 0
         self.absent = 0
@@ -236,7 +235,6 @@ class ComputeStatistics(beam.CombineFn):
     """Batches of one split -> Measured."""
 
     def __init__(self, feature_set: FeatureSet, split: str):
-        """Measure the columns of `feature_set` in one split."""
         self._features = feature_set.features
         self._split = split
 

@@ -81,7 +81,6 @@ class MostFrequentCombiner(compat.Combiner):
         self._size, self._is_text, self._counted = size, is_text, counted
 
     def __repr__(self) -> str:
-        """Return the part of the key of TFT's analyzer cache."""
         return (
             f"<MostFrequentCombiner v1 size={self._size} is_text={self._is_text} "
             f"counted={self._counted}>"

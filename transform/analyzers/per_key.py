@@ -98,7 +98,6 @@ class KeyedMomentsCombiner(compat.Combiner):
         self._size, self._max_keys, self._where = size, max_keys, where
 
     def __repr__(self) -> str:
-        """Return the part of the key of TFT's analyzer cache."""
         return f"<KeyedMomentsCombiner v1 size={self._size} max_keys={self._max_keys}>"
 
     def create_accumulator(self) -> _Accumulator:

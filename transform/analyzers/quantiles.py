@@ -65,7 +65,6 @@ class QuantilesCombiner(compat.Combiner):
         self._levels = list(range(1, buckets) if levels is None else levels)
 
     def __repr__(self) -> str:
-        """Return the part of the key of TFT's analyzer cache."""
         return (
             f"<QuantilesCombiner v4 size={self._size} buckets={self._buckets} "
             f"levels={self._levels}>"

@@ -125,11 +125,9 @@ class MomentsCombiner(compat.Combiner):
     """Merges `batch_moments`; an accumulator is a float64 `[5, n]` array."""
 
     def __init__(self, size: int):
-        """Merge those of `size` columns."""
         self._size = size
 
     def __repr__(self) -> str:
-        """Return the part of the key of TFT's analyzer cache."""
         return f"<MomentsCombiner v1 size={self._size}>"
 
     def create_accumulator(self) -> np.ndarray:

@@ -68,11 +68,9 @@ class UnreadCombiner(compat.Combiner):
     """Adds counts; of the examples, the first in byte order is kept, whatever the shards."""
 
     def __init__(self, size: int):
-        """Merge those of `size` columns."""
         self._size = size
 
     def __repr__(self) -> str:
-        """Return the part of the key of TFT's analyzer cache."""
         return f"<UnreadCombiner v1 size={self._size}>"
 
     def create_accumulator(self) -> _Accumulator:

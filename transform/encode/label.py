@@ -163,7 +163,6 @@ class TargetCombiner(compat.Combiner):
         self._constant_fails, self._named = constant_fails, named
 
     def __repr__(self) -> str:
-        """Return the part of the key of TFT's analyzer cache."""
         return f"<TargetCombiner v1 {self._what} {self._constant_fails} {self._named}>"
 
     def create_accumulator(self) -> np.ndarray:
