@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from pipeline.config.kubernetes import (
     POD_FIELDS,
@@ -14,6 +14,7 @@ from pipeline.config.kubernetes import (
     ResourceName,
     VariableName,
 )
+from pipeline.config.section import Section
 from pipeline.config.servers import KserveConfig, VertexServerConfig
 from pipeline.config.vertex_settings import VertexSettings
 from pipeline.engines.table import BeamConfig
@@ -21,43 +22,42 @@ from pipeline.engines.table import BeamConfig
 DEFAULT_NODE = "default"
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 class NodeResources(PodSettings):
-    """What the container of a node gets; what is not said is left to the target."""
+    """Resources of a node's container; the target decides those that are not set."""
 
-    cpu: float | None = Field(default=None, gt=0, description="Cores.")
+    cpu: float | None = Field(default=None, gt=0, description="CPU cores.")
     memory_gib: float | None = Field(default=None, gt=0, description="Memory in GiB.")
     cpu_request: float | None = Field(
         default=None,
         gt=0,
-        description="Cores that the scheduler reserves; null: `cpu`. Kubeflow only.",
+        description="CPU cores that the scheduler reserves; default: `cpu`. Kubeflow only.",
     )
     memory_request_gib: float | None = Field(
         default=None,
         gt=0,
-        description="Memory in GiB that the scheduler reserves; null: `memory_gib`. Kubeflow only.",
+        description="Memory that the scheduler reserves, in GiB; default: `memory_gib`. Kubeflow "
+        "only.",
     )
     ephemeral_storage_gib: float | None = Field(
         default=None,
         gt=0,
-        description="Disk of the machine in GiB that the scheduler reserves for the node, and the "
-        "most that it may fill: its input artifacts are downloaded first. Not with an "
-        "`accelerator`; see `scratch_volume`. Kubeflow only.",
+        description="Disk of the machine that the scheduler reserves for the node, and the limit "
+        "of what it may use, in GiB. It must hold the node's input artifacts, which are "
+        "downloaded. With an `accelerator` use `scratch_volume` instead. Kubeflow only.",
     )
     accelerator: str | None = Field(
         default=None,
-        description="Kind as the target calls it: `nvidia.com/gpu` on Kubeflow, "
+        description="Type of accelerator as the target names it: `nvidia.com/gpu` on Kubeflow, "
         "`NVIDIA_TESLA_T4` on Vertex.",
     )
-    accelerator_count: int = Field(default=1, ge=1, description="How many, with `accelerator`.")
+    accelerator_count: int = Field(
+        default=1, ge=1, description="Number of accelerators, if `accelerator` is set."
+    )
     timeout_minutes: float | None = Field(
         default=None,
         gt=0,
-        description="After which each attempt of the node is ended, in minutes; null: any time. On "
-        "Vertex for a Trainer that is a CustomJob alone.",
+        description="Time limit of each attempt of the node, in minutes; default: none. On Vertex "
+        "only for a Trainer that runs as a CustomJob.",
     )
 
     @pydantic.model_validator(mode="after")
@@ -70,7 +70,7 @@ class NodeResources(PodSettings):
             asked, most = getattr(self, request), getattr(self, limit)
             if asked is not None and most is not None and asked > most:
                 raise ValueError(
-                    f"{request}={asked:g}: more {field} than {limit}={most:g}; use {most:g} or less"
+                    f"{request}={asked:g} exceeds {limit}={most:g} ({field}); use {most:g} or less"
                 )
         if self.ephemeral_storage_gib is not None and self.accelerator is not None:
             # KFP has one field for one extended resource of a container: the accelerator uses it.
@@ -87,8 +87,8 @@ class NodeResources(PodSettings):
         return (self.accelerator or "").lower().startswith("nvidia")
 
 
-class TargetConfig(_Section):
-    """What both targets have."""
+class TargetConfig(Section):
+    """Settings that both targets have."""
 
     section: ClassVar[str]  # name in the YAML
 
@@ -97,46 +97,53 @@ class TargetConfig(_Section):
         "`registry/name:1.0`."
     )
     pipeline_root: str = Field(
-        description="Remote folder of all artifacts, of blessed models and, without "
-        "`serving.push_folder`, of pushed ones."
+        description="Remote folder for all artifacts, for records of blessed models and, unless "
+        "`serving.push_folder` is set, for pushed models."
     )
     data_path: str | None = Field(
         default=None,
-        description="In place of `data.path` there: a place that the cluster reads.",
+        description="Replaces `data.path` on the cluster: files that the cluster can read.",
     )
     data_gib: float | None = Field(
         default=None,
         gt=0,
-        description="Size of the data there, in GiB: what Beam's own runner holds in memory is "
-        "compared with `resources`. null: that of `data.path` on this machine, where it is here.",
+        description="Size of the data on the cluster, in GiB. `compile` uses it to check that "
+        "data fits into the memory of `resources` with Beam's local runners. Default: the size "
+        "of `data.path`, if it is on this machine.",
     )
-    eval_path: str | None = Field(default=None, description="In place of `data.eval_path` there.")
-    schema_path: str | None = Field(default=None, description="In place of `schema.path` there.")
+    eval_path: str | None = Field(
+        default=None, description="Replaces `data.eval_path` on the cluster."
+    )
+    schema_path: str | None = Field(
+        default=None, description="Replaces `schema.path` on the cluster."
+    )
     beam: BeamConfig | None = Field(
-        default=None, description="In place of `beam` there; null: as in a local run."
+        default=None, description="Replaces `beam` on the cluster; default: as in a local run."
     )
     resources: dict[str, NodeResources] = Field(
         default_factory=dict,
-        description="By the node's name (Transform, Trainer, ...); `default` is for all others.",
+        description="Node (Transform, Trainer, ...) -> its resources; `default` is for all others.",
     )
     labels: dict[str, str] = Field(
         default_factory=dict, description="Kubernetes labels of pods, or labels of the Vertex job."
     )
     service_account: str | None = Field(
-        default=None, description="Account that the run has; null: the target's default."
+        default=None, description="Service account of the run; default: that of the target."
     )
     parameters: tuple[str, ...] = Field(
         default=(),
-        description="Fields of the YAML that a run may set (`[training.epochs, data.path]`): "
-        "parameters of the compiled pipeline with the fields' values as defaults.",
+        description="Fields of the YAML that become parameters of the compiled pipeline "
+        "(`[training.epochs, data.path]`). Each run may set them; their defaults are the values "
+        "of the YAML.",
     )
     retries: int = Field(
         default=0,
         ge=0,
-        description="How often a node that failed runs again; on Kubeflow Pipelines from 2.4.1 on.",
+        description="Number of retries of a failed node. Needs Kubeflow Pipelines 2.4.1 or newer.",
     )
     cache: bool = Field(
-        default=True, description="Reuse what a node wrote from the same inputs and settings."
+        default=True,
+        description="Reuse outputs of an earlier run if a node's inputs and settings are the same.",
     )
 
     def of_node(self, name: str) -> NodeResources:
@@ -150,17 +157,18 @@ class TargetConfig(_Section):
 
 
 class KubeflowConfig(TargetConfig, PodSettings):
-    """Kubeflow Pipelines, open source, 2.5 and newer."""
+    """Settings for Kubeflow Pipelines 2.5 and newer."""
 
     section = "cluster.kubeflow"
 
     server: KserveConfig = Field(
-        default_factory=KserveConfig, description="KServe's server of the model: docs/serving.md."
+        default_factory=KserveConfig,
+        description="The KServe server that `serve-manifest` describes; see docs/serving.md.",
     )
     baseline_model: str | None = Field(
         default=None,
-        description="Folder of the model that a new one is compared with; null: the latest blessed "
-        "one in `pipeline_root`.",
+        description="Folder of the model that a new model is compared with; default: the latest "
+        "blessed model in `pipeline_root`.",
     )
     environment: dict[str, str] = Field(
         default_factory=dict,
@@ -182,7 +190,7 @@ class KubeflowConfig(TargetConfig, PodSettings):
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         default=None,
-        description="When a machine pulls the image; null: Kubernetes' own, once per tag.",
+        description="When a machine pulls the image; default: as Kubernetes does, once per tag.",
     )
 
     @pydantic.model_validator(mode="after")
@@ -191,7 +199,7 @@ class KubeflowConfig(TargetConfig, PodSettings):
         for name in self.field_env:
             if name in self.environment or name in secret:
                 other = "environment" if name in self.environment else "secrets"
-                raise ValueError(f"field_env: {name} is in {other} too; remove it from one of them")
+                raise ValueError(f"field_env: {name} is also in {other}; remove it from one")
         return self
 
     def pod_settings(self, node: str) -> PodSettings:
@@ -205,20 +213,21 @@ class KubeflowConfig(TargetConfig, PodSettings):
 
 
 class VertexConfig(TargetConfig, VertexSettings):
-    """Vertex AI Pipelines."""
+    """Settings for Vertex AI Pipelines."""
 
     section = "cluster.vertex"
 
     server: VertexServerConfig = Field(
-        default_factory=VertexServerConfig, description="Vertex' endpoint: docs/serving.md."
+        default_factory=VertexServerConfig,
+        description="The endpoint that `serve-manifest` describes; see docs/serving.md.",
     )
     project: str | None = Field(
         default=None,
-        description="Google Cloud project, for `submit`; null: that of your Google Cloud settings.",
+        description="Google Cloud project for `submit`; default: that of your gcloud settings.",
     )
     region: str | None = Field(
         default=None,
-        description="Such as europe-west4, for `submit`; null: GOOGLE_CLOUD_REGION.",
+        description="Region for `submit`, such as europe-west4; default: $GOOGLE_CLOUD_REGION.",
     )
     network: str | None = Field(
         default=None,
@@ -227,8 +236,8 @@ class VertexConfig(TargetConfig, VertexSettings):
     )
     machine_type: str = Field(
         default="n1-standard-8",
-        description="Machine of each Trainer's worker, where `training.workers` is above 1 or one "
-        "of `spot`, `boot_disk_gib` and `persistent_resource` is set.",
+        description="Machine type of each worker of the Trainer. Used if `training.workers` is "
+        "above 1, or if `spot`, `boot_disk_gib` or `persistent_resource` is set.",
     )
 
     @pydantic.model_validator(mode="before")
@@ -261,8 +270,8 @@ def _not_empty(value: Any) -> Any:
     return value
 
 
-class ClusterConfig(_Section):
-    """The profile of each target that the pipeline is deployed to."""
+class ClusterConfig(Section):
+    """The settings of each target."""
 
     kubeflow: KubeflowConfig | None = None
     vertex: VertexConfig | None = None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from components import CsvOptions, NormalizationLimits
 from components.arrow_example_gen.spans import check_pattern, has_placeholders
@@ -23,6 +23,7 @@ from pipeline.config.cluster import Cluster
 from pipeline.config.evaluation import EvaluationConfig
 from pipeline.config.nodes import Nodes
 from pipeline.config.origin import Origin
+from pipeline.config.section import Section
 from pipeline.engines.in_memory import InMemory
 from pipeline.engines.table import BeamConfig
 from trainer_module import TrainerConfig, TunerConfig
@@ -31,50 +32,47 @@ from transform import FeatureSpec, Label
 PACKAGE_SCHEME = "package://"
 
 
-class Section(BaseModel):
-    """What every section of the YAML is: frozen, and without unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 SplitBy = Literal["content", "row", "stratified", "time", "group"]
 
 
 class SplitConfig(Section):
-    """What decides which split a row comes into."""
+    """How rows are assigned to the train, eval and test splits."""
 
     by: SplitBy = Field(
         default="content",
         description=(
-            "`content`: a hash of the row, so that equal rows come together. "
-            "`row`: that and the row's place in its file, so that equal rows are split too. "
-            "`stratified`: as `row`, with each class's share in each split. "
-            "`time`: the earliest rows train, the latest are held out. "
-            "`group`: rows with the same value of a column come together."
+            "`content`: by a hash of the row, so equal rows are in the same split. "
+            "`row`: by a hash of the row and its position in the file, so equal rows may be in "
+            "different splits. "
+            "`stratified`: like `row`, with the same share of each class in every split. "
+            "`time`: the earliest rows are for training, the latest for evaluation. "
+            "`group`: rows with the same value in `column` are in the same split; use it to "
+            "evaluate on customers or patients that training has not seen."
         ),
     )
     column: str | None = Field(
         default=None,
         description=(
-            "Column of the time (numbers, or texts that sort like 2024-05-31) or of the group "
-            "(whole numbers or texts); of `stratified`, in place of the label."
+            "With `by: time`: the column with the time (numbers, or texts such as 2024-05-31 that "
+            "sort by time). With `by: group`: the column with the group (integers or texts). With "
+            "`by: stratified`: the column with the classes; default: the label."
         ),
     )
 
     @pydantic.model_validator(mode="after")
     def _named(self) -> SplitConfig:
         if self.by in ("time", "group") and self.column is None:
-            raise ValueError(f"by: {self.by} needs `column`, the name of the column")
+            raise ValueError(f"by: {self.by} needs a column; set column to its name")
         if self.by in ("content", "row") and self.column is not None:
             raise ValueError(
-                f"column={self.column} does not go with by: {self.by}; use time, group or "
-                "stratified, or leave it out"
+                f"column={self.column} has no effect with by: {self.by}; use by: time, group or "
+                "stratified, or remove column"
             )
         return self
 
 
 class DataConfig(Section):
-    """Where the rows come from."""
+    """The input files, and how their rows are split."""
 
     source: Source = Field(
         default="csv",
@@ -86,66 +84,70 @@ class DataConfig(Section):
     path: str = Field(
         description=(
             "A file, or a glob of files in one folder (`data/part-*.parquet`). CSV and TFRecord "
-            "may be compressed: gzip, bzip2, xz, zstd, lz4, brotli, or a zip with one file in it. "
-            "For Parquet and Arrow, also a folder, or a glob of folders "
-            "(`sales/year=*/*.parquet`): those named `key=value` are columns. "
+            "files may be compressed: gzip, bzip2, xz, zstd, lz4, brotli, or a zip with one file. "
+            "Parquet and Arrow: also a folder, or a glob with folders "
+            "(`sales/year=*/*.parquet`); folders named `key=value` become columns. "
             "`package://tfx/some/file.csv` is a file inside an installed Python package. "
-            "`{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, is the latest number or date that has "
-            "files, `{VERSION}` its latest version: `data/{YYYY}-{MM}-{DD}/rows-*.csv`."
+            "`{SPAN}`, or `{YYYY}`, `{MM}` and `{DD}`, stands for the latest number or date for "
+            "which files exist, and `{VERSION}` for its latest version: "
+            "`data/{YYYY}-{MM}-{DD}/rows-*.csv`."
         )
     )
     spans: int = Field(
         default=1,
         ge=1,
         description=(
-            "With `{SPAN}` or a date in `path`: how many numbers or days up to the latest are read "
-            "together, as far as they have files."
+            "With `{SPAN}` or a date in `path`: number of spans or days to read, up to the latest "
+            "one. Those without files are skipped."
         ),
     )
     csv: CsvOptions = Field(
         default_factory=CsvOptions,
-        description="How CSV files are written; what is not set is detected.",
+        description="The CSV dialect. Options that are not set are detected automatically.",
     )
     eval_path: str | None = Field(
         default=None,
         description=(
             "A separate file or glob for the eval split. "
-            "Without it, `eval_percent` of the rows are held out, as `split` says."
+            "Default: `eval_percent` of the rows of `path` are held out, as `split` says."
         ),
     )
     eval_percent: int = Field(
         default=33,
         ge=1,
         le=99,
-        description="Share of the rows held out for evaluation, in percent.",
+        description=(
+            "Share of the rows held out for evaluation, in percent. For `content`, `row` and "
+            "`group` the split is hash-based, so the share is approximate."
+        ),
     )
     test_percent: int = Field(
         default=0,
         ge=0,
         le=98,
         description=(
-            "Share of the rows for a third split, `test`, in percent: the Evaluator judges the "
-            "model on it, and neither training nor tuning sees it."
+            "Share of the rows for a third split, `test`, in percent. If above 0, the Evaluator "
+            "evaluates the model on it; training, early stopping and tuning do not use it."
         ),
     )
     split: SplitConfig = Field(
-        default_factory=SplitConfig, description="What decides which split a row comes into."
+        default_factory=SplitConfig, description="How rows are assigned to splits."
     )
     drop_rows_without_label: bool = Field(
         default=False,
-        description="Leave rows out whose label is missing; else one of them is an error.",
+        description="Drop rows without a label. Default: a row without a label is an error.",
     )
 
     @pydantic.model_validator(mode="after")
     def _can_be_split(self) -> DataConfig:
         if self.eval_percent + self.test_percent > 99:
             raise ValueError(
-                f"eval_percent={self.eval_percent} and test_percent={self.test_percent} leave "
-                "nothing to train on; their sum may be 99 at most"
+                f"eval_percent={self.eval_percent} and test_percent={self.test_percent} leave no "
+                "rows to train on; use a sum of 99 or less"
             )
         if self.eval_path and (self.test_percent or self.split != SplitConfig()):
             raise ValueError(
-                "eval_path names the rows of the eval split, so that nothing is split; leave out "
+                "eval_path names the rows for evaluation, so no rows are split; remove "
                 "test_percent and split, or eval_path"
             )
         return self
@@ -156,8 +158,8 @@ class DataConfig(Section):
             check_pattern(path)
         if self.eval_path and has_placeholders(self.path) != has_placeholders(self.eval_path):
             raise ValueError(
-                f"path={self.path} and eval_path={self.eval_path}: {{SPAN}} or a date is in one of "
-                "them alone; put it into both"
+                f"path={self.path} and eval_path={self.eval_path}: only one of them has {{SPAN}} "
+                "or a date; use it in both"
             )
         return self
 
@@ -181,45 +183,48 @@ class SchemaConfig(Section):
 
     path: str | None = Field(
         default=None,
-        description="A reviewed `schema.pbtxt`. Without it, the schema is inferred from the data.",
+        description="A reviewed `schema.pbtxt`. Default: the schema is inferred from the data.",
     )
 
 
 class NormalizationConfig(NormalizationLimits):
-    """What NormalizationValidator demands of the transformed features, before any training."""
+    """Limits that the transformed features must meet before the model is trained."""
 
     on_failure: Literal["fail", "warn"] = Field(
         default="fail",
-        description="A violated limit stops the pipeline (`fail`) or is logged (`warn`).",
+        description="`fail`: a violated limit stops the pipeline. `warn`: it is logged.",
     )
 
 
 class ServingConfig(Section):
-    """Where a blessed model goes."""
+    """Where blessed models are pushed to."""
 
     push_folder: str | None = Field(
         default=None,
         description=(
-            "Folder that gets one numbered sub-folder per pushed model, as TF Serving reads it. "
+            "Folder with a numbered subfolder for each pushed model, as TF Serving reads it. "
             "Default: `<output.folder>/serving_model`."
         ),
     )
 
 
 class MetadataConfig(Section):
-    """The metadata store: what ran, on what, and what may be reused."""
+    """ML Metadata: the record of runs and their artifacts, and the cache."""
 
     path: str | None = Field(
         default=None, description="SQLite file. Default: `<output.folder>/metadata.sqlite`."
     )
     cache: bool = Field(
         default=True,
-        description="Reuse what a node wrote from the same inputs, settings and code.",
+        description=(
+            "Reuse the outputs of an earlier run if a node's inputs, settings and code have not "
+            "changed. Set it to false to run every node."
+        ),
     )
 
 
 class OutputConfig(Section):
-    """Where everything is written."""
+    """Where the pipeline writes its files."""
 
     folder: str = Field(description="Folder for artifacts, logs, metadata and pushed models.")
 
@@ -233,8 +238,8 @@ def _checked_name(name: str) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     near = re.sub(r"[^a-z0-9]+", "-", plain).lstrip("-0123456789")[:63].rstrip("-")
     raise ValueError(
-        "use lower-case letters, digits and hyphens, 63 at most, a letter first and no hyphen "
-        f"last: {near or 'my-pipeline'!r} for example"
+        "use at most 63 lower-case letters, digits and hyphens, with a letter first and no hyphen "
+        f"last, for example {near or 'my-pipeline'!r}"
     )
 
 
@@ -244,15 +249,15 @@ PipelineName = Annotated[
     Field(
         json_schema_extra={"pattern": _NAME},
         description=(
-            "Lower-case letters, digits and hyphens, 63 at most: "
-            "the strictest of the targets' rules (Kubernetes labels)."
+            "Name of the pipeline: at most 63 lower-case letters, digits and hyphens "
+            "(the rule of Kubernetes labels)."
         ),
     ),
 ]
 
 
 class PipelineConfig(Section):
-    """A whole pipeline: data in, pushed model out."""
+    """A pipeline, from input files to a pushed model."""
 
     name: PipelineName
     data: DataConfig
@@ -261,7 +266,7 @@ class PipelineConfig(Section):
     normalization: NormalizationConfig = Field(default_factory=NormalizationConfig)
     tuning: TunerConfig | None = Field(
         default=None,
-        description="A search for better settings of the training, before it; null: none.",
+        description="A search for better training settings before the training. Default: none.",
     )
     training: TrainerConfig
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
@@ -271,7 +276,7 @@ class PipelineConfig(Section):
     metadata: MetadataConfig = Field(default_factory=MetadataConfig)
     output: OutputConfig
     cluster: Cluster | None = Field(
-        default=None, description="Where `compile`, `replay` and `submit` deploy the pipeline to."
+        default=None, description="Settings of `compile`, `replay` and `submit`, by target."
     )
 
     _origin: Origin = pydantic.PrivateAttr(default_factory=Origin)

@@ -42,7 +42,7 @@ def error_text(
         if item["type"] == "extra_forbidden":
             lines.append(f"{field}: unknown key. {_suggest(item['loc'])}")
         elif item["type"] == "missing":
-            lines.append(f"{field}: required, but not there. Add it.")
+            lines.append(f"{field}: required, but missing. Add it.")
         elif (shape := _wrong_shape(item)) is not None:
             lines.append(f"{field}{shape}")
         elif isinstance(item["input"], dict | list | tuple | BaseModel):
@@ -61,13 +61,14 @@ def _wrong_shape(item: Any) -> str | None:
     value = item["input"]
     if item["type"] in ("tuple_type", "list_type"):
         if value is None:
-            return ": empty. Write a list: [...] beside it, or below it one line `- ...` for each."
-        return f"={value!r}: no list. Write [{value}]." if isinstance(value, str | int) else None
+            return ": empty. Write a list: [a, b] on this line, or one line `- a` each below it."
+        is_scalar = isinstance(value, str | int)
+        return f"={value!r}: not a list. Write [{value}]." if is_scalar else None
     if item["type"] in ("model_type", "model_attributes_type", "dict_type") and value is None:
         names = ", ".join(_accepted_names(item["loc"])) if item["type"] != "dict_type" else ""
         return f": empty. Write its fields below it, indented{names and f' ({names})'}."
     if item["type"] == "string_type" and isinstance(value, int | float):
-        return f"={value!r}: no text. Put it in quotes."
+        return f"={value!r}: not a text. Put it in quotes."
     return None
 
 

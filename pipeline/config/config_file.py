@@ -10,9 +10,10 @@ import pydantic
 import yaml
 
 from pipeline.common.errors import ConfigError
-from pipeline.config.config import PipelineConfig, Section
+from pipeline.config.config import PipelineConfig
 from pipeline.config.config_errors import error_text, field_names
 from pipeline.config.origin import Origin
+from pipeline.config.section import Section
 from pipeline.config.text_files import read_text
 from pipeline.config.vocabulary_files import read_vocabularies
 from pipeline.config.yaml_errors import yaml_error_text
@@ -117,7 +118,7 @@ def _refuse_twice(node: yaml.Node | None, path: Path, above: str = "") -> None:
         name, line = str(key.value), key.start_mark.line + 1
         if name in lines and key.tag != "tag:yaml.org,2002:merge":
             raise ConfigError(
-                f"{path}:{line}: {above}{name} is there twice, on line {lines[name]} too: keep one."
+                f"{path}:{line}: {above}{name} is also on line {lines[name]}; remove one."
             )
         lines[name] = line
         _refuse_twice(value, path, f"{above}{name}.")
@@ -167,7 +168,8 @@ def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> No
                 node[key] = {}
         else:
             raise ConfigError(
-                f"{shown}: {'.'.join(keys[:depth])} holds {node!r}, which has no fields."
+                f"{shown}: {'.'.join(keys[:depth])} is {node!r}, which has no fields; set "
+                f"{'.'.join(keys[:depth])} itself."
             )
         if last:
             node[index] = value

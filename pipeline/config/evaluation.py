@@ -6,7 +6,9 @@ import difflib
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from pipeline.config.section import Section
 
 if TYPE_CHECKING:
     from tensorflow_model_analysis.proto import config_pb2 as tfma
@@ -52,32 +54,32 @@ FEW_JUDGED = 30
 """Rows below which metrics mean little."""
 
 MEAN_LABEL = "mean_label"
-"""Computed beside the metrics of the YAML; of a binary label, the share of positive rows."""
+"""Computed in addition to the metrics of the YAML; for a binary label, the share of positives."""
 
 ROWS, WEIGHTS = "rows", "sum_of_weights"
-"""Computed beside them: how many rows a metric is of, and what they weigh together."""
+"""Computed in addition: the number of rows of a metric, and the sum of their weights."""
 
 CONFUSION_MATRIX = "confusion_matrix"
-"""Computed beside them for several classes: weights of rows by actual and predicted class."""
+"""Computed in addition for several classes: weights of rows by actual and predicted class."""
 
 CALIBRATION_ERROR, CALIBRATION_BINS = "calibration_error", "calibration_bins"
-"""Computed beside them for classes: what their probabilities are worth."""
+"""Computed in addition for classes: the calibration of their probabilities."""
 
 WHERE_UNDEFINED: dict[str, str] = {
     "auc": "all labels are of one class",
     "auc_precision_recall": "all labels are of one class",
-    "precision": "no row is taken for positive",
+    "precision": "no row is predicted positive",
     "recall": "no row is positive",
     "r2": "all labels are equal",
     "calibration_error": "a label or a probability is not a number",
 }
-"""Metrics that are NaN of some rows whose labels and predictions are numbers, and of which."""
+"""Metric -> the rows for which it is NaN although their labels and predictions are numbers."""
 
 BETTER_THAN_CONSTANT, AGAINST_CONSTANT = "better_than_constant", "against_constant"
-"""Computed if it is required: 1 or 0, and beside it the numbers of the comparison."""
+"""Computed if `require_better_than_constant`: 1 or 0, and the numbers of the comparison."""
 
 NOT_OF_A_CONSTANT = ("precision", "recall", "calibration_error")
-"""A constant may have all recall there is, no precision, and a perfect calibration."""
+"""Not compared: a constant may have a recall of 1, no precision, and a perfect calibration."""
 
 _DEFAULT_METRICS: dict[LabelKind, tuple[str, ...]] = {
     "binary": ("auc", "binary_accuracy"),
@@ -86,10 +88,8 @@ _DEFAULT_METRICS: dict[LabelKind, tuple[str, ...]] = {
 }
 
 
-class MetricThreshold(BaseModel):
-    """What a metric must reach for the model to be blessed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class MetricThreshold(Section):
+    """The bounds of a metric that a blessed model must meet."""
 
     lower_bound: float | None = Field(
         default=None, allow_inf_nan=False, description="The metric must be at least this."
@@ -102,8 +102,8 @@ class MetricThreshold(BaseModel):
         ge=0.0,
         allow_inf_nan=False,
         description=(
-            "Against the latest blessed model, the metric may be worse by at most this, in its own "
-            "unit. Not applied while no model has been blessed."
+            "The metric may be worse than that of the latest blessed model by at most this, in "
+            "the metric's unit. Has no effect until a model has been blessed."
         ),
     )
 
@@ -112,44 +112,44 @@ class MetricThreshold(BaseModel):
         low, high = self.lower_bound, self.upper_bound
         if low is not None and high is not None and low > high:
             raise ValueError(
-                f"lower_bound={low:g} is above upper_bound={high:g}: no metric is both; swap them, "
-                "or leave one out"
+                f"lower_bound={low:g} is above upper_bound={high:g}; swap them, or remove one"
             )
         return self
 
 
-class EvaluationConfig(BaseModel):
-    """How the model is judged on the eval split."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class EvaluationConfig(Section):
+    """The metrics of the model on the eval split, and the conditions for its blessing."""
 
     metrics: tuple[str, ...] = Field(
         default=(),
         description=(
-            f"Any of: {', '.join(METRICS)}. Default: what fits the label's kind, "
-            "and every metric that has a threshold."
+            f"Metrics to compute, any of: {', '.join(METRICS)}. Default: those that suit the "
+            "label's kind. Metrics with a threshold are always computed."
         ),
     )
     slices: tuple[str, ...] = Field(
-        default=(), description="Raw columns; each metric is also computed per value of each."
+        default=(),
+        description="Raw columns. Each metric is also computed for each value of these columns.",
     )
     thresholds: dict[str, MetricThreshold] = Field(
-        default_factory=dict, description="Metric name -> bounds. All must hold for a blessing."
+        default_factory=dict,
+        description="Metric -> bounds. A model is blessed only if it meets all of them.",
     )
     require_better_than_constant: bool | None = Field(
         default=None,
         description=(
-            "Bless only a model that is better than the best constant answer on the same rows, and "
-            "by more than chance explains. The metric that decides is the first of `thresholds` "
-            "and `metrics` that a constant has, such as auc, mean_absolute_error or "
-            "sparse_categorical_accuracy. Default: true if there are thresholds. True without "
-            "thresholds judges by this alone."
+            "Bless a model only if it is better than the best constant prediction on the same "
+            "rows, by more than chance explains. The comparison uses the first metric of "
+            "`thresholds`, then of `metrics`, that is meaningful for a constant (not "
+            f"{', '.join(NOT_OF_A_CONSTANT)}). Default: true if there are thresholds. If true "
+            "without thresholds, this is the only condition."
         ),
     )
     baselines: bool = Field(
         default=True,
         description=(
-            "Show beside the model what a constant and a linear model reach on the same rows."
+            "Also show the metrics of a constant and of a linear model on the same rows. Set it "
+            "to false to save the time to fit them."
         ),
     )
 
@@ -174,7 +174,7 @@ class EvaluationConfig(BaseModel):
         return thresholds
 
     def check_kind(self, kind: LabelKind) -> None:
-        """Raise for metrics that have no meaning for this kind of label.
+        """Check that each metric suits this kind of label.
 
         Raises:
             ValueError: Names the metric, the label's kind and the metrics that fit it.

@@ -10,7 +10,9 @@ import re
 from typing import Annotated, Literal
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from pipeline.config.section import Section
 
 LABEL_KEY = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?")
@@ -100,11 +102,7 @@ FieldPath = Annotated[
 ]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Toleration(_Section):
+class Toleration(Section):
     """A taint of nodes that a pod accepts."""
 
     key: LabelKey | None = Field(
@@ -141,15 +139,16 @@ class Toleration(_Section):
         return self
 
 
-class Requirement(_Section):
-    """What a node's label, or field, must be."""
+class Requirement(Section):
+    """A condition on a label or a field of a node."""
 
     key: str = Field(min_length=1, description="Label of the node, or `metadata.name`.")
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(
         description="How the label is compared with `values`."
     )
     values: tuple[str, ...] = Field(
-        default=(), description="For In and NotIn any number, for Gt and Lt one integer."
+        default=(),
+        description="In, NotIn: one value or more. Gt, Lt: one integer. Others: none.",
     )
 
     @pydantic.model_validator(mode="after")
@@ -164,8 +163,8 @@ class Requirement(_Section):
         return self
 
 
-class NodeAffinityTerm(_Section):
-    """Requirements that a node meets together; with a weight it is preferred, not required."""
+class NodeAffinityTerm(Section):
+    """Conditions that a node must all meet; with a weight, such nodes are only preferred."""
 
     match_expressions: tuple[Requirement, ...] = Field(
         default=(), description="Requirements on the node's labels."
@@ -177,7 +176,7 @@ class NodeAffinityTerm(_Section):
         default=None,
         ge=1,
         le=100,
-        description="Preferred nodes with this weight; null: other nodes are not used.",
+        description="Prefer such nodes, with this weight; default: use no other nodes.",
     )
 
     @pydantic.model_validator(mode="after")
@@ -187,23 +186,23 @@ class NodeAffinityTerm(_Section):
         return self
 
 
-class Volume(_Section):
+class Volume(Section):
     """A PersistentVolumeClaim of the run's namespace, mounted into pods."""
 
-    claim: ClaimName = Field(description="Name of the PersistentVolumeClaim, which exists.")
+    claim: ClaimName = Field(description="Name of an existing PersistentVolumeClaim.")
     mount_path: Annotated[str, pydantic.AfterValidator(_mount_path)] = Field(
-        description="Folder of the container."
+        description="Folder in the container."
     )
     sub_path: str | None = Field(
         default=None,
         min_length=1,
-        description="Folder inside the volume; null: its root. Kubeflow Pipelines reads it from "
-        "2.16 on and mounts the root before.",
+        description="Folder inside the volume; default: its root. Kubeflow Pipelines before "
+        "2.16 ignores it and mounts the root.",
     )
 
 
-class ScratchVolume(_Section):
-    """A volume that lives as long as the pod, for what KFP's launcher downloads."""
+class ScratchVolume(Section):
+    """A volume for files that KFP's launcher downloads, deleted with the pod."""
 
     size_gib: float = Field(gt=0, description="Size in GiB.")
     storage_class: ResourceName | None = Field(
@@ -211,8 +210,8 @@ class ScratchVolume(_Section):
     )
 
 
-class PodSettings(_Section):
-    """Settings of a pod that a profile gives to all nodes, and `resources` to one of them."""
+class PodSettings(Section):
+    """Settings of pods: for all nodes in `cluster.kubeflow`, for one node in its `resources`."""
 
     node_selector: dict[LabelKey, LabelValue] | None = Field(
         default=None, description="Labels that the machine must have. Kubeflow only."
@@ -222,8 +221,8 @@ class PodSettings(_Section):
     )
     affinity: tuple[NodeAffinityTerm, ...] | None = Field(
         default=None,
-        description="Machines that are required or preferred, from Kubeflow Pipelines 2.14 on. Of "
-        "several terms without weight one has to hold. Kubeflow only.",
+        description="Machines that are required or preferred. Of several terms without a weight, "
+        "a machine must meet one. Needs Kubeflow Pipelines 2.14 or newer. Kubeflow only.",
     )
     volumes: tuple[Volume, ...] | None = Field(
         default=None, description="PersistentVolumeClaims to mount. Kubeflow only."
@@ -236,8 +235,8 @@ class PodSettings(_Section):
     shm_gib: float | None = Field(
         default=None,
         gt=0,
-        description="Size of /dev/shm in GiB, which counts as memory of the pod; null: the "
-        "container runtime's 64 MiB. Kubeflow only.",
+        description="Size of /dev/shm in GiB, which counts as memory of the pod; default: 64 MiB, "
+        "as the container runtime sets it. Kubeflow only.",
     )
     annotations: dict[LabelKey, str] | None = Field(
         default=None, description="Annotations of the pod. Kubeflow only."
@@ -248,9 +247,9 @@ class PodSettings(_Section):
         for field in ("claim", "mount_path"):
             given = [getattr(volume, field) for volume in self.volumes or ()]
             if twice := next((each for each in given if given.count(each) > 1), None):
-                raise ValueError(f"volumes: {field}={twice} is there twice; a pod mounts it once")
+                raise ValueError(f"volumes: {field}={twice} is listed twice; remove one")
         return self
 
 
 POD_FIELDS = tuple(PodSettings.model_fields)
-"""Fields that a node's `resources` can have in place of the profile's."""
+"""Fields of `cluster.kubeflow` that a node's `resources` can override."""

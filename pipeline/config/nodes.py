@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     JsonValue,
     WithJsonSchema,
     model_validator,
 )
+
+from pipeline.config.section import Section
 
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 _NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
@@ -29,7 +29,7 @@ def _dotted(path: str) -> str:
 
 def _named(name: str) -> str:
     if not re.match(_NAME, name):
-        raise ValueError("use letters, digits, - and _, a letter first, 63 at most: RowCounter")
+        raise ValueError("use at most 63 letters, digits, - and _, with a letter first: RowCounter")
     return name
 
 
@@ -50,10 +50,8 @@ _Names = Annotated[
 ]
 
 
-class NodeConfig(BaseModel):
-    """Your own TFX component."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class NodeConfig(Section):
+    """A TFX component of yours as a node of the pipeline."""
 
     path: Annotated[str, AfterValidator(_dotted)] = Field(
         alias="class",
@@ -65,39 +63,40 @@ class NodeConfig(BaseModel):
     )
     name: Annotated[str, AfterValidator(_named)] | None = Field(
         default=None,
-        description="The node's id; null: the last part of `class`.",
+        description="The node's id; default: the last part of `class`.",
     )
     after: _Names = Field(
-        default=(), description="Nodes that it runs after: a name, or a list of names."
+        default=(), description="Nodes to run before this node: a name, or a list of names."
     )
     before: _Names = Field(
-        default=(), description="Nodes that wait for it: a name, or a list of names."
+        default=(), description="Nodes to run after this node: a name, or a list of names."
     )
     inputs: dict[str, Annotated[str, AfterValidator(_output)]] = Field(
         default={},
         description=(
-            "The component's input -> a node's output: `examples: Transform.transformed_examples`. "
-            "Required inputs that are left out are found by their artifact type and name among "
-            "the outputs of the nodes of `after`, then of those before these."
+            "Input of the component -> output of a node: "
+            "`examples: Transform.transformed_examples`. Required inputs that are not set are "
+            "matched by artifact type and name with the outputs of the nodes in `after`, then of "
+            "the nodes before these."
         ),
     )
     parameters: dict[str, JsonValue] = Field(
-        default={}, description="The component's other arguments: its execution properties."
+        default={}, description="Other arguments of the component (execution properties)."
     )
 
     @model_validator(mode="before")
     @classmethod
     def _is_mapping(cls, value: Any) -> Any:
         if isinstance(value, str):
-            raise ValueError(f"is no mapping. Write `class: {value}`")
+            raise ValueError(f"is not a mapping. Write `class: {value}`")
         return value
 
     @model_validator(mode="after")
     def _has_an_id(self) -> NodeConfig:
         if not re.match(_NAME, self.id):
             raise ValueError(
-                f"name: add one, such as RowCounter, as {self.id} is no id of a node (letters, "
-                "digits, - and _, a letter first, 63 at most)"
+                f"name: add one, such as RowCounter, because {self.id} is not a valid id (at most "
+                "63 letters, digits, - and _, with a letter first)"
             )
         return self
 
@@ -114,4 +113,4 @@ def _is_list(value: Any) -> Any:
 
 
 Nodes = Annotated[tuple[NodeConfig, ...], BeforeValidator(_is_list)]
-"""The nodes of a pipeline beside ours."""
+"""The user's nodes of a pipeline."""

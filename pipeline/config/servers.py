@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from pipeline.config.section import Section
 
 
-class ServerConfig(BaseModel):
-    """What the servers of both targets have."""
+class ServerConfig(Section):
+    """Settings that the servers of both targets have."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    min_replicas: int = Field(default=1, ge=0, description="Servers that always run.")
-    max_replicas: int = Field(default=1, ge=1, description="Servers at most, as load grows.")
-    accelerator_count: int = Field(default=1, ge=1, description="How many, with `accelerator`.")
+    min_replicas: int = Field(default=1, ge=0, description="Minimum number of servers.")
+    max_replicas: int = Field(
+        default=1, ge=1, description="Maximum number of servers; they are added as load grows."
+    )
+    accelerator_count: int = Field(
+        default=1, ge=1, description="Accelerators per server, if `accelerator` is set."
+    )
     service_account: str | None = Field(
         default=None,
-        description="Account that reads the model; null: the target's own `service_account`.",
+        description="Account that reads the model; default: `service_account` of the target.",
     )
 
     @pydantic.model_validator(mode="after")
-    def _replicas_are_a_range(self) -> Any:
+    def _replicas_are_a_range(self) -> ServerConfig:
         if self.min_replicas > self.max_replicas:
             raise ValueError(
                 f"min_replicas={self.min_replicas} is more than max_replicas={self.max_replicas}; "
@@ -32,31 +34,33 @@ class ServerConfig(BaseModel):
 
 
 class KserveConfig(ServerConfig):
-    """KServe's TensorFlow runtime."""
+    """A server with KServe's TensorFlow runtime."""
 
-    cpu: float = Field(default=1, gt=0, description="Cores of a server.")
+    cpu: float = Field(default=1, gt=0, description="CPU cores of a server.")
     memory_gib: float = Field(default=2, gt=0, description="Memory of a server in GiB.")
     accelerator: str | None = Field(
-        default=None, description="Kind of device as Kubernetes calls it: `nvidia.com/gpu`."
+        default=None,
+        description="Type of accelerator as Kubernetes names it: `nvidia.com/gpu`.",
     )
     version: str | None = Field(
         default=None,
         pattern=r"^[\w][\w.-]{0,127}$",
-        description="Tag of the runtime's image `tensorflow/serving`, such as 2.16.1; null: that "
-        "of the TensorFlow which wrote the model.",
+        description="Tag of the image `tensorflow/serving`, such as 2.16.1; default: the release "
+        "for the TensorFlow version that wrote the model.",
     )
 
 
 class VertexServerConfig(ServerConfig):
     """A Vertex endpoint."""
 
-    min_replicas: int = Field(default=1, ge=1, description="Servers that always run.")
-    machine_type: str = Field(default="n1-standard-2", description="Machine of a server.")
+    min_replicas: int = Field(default=1, ge=1, description="Minimum number of servers.")
+    machine_type: str = Field(default="n1-standard-2", description="Machine type of a server.")
     accelerator: str | None = Field(
-        default=None, description="Kind of device as Vertex calls it: `NVIDIA_TESLA_T4`."
+        default=None, description="Type of accelerator as Vertex names it: `NVIDIA_TESLA_T4`."
     )
     image: str | None = Field(
         default=None,
-        description="Google's prebuilt TensorFlow container, or an image of `tensorflow/serving` "
-        "in your Artifact Registry; null: the prebuilt one of the model's TensorFlow, if any.",
+        description="Google's prebuilt TensorFlow container, or a copy of `tensorflow/serving` in "
+        "your Artifact Registry; default: the prebuilt container for the TensorFlow version that "
+        "wrote the model, if there is one.",
     )

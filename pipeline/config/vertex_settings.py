@@ -5,38 +5,41 @@ from __future__ import annotations
 import re
 
 import pydantic
-from pydantic import BaseModel, Field
+from pydantic import Field
+
+from pipeline.config.section import Section
 
 _PERSISTENT_RESOURCE = re.compile(r"[a-z]([a-z0-9-]{0,126}[a-z0-9])?")
 _KEY = re.compile(r"projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+")
 
 
-class VertexSettings(BaseModel):
-    """What Vertex offers beyond a container: Spot machines, disks, own machines and keys."""
+class VertexSettings(Section):
+    """Machines and encryption of a job on Vertex."""
 
     spot: bool = Field(
         default=False,
-        description="Train on Spot machines, which cost less and may be taken away; set `retries`.",
+        description="Train on Spot machines, which cost less and may be preempted; also set "
+        "`retries`.",
     )
     boot_disk_gib: int | None = Field(
         default=None,
         ge=100,
         le=64000,
-        description="Disk of each of the Trainer's machines; null: Vertex' 100 GiB.",
+        description="Boot disk of each machine of the Trainer, in GiB; default: 100.",
     )
     restart_on_worker_restart: bool = Field(
         default=False,
-        description="Start all workers of the Trainer again when one of them is started again; "
-        "for `training.workers` above 1.",
+        description="Restart all workers of the Trainer if one restarts; has an effect if "
+        "`training.workers` is above 1.",
     )
     encryption_key: str | None = Field(
         default=None,
-        description="Cloud KMS key of the run and of what it makes: "
+        description="Cloud KMS key that encrypts the run and its resources: "
         "`projects/P/locations/REGION/keyRings/R/cryptoKeys/K`.",
     )
     persistent_resource: str | None = Field(
         default=None,
-        description="Id of a persistent resource of Vertex, on whose machines the Trainer runs.",
+        description="Id of a Vertex persistent resource on whose machines the Trainer runs.",
     )
 
     @property
@@ -76,8 +79,8 @@ class VertexSettings(BaseModel):
         for field in ("spot", "boot_disk_gib"):
             if value := getattr(self, field):
                 raise ValueError(
-                    f"{field}={value}: the machines of "
-                    f"persistent_resource={self.persistent_resource} exist already; set this where "
-                    "the persistent resource is created"
+                    f"{field}={value} has no effect on the existing machines of "
+                    f"persistent_resource={self.persistent_resource}; set it where the persistent "
+                    "resource is created"
                 )
         return self

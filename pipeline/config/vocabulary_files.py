@@ -64,7 +64,7 @@ def _lines(path: Any, field: str, folder: Path) -> list[str]:
     for number, value in enumerate(values, 1):
         if value in seen:
             raise ConfigError(
-                f"{where}: {file} has {value!r} as its value {seen[value]} and {number}; "
+                f"{where}: {file} has {value!r} twice, as values {seen[value]} and {number}; "
                 "remove one."
             )
         seen[value] = number

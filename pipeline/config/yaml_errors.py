@@ -37,20 +37,20 @@ def yaml_error_text(error: yaml.YAMLError, text: str, where: str) -> str:
     if problem == "mapping values are not allowed here":
         return (
             f"{start}a second `: ` in `{shown}`, or a key below a value. Put quotes around a value "
-            "that holds `: `, and give a key either a value or lines below it."
+            "that contains `: `, and give a key either a value or lines below it."
         )
     if problem.startswith("found character"):
         return f"{start}`{shown}`: {problem.removeprefix('found ')}. Put quotes around the value."
     if "escape" in problem:
         return (
-            f"{start}a backslash between double quotes in `{shown}`. Use single quotes, which "
-            "leave it as it is."
+            f"{start}a backslash between double quotes in `{shown}`. Use single quotes, in which "
+            "it has no special meaning."
         )
     context = getattr(error, "context_mark", None)
     if problem.startswith("expected <block end>, but found '<block") and context is not None:
         return (
-            f"{start}`{shown}` is indented otherwise than line {context.line + 1}, with which it "
-            "would go. Indent what belongs together by the same number of spaces."
+            f"{start}`{shown}` is not indented like line {context.line + 1} of the same section. "
+            "Indent all fields of a section by the same number of spaces."
         )
     return f"{start}{error}"
 

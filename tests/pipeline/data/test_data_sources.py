@@ -442,7 +442,7 @@ def test_a_path_with_a_date_is_the_files_of_the_latest_days(tmp_path):
 
 
 def test_placeholders_of_a_path_and_of_its_eval_path_fit_each_other():
-    with pytest.raises(ValueError, match=r"\{SPAN\} or a date is in one of them alone"):
+    with pytest.raises(ValueError, match=r"eval_path=b.csv: only one .*SPAN"):
         DataConfig(path="{SPAN}/a.csv", eval_path="b.csv")
     with pytest.raises(ValueError, match=r"add \{MM\}, \{DD\}"):
         DataConfig(path="{YYYY}/a.csv")

@@ -57,8 +57,8 @@ def test_what_rows_can_be_split_by_passes(write, split):
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        ("{by: time}", "needs `column`"),
-        ("{by: row, column: age}", "column=age does not go with by: row"),
+        ("{by: time}", "by: time needs a column"),
+        ("{by: row, column: age}", "column=age has no effect with by: row"),
         ("{by: hash}", "'content', 'row', 'stratified', 'time' or 'group'"),
         ("{by: group, column: town}", "column 'town'"),
         ("{by: group, column: amount}", "takes whole numbers or texts"),
@@ -124,8 +124,8 @@ def test_more_rows_than_are_ranked_here_are_no_empty_split(write, split):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["data.eval_percent=60", "data.test_percent=40"], "nothing to train on"),
-        (["data.eval_path=rows.csv", "data.test_percent=10"], "leave out test_percent"),
+        (["data.eval_percent=60", "data.test_percent=40"], "test_percent=40"),
+        (["data.eval_path=rows.csv", "data.test_percent=10"], "remove test_percent"),
     ],
 )
 def test_settings_that_do_not_go_together(write, overrides, message):

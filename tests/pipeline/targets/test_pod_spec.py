@@ -148,21 +148,21 @@ def test_the_scratch_volume_is_where_the_launcher_writes():
         ),
         (
             {"volumes": [{"claim": "a", "mount_path": "/a"}, {"claim": "a", "mount_path": "/b"}]},
-            r"claim=a is there twice",
+            r"claim=a is listed twice",
         ),
         ({"field_env": {"1BAD": "metadata.name"}}, r"'1BAD' is not a variable's name"),
         ({"field_env": {"POD": "metadata.nam"}}, r"'metadata\.nam' is not a field of a pod"),
         (
             {"field_env": {"A": "metadata.name"}, "environment": {"A": "1"}},
-            r"A is in environment too",
+            r"A is also in environment",
         ),
         (
             {"resources": {"Trainer": {"cpu": 1, "cpu_request": 2}}},
-            r"cpu_request=2: more cpu than cpu=1; use 1 or less",
+            r"cpu_request=2 exceeds cpu=1 .*use 1 or less",
         ),
         (
             {"resources": {"Trainer": {"memory_gib": 1, "memory_request_gib": 2}}},
-            r"memory_request_gib=2: more memory than memory_gib=1",
+            r"memory_request_gib=2 exceeds memory_gib=1",
         ),
         (
             {
