@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import rich_click as click
 from click.shell_completion import CompletionItem
 from rich_click import RichContext, RichHelpFormatter
 
 from pipeline.common.program import program
+
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -64,7 +66,7 @@ class Command(click.RichCommand):
                 longer = [each for each in options if each.startswith(name)]
                 if name.startswith("--") and name not in options and len(longer) == 1:
                     name, word = longer[0], f"{longer[0]}{equals}{value}"
-                option: Any = options.get(name)
+                option = options.get(name)
                 # One with a flag_value, such as `--image`, works with and without a value.
                 if isinstance(option, click.Option) and not (
                     equals or option.is_flag or isinstance(option.flag_value, str)
@@ -73,7 +75,7 @@ class Command(click.RichCommand):
             expanded.append(word)
         return expanded
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> int:
         """Call the command's function."""
         assert self.callback is not None
         return ctx.invoke(self.callback, SimpleNamespace(**ctx.params))
@@ -111,8 +113,8 @@ class _ValueOption(click.RichOption):
         return [usage if self.required else f"[{usage}]"]
 
     def handle_parse_result(
-        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
-    ) -> tuple[Any, list[str]]:
+        self, ctx: click.Context, opts: Mapping[str, object], args: list[str]
+    ) -> tuple[object, list[str]]:
         if self.name not in opts and args:
             opts, args = {**opts, self.name: args[0]}, args[1:]
         return super().handle_parse_result(ctx, opts, args)
@@ -122,7 +124,7 @@ command = functools.partial(click.command, cls=Command)
 group = functools.partial(click.group, cls=Group, context_settings=_SETTINGS)
 
 
-def option(name: str, metavar: str, help: str, *names: str, **attributes: Any) -> Any:
+def option(name: str, metavar: str, help: str, *names: str, **attributes: Any) -> Decorator:
     """Return a decorator that adds an option with a value.
 
     Args:
@@ -138,7 +140,7 @@ def option(name: str, metavar: str, help: str, *names: str, **attributes: Any) -
     )
 
 
-def value(name: str, metavar: str, help: str, *names: str, **attributes: Any) -> Any:
+def value(name: str, metavar: str, help: str, *names: str, **attributes: Any) -> Decorator:
     """Return a decorator that adds an option whose name can be left out: `run my.yaml`.
 
     Values without a name go to the options that were not given by name, in the order of the code.
@@ -146,12 +148,12 @@ def value(name: str, metavar: str, help: str, *names: str, **attributes: Any) ->
     return option(name, metavar, help, *names, **{"required": True, **attributes}, cls=_ValueOption)
 
 
-def flag(name: str, help: str, *names: str) -> Any:
+def flag(name: str, help: str, *names: str) -> Decorator:
     """Return a decorator that adds an option without a value."""
     return click.option(name, *names, is_flag=True, help=help)
 
 
-def choice(name: str, choices: tuple[str, ...], help: str, **attributes: Any) -> Any:
+def choice(name: str, choices: tuple[str, ...], help: str, **attributes: Any) -> Decorator:
     """Return a decorator that adds an option with one of a few values."""
     metavar = "|".join(choices)
     return option(name, metavar, help, type=click.Choice(choices), **attributes)

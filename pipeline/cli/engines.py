@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import warnings
 from types import SimpleNamespace
-from typing import Any
 
 import rich_click as click
 
 from pipeline.cli import options
-from pipeline.cli.base import command, group, option
+from pipeline.cli.base import Decorator, command, group, option
 from pipeline.common.errors import ConfigError
 from pipeline.flink import flink_memory
 
@@ -26,7 +25,7 @@ _folder_option = option(
 )
 
 
-def _port_option(name: str, default: int, help: str) -> Any:
+def _port_option(name: str, default: int, help: str) -> Decorator:
     return option(name, "PORT", help, type=click.IntRange(0, 65535), default=default)
 
 

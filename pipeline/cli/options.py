@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from pipeline.cli.base import choice, flag, option, value
+from pipeline.cli.base import Decorator, choice, flag, option, value
 from pipeline.common.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ class Seconds(click.ParamType):
 
     name = "seconds"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """Return the number; threads cannot wait for longer than some years, so at most a day."""
         try:
             seconds = float(value)
@@ -40,34 +42,34 @@ class Seconds(click.ParamType):
         return min(seconds, 86_400.0)
 
 
-def config_value(**attributes: Any) -> Any:
+def config_value(**attributes: Any) -> Decorator:
     """Add `[--config] YAML`."""
     return value("--config", "YAML", "the pipeline", type=FILE, **attributes)
 
 
-def config_option(help: str) -> Any:
+def config_option(help: str) -> Decorator:
     """Add `--config YAML` beside other values."""
     return option("--config", "YAML", help, type=FILE)
 
 
-def set_option(example: str = "training.epochs=3") -> Any:
+def set_option(example: str = "training.epochs=3") -> Decorator:
     """Add `--set FIELD=VALUE`."""
     text = f"override a field of the YAML, e.g. {example}; repeatable"
     return option("--set", "FIELD=VALUE", text, multiple=True)
 
 
-def model_value(**attributes: Any) -> Any:
+def model_value(**attributes: Any) -> Decorator:
     """Add `[--model] FOLDER`."""
     text = "a pushed model, or the folder of its numbered versions (default: the latest)"
     return value("--model", "FOLDER", text, **attributes)
 
 
-def data_value(help: str) -> Any:
+def data_value(help: str) -> Decorator:
     """Add `[--data] FILE`, which was called `--input` before."""
     return value("--data", "FILE", help, "--input", "data", type=DATA)
 
 
-def source_option(default: str, *more: str) -> Any:
+def source_option(default: str, *more: str) -> Decorator:
     """Add `--source`.
 
     Args:
@@ -79,17 +81,17 @@ def source_option(default: str, *more: str) -> Any:
     return option("--source", "FORMAT", text, type=click.Choice(sources))
 
 
-def output_option(metavar: str, help: str, type: click.Path = FILE) -> Any:
+def output_option(metavar: str, help: str, type: click.Path = FILE) -> Decorator:
     """Add `--output`."""
     return option("--output", metavar, help, type=type)
 
 
-def target_option(help: str, names: tuple[str, ...] = TARGETS, **attributes: Any) -> Any:
+def target_option(help: str, names: tuple[str, ...] = TARGETS, **attributes: Any) -> Decorator:
     """Add `--target`."""
     return choice("--target", names, help, **attributes)
 
 
-def builder_option(help: str) -> Any:
+def builder_option(help: str) -> Decorator:
     """Add `--builder` of images."""
     builders = ("docker", "podman", "buildah")
     return option("--builder", "PROGRAM", help, type=click.Choice(builders))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Literal
 
 import rich_click as click
 
@@ -18,7 +18,7 @@ Examples:
   python -m pipeline schedules pause --target kubeflow my-pipeline
   python -m pipeline schedules delete --target vertex --config my.yaml my-pipeline
 """
-_ACTIONS = {
+_ACTIONS: dict[Literal["list", "pause", "resume", "delete"], str] = {
     "list": "List all schedules.",
     "pause": "Stop a schedule from starting runs; runs that it has started continue.",
     "resume": "Let a paused schedule start runs again.",
@@ -34,7 +34,7 @@ def schedules() -> None:
     """
 
 
-def _add(action: Any, text: str) -> None:
+def _add(action: Literal["list", "pause", "resume", "delete"], text: str) -> None:
     @options.target_option("where it is", required=True)
     @options.config_option("Vertex: has project and region; default: this machine's")
     @options.set_option("cluster.vertex.region=europe-west4")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 from pydantic import Field
 
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.kubernetes import (
     POD_FIELDS,
     FieldPath,
@@ -242,7 +243,7 @@ class VertexConfig(TargetConfig, VertexSettings):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _dataflow_is_of_this_profile(cls, value: Any) -> Any:
+    def _dataflow_is_of_this_profile(cls, value: JsonValue) -> JsonValue:
         """Fill in Dataflow's defaults: the profile's image, project, account and key."""
         beam = value.get("beam") if isinstance(value, dict) else None
         if not isinstance(beam, dict) or beam.get("engine") != "dataflow":
@@ -255,7 +256,7 @@ class VertexConfig(TargetConfig, VertexSettings):
             "sdk_container_image": value.get("image"),
             "service_account": value.get("service_account"),
         }
-        given: dict[str, Any] = {name: each for name, each in own.items() if each is not None}
+        given: JsonObject = {name: each for name, each in own.items() if each is not None}
         flag, more = "--dataflow_kms_key=", list(beam.get("extra_args") or ())
         if (key := value.get("encryption_key")) and not any(
             str(each).startswith(flag) for each in more
@@ -264,7 +265,7 @@ class VertexConfig(TargetConfig, VertexSettings):
         return {**value, "beam": {**given, **beam}}
 
 
-def _not_empty(value: Any) -> Any:
+def _not_empty(value: object) -> object:
     if value == {}:
         raise ValueError("name a target: kubeflow or vertex, with its image and pipeline_root")
     return value

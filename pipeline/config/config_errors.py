@@ -6,12 +6,14 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_origin
+from typing import get_origin
 
 import pydantic
 import yaml
 from pydantic import BaseModel
+from pydantic_core import ErrorDetails
 
+from pipeline.common.json_types import JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.config.origin import Origin
 
@@ -19,7 +21,7 @@ from pipeline.config.origin import Origin
 def error_text(
     error: pydantic.ValidationError,
     path: Path,
-    raw: Any,
+    raw: JsonValue,
     tree: yaml.Node | None,
     overrides: Sequence[str] = (),
 ) -> str:
@@ -56,7 +58,7 @@ def error_text(
     return "\n".join(dict.fromkeys(lines))
 
 
-def _wrong_shape(item: Any) -> str | None:
+def _wrong_shape(item: ErrorDetails) -> str | None:
     """Return the message for a value in place of a list or a section, or for an empty field."""
     value = item["input"]
     if item["type"] in ("tuple_type", "list_type"):
@@ -80,13 +82,13 @@ def _own_field(message: str, loc: tuple[int | str, ...]) -> tuple[str, ...]:
 
 
 def _without_union_tags(
-    loc: tuple[int | str, ...], raw: Any, *, missing: bool
+    loc: tuple[int | str, ...], raw: JsonValue, *, missing: bool
 ) -> tuple[int | str, ...]:
     """Remove the parts of a pydantic location that name a branch of a union, not a YAML key."""
     kept: list[int | str] = []
-    node: Any = raw
+    node: JsonValue = raw
     for depth, part in enumerate(loc):
-        here: Any = dict(enumerate(node)) if isinstance(node, list) else node
+        here: JsonValue = dict(enumerate(node)) if isinstance(node, list) else node
         if isinstance(here, dict) and part in here:
             node = here[part]
         elif depth < len(loc) - 1 or not missing or not isinstance(node, dict):
@@ -126,7 +128,7 @@ def _accepted_names(loc: tuple[int | str, ...]) -> list[str]:
     return field_names(models[0]) if models else []
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def _models_in(annotation: object) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     arguments = getattr(annotation, "__args__", ())

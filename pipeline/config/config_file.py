@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pydantic
 import yaml
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.config.config_errors import error_text, field_names
 from pipeline.config.origin import Origin
@@ -92,7 +92,7 @@ def load_engine(engine: str, overrides: Sequence[str] = ()) -> Engine:
     Raises:
         ConfigError: The engine does not exist, or one of its fields is wrong.
     """
-    raw: dict[str, Any] = {"beam": {"engine": engine}}
+    raw: JsonObject = {"beam": {"engine": engine}}
     for override in overrides:
         _apply_override(raw, override)
 
@@ -124,7 +124,7 @@ def _refuse_twice(node: yaml.Node | None, path: Path, above: str = "") -> None:
         _refuse_twice(value, path, f"{above}{name}.")
 
 
-def _apply_override(raw: dict[str, Any], override: str) -> None:
+def _apply_override(raw: JsonObject, override: str) -> None:
     dotted, separator, text = override.partition("=")
     keys = dotted.strip().split(".")
     if not separator or not all(keys):
@@ -139,7 +139,7 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
     set_value(raw, dotted.strip(), value, shown=f"--set {override}")
 
 
-def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> None:
+def set_value(raw: JsonObject, dotted: str, value: JsonValue, *, shown: str) -> None:
     """Set a field of the YAML, in place.
 
     Args:
@@ -152,7 +152,7 @@ def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> No
         ConfigError: The path does not name an element of a list, or continues below a value.
     """
     keys = dotted.split(".")
-    node: Any = raw
+    node: JsonValue = raw
     for depth, key in enumerate(keys):
         last = depth == len(keys) - 1
         if isinstance(node, list):
@@ -161,7 +161,7 @@ def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> No
                     f"{shown}: {'.'.join(keys[:depth])} is a list of {len(node)}; "
                     f"{key!r} is not an index into it (0 to {len(node) - 1})."
                 )
-            index: Any = int(key)
+            index: JsonValue = int(key)
         elif isinstance(node, dict):
             index = key
             if not last and node.get(key) is None:
@@ -177,7 +177,7 @@ def set_value(raw: dict[str, Any], dotted: str, value: Any, *, shown: str) -> No
             node = node[index]
 
 
-def _resolve_paths(raw: dict[str, Any], folder: Path) -> None:
+def _resolve_paths(raw: JsonObject, folder: Path) -> None:
     for section, field in PATH_FIELDS:
         values = raw.get(section)
         value = values.get(field) if isinstance(values, dict) else None

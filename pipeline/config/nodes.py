@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
@@ -39,7 +39,7 @@ def _output(text: str) -> str:
     return text
 
 
-def _as_list(value: Any) -> Any:
+def _as_list(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
@@ -86,7 +86,7 @@ class NodeConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_mapping(cls, value: Any) -> Any:
+    def _is_mapping(cls, value: object) -> object:
         if isinstance(value, str):
             raise ValueError(f"is not a mapping. Write `class: {value}`")
         return value
@@ -106,7 +106,7 @@ class NodeConfig(Section):
         return self.name or self.path.rpartition(".")[2]
 
 
-def _is_list(value: Any) -> Any:
+def _is_list(value: object) -> object:
     if isinstance(value, dict):
         raise ValueError("is a list. Begin each node with `- class:`")
     return value

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import is_remote
 from pipeline.config.text_files import read_text
 
 MOST_VALUES = 200_000
 
 
-def read_vocabularies(raw: dict[str, Any], folder: Path) -> None:
+def read_vocabularies(raw: JsonObject, folder: Path) -> None:
     """Replace `file` by `values` in every encoder that has one.
 
     Args:
@@ -37,7 +37,7 @@ def read_vocabularies(raw: dict[str, Any], folder: Path) -> None:
         option["values"] = _lines(option.pop("file"), f"{field}.file", folder)
 
 
-def _vocabularies(features: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _vocabularies(features: JsonValue) -> Iterator[tuple[str, JsonObject]]:
     for part in ("groups", "crosses"):
         entries = features.get(part) if isinstance(features, dict) else None
         for i, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -47,7 +47,7 @@ def _vocabularies(features: Any) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"features.{part}.{i}.encode.vocabulary", option
 
 
-def _lines(path: Any, field: str, folder: Path) -> list[str]:
+def _lines(path: object, field: str, folder: Path) -> list[str]:
     if not isinstance(path, str) or not path or is_remote(path):
         raise ConfigError(
             f"{field}={path!r}: name a text file on this machine, one value per line."

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject
 from pipeline.data.csv_columns import examine_columns
 from pipeline.data.csv_decimal import describe_ambiguous_comma
 from pipeline.data.csv_files import csv_blocks, open_csv
 
 if TYPE_CHECKING:
+    from components import CsvOptions
     from components.arrow_example_gen.csv_table import CsvTable
-    from components.arrow_example_gen.csv_types import Counts
+    from components.arrow_example_gen.csv_types import CellCounts, Counts
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ class CsvGuess:
         reasons: A sentence for each option that is not the default.
     """
 
-    options: Any  # CsvOptions
+    options: CsvOptions
     reasons: tuple[str, ...] = ()
 
-    def section(self) -> dict[str, Any]:
+    def section(self) -> JsonObject:
         """Return the content of `data.csv`: the options that are not the default."""
         return self.options.model_dump(mode="json", exclude_defaults=True)
 
@@ -103,6 +105,6 @@ def _counted(table: CsvTable) -> Counts:
     return csv_types.together([none, *(table.count(block.cells) for block in csv_blocks(table))])
 
 
-def _are_codes(cells: Any) -> bool:
+def _are_codes(cells: CellCounts) -> bool:
     """Return whether cells are codes: integers, some with a leading 0 (zip codes), and words."""
     return cells.zero_led > 0 and cells.whole + cells.texts == cells.present < 2 * cells.whole

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,12 @@ from pipeline.features.date_facts import DateFacts, counted_dates, text_dates
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Value: TypeAlias = Any
+"""An int, float, str or bytes."""
+
+Rows: TypeAlias = Sequence[Sequence[Value] | None]
+"""The values of each row of a column; None for a row without values."""
 
 MAX_ROWS = 100_000
 TOP_VALUES = 1_000
@@ -124,7 +130,7 @@ class DataFacts:
     rows: int
     every: int
     columns: tuple[ColumnFacts, ...]
-    values: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False, compare=False)
+    values: Mapping[str, Rows] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def sample_rows(self) -> int:
@@ -313,7 +319,7 @@ def _sampled(start: int, rows: int, every: int) -> np.ndarray:
     return np.flatnonzero((hashes & np.uint64(every - 1) == 0) | (numbers == 0))
 
 
-def _listed(column: pa.Array) -> list[list[Any] | None]:
+def _listed(column: pa.Array) -> Rows:
     """Return the values of each row, or None for a row without values."""
     import pyarrow as pa
 
@@ -328,7 +334,7 @@ def _listed(column: pa.Array) -> list[list[Any] | None]:
     ]
 
 
-def _to_list(flat: pa.Array) -> list[Any]:
+def _to_list(flat: pa.Array) -> list[Value]:
     """Return the same as `to_pylist`, but without a slow Arrow object per value."""
     import pyarrow as pa
 

@@ -10,10 +10,11 @@ With fewer than 2,000 rows no part is dropped, and never all parts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from pipeline.features.column_facts import Rows, Value
 from pipeline.features.date_counter import EPOCHS
 from pipeline.features.date_facts import DateFacts, parts_of
 
@@ -41,9 +42,7 @@ class DateParts(NamedTuple):
     dropped: tuple[str, ...] = ()
 
 
-def date_parts(
-    dates: DateFacts, rows: Sequence[Any], labels: Sequence[Any], *, is_number: bool
-) -> DateParts:
+def date_parts(dates: DateFacts, rows: Rows, labels: Rows, *, is_number: bool) -> DateParts:
     """Choose the parts of a date for a label.
 
     Args:
@@ -144,7 +143,7 @@ def _columns_of(times: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _pairs(
-    dates: DateFacts, rows: Sequence[Any], labels: Sequence[Any], *, is_number: bool
+    dates: DateFacts, rows: Rows, labels: Rows, *, is_number: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return times and labels of rows that have both: `[rows]`, and centered `[rows, outputs]`."""
     step = max(1, len(rows) // _MOST_ROWS)
@@ -178,7 +177,7 @@ def _around_zero(targets: np.ndarray, *, is_number: bool) -> np.ndarray:
     return (found - found.mean(axis=0)) / max(1e-12, float(found.std()))
 
 
-def _times(dates: DateFacts, values: Sequence[Any]) -> np.ndarray:
+def _times(dates: DateFacts, values: Sequence[Value]) -> np.ndarray:
     """Return `datetime64[s]` of the values; NaT if they cannot be read."""
     import pandas as pd
 
@@ -193,5 +192,5 @@ def _times(dates: DateFacts, values: Sequence[Any]) -> np.ndarray:
     return read.to_numpy().astype("M8[s]")
 
 
-def _text(value: Any) -> Any:
+def _text(value: Value) -> Value:
     return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from pipeline.common.json_types import JsonObject
 from pipeline.common.number_text import is_number
-from pipeline.features.column_facts import ColumnFacts, Numbers, Texts
+from pipeline.features.column_facts import ColumnFacts, Numbers, Rows, Texts
 from pipeline.features.date_counter import EPOCHS
 from pipeline.features.date_facts import DateFacts
 from pipeline.features.date_probe import DEFAULT_PARTS, DateParts
@@ -60,7 +60,7 @@ class SuggestedStep:
     """
 
     name: str
-    options: dict[str, Any]
+    options: JsonObject
     why: str
 
 
@@ -93,7 +93,7 @@ class TableFacts:
 
     names: Collection[str] = field(default_factory=frozenset)
     date_parts: Mapping[str, DateParts] = field(default_factory=dict)
-    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    values: Mapping[str, Rows] = field(default_factory=dict)
 
 
 def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
@@ -125,7 +125,7 @@ def propose(facts: ColumnFacts, table: TableFacts) -> Proposal:
     return _number(facts, facts.numbers, table)
 
 
-def label_of(facts: ColumnFacts) -> dict[str, Any]:
+def label_of(facts: ColumnFacts) -> JsonObject:
     """Return the `label:` for a column.
 
     Raises:
@@ -190,7 +190,7 @@ def _several(facts: ColumnFacts) -> Proposal:
     if facts.texts is None:
         return Proposal(facts.name, None, "rows hold several floats; derive columns from them")
     if facts.texts.distinct <= FEW:
-        option: dict[str, Any] = {"values": _listed(facts.texts)}
+        option: JsonObject = {"values": _listed(facts.texts)}
     else:
         option = {"top_k": min(facts.texts.distinct, CODES)}
     step = SuggestedStep(
@@ -383,7 +383,7 @@ def _scaled(
     facts: ColumnFacts,
     table: TableFacts,
     name: str,
-    options: dict[str, Any],
+    options: JsonObject,
     measured: str,
     impute: str,
     why: str,
@@ -441,7 +441,7 @@ def _date(facts: ColumnFacts, dates: DateFacts, table: TableFacts) -> Proposal:
         measured += f", as {_shown(dates.example)}"
     if dates.doubt is not None:
         measured += f" (or {dates.doubt}: day and month are ambiguous)"
-    options: dict[str, Any] = {} if dates.form is None else {"format": dates.form}
+    options: JsonObject = {} if dates.form is None else {"format": dates.form}
     if dates.unit not in (None, "seconds"):
         options["unit"] = dates.unit
     default = tuple(part for part in DEFAULT_PARTS if part in dates.varying)

@@ -10,12 +10,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
 from pipeline.report.records import NodeRecord, find_output, latest_run, latest_run_of
@@ -145,7 +146,7 @@ def step_text(step: ChainStep) -> str:
     return f"{step.name} {step.kind}" + (f": {', '.join(parts)}" if parts else "")
 
 
-def _text(value: Any) -> str:
+def _text(value: JsonValue) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, bool):
@@ -162,7 +163,7 @@ def _several(values: Sequence[str], separator: str) -> str:
     return separator.join([*values[: SHOWN_VALUES - 1], f"... {more + 1} more"])
 
 
-def _record(one: Explained) -> dict[str, Any]:
+def _record(one: Explained) -> JsonObject:
     record = asdict(one.chain)
     return {**record, "missing": one.missing}
 

@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import Source
 from pipeline.data.csv_files import ColumnType
@@ -137,7 +137,7 @@ def suggest(data: DataFacts, path: str, *, label: str | None = None) -> Suggesti
     return Suggestion(text, gone, warnings_of(leaks.kept), by)
 
 
-def _date_parts(data: DataFacts, target: Mapping[str, Any] | None) -> dict[str, DateParts]:
+def _date_parts(data: DataFacts, target: Mapping[str, JsonValue] | None) -> dict[str, DateParts]:
     """Return the parts of each date that help to predict the label."""
     if target is None or target["column"] not in data.values:
         return {}
@@ -200,7 +200,7 @@ def _render(
     path: str,
     groups: Sequence[SuggestedGroup],
     left_out: Sequence[Proposal],
-    label: dict[str, Any] | None,
+    label: JsonObject | None,
     suspicious: Mapping[str, str],
 ) -> str:
     lines = [
@@ -275,7 +275,7 @@ def _list(start: str, values: Sequence[str]) -> list[str]:
     return [*lines, line]
 
 
-def _flow(value: Any) -> str:
+def _flow(value: JsonValue) -> str:
     """Return a value as YAML on one line."""
     # In a list, because a text needs more quotes between brackets than on a separate line.
     text = yaml.safe_dump(

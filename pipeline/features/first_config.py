@@ -9,23 +9,23 @@ from __future__ import annotations
 import os
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml
 
 from components.arrow_example_gen.decompress import SUFFIXES as COMPRESSED
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.common.plain_line import plain_line
 from pipeline.common.sources import SUFFIXES, Source
 from pipeline.config.config import PACKAGE_SCHEME, PipelineConfig, is_remote
 from pipeline.config.config_file import config_of_text
 from pipeline.data.csv_guess import CsvGuess, guess_csv
 from pipeline.data.data_sources import files
-from pipeline.features.column_facts import ColumnFacts, DataFacts, measure, source_of
+from pipeline.features.column_facts import ColumnFacts, DataFacts, Rows, measure, source_of
 from pipeline.features.feature_rules import label_of
 from pipeline.features.features_suggest import Suggestion, suggest
 from pipeline.features.left_out import LeftOut
@@ -267,8 +267,8 @@ def training(rows: int, columns: int = 1) -> list[str]:
 
 def evaluation(
     facts: ColumnFacts,
-    target: Mapping[str, Any],
-    labels: Sequence[Any] = (),
+    target: Mapping[str, JsonValue],
+    labels: Rows = (),
     *,
     is_sample: bool = False,
 ) -> list[str]:
@@ -292,7 +292,7 @@ def evaluation(
     ]
 
 
-def _constant(facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[Any]) -> str:
+def _constant(facts: ColumnFacts, target: Mapping[str, JsonValue], labels: Rows) -> str:
     """Return a sentence with the result of a constant on the measured rows."""
     if target["kind"] == "regression":
         numbers = [float(row[0]) for row in labels if row and row[0] not in ("", b"")]
@@ -310,7 +310,9 @@ def _constant(facts: ColumnFacts, target: Mapping[str, Any], labels: Sequence[An
     return f"Always {shown!r} is right in {count / facts.present:.1%}."
 
 
-def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> tuple[str, str]:
+def split_of(
+    data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue]
+) -> tuple[str, str]:
     """Return the value of `split.by` and the reason; both "" if a hash of the row suffices."""
     few = data.rows < FEW_ROWS
     if target["kind"] != "regression" and facts.type in ("int", "string"):
@@ -326,7 +328,7 @@ def split_of(data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any]) -> 
 
 
 def _sizes(
-    data: DataFacts, facts: ColumnFacts, target: Mapping[str, Any], by: str, path: str
+    data: DataFacts, facts: ColumnFacts, target: Mapping[str, JsonValue], by: str, path: str
 ) -> SplitSizes:
     """Return the number of rows in each split; see `split_sizes`."""
     groups = [facts.present]
@@ -348,7 +350,7 @@ def _equal_rows_note(data: DataFacts) -> str:
     )
 
 
-def _label_comments(facts: ColumnFacts, target: Mapping[str, Any], why: str) -> list[str]:
+def _label_comments(facts: ColumnFacts, target: Mapping[str, JsonValue], why: str) -> list[str]:
     """Return comments on the label: its choice, its kind, and its positive value."""
     lines = []
     if why:
@@ -384,7 +386,7 @@ def _data(
     drop: bool,
     by: str,
     held_out: int,
-) -> dict[str, Any]:
+) -> JsonObject:
     if not path.startswith(PACKAGE_SCHEME) and not is_remote(path):
         path = os.path.relpath(path, folder)
     section = guess.section() if guess else {}
@@ -416,6 +418,6 @@ def _unlabelled(facts: ColumnFacts) -> str:
     return f"{rows} have no value in {facts.name}: they are left out."
 
 
-def _flow(value: Any) -> str:
+def _flow(value: JsonValue) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), sort_keys=False)
     return text.strip()

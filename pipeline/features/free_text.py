@@ -11,8 +11,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from pipeline.features.column_facts import Rows
 
 SEVERAL = 5.0  # words per text on average
 COME_AGAIN = 0.5  # share of the words that are in `_AGAIN` rows or more, but not in nearly all
@@ -42,7 +43,7 @@ class FreeText(NamedTuple):
     max_terms: int
 
 
-def free_text(rows: Sequence[Any]) -> FreeText | None:
+def free_text(rows: Rows) -> FreeText | None:
     """Return the statistics of a text column; None if it is not free text.
 
     Args:
@@ -72,7 +73,7 @@ def free_text(rows: Sequence[Any]) -> FreeText | None:
     return FreeText(words, again, least, places)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
     return _ALONE.sub(r" \g<0> ", text[:_MOST_CHARACTERS].lower())
 

@@ -15,12 +15,13 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from pipeline.common.plain_line import plain_line
+from pipeline.features.column_facts import Rows
 from pipeline.features.date_formats import guess_format
 from trainer_module.baselines.one_column import (
     ColumnScore,
@@ -92,7 +93,7 @@ class Choice(NamedTuple):
     kept: dict[str, str]
 
 
-def find_leaks(columns: Mapping[str, Sequence[Any]], label: str) -> Leaks:
+def find_leaks(columns: Mapping[str, Rows], label: str) -> Leaks:
     """Find the columns that leak the label.
 
     Args:
@@ -178,7 +179,7 @@ class _Column(NamedTuple):
     texts: np.ndarray | None
 
     @classmethod
-    def of(cls, rows: Sequence[Any]) -> _Column:
+    def of(cls, rows: Rows) -> _Column:
         """Return the single value of each row; none, several, "" and NaN are missing."""
         values = [row[0] if row is not None and len(row) == 1 else None for row in rows]
         if set(map(type, values)) <= {int, float, bool, type(None)}:
@@ -197,7 +198,7 @@ class _Column(NamedTuple):
         return self._replace(numbers=self.numbers[rows], present=self.present[rows])
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if value is None or (isinstance(value, float) and not np.isfinite(value)):
         return ""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

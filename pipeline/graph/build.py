@@ -1,4 +1,4 @@
-"""Builds the graph for every target: the nodes of the table, then those of the YAML's `nodes:`.
+"""Build the graph for any target: the nodes of the table, then those of the YAML's `nodes:`.
 
 ExampleGen -> StatisticsGen -> SchemaGen | ImportSchemaGen -> ExampleValidator
   -> Transform -> NormalizationValidator -> [Tuner] -> Trainer -> Resolver -> Evaluator -> Pusher
@@ -28,10 +28,10 @@ def create_pipeline(
     Building it reads no data. It writes nothing except, for a local run, the metadata's folder.
 
     Args:
-        config: the checked configuration, paths absolute (`load_config`).
-        blessed_models: folder of records of blessed models, where the target has no resolver; None
-            for TFX's resolver.
-        baseline_model: with `blessed_models`, a model to compare with instead of the latest one.
+        config: The checked configuration with absolute paths, from `load_config`.
+        blessed_models: Folder of the records of blessed models, for a target without a resolver;
+            None: use TFX's resolver.
+        baseline_model: With `blessed_models`: the model to compare with instead of the latest one.
 
     Returns:
         A pipeline for any TFX runner.
@@ -47,7 +47,7 @@ def create_pipeline(
             node.add_upstream_nodes([context.nodes[n] for n in spec.after if n in context.nodes])
             context.nodes[spec.name.value] = node
     add_user_nodes(context)
-    # It makes the folder, which of a remote place would be one called `gs:`, here.
+    # This creates the folder; for a remote place that would be a local folder named `gs:`.
     sqlite = None if is_remote(config.output.folder) else metadata.sqlite_metadata_connection_config
     return Pipeline(
         pipeline_name=config.name,

@@ -1,4 +1,4 @@
-"""Imports what a dotted path of the YAML names."""
+"""Import the class or function that a dotted path of the YAML names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def import_dotted(dotted: str, field: str) -> Any:
 
     Args:
         dotted: `package.module.name`.
-        field: field of the YAML, for messages.
+        field: Field of the YAML, for messages.
 
     Raises:
-        ConfigError: the module cannot be imported, or has nothing callable of this name.
+        ConfigError: The module cannot be imported, or has nothing callable with this name.
     """
     path, _, name = dotted.rpartition(".")
     try:

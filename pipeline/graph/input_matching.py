@@ -1,11 +1,12 @@
-"""Finds the outputs that a component's required inputs take, by their artifact types."""
+"""Match a component's required inputs with outputs of the same artifact type."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tfx.types.artifact import Artifact
     from tfx.types.channel import BaseChannel
 
 
@@ -15,23 +16,23 @@ class NoMatch(Exception):
 
 def match_input(
     key: str,
-    wanted: Any,
+    wanted: type[Artifact],
     groups: Sequence[Mapping[str, BaseChannel]],
     everywhere: Mapping[str, BaseChannel],
 ) -> str:
-    """Return the output (`Node.output`) that an input takes.
+    """Return the output (`Node.output`) for an input.
 
-    The first group with an output of the input's type decides. If it has several, the one with the
-    input's own name is taken.
+    It is in the first group that has an output of the input's type. Of several, it is the one with
+    the input's name.
 
     Args:
-        key: the input's name.
-        wanted: the input's artifact type.
-        groups: outputs by `Node.output`, the nearest nodes first.
-        everywhere: all outputs, to name candidates in a message.
+        key: Name of the input.
+        wanted: Artifact type of the input.
+        groups: Outputs by `Node.output`, the nearest nodes first.
+        everywhere: All outputs, to name candidates in a message.
 
     Raises:
-        NoMatch: nothing fits, or several do.
+        NoMatch: No output fits, or several do.
     """
     for outputs in groups:
         found = [name for name, channel in outputs.items() if fits(channel, wanted)]
@@ -52,6 +53,6 @@ def match_input(
     raise NoMatch(f"no output before this node is of its type {wanted.TYPE_NAME}. {advice}")
 
 
-def fits(channel: BaseChannel, wanted: Any) -> bool:
-    """Return whether an input of a type takes the channel's artifacts."""
+def fits(channel: BaseChannel, wanted: type[Artifact]) -> bool:
+    """Return whether an input of a type accepts the channel's artifacts."""
     return issubclass(channel.type, wanted) or channel.type.TYPE_NAME == wanted.TYPE_NAME

@@ -1,12 +1,13 @@
-"""What a user's function `(context) -> component` is given to build its node."""
+"""The argument of a user's function `(context) -> component`."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pipeline.common.json_types import JsonValue
 from pipeline.config.config import PipelineConfig
 
 if TYPE_CHECKING:
@@ -22,25 +23,25 @@ class NodeContext:
             return RowCounter(examples=context.output("Transform.transformed_examples"))
 
     Attributes:
-        config: the checked configuration of the pipeline.
-        inputs: `inputs:` of the row, each as the channel of that output.
+        config: The checked configuration of the pipeline.
+        inputs: `inputs:` of the row, as channels of the outputs.
         parameters: `parameters:` of the row.
-        nodes: id -> node, of those that are built before this one.
+        nodes: Id -> node, for the nodes before this one.
     """
 
     config: PipelineConfig
     inputs: Mapping[str, BaseChannel]
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, JsonValue]
     nodes: Mapping[str, BaseNode]
 
-    def output(self, name: str) -> Any:
+    def output(self, name: str) -> BaseChannel:
         """Return the channel of an output.
 
         Args:
             name: `Node.output`, such as `Transform.transformed_examples`.
 
         Raises:
-            LookupError: no node before this one has it.
+            LookupError: No node before this one has it.
         """
         known = outputs_of(self.nodes)
         if name not in known:
@@ -58,7 +59,7 @@ def outputs_of(nodes: Mapping[str, BaseNode]) -> dict[str, BaseChannel]:
 
 
 def missing_output(name: str, known: Mapping[str, BaseChannel]) -> str:
-    """Return what is wrong with the name of an output, and the nearest ones."""
+    """Return the message for an unknown output, with the nearest names."""
     node = name.partition(".")[0]
     own = [each for each in known if each.partition(".")[0] == node]
     near = difflib.get_close_matches(name, known, n=1)

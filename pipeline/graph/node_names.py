@@ -1,4 +1,4 @@
-"""The names of our nodes, in the order in which they run."""
+"""The names of the built-in nodes, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class NodeName(str, enum.Enum):
-    """The id of a node of ours, as TFX, the YAML, the summary and the platforms show it.
+    """The id of a built-in node, as TFX, the YAML, the summary and the platforms show it.
 
     The module `pipeline.graph.nodes.<member in lower case>` holds the node's `NodeSpec`, so a new
     node is its module and its line here. The order has to be topological: a node comes after those

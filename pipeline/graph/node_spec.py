@@ -1,16 +1,17 @@
-"""What a node of ours is: how it is built, after what, from which section, and what it shows."""
+"""The specification of a built-in node: how it is built, its order, section and progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
 
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode
+    from tfx.types.channel import BaseChannel
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,11 @@ class GraphContext:
     """A graph while it is built.
 
     Attributes:
-        config: the checked configuration.
-        blessed_models: folder of the records of blessed models, where the target has no resolver;
-            None: the graph has TFX's resolver.
-        baseline_model: with `blessed_models`, a model to compare with instead of the latest one.
-        nodes: id -> node, of those that are built.
+        config: The checked configuration.
+        blessed_models: Folder of the records of blessed models, for a target without a resolver;
+            None: use TFX's resolver.
+        baseline_model: With `blessed_models`: the model to compare with instead of the latest one.
+        nodes: Id -> node, for the nodes that are built.
     """
 
     config: PipelineConfig
@@ -30,11 +31,11 @@ class GraphContext:
     baseline_model: str | None = None
     nodes: dict[str, BaseNode] = field(default_factory=dict)
 
-    def output(self, name: NodeName, key: str) -> Any:
+    def output(self, name: NodeName, key: str) -> BaseChannel:
         """Return the channel of a node's output."""
         return self.nodes[name].outputs[key]
 
-    def schema(self) -> Any:
+    def schema(self) -> BaseChannel:
         """Return the channel of the raw data's schema, inferred or imported."""
         imported = NodeName.IMPORT_SCHEMA_GEN in self.nodes
         name = NodeName.IMPORT_SCHEMA_GEN if imported else NodeName.SCHEMA_GEN
@@ -43,19 +44,18 @@ class GraphContext:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSpec:
-    """A node of ours.
+    """A built-in node.
 
     Attributes:
-        name: its id.
-        build: makes the TFX node; the nodes of `after` that are in the graph are built by then.
-        after: the nodes that it runs after, whether it takes an output of them or not.
-        section: section of the YAML that configures it; None: no section does.
-        is_used: whether the graph has it.
-        main_outputs: outputs whose folders the summary shows; empty: the first one.
-        rows: the rows that it reads and progress shows: all, those of the split that the model is
-            evaluated on, or none that are known.
-        reads_outside: its result depends on more than its inputs and settings, so a platform may
-            not take it from its cache.
+        name: The node's id.
+        build: Creates the TFX node. The nodes of `after` that the graph has exist by then.
+        after: The nodes that it runs after, including those whose outputs it does not read.
+        section: Section of the YAML that configures it, or None.
+        is_used: Whether the graph has it.
+        main_outputs: Outputs whose folders the summary shows; empty: the first output.
+        rows: The rows that progress shows: all, those of the evaluation split, or None.
+        reads_outside: Whether its result depends on more than its inputs and settings, so that a
+            platform must not cache it.
     """
 
     name: NodeName

@@ -1,4 +1,4 @@
-"""The table of our nodes, in the order in which they run."""
+"""The table of the built-in nodes, in the order in which they run."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Makes the TFX component that a row of `nodes:` describes."""
+"""Create the TFX component that a row of `nodes:` describes."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.fingerprint import fingerprint
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.config.nodes import NodeConfig
 from pipeline.graph.dotted import import_dotted
@@ -18,6 +19,10 @@ from pipeline.graph.node_context import NodeContext, missing_output, outputs_of
 if TYPE_CHECKING:
     from tfx.dsl.components.base.base_node import BaseNode
     from tfx.types.channel import BaseChannel
+
+T = TypeVar("T")
+Target: TypeAlias = Any
+"""A component class, or a user's function that returns a component."""
 
 CODE = "code_fingerprint"
 """Execution property that makes caches see a change of the user's code."""
@@ -29,16 +34,16 @@ class UserNode(NamedTuple):
     """A row of `nodes:`.
 
     Attributes:
-        index: its place in the list.
-        row: what the YAML says.
-        config: the configuration that it is a part of.
+        index: Index in `nodes`.
+        row: The content of the row.
+        config: The whole configuration.
     """
 
     index: int
     row: NodeConfig
     config: PipelineConfig
 
-    def error(self, field: str, text: str, value: Any = None) -> ConfigError:
+    def error(self, field: str, text: str, value: object = None) -> ConfigError:
         """Return an error about a field (`after`, `parameters.limit`), with its line."""
         loc = ("nodes", self.index, *field.split("."))
         shown = "" if value is None else f"={value}"
@@ -49,15 +54,16 @@ class UserNode(NamedTuple):
 def make_component(
     user: UserNode, nodes: Mapping[str, BaseNode], groups: Sequence[Iterable[str]]
 ) -> BaseNode:
-    """Return the component of a row, which is no part of the graph yet.
+    """Return the component of a row, not yet added to the graph.
 
     Args:
-        user: the row.
-        nodes: id -> node, of those that are built.
-        groups: ids of nodes whose outputs its inputs may take, the nearest first.
+        user: The row.
+        nodes: Id -> node, for the nodes that are built.
+        groups: Ids of the nodes whose outputs may be inputs, the nearest first.
 
     Raises:
-        ConfigError: there is no such class, it is no component, or an input or parameter is wrong.
+        ConfigError: The class does not exist or is not a component, or an input or parameter is
+            wrong.
     """
     from tfx.dsl.components.base.base_component import BaseComponent
     from tfx.dsl.components.base.base_node import BaseNode
@@ -87,12 +93,12 @@ def make_component(
     return component.with_id(row.id)
 
 
-def _no_component(found: Any) -> str:
+def _no_component(found: object) -> str:
     kind = "the class" if inspect.isclass(found) else f"a {type(found).__name__},"
     name = f" {found.__name__}, which is" if inspect.isclass(found) else ""
     return (
-        f"{kind}{name} no TFX component. Name a class that derives from BaseComponent, a function "
-        "with TFX's decorator @component, or a function (context) -> component."
+        f"{kind}{name} not a TFX component. Name a class that derives from BaseComponent, a "
+        "function with TFX's decorator @component, or a function (context) -> component."
     )
 
 
@@ -103,12 +109,12 @@ def _output(user: UserNode, key: str, name: str, nodes: Mapping[str, BaseNode]) 
     return known[name]
 
 
-def _spec_part(target: Any, part: str) -> Mapping[str, Any]:
+def _spec_part(target: Target, part: str) -> Mapping[str, JsonValue]:
     """Return INPUTS or PARAMETERS of a component class; nothing of a node without a spec."""
     return getattr(getattr(target, "SPEC_CLASS", None), part, None) or {}
 
 
-def _arguments(target: Any) -> tuple[dict[str, bool], bool]:
+def _arguments(target: Target) -> tuple[dict[str, bool], bool]:
     """Return the constructor's arguments -> whether they are required, and whether others go."""
     parameters = inspect.signature(target).parameters.values()
     named = {
@@ -120,7 +126,7 @@ def _arguments(target: Any) -> tuple[dict[str, bool], bool]:
 
 
 def _matched_inputs(
-    user: UserNode, target: Any, nodes: Mapping[str, BaseNode], groups: Sequence[Iterable[str]]
+    user: UserNode, target: Target, nodes: Mapping[str, BaseNode], groups: Sequence[Iterable[str]]
 ) -> dict[str, BaseChannel]:
     """Return the required inputs that the row does not name."""
     named, takes_others = _arguments(target)
@@ -138,7 +144,7 @@ def _matched_inputs(
     return found
 
 
-def _check_arguments(user: UserNode, target: Any, inputs: Mapping[str, BaseChannel]) -> None:
+def _check_arguments(user: UserNode, target: Target, inputs: Mapping[str, BaseChannel]) -> None:
     named, takes_others = _arguments(target)
     declared = _spec_part(target, "INPUTS")
     settings = {key: not each.optional for key, each in _spec_part(target, "PARAMETERS").items()}
@@ -175,7 +181,7 @@ def _unknown(key: str, what: str, known: Iterable[str], user: UserNode) -> str:
     return f"{user.row.path} has no {what} {key!r}.{hint} It has {', '.join(known) or 'none'}."
 
 
-def _as_declared(parameters: Mapping[str, Any], target: Any) -> dict[str, Any]:
+def _as_declared(parameters: Mapping[str, JsonValue], target: Target) -> JsonObject:
     """Return the parameters with `1` as `1.0` where a float is declared: TFX takes no int there."""
     floats = {k for k, each in _spec_part(target, "PARAMETERS").items() if each.type is float}
     return {
@@ -184,7 +190,7 @@ def _as_declared(parameters: Mapping[str, Any], target: Any) -> dict[str, Any]:
     }
 
 
-def _call(user: UserNode, make: Callable[[], Any]) -> Any:
+def _call(user: UserNode, make: Callable[[], T]) -> T:
     try:
         return make()
     except (Exception, SystemExit) as error:  # whatever the user's code raises
@@ -193,7 +199,7 @@ def _call(user: UserNode, make: Callable[[], Any]) -> Any:
         raise user.error(where, f"{user.row.path} cannot be built: {reason}") from error
 
 
-def _add_fingerprint(user: UserNode, component: Any) -> None:
+def _add_fingerprint(user: UserNode, component: BaseNode) -> None:
     """Make a change of the code a change of the node, for every cache."""
     spec = getattr(component, "spec", None)
     if spec is None:  # TFX's own Resolver and Importer, which run no code of the user's

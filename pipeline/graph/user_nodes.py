@@ -1,4 +1,4 @@
-"""Adds the nodes of the YAML's `nodes:` to a graph: checks, order, and what waits for what."""
+"""Add the nodes of the YAML's `nodes:` to a graph: checks, order and dependencies."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def add_user_nodes(context: GraphContext) -> None:
     """Build the nodes of `nodes:` and add them to a graph, in place.
 
     Args:
-        context: the graph, with all nodes of ours.
+        context: The graph, with all built-in nodes.
 
     Raises:
-        ConfigError: a row is wrong; the message has its line, value and fix.
+        ConfigError: A row is wrong; the message has its line, value and fix.
     """
     config = context.config
     users = {row.id: UserNode(i, row, config) for i, row in enumerate(config.nodes)}
@@ -61,7 +61,7 @@ def _upstream_in_row(user: UserNode) -> dict[str, None]:
 
 def _wrong_names(context: GraphContext, users: Mapping[str, UserNode]) -> Iterator[str]:
     """Yield a message for each id that is taken and each node that does not exist."""
-    taken = {name.lower(): "a node of ours" for name in NODES}
+    taken = {name.lower(): "a built-in node" for name in NODES}
     taken[context.config.name] = "the pipeline's name"
     for i, row in enumerate(context.config.nodes):
         user = UserNode(i, row, context.config)
@@ -96,7 +96,7 @@ def _in_order(edges: Edges, users: Mapping[str, UserNode]) -> list[str]:
     """Return the nodes, each after those that it runs after.
 
     Raises:
-        ConfigError: nodes wait for each other.
+        ConfigError: Nodes wait for each other.
     """
     try:
         return list(graphlib.TopologicalSorter(edges).static_order())
@@ -107,13 +107,13 @@ def _in_order(edges: Edges, users: Mapping[str, UserNode]) -> list[str]:
         field = "before" if user.row.before else "after" if user.row.after else "inputs"
         raise user.error(
             field,
-            f"these nodes would wait for each other: {' -> '.join(circle)}. Leave out `before`, "
+            f"these nodes would wait for each other: {' -> '.join(circle)}. Remove `before`, "
             "`after` or an input of one of them.",
         ) from None
 
 
 def _groups(user: UserNode, edges: Edges, nodes: Mapping[str, BaseNode]) -> list[list[str]]:
-    """Return the nodes whose outputs a node may take, the nearest first."""
+    """Return the nodes whose outputs may be inputs of a node, the nearest first."""
     after = [name for name in _upstream_in_row(user) if name in nodes]
     if after:
         before_them = _reached(after, edges)
@@ -141,7 +141,7 @@ def _reversed(edges: Edges) -> Edges:
 
 
 def _producers(user: UserNode, node: BaseNode, nodes: Mapping[str, BaseNode]) -> list[str]:
-    """Return the nodes that a component waits for: by inputs, parameters, or as its code says."""
+    """Return the nodes that a component waits for: by inputs, by parameters, or in its code."""
     from tfx.dsl.placeholder.placeholder import Placeholder
     from tfx.types.channel_utils import get_dependent_channels
 
@@ -155,7 +155,7 @@ def _producers(user: UserNode, node: BaseNode, nodes: Mapping[str, BaseNode]) ->
     if unknown:
         raise user.error(
             "class",
-            f"it waits for {unknown[0]}, which is no node before it. Take outputs of "
+            f"it waits for {unknown[0]}, which is not a node before it. Use outputs of "
             f"{', '.join(nodes)}.",
             user.row.path,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -213,7 +213,7 @@ def _check_label(label: Label, part: Part) -> None:
         held = first.to_numpy(zero_copy_only=False)
         if label.positive is not None:
             # In the column's own type: a float column holds float32, and 0.1 is another number.
-            positive: Any = label.positive_number
+            positive = label.positive_number
             held = held == (np.float32(positive) if held.dtype == np.float32 else positive)
         numbers = held.astype(np.float64)
     if numbers is not None:

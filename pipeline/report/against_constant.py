@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from pipeline.common.json_types import JsonValue
 from pipeline.config.evaluation import AGAINST_CONSTANT, METRICS
 
 _OFF = "set evaluation.require_better_than_constant: false to bless it all the same"
@@ -27,7 +28,7 @@ class Comparison(NamedTuple):
     rows: float
 
 
-def comparison_of(metrics: Mapping[str, Any]) -> Comparison | None:
+def comparison_of(metrics: Mapping[str, JsonValue]) -> Comparison | None:
     """Return the comparison in TFMA's metrics of a slice (as JSON); None if there is none."""
     values = metrics.get(AGAINST_CONSTANT, {}).get("arrayValue", {}).get("float64Values", [])
     return Comparison(*map(float, values)) if values else None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.table import Table
 
+from pipeline.common.json_types import JsonValue
 from pipeline.config.evaluation import CALIBRATION_BINS
 from trainer_module.common.progress import metric_text
 
@@ -30,7 +31,7 @@ class Bin(NamedTuple):
     observed: float
 
 
-def bins_of(metrics: Mapping[str, Any]) -> list[Bin]:
+def bins_of(metrics: Mapping[str, JsonValue]) -> list[Bin]:
     """Return the nonempty bins in TFMA's metrics of a slice (as JSON)."""
     values = metrics.get(CALIBRATION_BINS, {}).get("arrayValue", {}).get("float64Values", [])
     numbers = [float(value) for value in values]

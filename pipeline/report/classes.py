@@ -7,11 +7,12 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.common.json_types import JsonValue
 from pipeline.config.evaluation import CONFUSION_MATRIX
 from pipeline.report.records import NodeRecord
 
@@ -59,7 +60,7 @@ def largest_share(matrix: Matrix) -> float | None:
     return next(iter(found.values())).share if found else None
 
 
-def matrix_of(metrics: Mapping[str, Any]) -> Matrix:
+def matrix_of(metrics: Mapping[str, JsonValue]) -> Matrix:
     """Return the confusion matrix in TFMA's metrics of a slice (as JSON), or an empty one."""
     found = metrics.get(CONFUSION_MATRIX, {}).get("multiClassConfusionMatrixAtThresholds", {})
     entries = [entry for matrix in found.get("matrices", ()) for entry in matrix["entries"]]

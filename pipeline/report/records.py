@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pipeline.common.artifact_places import Places
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
+
+if TYPE_CHECKING:
+    from ml_metadata import MetadataStore
+    from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 PUSHED_DESTINATION = "pushed_destination"
 """Property of the Pusher's artifact: where the model is."""
@@ -20,7 +25,7 @@ class OutputArtifact:
     """An artifact that a node wrote or reused."""
 
     uri: str
-    properties: dict[str, Any]
+    properties: JsonObject
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def latest_run(
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
     store, run = _latest(metadata_path, pipeline)
-    if store is None:
+    if store is None or run is None:
         return {}
     places = Places.of(folder or metadata_path.parent, metadata_path)
     pipeline = _pipeline_name(store, run)
@@ -99,11 +104,13 @@ def latest_run(
 
 def latest_run_id(config: PipelineConfig) -> str:
     """Return ML Metadata's name of a configuration's latest run; "" if it never ran."""
-    store, run = _latest(config.metadata_path, config.name)
-    return "" if store is None else run.name
+    _, run = _latest(config.metadata_path, config.name)
+    return "" if run is None else run.name
 
 
-def _latest(metadata_path: Path, pipeline: str | None) -> tuple[Any, Any]:
+def _latest(
+    metadata_path: Path, pipeline: str | None
+) -> tuple[MetadataStore | None, mlmd.Context | None]:
     """Return the store and its latest run; (None, None) if there is none."""
     from ml_metadata import MetadataStore
     from ml_metadata.proto import metadata_store_pb2 as mlmd
@@ -127,18 +134,18 @@ def latest_run_of(config: PipelineConfig) -> dict[str, NodeRecord]:
     return latest_run(config.metadata_path, config.name, folder=config.output.folder)
 
 
-def _pipeline_name(store: Any, run: Any) -> str:
+def _pipeline_name(store: MetadataStore, run: mlmd.Context) -> str:
     parents = store.get_parent_contexts_by_context(run.id)
     return parents[0].name if parents else run.properties["pipeline_id"].string_value
 
 
-def _node_name(store: Any, execution: int, pipeline: str) -> str:
+def _node_name(store: MetadataStore, execution: int, pipeline: str) -> str:
     for context in store.get_contexts_by_execution(execution):
         if context.type == "node":
             return context.name.removeprefix(f"{pipeline}.")
     raise LookupError(f"execution {execution} of {pipeline} belongs to no node")
 
 
-def _value(value: Any) -> Any:
+def _value(value: mlmd.Value) -> JsonValue:
     kind = value.WhichOneof("value")
     return getattr(value, kind) if kind else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.report import classes
 
 LARGEST_CLASS = "largest_class"  # share of the rows
 
 
-def slices_of(uri: str) -> list[tuple[tuple[tuple[str, Any], ...], dict[str, Any]]]:
+def slices_of(uri: str) -> list[tuple[tuple[tuple[str, JsonValue], ...], JsonObject]]:
     """Return TFMA's metrics of each slice ((column, value), ...) as JSON; all rows come first."""
     import tensorflow_model_analysis as tfma
 
@@ -21,7 +21,7 @@ def slices_of(uri: str) -> list[tuple[tuple[tuple[str, Any], ...], dict[str, Any
     ]
 
 
-def named_slices(uri: str) -> list[tuple[str, dict[str, Any]]]:
+def named_slices(uri: str) -> list[tuple[str, JsonObject]]:
     """Return `slices_of` with each slice as text; the slice of all rows is ""."""
     return [
         (", ".join(f"{column}={value}" for column, value in slice_key), metrics)

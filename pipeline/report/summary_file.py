@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.config.config import PipelineConfig
 from pipeline.config.evaluation import METRICS, ROWS, WEIGHTS
 from pipeline.graph.node_names import NodeName
@@ -40,7 +40,7 @@ _UNITS = {
 }
 
 
-def write_summary(config: PipelineConfig, content: Mapping[str, Any]) -> Path:
+def write_summary(config: PipelineConfig, content: Mapping[str, JsonValue]) -> Path:
     """Write `summary.json` atomically into the output folder and return the file."""
     file = Path(config.output.folder) / FILE
     with atomic_write(file) as stream:
@@ -56,7 +56,7 @@ def summary_of(
     *,
     run_id: str,
     rows: Mapping[str, int],
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the content of `summary.json`.
 
     Args:
@@ -108,7 +108,7 @@ def summary_of(
     }
 
 
-def _slices(config: PipelineConfig, evaluation: str, names: Any) -> list[dict[str, Any]]:
+def _slices(config: PipelineConfig, evaluation: str, names: Sequence[str]) -> list[JsonObject]:
     weighted = config.features.weight is not None
     found = []
     for (key, _), (_, values) in zip(slices_of(evaluation), slice_values(evaluation), strict=True):
@@ -125,7 +125,7 @@ def _slices(config: PipelineConfig, evaluation: str, names: Any) -> list[dict[st
 
 def _verdict(
     config: PipelineConfig, records: Mapping[str, NodeRecord], evaluation: str | None
-) -> dict[str, Any]:
+) -> JsonObject:
     blessing = find_output(records, NodeName.EVALUATOR, "blessing")
     if blessing is None:
         return {"result": "not judged", "reasons": []}
@@ -155,7 +155,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _strict(value: Any) -> Any:
+def _strict(value: JsonValue) -> JsonValue:
     """Return the value of a slice; NaN and infinities, which JSON lacks, as text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 

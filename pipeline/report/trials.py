@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -42,5 +41,5 @@ def table(tuning: TunerConfig, uri: str) -> Table:
     return result
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

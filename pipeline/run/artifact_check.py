@@ -11,11 +11,14 @@ import shutil
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pipeline.common.artifact_places import Places
 from pipeline.report.records import PUSHED_DESTINATION
 from pipeline.run.artifact_files import LISTS, holds_files_of, is_whole, list_files
+
+if TYPE_CHECKING:
+    from ml_metadata import MetadataStore
 
 UNKNOWN = "artifacts_without_metadata"
 """Folder of what is set aside, in the output folder."""
@@ -50,7 +53,7 @@ def record_artifacts(folder: str, metadata: Path) -> None:
             list_files(artifact.uri, places)
 
 
-def _store(metadata: Path) -> Any:
+def _store(metadata: Path) -> MetadataStore:
     from ml_metadata import MetadataStore
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
@@ -59,7 +62,7 @@ def _store(metadata: Path) -> Any:
     return MetadataStore(connection)
 
 
-def _correct(store: Any, places: Places) -> list[str]:
+def _correct(store: MetadataStore, places: Places) -> list[str]:
     from ml_metadata.proto import metadata_store_pb2 as mlmd
 
     changed, moved, gone = [], 0, Counter()

@@ -9,9 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from pipeline.common.json_types import JsonValue
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,8 +60,8 @@ class InputChecks:
         dates: For each, `column`, `output`, `word`, `bit`.
     """
 
-    categories: tuple[Mapping[str, Any], ...] = ()
-    dates: tuple[Mapping[str, Any], ...] = ()
+    categories: tuple[Mapping[str, JsonValue], ...] = ()
+    dates: tuple[Mapping[str, JsonValue], ...] = ()
 
     @classmethod
     def read(cls, version: Path) -> InputChecks:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from components.arrow_example_gen.decompress import content_name
 from pipeline.common.errors import ConfigError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pipeline.run.json_lines import JsonRow
 
 InputFormat = Literal["csv", "parquet", "arrow", "tfrecord", "jsonl"]
+T = TypeVar("T")
 BATCH_ROWS = 1024
 STANDARD_INPUT = "-"
 
@@ -70,7 +71,7 @@ class InputRows:
     columns: Sequence[str]
     batches: Iterator[pa.RecordBatch]
     texts: NumberTexts = field(default_factory=_number_texts)
-    place: Any = field(default=lambda _column, _text: "")
+    place: Callable[[str, str], str] = field(default=lambda _column, _text: "")
     unreadable: list[str] = field(default_factory=list)
     why_unreadable: str = "with more or fewer cells than the header"
     needed: Mapping[str, Kind] = field(default_factory=dict)
@@ -227,7 +228,7 @@ def _tfrecord(file: Path, shown: str, *, skip: bool) -> InputRows:
             yield pa.RecordBatch.from_arrays(columns, names)
 
     found = _with_shown_path(batches(), file, shown)
-    why = "as damaged or no tf.Example"
+    why = "which are damaged or not a tf.Example"
     return InputRows(shown, names, found, unreadable=unreadable, why_unreadable=why)
 
 
@@ -252,7 +253,7 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
             yield batch
 
     found = InputRows(shown, [], iter(()), _number_texts(options), unreadable=unreadable)
-    found.why_unreadable = "which are no JSON objects of values"
+    found.why_unreadable = "which are not JSON objects of values"
     found.line_of = lines.__getitem__
     found.columns = list(
         dict.fromkeys(n for row in _with_shown_path(rows(), file, shown) for n in row.values)
@@ -262,7 +263,7 @@ def _jsonl(file: Path, shown: str, options: CsvOptions, *, skip: bool) -> InputR
     return found
 
 
-def _with_shown_path(batches: Iterator[Any], file: Path, shown: str) -> Iterator[Any]:
+def _with_shown_path(batches: Iterator[T], file: Path, shown: str) -> Iterator[T]:
     """Yield the batches; errors name the path and options of the command line."""
     try:
         yield from batches

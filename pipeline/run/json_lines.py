@@ -8,7 +8,9 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.common.json_types import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +26,7 @@ class JsonRow(NamedTuple):
     """A row and its line number."""
 
     line: int
-    values: dict[str, Any]
+    values: JsonObject
 
 
 class _TooLarge(str):
@@ -99,7 +101,7 @@ def json_batch(
     return pa.RecordBatch.from_arrays(columns, list(names))
 
 
-def _row(text: str, needed: Collection[str]) -> dict[str, Any]:
+def _row(text: str, needed: Collection[str]) -> JsonObject:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -120,14 +122,14 @@ def _row(text: str, needed: Collection[str]) -> dict[str, Any]:
     except RecursionError:
         raise _BadValue("is nested too deeply. Write one object of values per line.") from None
     except ValueError as error:
-        array = " A JSON array is no JSON lines." if text.lstrip().startswith("[") else ""
-        raise _BadValue(f"is no JSON ({error}).{array} Write one object per line.") from None
+        hint = ", not one array" if text.lstrip().startswith("[") else ""
+        raise _BadValue(f"is not JSON ({error}). Write one object per line{hint}.") from None
     if not isinstance(row, dict):
-        raise _BadValue('is no object. Write each row as {"column": value, ...}.')
+        raise _BadValue('is not an object. Write each row as {"column": value, ...}.')
     return {name: _value(name, value, needed) for name, value in row.items()}
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
     found = dict(pairs)
     if len(found) < len(pairs):
         name = next(n for n, times in Counter(name for name, _ in pairs).items() if times > 1)
@@ -146,7 +148,7 @@ def _int(text: str) -> int | _TooLarge:
     return _TooLarge(text)
 
 
-def _value(name: str, value: Any, needed: Collection[str]) -> Any:
+def _value(name: str, value: JsonValue, needed: Collection[str]) -> JsonValue:
     _check_text(name, name)
     if isinstance(value, dict):
         if name in needed:
@@ -161,7 +163,7 @@ def _value(name: str, value: Any, needed: Collection[str]) -> Any:
     return _scalar(name, value)
 
 
-def _scalar(name: str, value: Any) -> Any:
+def _scalar(name: str, value: JsonValue) -> JsonValue:
     if isinstance(value, _TooLarge):
         digits = value if len(value) <= 40 else f"{value[:20]}... ({len(value):,} characters)"
         raise _BadValue(f"column {name!r}: {digits} is beyond 1.8e308, the largest float64.")
@@ -176,11 +178,11 @@ def _check_text(name: str, text: str) -> None:
     except UnicodeEncodeError as error:
         raise _BadValue(
             f"column {name!a}: \\u{ord(text[error.start]):04x} is half of a surrogate pair, "
-            "which is no text."
+            "which is not text."
         ) from None
 
 
-def _column(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> pa.Array:
+def _column(values: Sequence[JsonValue], kind: Kind | None, *, is_formatted: bool) -> pa.Array:
     import pyarrow as pa
 
     if not any(isinstance(value, list) for value in values):
@@ -194,7 +196,7 @@ def _column(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> 
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
 
 
-def _array(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> pa.Array:
+def _array(values: Sequence[JsonValue], kind: Kind | None, *, is_formatted: bool) -> pa.Array:
     import pyarrow as pa
 
     found = {type(value) for value in values if value is not None}
@@ -219,7 +221,7 @@ def _array(values: Sequence[Any], kind: Kind | None, *, is_formatted: bool) -> p
     return pa.array(texts, pa.string())
 
 
-def _numbers(values: Sequence[Any], kind: Kind | None) -> pa.Array | None:
+def _numbers(values: Sequence[JsonValue], kind: Kind | None) -> pa.Array | None:
     """Return numbers and bools as one numeric column without rounding, or None."""
     import pyarrow as pa
 

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pipeline.common.errors import ConfigError, missing_columns
+from pipeline.common.json_types import JsonValue
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
-from pipeline.run.predictor import Predictor, latest_version
+from pipeline.run.predictor import Predictions, Predictor, latest_version
 from pipeline.run.raw_rows import Wrong
 from shared_core.atomic_files import atomic_write, message_stream
 
@@ -30,8 +31,8 @@ class _Batch:
     """Rows with their predictions."""
 
     numbers: list[int]  # from 1, among all readable rows
-    kept: list[list[Any]]  # one list per column of the input
-    predictions: dict[str, Any]
+    kept: list[list[JsonValue]]  # one list per column of the input
+    predictions: Predictions
 
 
 @dataclass
@@ -228,7 +229,7 @@ def _write(kept: Sequence[str], first: _Batch, rest: Iterator[_Batch], output: P
     return rows
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: JsonValue) -> JsonValue:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, list):
@@ -260,5 +261,5 @@ def _show(batch: _Batch, kept: Sequence[str], places: Sequence[int]) -> None:
         print("(the first rows; --output predictions.csv writes all)")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return str(value) if isinstance(value, str) else f"{value:.4f}"

@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject
 from pipeline.common.nearest_file import did_you_mean
 from pipeline.run.input_checks import InputChecks, UnseenCategories
 from pipeline.run.raw_rows import ModelRows, Wrong, model_rows
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from components.arrow_example_gen.columns import Kind
     from components.arrow_example_gen.csv_numbers import NumberTexts
+
+Predictions: TypeAlias = dict[str, np.ndarray]
+"""Column of the output -> `[rows]`: numbers or texts."""
 
 KINDS: dict[str, Kind] = {"string": "string", "float32": "float", "int64": "int"}
 _TRANSFORM = "transform_features"
@@ -69,8 +73,8 @@ class Predictor:
         except Exception as error:  # from protobuf, TensorFlow or the file system
             reason = str(error).strip().splitlines() or [""]
             raise ConfigError(
-                f"--model={version}: cannot be loaded ({type(error).__name__}: {reason[0][:200]}); "
-                "it is damaged, or not whole. Push it again, or name another version."
+                f"--model={version}: damaged or incomplete ({type(error).__name__}: "
+                f"{reason[0][:200]}). Push it again, or name another version."
             ) from None
         signatures = self._loaded.signatures
         listed = version / "assets.extra" / "raw_columns.json"
@@ -84,13 +88,13 @@ class Predictor:
         self._checks = InputChecks.read(version) if _TRANSFORM in signatures else InputChecks()
         self.unseen = UnseenCategories()
         named = version / "assets.extra" / "label.json"
-        self._label: dict[str, Any] = (
+        self._label: JsonObject = (
             json.loads(named.read_text(encoding="utf-8")) if named.is_file() else {}
         )
 
     def __call__(
         self, batch: pa.RecordBatch, texts: NumberTexts
-    ) -> tuple[dict[str, Any], list[Wrong]]:
+    ) -> tuple[Predictions, list[Wrong]]:
         """Return predictions of the rows that the model can take, and errors for the others.
 
         Args:
@@ -123,9 +127,7 @@ class Predictor:
             return False
         return True
 
-    def _of_rows(
-        self, batch: pa.RecordBatch, rows: ModelRows
-    ) -> tuple[dict[str, Any], list[Wrong]]:
+    def _of_rows(self, batch: pa.RecordBatch, rows: ModelRows) -> tuple[Predictions, list[Wrong]]:
         if not len(rows.rows):
             return {}, rows.wrong
         examples = rows.examples()
@@ -169,7 +171,7 @@ class Predictor:
         found = self._loaded.signatures[signature](examples=tf.constant(list(examples)))
         return {name: np.asarray(value) for name, value in found.items()}
 
-    def _named(self, outputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def _named(self, outputs: Mapping[str, np.ndarray]) -> Predictions:
         """Return the outputs with descriptive names, if the model has them."""
         kind, classes = self._label.get("kind"), self._label.get("classes") or []
         values = outputs.get("outputs")
@@ -183,7 +185,7 @@ class Predictor:
                     "prediction": chosen,
                     **{f"probability_{c}": probabilities[:, i] for i, c in enumerate(classes)},
                 }
-        named: dict[str, Any] = {}
+        named: Predictions = {}
         for name, value in outputs.items():
             if value.ndim == 1:
                 named[name] = value

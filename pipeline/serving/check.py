@@ -6,15 +6,17 @@ without this project's packages loads the model as the server does, and answers 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonValue
 from pipeline.run.input_rows import InputFormat
 from pipeline.run.predictor import Predictor
 from pipeline.serving.exported_model import (
@@ -167,12 +169,14 @@ def _refused(
     )
 
 
-def _by_output(predictions: Any, outputs: Any, count: int, where: str) -> dict[str, list[Any]]:
+def _by_output(
+    predictions: JsonValue, outputs: Sequence[str], count: int, where: str
+) -> dict[str, list[JsonValue]]:
     if not isinstance(predictions, list) or len(predictions) != count:
         raise CheckFailed(f"{where}: {count} rows were sent, and the answer has another number")
     if len(outputs) == 1:
         return {outputs[0]: predictions}
-    answers: dict[str, list[Any]] = {}
+    answers: dict[str, list[JsonValue]] = {}
     for name in outputs:
         if not all(isinstance(row, dict) and name in row for row in predictions):
             raise CheckFailed(f"{where}: the answer lacks the output {name}")
@@ -180,7 +184,7 @@ def _by_output(predictions: Any, outputs: Any, count: int, where: str) -> dict[s
     return answers
 
 
-def _compare(answer: Any, expected: np.ndarray, where: str) -> float:
+def _compare(answer: JsonValue, expected: np.ndarray, where: str) -> float:
     """Return the largest difference between an answer and the expected value.
 
     Raises:

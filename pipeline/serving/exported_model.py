@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.object_stores import register_file_systems
+
+if TYPE_CHECKING:
+    from tensorflow.core.protobuf.meta_graph_pb2 import TensorInfo
 
 SERVING_DEFAULT = "serving_default"
 RAW = "raw"
@@ -157,7 +160,7 @@ def _read(path: str) -> bytes:
         return stream.read()
 
 
-def _row_shape(info: Any) -> tuple[int, ...] | None:
+def _row_shape(info: TensorInfo) -> tuple[int, ...] | None:
     sizes = tuple(dim.size for dim in info.tensor_shape.dim[1:])
     return None if any(size < 0 for size in sizes) else sizes
 

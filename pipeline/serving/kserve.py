@@ -7,9 +7,9 @@ Source: KServe's v1beta1 API and its runtime `kserve-tensorflow-serving`, which 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import KubeflowConfig
 from pipeline.config.servers import KserveConfig
 from pipeline.serving.exported_model import ExportedModel
@@ -24,7 +24,7 @@ _CPU_TAG = re.compile(r"\d+\.\d+\.\d+")
 
 def inference_service(
     model: ExportedModel, uri: str, name: str, profile: KubeflowConfig | None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the manifest.
 
     Args:
@@ -55,7 +55,7 @@ def inference_service(
                 f"does not use a GPU, and server.accelerator={server.accelerator} asks for one; "
                 f"use version: {server.version}-gpu, or leave the accelerator out."
             )
-    predictor: dict[str, Any] = {
+    predictor: JsonObject = {
         "minReplicas": server.min_replicas,
         "maxReplicas": server.max_replicas,
     }

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject
 from pipeline.serving.exported_model import (
     RAW,
     SERVING_DEFAULT,
@@ -73,7 +74,7 @@ class Manifest:
     model: ExportedModel
     uri: str
     name: str
-    content: dict[str, Any]
+    content: JsonObject
     file: Path
     request: tuple[Path, str] | None
 
@@ -185,7 +186,7 @@ def _request(
     return path, signature
 
 
-def _as_text(target: ServingTarget, content: dict[str, Any]) -> str:
+def _as_text(target: ServingTarget, content: JsonObject) -> str:
     if target == "vertex":
         return json.dumps(content, indent=2) + "\n"
     import yaml

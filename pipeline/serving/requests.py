@@ -12,17 +12,20 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from pipeline.common.errors import ConfigError, missing_columns
+from pipeline.common.json_types import JsonObject, JsonValue
 from pipeline.run.input_rows import InputFormat, InputRows, format_of, input_files, open_rows
 from pipeline.run.predictor import KINDS
 from pipeline.run.raw_rows import ModelRows, model_rows
 from pipeline.serving.exported_model import RAW, SERVING_DEFAULT, ExportedModel, RawColumn
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from components import CsvOptions
 
 ServingTarget = Literal["kserve", "vertex"]
@@ -137,7 +140,7 @@ def request_body(model: ExportedModel, signature: str, rows: ServingRows, places
     return _as_json({"signature_name": RAW, "instances": instances})
 
 
-def _as_json(body: dict[str, Any]) -> bytes:
+def _as_json(body: JsonObject) -> bytes:
     """Return the body with one line per row, so that people can read the example."""
     # TensorFlow Serving reads the token NaN, which is the missing value of `raw`.
     parts = [
@@ -147,18 +150,18 @@ def _as_json(body: dict[str, Any]) -> bytes:
     return ("{" + ", ".join(parts) + "}").encode()
 
 
-def _lines(rows: list[Any]) -> str:
+def _lines(rows: list[JsonValue]) -> str:
     return "[\n  " + ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]"
 
 
-def _column(batch: Any, name: str) -> Any:
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     import pyarrow as pa
 
     place = batch.schema.get_field_index(name)
     return batch[place] if place >= 0 else pa.nulls(batch.num_rows)
 
 
-def _column_values(column: RawColumn, rows: ServingRows, places: range) -> list[Any]:
+def _column_values(column: RawColumn, rows: ServingRows, places: range) -> list[JsonValue]:
     """Return a JSON value per row: lists of equal length, or scalars, by the input's shape."""
     lists = [[_json_value(v) for v in rows.rows.columns[column.name][i].as_py()] for i in places]
     if column.shape is None:
@@ -175,7 +178,7 @@ def _column_values(column: RawColumn, rows: ServingRows, places: range) -> list[
     return [np.reshape(np.array(row, object), column.shape).tolist() for row in lists]
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: bytes | float | int | None) -> JsonValue:
     if isinstance(value, bytes):
         try:
             return value.decode()

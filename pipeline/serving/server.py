@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonValue
 
 _SCRIPT = Path(__file__).with_name("stand_in.py")
 _MOST_BYTES = 256 << 20
@@ -40,7 +40,7 @@ class Server:
     description: str
     timeout: float = 60.0
 
-    def predict(self, body: bytes) -> Any:
+    def predict(self, body: bytes) -> JsonValue:
         """Return the `predictions` of a `:predict` request in row format.
 
         Raises:

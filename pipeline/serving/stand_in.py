@@ -18,7 +18,15 @@ import os
 import re
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Json: TypeAlias = Any
+"""A value of a JSON document."""
+Proto: TypeAlias = Any
+"""A message of TensorFlow: SignatureDef, TensorInfo."""
 
 _OURS = ("pipeline", "components", "transform", "trainer_module", "shared_core")
 _METHODS = ("predict", "classify", "regress")
@@ -31,7 +39,7 @@ class RequestError(ValueError):
 class NotOnTheServer:
     """An import hook that hides this project's packages, which a server does not have."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Raise for a module of this project; other modules are found as usual."""
         if name.partition(".")[0] in _OURS:
             raise ModuleNotFoundError(f"{name} is not on a server", name=name)
@@ -86,7 +94,7 @@ class ServedModel:
             raise RequestError(_reason(error)) from None
         return _answer(found, rows=rows)
 
-    def _by_rows(self, request: dict[str, Any], signature: Any) -> dict[str, Any]:
+    def _by_rows(self, request: dict[str, Json], signature: Proto) -> dict[str, np.ndarray]:
         instances = request["instances"]
         if not isinstance(instances, list) or not instances:
             raise RequestError("'instances' is not a list with at least one value")
@@ -94,7 +102,7 @@ class ServedModel:
         named = isinstance(instances[0], dict) and not _is_base64(instances[0])
         if not named and len(inputs) > 1:
             raise RequestError("'instances' is a plain list, and the signature has several inputs")
-        columns: dict[str, list[Any]] = {key: [] for key in inputs}
+        columns: dict[str, list[np.ndarray]] = {key: [] for key in inputs}
         for number, instance in enumerate(instances):
             if named != (isinstance(instance, dict) and not _is_base64(instance)):
                 raise RequestError(f"element {number} of 'instances' is of another kind than 0")
@@ -121,7 +129,7 @@ class ServedModel:
 
         return {key: np.stack(values) for key, values in columns.items()}
 
-    def _by_columns(self, request: dict[str, Any], signature: Any) -> dict[str, Any]:
+    def _by_columns(self, request: dict[str, Json], signature: Proto) -> dict[str, np.ndarray]:
         given, inputs = request["inputs"], signature.inputs
         if not isinstance(given, dict) or _is_base64(given):
             if len(inputs) > 1:
@@ -132,7 +140,7 @@ class ServedModel:
                 raise RequestError(f"Missing named input: {key} in 'inputs' object.")
         return {key: self._tensor(given[key], info) for key, info in inputs.items()}
 
-    def _tensor(self, value: Any, info: Any) -> Any:
+    def _tensor(self, value: Json, info: Proto) -> np.ndarray:
         import numpy as np
 
         shape, level = [], value
@@ -153,7 +161,7 @@ def _reason(error: Exception) -> str:
     return next((each for each in lines if each and not each.startswith(around)), str(error))
 
 
-def _leaves(value: Any, shape: list[int]) -> list[Any]:
+def _leaves(value: Json, shape: list[int]) -> list[Json]:
     if not shape:
         if isinstance(value, list):
             raise RequestError("Encountered list at unexpected level")
@@ -167,7 +175,7 @@ def _leaves(value: Any, shape: list[int]) -> list[Any]:
     return [leaf for each in value for leaf in _leaves(each, shape[1:])]
 
 
-def _leaf(value: Any, kind: str) -> Any:
+def _leaf(value: Json, kind: str) -> bytes | float:
     wrong = RequestError(f"JSON Value: {json.dumps(value)} is not of expected type: {kind}")
     if kind == "string":
         if isinstance(value, str):
@@ -190,14 +198,14 @@ def _leaf(value: Any, kind: str) -> Any:
     return value
 
 
-def _is_base64(value: Any) -> bool:
+def _is_base64(value: Json) -> bool:
     return isinstance(value, dict) and list(value) == ["b64"] and isinstance(value["b64"], str)
 
 
-def _answer(found: dict[str, Any], *, rows: bool) -> bytes:
+def _answer(found: dict[str, np.ndarray], *, rows: bool) -> bytes:
     values = {key: _json_values(key, array) for key, array in found.items()}
     if not rows:
-        answer: Any = values if len(values) > 1 else next(iter(values.values()))
+        answer: Json = values if len(values) > 1 else next(iter(values.values()))
         return json.dumps({"outputs": answer}, ensure_ascii=False).encode(errors="surrogateescape")
     sizes = {key: array.shape[:1] for key, array in found.items()}
     for key, size in sizes.items():
@@ -209,17 +217,17 @@ def _answer(found: dict[str, Any], *, rows: bool) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _json_values(name: str, array: Any) -> Any:
+def _json_values(name: str, array: np.ndarray) -> Json:
     """Return nested lists; texts as raw bytes, or in base64 if the name ends with _bytes."""
 
-    def value(item: Any) -> Any:
+    def value(item: Json) -> Json:
         if isinstance(item, bytes) and name.endswith("_bytes"):
             return {"b64": base64.b64encode(item).decode()}
         if isinstance(item, bytes):
             return item.decode(errors="surrogateescape")
         return item
 
-    def nested(item: Any) -> Any:
+    def nested(item: Json) -> Json:
         return [nested(each) for each in item] if isinstance(item, list) else value(item)
 
     if array.dtype.kind == "f":
@@ -250,7 +258,7 @@ def _handler(model: ServedModel, name: str) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             return
 
     return Handler

@@ -8,13 +8,14 @@ found as by `submit`.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipeline.common import exit_codes
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonValue
 from pipeline.platforms.platform import PlatformError
 from pipeline.platforms.server_text import one_line
 from pipeline.platforms.vertex_connection import (
@@ -27,6 +28,9 @@ from pipeline.platforms.vertex_connection import (
 if TYPE_CHECKING:
     from pipeline.config.cluster import VertexConfig
     from pipeline.config.config import PipelineConfig
+
+Message: TypeAlias = Any
+"""A protobuf message of Google's client, or its class."""
 
 _REFUSAL_FIX = "image, machine, accelerator and quota are those of cluster.vertex.server."
 
@@ -47,7 +51,7 @@ class Waiting:
 
 
 def deploy(
-    requests: Mapping[str, Mapping[str, Any]],
+    requests: Mapping[str, Mapping[str, JsonValue]],
     config: PipelineConfig | None,
     request_file: Path | None = None,
     waiting: Waiting | None = None,
@@ -78,7 +82,7 @@ def deploy(
 
 
 def _deploy(
-    requests: Mapping[str, Mapping[str, Any]], profile: VertexConfig | None, waiting: Waiting
+    requests: Mapping[str, Mapping[str, JsonValue]], profile: VertexConfig | None, waiting: Waiting
 ) -> tuple[str, str]:
     """Return the endpoint's number, and the gcloud flags for its location."""
     aiplatform = import_client()
@@ -126,7 +130,7 @@ def _deploy(
     return number, flags
 
 
-def _message(kind: Any, body: Mapping[str, Any]) -> Any:
+def _message(kind: Message, body: Mapping[str, JsonValue]) -> Message:
     """Return a message of Google's client; raises for a field that the client does not know."""
     from google.protobuf import json_format
 
@@ -135,7 +139,9 @@ def _message(kind: Any, body: Mapping[str, Any]) -> Any:
     return message
 
 
-def _named(listing: Any, name: str, connection: Connection) -> Any:
+def _named(
+    listing: Callable[..., Iterable[Message]], name: str, connection: Connection
+) -> Message | None:
     """Return the model or endpoint with this name; None if there is none."""
     request = {"parent": connection.place, "filter": f'display_name="{name}"'}
     with translate_errors(f"look for {name}"):
@@ -149,7 +155,9 @@ class _Operations:
     connection: Connection
     waiting: Waiting
 
-    def run(self, action: str, call: Any, request: Any, kind: Any) -> Any:
+    def run(
+        self, action: str, call: Callable[..., Message], request: Message, kind: Message
+    ) -> Message:
         """Send a request, wait for its operation, and return the operation's result.
 
         Raises:
@@ -176,7 +184,7 @@ class _Operations:
         operation.response.Unpack(kind.pb(message))
         return message
 
-    def _look_at(self, name: str, action: str) -> Any:
+    def _look_at(self, name: str, action: str) -> Message:
         """Return the current state of the operation.
 
         Reads the documented address: over REST, Google's client reads another one,

@@ -5,9 +5,8 @@ In order: `POST .../models:upload`, `POST .../endpoints` and `POST .../endpoints
 
 from __future__ import annotations
 
-from typing import Any
-
 from pipeline.common.errors import ConfigError
+from pipeline.common.json_types import JsonObject
 from pipeline.config.cluster import VertexConfig
 from pipeline.config.servers import VertexServerConfig
 from pipeline.serving.exported_model import ExportedModel
@@ -31,7 +30,7 @@ def container_image(model: ExportedModel, profile: VertexConfig | None) -> str:
 
 def vertex_requests(
     uri: str, image: str, name: str, profile: VertexConfig | None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, JsonObject]:
     """Return the bodies of the three requests.
 
     Args:
@@ -47,7 +46,7 @@ def vertex_requests(
         raise ConfigError(f"--name={name}: Vertex takes 1 to 128 characters.")
     server = profile.server if profile else VertexServerConfig()
     labels = {"labels": dict(profile.labels)} if profile and profile.labels else {}
-    container: dict[str, Any] = {"imageUri": image}
+    container: JsonObject = {"imageUri": image}
     if not is_prebuilt(image):
         container |= {
             "command": ["/usr/bin/tensorflow_model_server"],
@@ -60,13 +59,13 @@ def vertex_requests(
             "predictRoute": f"/v1/models/{_MODEL}:predict",
             "healthRoute": f"/v1/models/{_MODEL}",
         }
-    machine: dict[str, Any] = {"machineType": server.machine_type}
+    machine: JsonObject = {"machineType": server.machine_type}
     if server.accelerator:
         machine |= {
             "acceleratorType": server.accelerator,
             "acceleratorCount": server.accelerator_count,
         }
-    deployed: dict[str, Any] = {
+    deployed: JsonObject = {
         "displayName": name,
         "dedicatedResources": {
             "machineSpec": machine,

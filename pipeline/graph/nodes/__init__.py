@@ -1,1 +1,1 @@
-"""Our nodes: one file with one `NODE` each, named after the member of `NodeName`."""
+"""The built-in nodes: one file with one `NODE` each, named after the member of `NodeName`."""

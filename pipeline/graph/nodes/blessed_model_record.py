@@ -1,4 +1,4 @@
-"""BlessedModelRecord: writes down a blessed model, where the target has no resolver to find it."""
+"""BlessedModelRecord: records a blessed model, for a target without a resolver."""
 
 from __future__ import annotations
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pipeline.common.fingerprint import fingerprint
+from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
 from pipeline.graph.node_spec import GraphContext, NodeSpec
@@ -18,7 +17,7 @@ TRAINING_DATA = (
 """What Trainer and Tuner run after."""
 
 
-def training_data(context: GraphContext) -> dict[str, Any]:
+def training_data(context: GraphContext) -> JsonObject:
     """Return the inputs that Trainer and Tuner share."""
     return {
         "examples": context.output(NodeName.TRANSFORM, "transformed_examples"),

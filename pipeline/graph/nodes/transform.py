@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pipeline.common.fingerprint import fingerprint
+from pipeline.common.json_types import JsonObject
 from pipeline.config.config import PipelineConfig
 from pipeline.graph.node_names import NodeName
 from pipeline.graph.node_spec import GraphContext, NodeSpec
 
 
-def transform_config(config: PipelineConfig) -> dict[str, Any]:
-    """Return Transform's `custom_config`: besides the rows, all that decides its output."""
+def transform_config(config: PipelineConfig) -> JsonObject:
+    """Return Transform's `custom_config`: everything except the rows that affects its output."""
     derive = config.features.derive
     return {
         "features": config.features.model_dump(mode="json", exclude_none=True),
@@ -27,8 +26,8 @@ def _build(context: GraphContext):
         schema=context.schema(),
         preprocessing_fn="transform.preprocessing_fn",
         custom_config=transform_config(context.config),
-        # StatisticsGen has the raw columns' statistics, NormalizationValidator the packed ones',
-        # per column: Transform's own take time and say nothing of a vector's parts.
+        # StatisticsGen computes statistics of the raw columns, NormalizationValidator those of each
+        # packed column. Transform's would take time and describe whole vectors only.
         disable_statistics=True,
     )
 

@@ -245,7 +245,7 @@ REFUSED = {
     "a name of ours": (
         {"class": "counting.RowCounter", "name": "trainer"},
         "name",
-        ("=trainer", "a node of ours already"),
+        ("=trainer", "a built-in node already"),
     ),
     "a bad name": ({"class": "counting.RowCounter", "name": "a.b"}, "name", ("'a.b'", "letters")),
     "a class whose name is no id": ({"class": "counting._Hidden"}, "name", ("_Hidden", "letters")),

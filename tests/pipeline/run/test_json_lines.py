@@ -50,15 +50,15 @@ def read(rows: InputRows) -> list[dict[str, Any]]:
         (b'{"x": [{"a": 1}]}', r"column 'x' has a list of lists or objects"),
         (b'{"x": 1, "t": "a", "x": 2}', r"names 'x' twice"),
         (b'{"x": 1, "o": {"a": 1, "a": 2}}', r"names 'a' twice"),
-        (b"[1, 2]", r"is no object"),
-        (b"[", r"is no JSON .* A JSON array is no JSON lines"),
-        (b"null", r"is no object"),
-        (b'"x"', r"is no object"),
-        (b'{"x": 1', r"is no JSON"),
-        (b'{"x": 1}{"x": 2}', r"is no JSON"),
-        (b"{'x': 1}", r"is no JSON"),
+        (b"[1, 2]", r"is not an object"),
+        (b"[", r"is not JSON .*not one array"),
+        (b"null", r"is not an object"),
+        (b'"x"', r"is not an object"),
+        (b'{"x": 1', r"is not JSON"),
+        (b'{"x": 1}{"x": 2}', r"is not JSON"),
+        (b"{'x': 1}", r"is not JSON"),
         (b'{"t": "\xff"}', r"byte 0xff is not text in UTF-8"),
-        (b'{"t": "a\x00b"}', r"is no JSON"),
+        (b'{"t": "a\x00b"}', r"is not JSON"),
         (b"[" * 100_000, r"is nested too deeply"),
         (b'{"x": %s1%s}' % (b"[" * 100_000, b"]" * 100_000), r"is nested too deeply"),
         ('{"x": 1}'.encode("utf-16"), r"is not text in UTF-8"),
@@ -154,7 +154,7 @@ def test_rows_that_python_writes_are_read(tmp_path_factory, rows):
 
 
 def test_numbers_of_a_column_whose_texts_have_a_format(tmp_path):
-    """A number is what it is: 1.234 is no text that a format would read as 1234."""
+    """A number is what it is: 1.234 is not a text that a format would read as 1234."""
     options = CsvOptions.model_validate({"formatted": {"x": {"thousands": ".", "decimal": ","}}})
     rows = [JsonRow(1, {"x": 1.234}), JsonRow(2, {"x": 2})]
     batch = json_batch(rows, ["x"], {"x": "float"}, formatted=options.formatted)
@@ -175,7 +175,7 @@ def test_numbers_of_a_column_whose_texts_have_a_format(tmp_path):
 @given(st.lists(st.none() | st.booleans() | st.integers(-(2**62), 2**62) | st.floats(width=32)))
 @example([0.5, 2**53 + 1])
 def test_whole_numbers_are_not_rounded(values):
-    """Among numbers of other types too; what is no whole number is wrong or missing."""
+    """Among numbers of other types too; what is not a whole number is wrong or missing."""
     rows = [JsonRow(i, {"x": value}) for i, value in enumerate(values)]
     batch = json_batch(rows, ["x"], {"x": "int"})
     found = model_rows(batch, {"x": "int"}, NumberTexts())

@@ -490,8 +490,8 @@ def test_the_input_is_not_overwritten(models, tmp_path, capfd):
         ("rows.csv", "id,size,town\na,1,x\n", "missing column: rooms (required by the model)"),
         ("rows.csv", "id,size,rooms,town\n", "no rows"),
         ("rows.csv", b"id,size,rooms,town\n\xe5,1,2,x\n", "--config names a pipeline's YAML"),
-        ("rows.jsonl", '{"size": 1,\n', "line 1: is no JSON"),
-        ("rows.jsonl", "[1, 2]\n", "line 1: is no object"),
+        ("rows.jsonl", '{"size": 1,\n', "line 1: is not JSON"),
+        ("rows.jsonl", "[1, 2]\n", "line 1: is not an object"),
         ("rows.parquet", "id,size\n", "is not a Parquet or Arrow file"),
         ("rows.xls", "id,size\n", "its name does not say its format; add --source"),
     ],
@@ -580,7 +580,7 @@ BAD_JSON = [
     ('{"size": 1, "rooms": "wide", "town": "x"}', "rooms='wide' is not a whole number"),
     ('{"size": 1, "rooms": 2.5, "town": "x"}', "is not a whole number"),
     ('{"size": 1, "rooms": 1e30, "town": "x"}', "is not a whole number"),
-    ('{"size": "", "rooms": 2', "is no JSON"),
+    ('{"size": "", "rooms": 2', "is not JSON"),
 ]
 
 
